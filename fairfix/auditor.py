@@ -1,0 +1,853 @@
+r"""The audit: from counts to metrics per group, comparisons between groups, and verdicts. Pure.
+
+For every protected attribute (and, when asked, the intersection of all of them) the report holds a table of
+groups and a table of comparisons, each comparison a number with the interval that holds it with the stated
+confidence, simultaneous over the groups it compares. With strata, the same is done inside each stratum with
+intervals simultaneous over the strata too, and ``within_strata`` comparisons take the worst stratum.
+
+Which definition a number has is part of its name, ``metric.kind.scope``:
+
+* ``difference.between_groups``  ``max_g m_g - min_g m_g`` (all pairs)
+* ``ratio.between_groups``       ``min_g m_g / max_g m_g``
+* ``difference.to_overall``      ``max_g |m_g - m_everybody|``
+* ``ratio.to_overall``           the ``m_g / m_everybody`` furthest from 1, as ``min(r, 1/r)``
+* ``....to_reference``           the same against a named group
+* ``min``, ``max``               the worst group
+* ``ks.between_groups``, ``ks.to_overall``  Kolmogorov-Smirnov distances of the scores
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from fairfix import uncertainty as un
+from fairfix.checks import Check, GateOn, Verdict
+from fairfix.counts import Counts, Floats, Ints
+from fairfix.distributions import (
+    ALL_PAIRS,
+    Distances,
+    View,
+    areas,
+    candidate_bins,
+    distances,
+    median_bins,
+    scoring_counts,
+)
+from fairfix.engine import KeptRows, Scan, collect, count_table, default_threshold, scan
+from fairfix.errors import DataError, UsageError
+from fairfix.io import Source, open_source
+from fairfix.metrics import (
+    EQUALIZED_ODDS,
+    MEANS,
+    RATES,
+    Mean,
+    Metric,
+    Rate,
+    confusion,
+    label_table,
+    rate_sums,
+    share,
+)
+from fairfix.table import Reading, Table
+
+CALIBRATION_BINS = 16
+"""Equal-width bins of a calibration curve; a power of two, so that they are whole bins of the counts."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to compute, apart from how the columns are read.
+
+    Attributes
+    ----------
+    confidence
+        Of every interval, simultaneous over the groups it compares.
+    intersect
+        Also audit the cells of all protected columns together.
+    reference
+        Reference group per attribute name.
+    exact
+        Compute KS, AUC and the pooled median from rows; else from bins in one pass, with certified bounds.
+    threads
+        Of the scan; None chooses.
+    checks, gate_on
+        Limits, and whether the interval or the point has to hold them.
+    """
+
+    confidence: float = 0.95
+    intersect: bool = False
+    reference: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = True
+    threads: int | None = None
+    checks: tuple[Check, ...] = ()
+    gate_on: GateOn = "interval"
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.confidence < 1:
+            raise UsageError(f"the confidence {self.confidence} is not in [0.5, 1); 0.95 is usual")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number with its interval; ``value`` is NaN where it is undefined, then ``reason`` says why.
+
+    ``bound`` is the certified numerical error of a value taken from bins, 0 where it is exact.
+    """
+
+    value: float
+    low: float
+    high: float
+    reason: str = ""
+    bound: float = 0.0
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """One row of the group table; ``weight`` is the sum of weights, ``share`` its part of the whole."""
+
+    name: str
+    levels: tuple[str, ...]
+    rows: int
+    weight: float
+    share: float
+    metrics: Mapping[str, Value]
+    calibration: tuple[Mapping[str, float | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """One comparison: which groups reach it, which are undefined, and each group's own where it has one.
+
+    ``at`` is the score at which a KS distance is reached; ``stratum`` where a ``within_strata`` one is.
+    """
+
+    id: str
+    value: Value
+    groups: tuple[str, ...]
+    undefined: tuple[str, ...] = ()
+    per_group: Mapping[str, Value] = field(default_factory=dict)
+    pairs: Mapping[tuple[str, str], Value] = field(default_factory=dict)
+    at: float | None = None
+    stratum: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One attribute, over everybody or inside one stratum."""
+
+    attribute: str
+    columns: tuple[str, ...]
+    stratum: str
+    groups: tuple[GroupReport, ...]
+    comparisons: Mapping[str, ComparisonReport]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """A check, judged for one attribute."""
+
+    check: Check
+    id: str
+    attribute: str
+    value: Value
+    groups: tuple[str, ...]
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """Everything an audit found; :func:`fairfix.report.to_dict` is its JSON form."""
+
+    source: str
+    reading: Reading
+    settings: Settings
+    rows_read: int
+    rows_used: int
+    excluded: Mapping[str, int]
+    weight: float
+    overall: GroupReport
+    blocks: tuple[Block, ...]
+    not_computed: Mapping[str, str]
+    checks: tuple[CheckResult, ...]
+    pooled_median: float | None = None
+    model: Mapping[str, str] = field(default_factory=dict)
+    inferred: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The worst verdict of the checks; None when nothing was gated."""
+        verdicts = {result.verdict for result in self.checks}
+        order: tuple[Verdict, ...] = ("fail", "undecided", "pass")
+        return next((verdict for verdict in order if verdict in verdicts), None)
+
+    def block(self, attribute: str, stratum: str = "") -> Block:
+        """Return the block of an attribute; ``KeyError`` when there is none."""
+        for block in self.blocks:
+            if (block.attribute, block.stratum) == (attribute, stratum):
+                return block
+        raise KeyError((attribute, stratum))
+
+
+# ---------------------------------------------------------------------- entry
+
+
+def audit(data: Any, reading: Reading, settings: Settings | None = None) -> AuditReport:
+    """Audit a file, a frame or a table.
+
+    Parameters
+    ----------
+    data
+        A path, glob or folder, a data frame, a :class:`~fairfix.io.Source` or a validated
+        :class:`~fairfix.table.Table`.
+    reading
+        Which column is what, and how it is to be understood.
+    settings
+        What to compute and which limits to hold.
+
+    Raises
+    ------
+    DataError, UsageError
+        The data or the question does not fit; the message names column, value and remedy.
+    """
+    settings = settings or Settings()
+    if isinstance(data, Table):
+        table = replace(data, reading=with_default_threshold(data.reading))
+        return judge(count_table(table), table.reading, settings, "data", None)
+    reading = with_default_threshold(reading)
+    reading.columns.check()
+    source = open_source(data)
+    found = scan(source, reading, threads=settings.threads, exact=settings.exact)
+    return judge(found, reading, settings, source.name, source)
+
+
+def with_default_threshold(reading: Reading) -> Reading:
+    """Return the reading with the threshold of its score scale, unless it has one or needs none."""
+    columns = reading.columns
+    if reading.thresholds or not columns.score or columns.prediction or columns.probability:
+        return reading
+    natural = default_threshold(reading)
+    return reading if natural is None else replace(reading, thresholds=(natural,))
+
+
+def judge(found: Scan, reading: Reading, settings: Settings, name: str, source: Source | None) -> AuditReport:
+    """Return the report of a scan; ``source`` is read again where exactness needs rows."""
+    counts = found.counts
+    if source is not None:
+        reading = reading.in_type_of(source.schema)
+    views = list(_views(counts, reading, settings))
+    evidence = _evidence(found, reading, settings, [view.partition for view in views], source)
+    computed = [_block(view, evidence) for view in views]
+    blocks = [block for view, block in zip(views, computed, strict=True) if not view.stratum]
+    strata = [block for view, block in zip(views, computed, strict=True) if view.stratum]
+    blocks = [_with_strata(block, strata) for block in blocks]
+    everybody = _View("", (), "", View(np.zeros(len(counts.cells), dtype=np.int64), 1), ("everybody",), 1, None)
+    return AuditReport(
+        source=name,
+        reading=reading,
+        settings=settings,
+        rows_read=counts.read,
+        rows_used=counts.used,
+        excluded=counts.excluded,
+        weight=float(counts.weights.sum()),
+        overall=_Measured(everybody, evidence).group_reports()[0],
+        blocks=(*blocks, *strata),
+        not_computed=_relevant(_not_computed(evidence), reading),
+        checks=tuple(_check_results(settings, blocks, _not_computed(evidence))),
+        pooled_median=evidence.median,
+    )
+
+
+# ---------------------------------------------------------------------- views
+
+
+@dataclass(frozen=True)
+class _View:
+    """An attribute over everybody or in one stratum, as a partition of the cells."""
+
+    attribute: str
+    columns: tuple[str, ...]
+    stratum: str
+    partition: View
+    names: tuple[str, ...]
+    strata: int
+    reference: int | None
+
+
+def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[_View]:
+    """Yield every attribute over everybody, then in each stratum."""
+    columns = reading.columns
+    chosen = [(name,) for name in columns.protected]
+    if settings.intersect and len(columns.protected) > 1:
+        chosen.append(columns.protected)
+    known = {" x ".join(names) for names in chosen}
+    for name in settings.reference:
+        if name not in known:
+            raise UsageError(f"--reference names {name!r}, which is not audited; audited are {', '.join(sorted(known))}")
+    strata: list[tuple[str, ...] | None] = [None]
+    if columns.strata:
+        strata += sorted({cell[: len(columns.strata)] for cell in counts.cells})
+    for stratum, names in product(strata, chosen):
+        yield _view(counts, reading, settings, names, stratum, len(strata) - 1)
+
+
+def _view(
+    counts: Counts,
+    reading: Reading,
+    settings: Settings,
+    names: tuple[str, ...],
+    stratum: tuple[str, ...] | None,
+    strata: int,
+) -> _View:
+    keys = reading.columns.cell_keys
+    at = [keys.index(name) for name in names]
+    width = len(reading.columns.strata)
+    inside = [stratum is None or cell[:width] == stratum for cell in counts.cells]
+    level = [tuple(cell[i] for i in at) for cell in counts.cells]
+    levels = sorted({lev for lev, here in zip(level, inside, strict=True) if here})
+    place = {lev: i for i, lev in enumerate(levels)}
+    group = np.array([place[lev] if here else -1 for lev, here in zip(level, inside, strict=True)], dtype=np.int64)
+    attribute = " x ".join(names)
+    labels = tuple(" & ".join(lev) for lev in levels)
+    reference = settings.reference.get(attribute)
+    if reference is not None and reference not in labels and stratum is None:
+        raise UsageError(f"--reference: {attribute} has no group {reference!r}; it has {', '.join(labels)}")
+    return _View(
+        attribute,
+        names,
+        "" if stratum is None else " & ".join(f"{k}={v}" for k, v in zip(reading.columns.strata, stratum, strict=True)),
+        View(group, len(levels)),
+        labels,
+        strata if stratum is not None else 1,
+        labels.index(reference) if reference in labels else None,
+    )
+
+
+# ---------------------------------------------------------------------- evidence
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """What all views are computed from."""
+
+    counts: Counts
+    reading: Reading
+    settings: Settings
+    all_rows: KeptRows | None
+    some_rows: KeptRows | None
+    median: float | None
+    above_median: Floats | None
+
+
+def _evidence(
+    found: Scan, reading: Reading, settings: Settings, views: Sequence[View], source: Source | None
+) -> _Evidence:
+    """Fetch the rows that exact distances and the pooled median need."""
+    counts, rows = found.counts, found.kept
+    if counts.grid is None or not settings.exact:
+        return _Evidence(counts, reading, settings, None, None, None, None)
+    if rows is None and source is not None:
+        bins = median_bins(counts)
+        for view in views:
+            bins = bins | candidate_bins(counts, view)
+        rows = collect(source, reading, counts, bins, threads=settings.threads)
+    if rows is None:
+        return _Evidence(counts, reading, settings, None, None, None, None)
+    median, above = scoring_counts(counts, rows)
+    return _Evidence(counts, reading, settings, found.kept, rows, median, above)
+
+
+def _available(metric: Metric, evidence: _Evidence) -> str:
+    """Return why a metric cannot be computed from this data, or an empty text."""
+    counts, reading = evidence.counts, evidence.reading
+    columns = reading.columns
+    for need in sorted(metric.needs):
+        if need == "label" and not counts.has_labels:
+            real = reading.task == "regression"
+            return "the label is a real number, not 0/1" if real else "no label column (name one with --label)"
+        if need == "real label" and not (reading.task == "regression" and columns.label):
+            return "needs a real-valued label (--task regression with --label)"
+        if need == "score" and "score" not in counts.sums:
+            return "no score column (name one with --score)"
+        if need == "probability" and ("square_loss" not in counts.sums or reading.task == "regression"):
+            return _no_probability(reading)
+        if need == "decision" and confusion(counts.fold(np.zeros(len(counts.cells), np.int64), 1), reading.threshold) is None:
+            if columns.score:
+                return "no decision: say at which score it is positive with --threshold"
+            return "no score and no decision column (name one with --score or --prediction)"
+    return ""
+
+
+def _no_probability(reading: Reading) -> str:
+    if reading.task == "regression":
+        return "a real-valued prediction is no probability"
+    if not reading.columns.score:
+        return "no score column (name one with --score)"
+    if reading.score_scale == "raw":
+        return "a raw score is no probability (--score-scale probability, margin or logit)"
+    return "no label column (name one with --label)"
+
+
+def _metrics(evidence: _Evidence) -> Iterator[tuple[str, Metric]]:
+    """Yield the plain rates and means under the names that reports use."""
+    yield from RATES.items()
+    real = evidence.reading.task == "regression"
+    for name, mean in MEANS.items():
+        if name == "square_loss_real":
+            if real:
+                yield "square_loss", mean
+        elif name != "square_loss" or not real:
+            yield name, mean
+
+
+def _not_computed(evidence: _Evidence) -> dict[str, str]:
+    """Return metric -> reason for what this data cannot give."""
+    counts, reading = evidence.counts, evidence.reading
+    out = {name: reason for name, metric in _metrics(evidence) if (reason := _available(metric, evidence))}
+    if any(name in out for name in EQUALIZED_ODDS):
+        out["equalized_odds"] = out[next(name for name in EQUALIZED_ODDS if name in out)]
+    no_score = "no score column (name one with --score)"
+    if counts.grid is None:
+        out |= dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), no_score)
+        return out
+    if not counts.has_labels:
+        out["auc"] = out["calibration_error"] = _available(RATES["base_rate"], evidence)
+    elif reading.score_scale not in ("probability", "margin"):
+        out["calibration_error"] = "calibration bins need scores in [0, 1]"
+    if evidence.above_median is None:
+        out["scoring_rate"] = "the exact pooled median needs a second pass (leave out --one-pass)"
+    return out
+
+
+def _relevant(missing: Mapping[str, str], reading: Reading) -> dict[str, str]:
+    """Return what is worth telling: metrics of the other task are not missed."""
+    real = {"mean_label", "mean_error", "absolute_loss"}
+    binary = {*RATES, "equalized_odds", "auc", "calibration_error", "calibration_gap", "log_loss"}
+    foreign = binary if reading.task == "regression" else real
+    return {name: reason for name, reason in missing.items() if name not in foreign}
+
+
+# ---------------------------------------------------------------------- one view
+
+
+def _block(view: _View, evidence: _Evidence) -> Block:
+    measured = _Measured(view, evidence)
+    comparisons = {c.id: c for c in measured.comparisons()}
+    return Block(view.attribute, view.columns, view.stratum, measured.group_reports(), comparisons)
+
+
+class _Measured:
+    """Estimates and comparisons of one view."""
+
+    def __init__(self, view: _View, evidence: _Evidence) -> None:
+        self.view = view
+        self.evidence = evidence
+        # intervals of strata hold for all strata at once, so the worst stratum's is an interval of the worst
+        self.alpha = (1.0 - evidence.settings.confidence) / view.strata
+        self.counts = evidence.counts.fold(view.partition.group_of_cell, view.partition.size)
+        self.missing = _not_computed(evidence)
+
+    @cached_property
+    def sizes(self) -> tuple[Floats, Floats]:
+        """Sums of weights and of squared weights per group, shape (G,) each."""
+        return self.counts.weights.sum(axis=(1, 2)), self.counts.square_weights.sum(axis=(1, 2))
+
+    @cached_property
+    def table(self) -> Floats:
+        """The confusion table, with every decision negative where there is none."""
+        found = confusion(self.counts, self.evidence.reading.threshold)
+        return label_table(self.counts) if found is None else found
+
+    @cached_property
+    def estimates(self) -> dict[str, tuple[un.Estimates, str]]:
+        """Metric -> (estimates per group, why one can be undefined)."""
+        out: dict[str, tuple[un.Estimates, str]] = {}
+        for name, metric in _metrics(self.evidence):
+            if name in self.missing:
+                continue
+            if isinstance(metric, Rate):
+                out[name] = (_proportions(*rate_sums(metric, self.table), self.counts.weighted), metric.undefined)
+            else:
+                assert isinstance(metric, Mean)
+                infinite = "infinite: an observed label was given probability 0"
+                out[name] = (self._means(metric, *self.sizes, metric.sums(self.counts)), infinite)
+        if "scoring_rate" not in self.missing:
+            above, rest = self._above_median()
+            out["scoring_rate"] = (_proportions(above, rest, self.counts.weighted), "no rows")
+        if "auc" not in self.missing:
+            out["auc"] = (self._areas(), "needs positives and negatives")
+        if "calibration_error" not in self.missing:
+            out["calibration_error"] = (self._calibration(), "no rows")
+        return out
+
+    def _means(self, metric: Mean, weight: Floats, weight2: Floats, sums: Floats) -> un.Means:
+        support = metric.support
+        if metric.name == "mean_score" and "square_loss" in self.counts.sums and self.evidence.reading.task != "regression":
+            support = (0.0, 1.0)
+        total, squares = (np.where(np.isfinite(part), part, np.nan) for part in (sums[:, 0], sums[:, 1]))
+        total = np.where(np.isnan(squares), np.nan, total)
+        return un.Means.from_sums(weight, weight2, total, squares, support)
+
+    def _above_median(self) -> tuple[Floats, Floats]:
+        cells = self.evidence.above_median
+        assert cells is not None
+        group = self.view.partition.group_of_cell
+        keep = group >= 0
+        out = np.zeros((self.view.partition.size, 2, 2))
+        np.add.at(out, group[keep], cells[keep])
+        return out[:, 0], out[:, 1]
+
+    def _areas(self) -> un.Areas:
+        value, slack = areas(self.evidence.counts, self.view.partition, self.evidence.all_rows)
+        weights, squares = self.counts.weights.sum(axis=2), self.counts.square_weights.sum(axis=2)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            effective = np.nan_to_num(weights**2 / squares)
+        return un.Areas(value, effective[:, 1], effective[:, 0], slack)
+
+    @cached_property
+    def _curve(self) -> tuple[Floats, Floats, Floats]:
+        """Per group and calibration bin: sums (w, w^2) of positives and of negatives, and the mean score."""
+        grid = self.counts.grid
+        assert grid is not None
+        middle = (grid.edges[:-1] + grid.edges[1:]) / 2
+        if self.evidence.reading.score_scale == "margin":
+            middle = (1 + middle) / 2
+        coarse = np.clip((middle * CALIBRATION_BINS).astype(np.int64), 0, CALIBRATION_BINS - 1)
+        both = np.stack([self.counts.weights, self.counts.square_weights], axis=-1)
+        out = np.zeros((len(self.counts.cells), 2, CALIBRATION_BINS, 2))
+        np.add.at(out, (slice(None), slice(None), coarse), both)
+        scored = np.zeros((len(self.counts.cells), CALIBRATION_BINS))
+        np.add.at(scored, (slice(None), coarse), both[..., 0].sum(axis=1) * np.clip(middle, 0.0, 1.0))
+        weight = out[..., 0].sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return out[:, 1], out[:, 0], np.asarray(np.where(weight > 0, scored / weight, np.nan))
+
+    def _calibration(self) -> un.CalibrationErrors:
+        positive, negative, scores = self._curve
+        rates = _proportions(positive.reshape(-1, 2), negative.reshape(-1, 2), self.counts.weighted)
+        grid = self.counts.grid
+        assert grid is not None
+        scale = 2.0 if self.evidence.reading.score_scale == "margin" else 1.0
+        mass = positive[..., 0] + negative[..., 0]
+        return un.CalibrationErrors(rates, scores, mass)
+
+    # -------------------------------------------------------------- groups
+
+    def group_reports(self) -> tuple[GroupReport, ...]:
+        """Return the group table."""
+        weight, _ = self.sizes
+        rows = self.counts.rows.sum(axis=(1, 2))
+        limits = {name: un.simultaneous_limits(e, self.alpha) for name, (e, _) in self.estimates.items()}
+        curves = self._curve_reports() if "calibration_error" in self.estimates else [()] * len(weight)
+        total = float(self.evidence.counts.weights[self.view.partition.group_of_cell >= 0].sum())
+        return tuple(
+            GroupReport(
+                name,
+                tuple(name.split(" & ")) if len(self.view.columns) > 1 else (name,),
+                int(rows[g]),
+                float(weight[g]),
+                float(weight[g]) / total,
+                {
+                    metric: _value(e.value[g], limits[metric][0][g], limits[metric][1][g], why, e.slack[g])
+                    for metric, (e, why) in self.estimates.items()
+                },
+                curves[g],
+            )
+            for g, name in enumerate(self.view.names)
+        )
+
+    def _curve_reports(self) -> list[tuple[Mapping[str, float | None], ...]]:
+        positive, negative, scores = self._curve
+        rate = share(positive, negative)
+        weight = positive[..., 0] + negative[..., 0]
+        step = 1.0 / CALIBRATION_BINS
+        return [
+            tuple(
+                {
+                    "from": b * step,
+                    "to": (b + 1) * step,
+                    "weight": float(weight[g, b]),
+                    "mean_score": float(scores[g, b]),
+                    "rate": float(rate[g, b]),
+                }
+                for b in range(CALIBRATION_BINS)
+                if weight[g, b] > 0
+            )
+            for g in range(len(weight))
+        ]
+
+    # -------------------------------------------------------------- comparisons
+
+    def comparisons(self) -> Iterator[ComparisonReport]:
+        """Yield every comparison of the view."""
+        for name, (estimates, why) in self.estimates.items():
+            yield from self._of_metric(name, estimates, why, self.alpha)
+        if all(name in self.estimates for name in EQUALIZED_ODDS):
+            yield from self._equalized_odds()
+        if self.counts.grid is not None:
+            yield from self._ks()
+
+    def _of_metric(
+        self, name: str, estimates: un.Estimates, why: str, alpha: float
+    ) -> Iterator[ComparisonReport]:
+        for kind, scope, compare in self._comparers(name, estimates):
+            yield self._report(f"{name}.{kind}.{scope}", compare(alpha), why)
+        yield self._report(f"{name}.min", un.worst(estimates, alpha, smallest=True), why)
+        yield self._report(f"{name}.max", un.worst(estimates, alpha, smallest=False), why)
+
+    def _comparers(
+        self, name: str, estimates: un.Estimates
+    ) -> Iterator[tuple[str, str, Callable[[float], un.Gap | un.Comparison]]]:
+        """Yield (kind, scope, function of alpha) of what makes sense for a metric."""
+        ratios = estimates.support[0] >= 0
+        yield "difference", "between_groups", lambda alpha: un.difference_between_groups(estimates, alpha)
+        if ratios:
+            yield "ratio", "between_groups", lambda alpha: un.ratio_between_groups(estimates, alpha)
+        others = self._others(name)
+        if others is not None:
+            rest, shares = others
+            yield "difference", "to_overall", lambda alpha: un.difference_to_overall(estimates, rest, shares, alpha)
+            if ratios:
+                yield "ratio", "to_overall", lambda alpha: un.ratio_to_overall(estimates, rest, shares, alpha)
+        reference = self.view.reference
+        if reference is not None:
+            yield "difference", "to_reference", lambda alpha: un.difference_to_reference(estimates, reference, alpha)
+            if ratios:
+                yield "ratio", "to_reference", lambda alpha: un.ratio_to_reference(estimates, reference, alpha)
+
+    def _others(self, name: str) -> tuple[un.Estimates, Floats] | None:
+        """Return the estimates of everybody outside each group and the group's share of the denominator."""
+        metric = dict(_metrics(self.evidence)).get(name)
+        if isinstance(metric, Mean):
+            weight, weight2 = self.sizes
+            sums = metric.sums(self.counts)
+            return self._means(metric, *map(_rest, (weight, weight2, sums))), weight / weight.sum()
+        if isinstance(metric, Rate):
+            success, failure = rate_sums(metric, self.table)
+        elif name == "scoring_rate":
+            success, failure = self._above_median()
+        else:
+            return None
+        base = success[:, 0] + failure[:, 0]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares = np.nan_to_num(base / base.sum())
+        return _proportions(_rest(success), _rest(failure), self.counts.weighted), shares
+
+    def _equalized_odds(self) -> Iterator[ComparisonReport]:
+        """Yield the worse of the two rates' gaps, each at half the miscoverage."""
+        both = [(name, *self.estimates[name]) for name in EQUALIZED_ODDS]
+        why = "no positives or no negatives"
+        for comparers in zip(*(self._comparers(name, estimates) for name, estimates, _ in both), strict=True):
+            kind, scope, _ = comparers[0]
+            found = [compare(self.alpha / 2) for _, _, compare in comparers]
+            gap = un.combine(*(f if isinstance(f, un.Gap) else f.gap for f in found), smallest=kind == "ratio")
+            yield self._report(f"equalized_odds.{kind}.{scope}", gap, why)
+
+    def _ks(self) -> Iterator[ComparisonReport]:
+        found = distances(self.evidence.counts, self.view.partition, self.evidence.some_rows)
+        weight, weight2 = self.sizes
+        sizes = weight**2 / weight2
+        rest, rest2 = _rest(weight), _rest(weight2)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rests = np.nan_to_num(rest**2 / rest2)
+        overall = un.ks_to_overall(
+            found.to_overall, sizes, rests, weight / weight.sum(), self.alpha, found.to_overall_slack
+        )
+        top = int(np.argmax(found.to_overall))
+        bound = float(found.to_overall_slack.max())
+        yield self._report("ks.to_overall", overall, "", at=found.to_overall_at[top], bound=bound)
+        yield self._ks_between(found, sizes)
+
+    def _ks_between(self, found: Distances, sizes: Floats) -> ComparisonReport:
+        k = self.view.partition.size
+        if k <= ALL_PAIRS:
+            gap = un.ks_between_groups(found.between, sizes, self.alpha, found.between_slack)
+        else:
+            weights = self.counts.weights.sum(axis=1)
+            cdfs = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+            exact = float(found.between.max()) if self.evidence.some_rows is not None else None
+            gap = un.ks_between_cdfs(cdfs, sizes, self.alpha, exact)
+        if k < 2:
+            return self._report("ks.between_groups", gap, "fewer than two groups")
+        g, h = sorted(int(i) for i in np.unravel_index(np.argmax(found.between), found.between.shape))
+        report = self._report(
+            "ks.between_groups",
+            replace(gap, groups=(g, h)),
+            "",
+            at=found.between_at[g, h],
+            bound=float(found.between_slack.max()) if k <= ALL_PAIRS else 0.0,
+        )
+        return replace(report, pairs=self._pairs(found) if k <= ALL_PAIRS else {})
+
+    def _pairs(self, found: Distances) -> dict[tuple[str, str], Value]:
+        names, k = self.view.names, self.view.partition.size
+        return {
+            (names[g], names[h]): Value(
+                float(found.between[g, h]), math.nan, math.nan, "", float(found.between_slack[g, h])
+            )
+            for g in range(k)
+            for h in range(g + 1, k)
+        }
+
+    def _report(
+        self,
+        identifier: str,
+        found: un.Gap | un.Comparison,
+        why: str,
+        *,
+        at: float = math.nan,
+        bound: float = 0.0,
+    ) -> ComparisonReport:
+        names = self.view.names
+        gap = found if isinstance(found, un.Gap) else found.gap
+        undefined = tuple(names[g] for g in gap.undefined)
+        reason = ""
+        if math.isnan(gap.value):
+            reason = "fewer than two groups" if len(names) < 2 else f"undefined in {', '.join(undefined) or 'all groups'}: {why}"
+        elif undefined:
+            reason = f"over the other groups; undefined in {', '.join(undefined)}: {why}"
+        per_group = {}
+        if isinstance(found, un.Comparison):
+            per_group = {
+                name: _value(found.value[g], found.low[g], found.high[g], why) for g, name in enumerate(names)
+            }
+        return ComparisonReport(
+            identifier,
+            Value(gap.value, gap.low, gap.high, reason, bound),
+            tuple(names[g] for g in gap.groups),
+            undefined,
+            per_group,
+            {},
+            at if math.isfinite(at) else None,
+        )
+
+
+def _proportions(success: Floats, failure: Floats, weighted: bool) -> un.Proportions:
+    """Return proportions from sums (w, w^2) of success and failure, shape (k, 2) each."""
+    if weighted:
+        return un.Proportions.weighted(success[:, 0], failure[:, 0], success[:, 1], failure[:, 1])
+    return un.Proportions(success[:, 0], success[:, 0] + failure[:, 0])
+
+
+def _rest(sums: Floats) -> Floats:
+    """Return, for each group, the sum over all others."""
+    return np.asarray(np.maximum(sums.sum(axis=0) - sums, 0.0) if sums.min(initial=0.0) >= 0 else sums.sum(axis=0) - sums)
+
+
+def _value(value: float, low: float, high: float, why: str, bound: float = 0.0) -> Value:
+    undefined = math.isnan(value)
+    return Value(float(value), float(low), float(high), why if undefined else "", float(bound))
+
+
+# ---------------------------------------------------------------------- strata
+
+
+def _with_strata(block: Block, strata: Sequence[Block]) -> Block:
+    """Return the block with a ``within_strata`` comparison for each one between groups."""
+    mine = [s for s in strata if s.attribute == block.attribute and len(s.groups) > 1]
+    if not mine:
+        return block
+    more = {}
+    for identifier in block.comparisons:
+        if identifier.endswith(".between_groups"):
+            worst = _worst_stratum(identifier, [(s.stratum, s.comparisons[identifier]) for s in mine])
+            more[worst.id] = worst
+    return replace(block, comparisons={**block.comparisons, **more})
+
+
+def _worst_stratum(identifier: str, found: Sequence[tuple[str, ComparisonReport]]) -> ComparisonReport:
+    """Return the comparison of the stratum that is worst; its interval is that of the worst stratum."""
+    smallest = ".ratio." in identifier
+    pick = min if smallest else max
+    defined = [(s, c) for s, c in found if not math.isnan(c.value.value)]
+    stratum, top = pick(defined or found, key=lambda pair: pair[1].value.value)
+    undefined = tuple(f"{name} ({s})" for s, c in found for name in c.undefined)
+    interval = (pick(c.value.low for _, c in found), pick(c.value.high for _, c in found))
+    reason = f"over the rest; undefined in {', '.join(undefined)}" if undefined else ""
+    value = replace(top.value, low=interval[0], high=interval[1], reason=top.value.reason or reason)
+    name = identifier.removesuffix("between_groups") + "within_strata"
+    return ComparisonReport(name, value, top.groups, undefined, at=top.at, stratum=stratum)
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def _check_results(
+    settings: Settings, blocks: Sequence[Block], not_computed: Mapping[str, str]
+) -> Iterator[CheckResult]:
+    for check in settings.checks:
+        found = [b for b in blocks if check.attribute in (None, b.attribute)]
+        if not found:
+            raise UsageError(
+                f"check {check.text!r}: {check.attribute!r} is not audited; audited are "
+                f"{', '.join(b.attribute for b in blocks)}"
+            )
+        for block in found:
+            yield _check_result(check, block, settings, not_computed)
+
+
+def _check_result(
+    check: Check, block: Block, settings: Settings, not_computed: Mapping[str, str]
+) -> CheckResult:
+    metric = check.comparison.split(".")[0]
+    where = block.attribute + (f"={check.group}" if check.group else "")
+    identifier = f"{check.comparison}[{where}]"
+    if metric in not_computed:
+        nothing = Value(math.nan, math.nan, math.nan, f"not computed: {not_computed[metric]}")
+        return CheckResult(check, identifier, block.attribute, nothing, (), "undecided", nothing.reason)
+    value, groups, complete = _looked_up(check, block)
+    verdict, reason = check.verdict(
+        value.value, value.low, value.high, complete=complete, gate_on=settings.gate_on
+    )
+    if value.reason:
+        reason = f"{reason} ({value.reason})"
+    return CheckResult(check, identifier, block.attribute, value, groups, verdict, reason)
+
+
+def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool]:
+    """Return the value that a check is about, the groups that reach it, and whether none is undefined."""
+    if check.group:
+        for group in block.groups:
+            if group.name == check.group:
+                return group.metrics[check.comparison], (group.name,), True
+        raise UsageError(
+            f"check {check.text!r}: {block.attribute} has no group {check.group!r}; it has "
+            f"{', '.join(group.name for group in block.groups)}"
+        )
+    found = block.comparisons.get(check.comparison)
+    if found is None:
+        scope = check.comparison.rsplit(".", 1)[-1]
+        remedy = {
+            "to_reference": f"name the reference group with --reference {block.attribute}=GROUP",
+            "within_strata": "name the strata with --strata COLUMN",
+        }.get(scope, "it makes no sense for this metric")
+        raise UsageError(f"check {check.text!r}: there is no {check.comparison}; {remedy}")
+    return found.value, found.groups, not found.undefined
+
+
+def require_two_groups(report: AuditReport) -> None:
+    """Raise where an attribute has a single group, so that nothing can be compared.
+
+    Raises
+    ------
+    DataError
+        Names the column and its only group.
+    """
+    for block in report.blocks:
+        if not block.stratum and len(block.groups) < 2:
+            raise DataError(
+                f"column {block.attribute!r} has the single group {block.groups[0].name!r} in the {report.rows_used:,} "
+                f"rows used; an audit compares at least two groups"
+            )
+
+
+
+
+__all__ = ["AuditReport", "Block", "Settings", "Value", "audit", "judge", "require_two_groups"]

@@ -1,0 +1,169 @@
+"""Checks: a metric, a limit, and one of three verdicts.
+
+A check is written as the condition under which the model *fails*::
+
+    dp.difference>0.1                  largest difference in selection rate between two groups
+    dp.ratio<0.8                       smallest ratio of selection rates
+    eo.difference.to_overall>0.05      scope: between_groups (default), to_overall, to_reference, within_strata
+    ks[race]>0.05                      only for the protected column race
+    accuracy.min<0.7                   the worst group: min or max
+    true_positive_rate[race=Black]<0.6 one group
+
+With a confidence interval ``[low, high]`` of the value, a check *fails* when the whole interval satisfies
+the condition, *passes* when none of it does, and is *undecided* else. Gating on the point compares the
+value alone. An undefined value never passes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from fairfix.errors import ExitStatus, UsageError
+from fairfix.metrics import ALIASES, MEANS, RATES
+
+Verdict = Literal["pass", "fail", "undecided"]
+GateOn = Literal["interval", "point"]
+Undecided = Literal["exit3", "pass", "fail"]
+
+OTHER_METRICS = ("auc", "calibration_error", "scoring_rate", "equalized_odds", "ks")
+"""Metrics that are neither a plain rate nor a plain mean."""
+
+METRICS = (*RATES, *(name for name in MEANS if name != "square_loss_real"), *OTHER_METRICS)
+KINDS = ("difference", "ratio", "min", "max")
+SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
+
+_EXPRESSION = re.compile(
+    r"\s*(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?\s*(?P<op>>=|<=|>|<)\s*(?P<limit>\S+)\s*"
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A condition under which the model fails.
+
+    Attributes
+    ----------
+    text
+        As the user wrote it.
+    comparison
+        Identifier of the comparison it looks at, as in the report (``selection_rate.difference.between_groups``),
+        or the name of a metric when one ``group`` is named.
+    attribute, group
+        The protected attribute it is restricted to, and the group; None for all attributes.
+    operator, limit
+        The value fails when ``value operator limit``.
+    """
+
+    text: str
+    comparison: str
+    attribute: str | None
+    group: str | None
+    operator: str
+    limit: float
+
+    @classmethod
+    def parse(cls, text: str) -> Check:
+        """Read a check.
+
+        Raises
+        ------
+        UsageError
+            The text is not a check, or names a metric, kind or scope that does not exist.
+        """
+        match = _EXPRESSION.fullmatch(text)
+        if match is None:
+            raise UsageError(f"cannot read the check {text!r}; write it like 'dp.difference>0.1' or 'ks[race]>0.05'")
+        metric = ALIASES.get(match["metric"], match["metric"])
+        if metric not in METRICS:
+            near = get_close_matches(metric, [*METRICS, *ALIASES], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise UsageError(f"check {text!r}: unknown metric {metric!r}{hint} Known are {', '.join(METRICS)}")
+        attribute, _, group = (part.strip() for part in (match["where"] or "").partition("="))
+        comparison = _comparison(text, metric, match["rest"].split(".")[1:], grouped=bool(group))
+        return cls(text.strip(), comparison, _attribute(attribute), group or None, match["op"], _limit(text, match["limit"]))
+
+    def violated_by(self, value: float) -> bool:
+        """Return whether a value satisfies the failing condition."""
+        match self.operator:
+            case ">":
+                return value > self.limit
+            case ">=":
+                return value >= self.limit
+            case "<":
+                return value < self.limit
+            case _:
+                return value <= self.limit
+
+    def verdict(self, value: float, low: float, high: float, *, complete: bool, gate_on: GateOn) -> tuple[Verdict, str]:
+        """Judge a value and its interval; return the verdict and the reason.
+
+        ``complete`` is False when some group's value is undefined: then the check can fail but not pass.
+        """
+        if math.isnan(value):
+            return "undecided", "the value is undefined"
+        if gate_on == "point":
+            if self.violated_by(value):
+                return "fail", "the value is beyond the limit"
+            return ("pass", "the value is within the limit") if complete else ("undecided", "a group's value is undefined")
+        beyond_low, beyond_high = self.violated_by(low), self.violated_by(high)
+        if beyond_low and beyond_high:
+            return "fail", "the whole interval lies beyond the limit"
+        if beyond_low or beyond_high:
+            why = "the limit lies inside the interval: too few rows to tell"
+            return "undecided", why if complete else "a group's value is undefined"
+        return ("pass", "the whole interval lies within the limit") if complete else (
+            "undecided",
+            "a group's value is undefined",
+        )
+
+
+def _attribute(text: str) -> str | None:
+    """Normalise the name of an intersection: ``race*sex`` and ``race x sex`` are one."""
+    return re.sub(r"\s+x\s+|\s*\*\s*", " x ", text) or None
+
+
+def _limit(text: str, limit: str) -> float:
+    try:
+        value = float(limit)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UsageError(f"check {text!r}: the limit {limit!r} is not a number")
+    return value
+
+
+def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> str:
+    """Return the report's identifier of what the check compares."""
+    if grouped:
+        if rest:
+            raise UsageError(f"check {text!r}: one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'")
+        return metric
+    kind = rest.pop(0) if rest and rest[0] in KINDS else None
+    scope = rest.pop(0) if rest and rest[0] in SCOPES else "between_groups"
+    if rest:
+        raise UsageError(
+            f"check {text!r}: unknown part {rest[0]!r}; after the metric comes a kind ({', '.join(KINDS)}) "
+            f"and then a scope ({', '.join(SCOPES)})"
+        )
+    if metric == "ks":
+        if kind in (None, "difference"):
+            return f"ks.{scope}"
+        raise UsageError(f"check {text!r}: ks is a difference already; write 'ks>0.05' or 'ks.to_overall>0.05'")
+    if kind is None:
+        raise UsageError(f"check {text!r}: say what of {metric} is limited, for example '{metric}.difference>0.1'")
+    return f"{metric}.{kind}" if kind in ("min", "max") else f"{metric}.{kind}.{scope}"
+
+
+def exit_status(verdicts: Iterable[Verdict], undecided: Undecided = "exit3") -> ExitStatus:
+    """Return the exit status of a run with these verdicts: fail beats undecided beats pass."""
+    seen = set(verdicts)
+    if "fail" in seen or ("undecided" in seen and undecided == "fail"):
+        return ExitStatus.FAILED
+    if "undecided" in seen and undecided == "exit3":
+        return ExitStatus.UNDECIDED
+    return ExitStatus.OK

@@ -1,0 +1,127 @@
+"""The command line: the only room that prints, reads the environment and exits.
+
+Commands are loaded when they are called, so ``fairfix --help`` starts without numpy. Every error becomes one line
+on stderr and a status of :class:`~fairfix.errors.ExitStatus`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from fairfix import __version__
+from fairfix.errors import ExitStatus, FairfixError, FairfixWarning
+
+COMMANDS = {
+    "audit": "Measure how a model treats groups, and gate on it.",
+    "repair": "Fit a repaired predictor and prove it on held-out rows.",
+    "predict": "Apply a repaired predictor to new rows.",
+    "inspect": "Show what is in a repaired predictor; runs nothing.",
+    "report": "Render a saved result in another format.",
+}
+"""Commands with their one-line help, in the order of ``--help``; each is the module ``fairfix.cli.NAME``."""
+
+EPILOG = """\b
+Exit status:
+  0    ran to the end; every gated check passed, or nothing was gated
+  1    ran to the end; a gated check failed
+  2    did not run: usage, configuration, data, refused model file, bad artifact
+  3    ran; nothing failed, but a gated check is undecided
+  70   a bug in fairfix (traceback with --debug)
+  130  interrupted"""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command only when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in their natural order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"fairfix.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fairfix")
+def cli() -> None:
+    """Audit tabular models for unfairness and repair them.
+
+    \b
+    fairfix audit data.parquet --protected race
+    fairfix repair data.parquet --method ramp --protected race -o repaired.fairfix
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its status."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its status."""
+    debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("always", FairfixWarning)
+    warnings.showwarning = _show_warning
+    try:
+        status = cli.main(arguments, prog_name="fairfix", standalone_mode=False)
+        sys.stdout.flush()
+        return int(status or 0)
+    except click.exceptions.Exit as stop:
+        return int(stop.exit_code)
+    except click.UsageError as error:
+        return _say(error.format_message(), _usage_hint(error), ExitStatus.DID_NOT_RUN)
+    except click.ClickException as error:  # click would exit with 1, which means a failed check here
+        return _say(error.format_message(), "", ExitStatus.DID_NOT_RUN)
+    except (click.Abort, KeyboardInterrupt):
+        return _say("interrupted", "", ExitStatus.INTERRUPTED)
+    except BrokenPipeError:
+        return _closed_pipe()
+    except FairfixError as error:
+        if debug:
+            traceback.print_exc()
+        return _say(str(error), "", error.exit_status)
+    except Exception as error:  # noqa: BLE001  the last gate: everything else is our fault
+        if debug:
+            traceback.print_exc()
+        more = "" if debug else "run again with --debug for the traceback"
+        return _say(f"this is a bug in fairfix: {type(error).__name__}: {error}", more, ExitStatus.BUG)
+
+
+def _say(message: str, hint: str, status: ExitStatus) -> int:
+    click.echo(f"fairfix: {message}", err=True)
+    if hint:
+        click.echo(hint, err=True)
+    return int(status)
+
+
+def _usage_hint(error: click.UsageError) -> str:
+    return f"Try '{error.ctx.command_path} --help' for help." if error.ctx else ""
+
+
+def _closed_pipe() -> int:
+    """Whoever read our output has left: say nothing more, with the shell's status for a broken pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
+
+
+def _show_warning(message: Any, category: type[Warning], *_: Any) -> None:
+    if issubclass(category, FairfixWarning):
+        click.echo(f"fairfix: warning: {message}", err=True)

@@ -1,0 +1,72 @@
+"""``fairfix inspect``: reads the manifest, builds and runs nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from fairfix.cli.options import option
+from fairfix.errors import ArtifactError
+
+
+@click.command("inspect")
+@click.argument("artifact", type=click.Path())
+@option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="Format on stdout.")
+@option("--debug", is_flag=True, help="Show the traceback of an error.")
+def command(artifact: str, format_: str, debug: bool) -> int:
+    """Show what is in a repaired predictor; runs nothing.
+
+    \b
+    fairfix inspect repaired.fairfix
+    """
+    from fairfix.artifact import fingerprint, read
+
+    found = read(artifact)
+    manifest = {**found.manifest, "sha256": fingerprint(artifact)}
+    arrays = {name: {"dtype": str(a.dtype), "shape": list(a.shape)} for name, a in found.arrays.items()}
+    if format_ == "json":
+        click.echo(json.dumps({**manifest, "arrays": arrays}, indent=2, ensure_ascii=False))
+        return 0
+    try:
+        for line in _lines(manifest, arrays):
+            click.echo(line)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ArtifactError(f"{artifact}: the manifest is incomplete: {error!r}") from error
+    return 0
+
+
+def _lines(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Iterator[str]:
+    requires, policies, facts = manifest["requires"], manifest["policies"], manifest["facts"]
+    yield f"method            {manifest['method']}"
+    yield f"parameters        {_pairs(manifest['parameters'])}"
+    yield f"predictor         {manifest['predictor']['kind']}"
+    yield f"arrays            {', '.join(f'{n} {a['dtype']}{a['shape']}' for n, a in arrays.items())}"
+    yield f"needs             {', '.join(requires['columns'])}"
+    yield f"protected needed  {'yes' if requires['protected_at_predict'] else 'no'}, at predict time"
+    base = manifest["base"]
+    yield f"scores from       {base['name']}" + (f" ({base['sha256']})" if base["kind"] == "file" else " (column)")
+    yield f"policies          {_pairs(policies)}"
+    draw = manifest["randomization"]
+    yield f"randomisation     {draw['scheme']} over {', '.join(draw['identity'])}"
+    if facts:
+        yield f"fitted on         {facts['data']['source']}: {facts['data']['rows']['used']:,} rows, {facts['data']['fingerprint']}"
+        yield from _proof(facts["proof"]["holdout"])
+        for warning in facts["warnings"]:
+            yield f"warning           {warning}"
+    yield f"versions          {_pairs(manifest['versions'])}; seed {manifest['seed']}"
+    yield f"file              {manifest['sha256']}"
+
+
+def _proof(proof: Mapping[str, Any]) -> Iterator[str]:
+    from fairfix.report.layout import interval
+
+    yield f"proof             {proof['rows']:,} held-out rows, {proof['randomized']:.2%} of the decisions random"
+    for row in proof["table"]:
+        yield f"  {row['name']}: {interval(row['before'])} -> {interval(row['after'])}"
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())

@@ -1,0 +1,307 @@
+"""Options that commands share, the configuration behind them, and how they become a reading of the data."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from fairfix.errors import ConfigError, ExitStatus, UsageError
+
+if TYPE_CHECKING:
+    from fairfix.io import Source
+    from fairfix.models import ScoringModel
+    from fairfix.table import Columns, Reading
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator = Callable[[Command], Command]
+
+
+def option(*names: str, **settings: Any) -> Decorator[Any]:
+    """Return a click option that the environment variable ``FAIRFIX_NAME`` can set too."""
+    long = next(name for name in names if name.startswith("--")).split("/")[0].lstrip("-")
+    settings.setdefault("envvar", "FAIRFIX_" + long.upper().replace("-", "_"))
+    settings.setdefault("show_default", settings.get("default") is not None and not settings.get("is_flag"))
+    return click.option(*names, **settings)
+
+
+def stacked(*decorators: Decorator[Any]) -> Decorator[Any]:
+    """Return one decorator that adds the options in the order given."""
+
+    def add(command: Any) -> Any:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return add
+
+
+def _names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    """Split ``a,b`` and drop repeats: ``--protected race,sex`` is ``--protected race --protected sex``."""
+    return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
+
+
+data_options = stacked(
+    click.argument("data", envvar="FAIRFIX_DATA"),
+    option("--protected", multiple=True, metavar="COLUMN", callback=_names, help="Column whose groups are compared; several by commas or repeated."),
+    option("--label", metavar="COLUMN", help="Observed outcome, 0/1.  [default: label, y, y_true or target]"),
+    option("--score", metavar="COLUMN", help="The model's score.  [default: score, y_score, proba, prediction or y_pred]"),
+    option("--prediction", metavar="COLUMN", help="Hard decisions, 0/1, instead of or beside a score."),
+    option("--model", type=click.Path(), metavar="FILE", help="Score the rows with this model file (.skops, .joblib, .pkl)."),
+    option("--trust-model", metavar="sha256:HASH", help="Load a pickle-family model file, which runs its code, if it has this hash."),
+    option("--features", multiple=True, metavar="COLUMN", callback=_names, help="The model's feature columns, if it does not name them itself."),
+    option("--positive-label", metavar="VALUE", help="The positive value of labels that are not 0/1."),
+    option("--weight", metavar="COLUMN", help="Row weights."),
+    option("--strata", multiple=True, metavar="COLUMN", callback=_names, help="Also compare within each level of this column."),
+    option("--threshold", type=float, metavar="SCORE", help="A score at or above it is a positive decision.  [default: where the probability is 0.5]"),
+    option("--score-scale", type=click.Choice(["probability", "margin", "logit", "raw"]), default="probability", help="What a score is: p, 2p-1, log-odds, or no probability."),
+    option("--missing-group", type=click.Choice(["error", "group", "drop"]), default="error", help="Rows whose group is missing."),
+    option("--missing", type=click.Choice(["error", "drop"]), default="error", help="Rows whose score, label or weight is missing."),
+    option("--max-groups", type=click.IntRange(2), default=1000, help="More distinct values than this are no groups."),
+)
+"""The data and its columns."""
+
+
+def gate_options(what: str) -> Decorator[Any]:
+    """Return the options of intervals and gates."""
+    return stacked(
+        option("--confidence", type=float, default=0.95, help="Of every interval."),
+        option("--fail-on", multiple=True, metavar="CHECK", help=f"Fail {what} on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'; repeatable."),
+        option("--gate-on", type=click.Choice(["interval", "point"]), default="interval", help="What has to hold the limits."),
+        option("--undecided", type=click.Choice(["exit3", "pass", "fail"]), default="exit3", help="What an undecided check does to the exit status."),
+    )
+
+
+def output_options(*formats: str) -> Decorator[Any]:
+    """Return the options of formats and files."""
+    return stacked(
+        option("--format", "format_", type=click.Choice(formats), default="text", help="Format on stdout."),
+        option("--out", multiple=True, metavar="FORMAT=FILE", help="Also write this format to a file; repeatable."),
+        option("--detail", is_flag=True, help="Show every comparison, not only the usual ones."),
+    )
+
+
+def _configure(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Make the configuration file the source of defaults, before any other option is read."""
+    if ctx.resilient_parsing or ctx.meta.get("fairfix.no_config"):
+        return value
+    from fairfix.config import find_config, load_config
+
+    path = Path(value) if value else find_config(Path.cwd())
+    if path is None:
+        return None
+    config = load_config(path, known_options(), method_names())
+    ctx.default_map = {
+        name: _fitting(ctx.command, name, content, path)
+        for name, content in config.commands.get(ctx.command.name or "", {}).items()
+    }
+    return str(path)
+
+
+def _fitting(command: click.Command, name: str, content: Any, path: Path) -> Any:
+    """Return a configured value in the shape of its option: repeatable options take a list or one value."""
+    option_ = next(p for p in command.get_params(click.Context(command)) if p.name == name)
+    if isinstance(option_, click.Option) and option_.multiple:
+        values = content if isinstance(content, list) else [content]
+        return [str(value) for value in values]
+    if isinstance(content, list):
+        raise ConfigError(f"{path}: {name.replace('_', '-')!r} takes one value, not a list")
+    return content
+
+
+def _no_config(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    ctx.meta["fairfix.no_config"] = value
+    return value
+
+
+run_options = stacked(
+    option("--config", type=click.Path(), metavar="FILE", is_eager=True, callback=_configure, help="Configuration file.  [default: the nearest fairfix.toml, else [tool.fairfix] in pyproject.toml]"),
+    option("--no-config", is_flag=True, is_eager=True, callback=_no_config, help="Read no configuration file."),
+    option("--show-settings", is_flag=True, help="Print every setting and where it comes from, and stop."),
+    option("--threads", type=click.IntRange(1), help="Threads that read the data.  [default: up to 4]"),
+    option("--quiet", "-q", is_flag=True, help="No talk on stderr, only errors."),
+    option("--debug", is_flag=True, help="Show the traceback of an error."),
+)
+"""Options of how to run."""
+
+HIDDEN_SETTINGS = frozenset({"config", "no_config", "show_settings", "debug", "help"})
+
+
+def known_options() -> dict[str, frozenset[str]]:
+    """Return the option names of every command that reads the configuration."""
+    out = {}
+    for name in ("audit", "repair", "predict"):
+        command: click.Command = import_module(f"fairfix.cli.{name}").command
+        params = command.get_params(click.Context(command))
+        names = (_key(param) for param in params if param.name not in HIDDEN_SETTINGS)
+        out[name] = frozenset(names)
+    return out
+
+
+def _key(param: click.Parameter) -> str:
+    return str(param.name)
+
+
+def method_names() -> frozenset[str]:
+    """Return the names of the repair methods."""
+    from fairfix.repair import methods
+
+    return frozenset(methods())
+
+
+def show_settings(ctx: click.Context) -> None:
+    """Print the merged settings as TOML with their sources, and stop."""
+    words = {
+        ParameterSource.COMMANDLINE: "command line",
+        ParameterSource.ENVIRONMENT: "environment",
+        ParameterSource.DEFAULT_MAP: "configuration",
+    }
+    if ctx.params.get("config"):
+        click.echo(f"# configuration: {Path(ctx.params['config']).name}")
+    for param in ctx.command.get_params(ctx):
+        if param.name in HIDDEN_SETTINGS or param.name not in ctx.params:
+            continue
+        source = ctx.get_parameter_source(str(param.name))
+        where = words.get(source, "default") if source else "default"
+        click.echo(f"{_key(param).rstrip('_').replace('_', '-')} = {_toml(ctx.params[param.name])}  # {where}")
+    ctx.exit(ExitStatus.OK)
+
+
+def _toml(value: Any) -> str:
+    if value is None:
+        return '""'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    if isinstance(value, (int, float)):
+        return str(value)
+    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+# ---------------------------------------------------------------------- from options to data
+
+
+def talk(given: Mapping[str, Any], text: str) -> None:
+    """Say something on stderr, unless asked to be quiet."""
+    if not given.get("quiet"):
+        click.echo(f"fairfix: {text}", err=True)
+
+
+def open_data(given: Mapping[str, Any]) -> tuple[Source, Reading, dict[str, str], ScoringModel | None]:
+    """Return the source, how to read it, what was inferred, and the model that scores it, if any."""
+    from fairfix.inference import infer_columns
+    from fairfix.io import open_source
+    from fairfix.table import Reading
+
+    columns = _columns(given)
+    source = open_source(given["data"])
+    model = None
+    if given["model"]:
+        source, columns, model = _scored(given, source, columns)
+    inferred: dict[str, str] = {}
+    columns, inferred = infer_columns(columns, source.schema, score_from_model=model is not None)
+    for part, name in inferred.items():
+        talk(given, f"{part} is column {name!r} (by its name)")
+    columns.check()
+    reading = Reading(
+        columns,
+        task=given.get("task", "classification"),
+        score_scale=given["score_scale"],
+        thresholds=() if given["threshold"] is None else (given["threshold"],),
+        positive_label=given["positive_label"],
+        missing_group=given["missing_group"],
+        missing_rows=given["missing"],
+        max_groups=given["max_groups"],
+    )
+    if model is not None and model.score_scale == "raw":
+        reading = replace(reading, score_scale="raw")
+    return source, reading, inferred, model
+
+
+def _columns(given: Mapping[str, Any]) -> Columns:
+    from fairfix.table import Columns
+
+    if not given["protected"]:
+        raise UsageError("name the protected column with --protected COLUMN")
+    if given["model"] and (given["score"] or given["prediction"]):
+        raise UsageError("--model makes the scores; leave out --score and --prediction")
+    return Columns(
+        given["protected"],
+        label=given["label"],
+        score=given["score"],
+        prediction=given["prediction"],
+        probability=given.get("probability"),
+        weight=given["weight"],
+        strata=given["strata"],
+        id=given.get("id"),
+    )
+
+
+def _scored(given: Mapping[str, Any], source: Source, columns: Columns) -> tuple[Source, Columns, ScoringModel]:
+    from fairfix.models import load_model
+    from fairfix.scoring import MODEL_SCORE, ScoredSource
+
+    model = load_model(
+        given["model"],
+        trust=given["trust_model"],
+        features=given["features"] or None,
+        positive_label=given["positive_label"],
+    )
+    part = "prediction" if model.score_scale == "decision" else "score"
+    return ScoredSource(source, model), replace(columns, **{part: MODEL_SCORE}), model  # type: ignore[arg-type]
+
+
+def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Print the result in the chosen format and write the other formats to their files."""
+    from fairfix.io import write_text
+
+    files = [_format_and_file(text) for text in given["out"]]
+    for name, path in files:
+        write_text(path, render(name, result, detail=given["detail"], terminal=False))
+    click.echo(render(given["format_"], result, detail=given["detail"], terminal=True), nl=False)
+
+
+def check_outputs(given: Mapping[str, Any]) -> None:
+    """Raise for an output that cannot be written, before the work is done."""
+    for text in given["out"]:
+        _, path = _format_and_file(text)
+        if not Path(path).resolve().parent.is_dir():
+            raise UsageError(f"--out {text}: the folder {Path(path).parent} does not exist")
+
+
+def _format_and_file(text: str) -> tuple[str, str]:
+    from fairfix.report import FORMATS
+
+    name, sign, path = text.partition("=")
+    if not sign or not path or name not in FORMATS:
+        raise UsageError(f"--out {text!r}: write it as FORMAT=FILE with a format of {', '.join(FORMATS)}")
+    return name, path
+
+
+def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool) -> str:
+    """Render a result, to the width and colours of the terminal where it goes to one."""
+    from fairfix.report import renderer
+
+    if name == "json":
+        return renderer(name)(result)
+    if name == "markdown":
+        return _call(renderer(name), result, detail=detail)
+    import os
+    import shutil
+
+    colour = terminal and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = shutil.get_terminal_size((160, 24)).columns if terminal and sys.stdout.isatty() else 160
+    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "") if terminal else "utf8"
+    ascii_only = not encoding.startswith("utf")
+    return _call(renderer(name), result, detail=detail, width=width, color=colour, ascii_only=ascii_only)
+
+
+def _call(function: Callable[..., str], result: Mapping[str, Any], **settings: Any) -> str:
+    return function(result, **settings)

@@ -1,0 +1,228 @@
+"""``fairfix repair``: the options of every method come from its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairfix.cli.options import (
+    check_outputs,
+    data_options,
+    gate_options,
+    open_data,
+    option,
+    output_options,
+    run_options,
+    show_settings,
+    talk,
+    write_results,
+)
+from fairfix.errors import UsageError
+
+if TYPE_CHECKING:
+    from fairfix.io import Source
+    from fairfix.models import ScoringModel
+    from fairfix.repair import Repairer
+    from fairfix.table import Reading
+
+
+class RepairCommand(click.Command):
+    """A command that gets an option for every hyper-parameter of every method, when it is used."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the fixed options and those of the methods."""
+        fixed = super().get_params(ctx)
+        at = next(i for i, param in enumerate(fixed) if param.name == "method") + 1
+        return [*fixed[:at], *method_options(), *fixed[at:]]
+
+
+def method_options() -> list[click.Option]:
+    """Return one option per hyper-parameter; methods that share a name share the option."""
+    from fairfix.repair import methods
+
+    shown: dict[str, tuple[list[str], Any, Any]] = {}
+    for name, method in methods().items():
+        for part in method.parameter_fields():
+            users, _, _ = shown.setdefault(part.name, ([], part.default, part.metadata["rule"]))
+            users.append(name)
+    everybody = list(methods())
+    out = []
+    for name, (users, default, rule) in shown.items():
+        flag = "--" + name.replace("_", "-")
+        of = "" if users == everybody and len(users) > 1 else f"{', '.join(users)}: "
+        out.append(
+            click.Option(
+                [flag],
+                metavar="|".join(rule.choices) or ("NUMBER[,NUMBER...]" if rule.selectable else "NUMBER"),
+                envvar="FAIRFIX_" + name.upper(),
+                help=f"{of}{rule.help}.  [default: {default}]",
+            )
+        )
+    return out
+
+
+
+
+id_options = [
+    option("--id", metavar="COLUMN", help="Row identity, which draws randomised decisions.  [default: a hash of the row's values]"),
+    option("--duplicate-ids", type=click.Choice(["error", "share"]), default="error", help="Rows with one id: an error, or they share one draw."),
+]
+
+
+@click.command("repair", cls=RepairCommand)
+@data_options
+@id_options[0]
+@id_options[1]
+@option("--method", metavar="NAME", help="Which repair; see the list below.")
+@option("--output", "-o", type=click.Path(), default="repaired.fairfix", help="Where to write the repaired predictor.")
+@option("--seed", type=click.IntRange(0), default=0, help="Of the split and the fit.")
+@option("--holdout", type=float, default=0.3, help="Share of the rows kept for the proof.")
+@option("--validation", type=float, default=0.2, help="Share of the rows that select, when a parameter has several values.")
+@option("--unseen-group", type=click.Choice(["error", "base", "abstain"]), default="error", help="At predict time, rows of a group the fit has not seen.")
+@gate_options("when the repaired model still breaks, on held-out rows,")
+@output_options("text", "json", "markdown")
+@run_options
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> int:
+    """Fit a repaired predictor and prove it on held-out rows.
+
+    Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together:
+    parity among their cells.
+
+    \b
+    fairfix repair loans.parquet --method ramp --protected race --id applicant_id
+    fairfix repair loans.parquet --method ramp --protected race,sex --slack 0.02 --gamma 0.02,0.05,0.1
+    """
+    if given["show_settings"]:
+        show_settings(ctx)
+    from fairfix.auditor import Settings
+    from fairfix.checks import Check, exit_status
+    from fairfix.engine import count_table, read_table
+    from fairfix.proof import repair_table
+    from fairfix.report.repair_json import repair_dict
+
+    check_outputs(given)
+    repairer, choices = chosen_method(given)
+    checks = tuple(Check.parse(text) for text in given["fail_on"])
+    source, reading, inferred, model = open_data(given)
+    if not reading.columns.score:
+        raise UsageError("a repair needs scores, not decisions; name a score column with --score")
+    _check_ids(source, reading, given)
+    table = read_table(source, reading, columns=())
+    outcome = repair_table(
+        table,
+        repairer,
+        choices=choices,
+        settings=Settings(confidence=given["confidence"], checks=checks, gate_on=given["gate_on"]),
+        seed=given["seed"],
+        validation=given["validation"],
+        holdout=given["holdout"],
+    )
+    for note in outcome.warnings:
+        talk(given, f"warning: {note}")
+    from fairfix.repaired import Repaired, at_predict_time, fingerprint, hash_key, identity_columns
+
+    data = fingerprint(count_table(table).counts, source.schema)
+    known = at_predict_time(outcome.holdout.after.reading)
+    repaired = Repaired(
+        repairer.name,
+        outcome.repairer.parameters,
+        outcome.predictor,
+        known,
+        given["unseen_group"],
+        identity_columns(_without_score(source, model), reading),
+        hash_key(given["seed"], data),
+        _base(reading, given, model),
+        {},
+        given["seed"],
+    )
+    result = repair_dict(outcome, repaired, source.name, table, inferred, data)
+    facts = {name: result[name] for name in ("data", "split", "selection", "proof", "checks", "verdict", "warnings")}
+    from dataclasses import replace
+
+    digest = replace(repaired, facts=facts).save(given["output"])
+    talk(given, f"wrote {given['output']}")
+    result["artifact"] = {"file": given["output"].rsplit("/", 1)[-1], "sha256": digest}
+    write_results(result, given)
+    return exit_status((check.verdict for check in outcome.checks), given["undecided"])
+
+
+def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[float, ...]]]:
+    """Return the repairer, and the parameters of which several values were given.
+
+    Raises
+    ------
+    UsageError
+        No such method, or a parameter that it has not, or a value it cannot take.
+    """
+    from fairfix.repair import methods
+
+    known = methods()
+    if given["method"] not in known:
+        listing = "; ".join(f"{name} ({method.summary})" for name, method in known.items())
+        raise UsageError(f"--method {given['method'] or ''}: choose one of {listing}")
+    method = known[given["method"]]
+    own = dict(method.rules())
+    fixed: dict[str, Any] = {}
+    choices: dict[str, tuple[float, ...]] = {}
+    for name in {part.name for other in known.values() for part in other.parameter_fields()}:
+        text = given.get(name)
+        if text is None:
+            continue
+        if name not in own:
+            raise UsageError(f"--{name.replace('_', '-')} is not an option of {method.name}")
+        if own[name].choices:
+            fixed[name] = text
+            continue
+        values = tuple(_number(name, part) for part in str(text).split(","))
+        if len(values) > 1 and not own[name].selectable:
+            raise UsageError(f"--{name.replace('_', '-')} takes one value, got {text!r}")
+        fixed[name] = values[0]
+        if len(values) > 1:
+            choices[name] = tuple(dict.fromkeys(values))
+    repairer = method(**fixed)
+    repairer.variants(choices)  # checks every value before any data is read
+    return repairer, choices
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--{name.replace('_', '-')}: {text.strip()!r} is not a number") from None
+
+
+def _check_ids(source: Source, reading: Reading, given: Mapping[str, Any]) -> None:
+    """Raise where ids repeat or are missing, before anything is fitted."""
+    name = reading.columns.id
+    if name is None:
+        return
+    source.require([name])
+    if given["duplicate_ids"] == "error":
+        from fairfix.repaired import IDENTITY_TYPES, check_unique
+
+        types = {name: IDENTITY_TYPES["text"]}
+        check_unique([b.column(0) for part in source.parts([name], types) for b in part.batches()], name)
+
+
+def _without_score(source: Source, model: ScoringModel | None) -> Any:
+    """Return the schema of the data as it comes, without a score that a model file fills in."""
+    import pyarrow as pa
+
+    from fairfix.scoring import MODEL_SCORE
+
+    fields: Sequence[Any] = [field for field in source.schema if model is None or field.name != MODEL_SCORE]
+    return pa.schema(fields)
+
+
+def _base(reading: Reading, given: Mapping[str, Any], model: ScoringModel | None) -> dict[str, Any]:
+    if model is None:
+        return {"kind": "column", "name": reading.columns.score}
+    return {
+        "kind": "file",
+        "name": given["model"].rsplit("/", 1)[-1],
+        "sha256": model.sha256,
+        "features": list(model.feature_names),
+    }

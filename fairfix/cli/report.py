@@ -1,0 +1,50 @@
+"""``fairfix report``: renders a saved JSON result again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairfix.cli.options import check_outputs, option, output_options, write_results
+from fairfix.errors import DataError
+
+SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1")
+
+
+@click.command("report")
+@click.argument("result", type=click.Path())
+@output_options("text", "json", "markdown")
+@option("--debug", is_flag=True, help="Show the traceback of an error.")
+def command(result: str, **given: Any) -> int:
+    """Render a saved result in another format.
+
+    RESULT is a JSON file written by 'fairfix audit' or 'fairfix repair'.
+
+    \b
+    fairfix report audit.json --format markdown
+    """
+    check_outputs(given)
+    write_results(_loaded(result), given)
+    return 0
+
+
+def _loaded(path: str) -> dict[str, Any]:
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is not a JSON result: {error}") from error
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if schema not in SCHEMAS:
+        raise DataError(f"{path} is no result of fairfix (schema {schema!r}); known are {', '.join(SCHEMAS)}")
+    try:
+        from fairfix.report import renderer
+
+        renderer("text")(content)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(f"{path}: the result is incomplete or was changed: {error!r}") from error
+    return content

@@ -1,0 +1,128 @@
+"""Configuration: a TOML file says what the flags would say.
+
+The file is ``--config FILE``, else the nearest ``fairfix.toml`` from the working folder upwards, else the
+table ``[tool.fairfix]`` of the nearest ``pyproject.toml``. Keys are the long options without dashes in
+front (``fail-on`` or ``fail_on``). Keys at the top serve every command that has the option; a table named
+after a command (``[audit]``) serves that command, ``[repair.ramp]`` the options of one method. A key that no
+command knows is an error: a typo must not switch a gate off.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from fairfix.errors import ConfigError
+
+FILE_NAME = "fairfix.toml"
+PATHS = frozenset({"data", "model", "output", "artifact"})
+"""Keys that name files; relative to the configuration file."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a configuration file says: per command, option name -> value."""
+
+    path: Path | None
+    commands: Mapping[str, Mapping[str, Any]]
+
+
+def find_config(start: Path) -> Path | None:
+    """Return the nearest configuration file from a folder upwards, None when there is none."""
+    for folder in (start, *start.parents):
+        if (own := folder / FILE_NAME).is_file():
+            return own
+    for folder in (start, *start.parents):
+        project = folder / "pyproject.toml"
+        if project.is_file() and "fairfix" in _parse(project).get("tool", {}):
+            return project
+    return None
+
+
+def load_config(path: Path, known: Mapping[str, frozenset[str]], methods: frozenset[str] = frozenset()) -> Config:
+    """Read a configuration file.
+
+    Parameters
+    ----------
+    known
+        Option names (with underscores) of each command.
+    methods
+        Names of the repair methods, whose tables may stand inside ``[repair]``.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, is not TOML, or holds an unknown key.
+    """
+    content = _parse(path)
+    if path.name == "pyproject.toml":
+        content = content.get("tool", {}).get("fairfix", {})
+    commands: dict[str, dict[str, Any]] = {name: {} for name in known}
+    shared = {key: value for key, value in content.items() if not (key in known and isinstance(value, dict))}
+    for key, value in shared.items():
+        name = _name(key)
+        takers = [command for command, options in known.items() if name in options]
+        if not takers:
+            raise ConfigError(_unknown(key, "", path, {*known, *(o for options in known.values() for o in options)}))
+        for command in takers:
+            commands[command][name] = _value(name, value, path)
+    for command, table in content.items():
+        if command in known and isinstance(table, dict):
+            _read_table(command, table, commands[command], known[command], methods, path)
+    return Config(path, commands)
+
+
+def _read_table(
+    command: str,
+    table: Mapping[str, Any],
+    into: dict[str, Any],
+    options: frozenset[str],
+    methods: frozenset[str],
+    path: Path,
+) -> None:
+    of_methods = {key: value for key, value in table.items() if key in methods and isinstance(value, dict)}
+    for key, value in table.items():
+        if key in of_methods:
+            continue
+        if _name(key) not in options:
+            raise ConfigError(_unknown(key, f"[{command}]", path, set(options) | methods))
+        into[_name(key)] = _value(_name(key), value, path)
+    chosen = of_methods.get(str(into.get("method")), {})
+    for key, value in chosen.items():
+        if _name(key) not in options:
+            raise ConfigError(_unknown(key, f"[{command}.{into.get('method')}]", path, set(options)))
+        into[_name(key)] = _value(_name(key), value, path)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"the configuration file {path} does not exist") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the configuration file {path} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def _name(key: str) -> str:
+    return key.replace("-", "_")
+
+
+def _value(name: str, value: Any, path: Path) -> Any:
+    """Return a value as the command line would hold it; file names become relative to the file's folder."""
+    if name in PATHS and isinstance(value, str):
+        return value if Path(value).is_absolute() else str(path.parent / value)
+    if isinstance(value, dict):
+        raise ConfigError(f"{path}: {name!r} holds a table where a value is expected")
+    return value
+
+
+def _unknown(key: str, table: str, path: Path, known: set[str]) -> str:
+    near = get_close_matches(_name(key), known, 1)
+    hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ""
+    return f"{path}: unknown key {key!r}" + (f" in {table}" if table else "") + hint

@@ -1,0 +1,303 @@
+r"""Counts: the additive statistic that every group metric is a function of.
+
+For a cell ``c`` (one combination of the strata and protected columns), a label
+``l`` and a score bin ``b``, the table holds
+
+.. math::
+    rows[c, l, b] = \sum_i 1[i \in (c, l, b)],\qquad
+    mass = \sum_i w_i 1[\cdot],\qquad
+    square\_mass = \sum_i w_i^2 1[\cdot]
+
+and, per ``(c, l)``, sums of the decision probability and of the losses. All of
+them are sums over rows, so ``count(A) + count(B) == count(A and B together)``:
+threads, files and machines are loops of additions. Nothing downstream of this
+module sees a row.
+
+Scores fall into the bins of a dyadic :class:`Grid`: multiplying by a power of
+two is exact in binary floating point, so a bin never takes a value that belongs
+to its neighbour, and two grids of different fineness fold into each other
+without loss. Each decision threshold is an extra edge of its own, so rates at
+the thresholds are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Half-open score bins ``[k, k + 1) / 2**exponent`` for ``first <= k <= last``, cut at thresholds too.
+
+    Parameters
+    ----------
+    exponent
+        Fineness: a bin is ``2**-exponent`` wide (in units of the score). May be negative.
+    first, last
+        Index of the lowest and of the highest grid bin.
+    thresholds
+        Sorted decision thresholds; each is the lower edge of a bin, so ``score >= threshold`` is exact.
+    """
+
+    exponent: int
+    first: int
+    last: int
+    thresholds: tuple[float, ...] = ()
+
+    @classmethod
+    def over(cls, low: float, high: float, *, bins: int = 1024, thresholds: Sequence[float] = ()) -> Grid:
+        """Return the finest dyadic grid of at most ``bins`` + 1 bins that covers ``[low, high]``."""
+        largest = max(abs(low), abs(high), 2.0**-900)
+        exponent = 51 - int(np.ceil(np.log2(largest)))  # bin indices stay exact integers
+        if high > low:  # halves, because the range itself may overflow a float
+            exponent = min(exponent, int(np.floor(np.log2(bins) - np.log2(high / 2 - low / 2))) - 1)
+        else:
+            exponent = min(exponent, 10)
+        exponent = int(np.clip(exponent, -1000, 1000))
+        first, last = (int(k) for k in np.floor(np.ldexp(np.array([low, high]), exponent)))
+        return cls(exponent, first, last, tuple(sorted(set(thresholds))))
+
+    @property
+    def size(self) -> int:
+        """Number of bins, thresholds' extra bins included."""
+        return self.last - self.first + 1 + len(self.thresholds)
+
+    @property
+    def width(self) -> float:
+        """Width of a grid bin, in units of the score."""
+        return float(np.ldexp(1.0, -self.exponent))
+
+    @cached_property
+    def _layout(self) -> tuple[Ints, Ints]:
+        """For each bin: its grid index ``k`` and how many thresholds lie at or below it."""
+        k = np.arange(self.first, self.last + 1, dtype=np.int64)
+        cuts = np.array(self.thresholds, dtype=np.float64)
+        cut_k = np.clip(np.floor(np.ldexp(cuts, self.exponent)), self.first - 1, self.last + 1).astype(np.int64)
+        grid_index = np.sort(np.concatenate([k, np.clip(cut_k, self.first, self.last)]), kind="stable")
+        passed = np.arange(grid_index.size) - (grid_index - self.first)
+        return grid_index, passed.astype(np.int64)
+
+    @cached_property
+    def edges(self) -> Floats:
+        """Bin edges, shape (size + 1,): bin ``j`` holds ``edges[j] <= score < edges[j + 1]``.
+
+        The last edge is the upper end of the last grid bin.
+        """
+        grid = np.ldexp(np.arange(self.first, self.last + 2, dtype=np.float64), -self.exponent)
+        inner = np.clip(np.array(self.thresholds, dtype=np.float64), grid[0], grid[-1])
+        return np.sort(np.concatenate([grid, inner]))
+
+    def index(self, scores: Floats) -> Ints:
+        """Return the bin of each score; the scores must lie inside the grid."""
+        scaled = scores * float(np.ldexp(1.0, self.exponent))
+        out = np.floor(scaled, out=scaled).astype(np.int64)
+        if self.first:
+            out -= self.first
+        for cut in self.thresholds:
+            out += scores >= cut
+        return out
+
+    def start(self, threshold: float) -> int:
+        """Return the first bin at or above ``threshold``, which must be one of the grid's."""
+        _, passed = self._layout
+        return int(np.searchsorted(passed, self.thresholds.index(threshold), side="right"))
+
+    def covering(self, other: Grid, *, most: int) -> Grid:
+        """Return the coarsest needed common grid of both, of at most ``most`` bins where that is possible."""
+        exponent = min(self.exponent, other.exponent)
+        while True:
+            ends = [
+                (g.first >> (g.exponent - exponent), g.last >> (g.exponent - exponent)) for g in (self, other)
+            ]
+            first, last = min(e[0] for e in ends), max(e[1] for e in ends)
+            if last - first < most:
+                return Grid(exponent, first, last, self.thresholds)
+            exponent -= 1
+
+    def halved(self) -> Grid:
+        """Return the grid with its bins folded in pairs."""
+        return Grid(self.exponent - 1, self.first >> 1, self.last >> 1, self.thresholds)
+
+    def onto(self, coarser: Grid) -> Ints:
+        """Return, for each bin of this grid, the bin of a coarser or wider grid that holds it."""
+        assert coarser.thresholds == self.thresholds
+        assert coarser.exponent <= self.exponent
+        grid_index, passed = self._layout
+        return (grid_index >> (self.exponent - coarser.exponent)) - coarser.first + passed
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Weighted counts over (cell x label x score bin), with the sums that bins cannot give exactly.
+
+    Attributes
+    ----------
+    keys
+        Columns that make up a cell: the strata first, then the protected columns.
+    cells
+        One tuple of levels per cell, sorted; only cells that have rows.
+    grid
+        Bins of the score; None when there is no score (then there is one bin).
+    rows
+        Rows per cell, label and bin, int64 of shape (C, L, B). ``L`` is 2 with binary labels, else 1.
+    mass, square_mass
+        Sums of weights and of squared weights, float64 of the same shape; None when unweighted.
+    decisions
+        Shape (C, L, 4): sums of ``w q``, ``w (1 - q)``, ``w^2 q``, ``w^2 (1 - q)`` where ``q`` is the
+        probability of a positive decision (0 or 1 for hard decisions); None when decisions follow from
+        a threshold on the score.
+    sums
+        Per name, shape (C, L, 2): sums of ``w v`` and ``w v^2`` of a real quantity ``v`` (score, losses).
+    read
+        Rows read, used or not.
+    excluded
+        Rows read but not counted, by reason. ``read == rows.sum() + sum(excluded.values())``.
+    """
+
+    keys: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    grid: Grid | None
+    rows: Ints
+    mass: Floats | None = None
+    square_mass: Floats | None = None
+    decisions: Floats | None = None
+    sums: Mapping[str, Floats] = field(default_factory=dict)
+    read: int = 0
+    excluded: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows carry weights."""
+        return self.mass is not None
+
+    @property
+    def used(self) -> int:
+        """Rows counted."""
+        return int(self.rows.sum())
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the label axis tells positives from negatives."""
+        return self.rows.shape[1] == 2
+
+    @property
+    def weights(self) -> Floats:
+        """Sum of weights per cell, label and bin (the rows themselves when unweighted)."""
+        return self.rows.astype(np.float64) if self.mass is None else self.mass
+
+    @property
+    def square_weights(self) -> Floats:
+        """Sum of squared weights per cell, label and bin (the rows themselves when unweighted)."""
+        return self.rows.astype(np.float64) if self.square_mass is None else self.square_mass
+
+    def fold(self, group_of_cell: Ints, groups: int) -> Counts:
+        """Return the counts with cells added up into ``groups`` groups; index -1 leaves a cell out."""
+        keep = group_of_cell >= 0
+        into = group_of_cell[keep]
+
+        def added(table: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+            out = np.zeros((groups, *table.shape[1:]), dtype=table.dtype)
+            np.add.at(out, into, table[keep])
+            return out
+
+        return self._mapped(added, keys=("group",), cells=tuple((str(g),) for g in range(groups)))
+
+    def regrid(self, grid: Grid) -> Counts:
+        """Return the counts on a coarser or wider grid with the same thresholds."""
+        if self.grid is None or grid == self.grid:
+            return self
+        into = self.grid.onto(grid)
+        binned = {
+            name: moved_bins(table, into, grid.size)
+            for name in ("rows", "mass", "square_mass")
+            if (table := getattr(self, name)) is not None
+        }
+        return replace(self, grid=grid, **binned)
+
+    def __add__(self, other: Counts) -> Counts:
+        """Return the counts of both data sets together."""
+        if (self.keys, self.weighted, self.rows.shape[1]) != (other.keys, other.weighted, other.rows.shape[1]):
+            raise ValueError("counts of different columns, weights or labels cannot be added")
+        if not self.used or not other.used:  # an empty part has no cells and no grid worth keeping
+            full, empty = (self, other) if self.used or not other.used else (other, self)
+            return replace(
+                full, read=self.read + other.read, excluded=_added_counts(self.excluded, other.excluded)
+            )
+        left, right = _on_common_grid(self, other)
+        cells = tuple(sorted({*left.cells, *right.cells}))
+        spread = [part._spread(cells) for part in (left, right)]
+        merged = {
+            name: a + b
+            for name in ("rows", "mass", "square_mass", "decisions")
+            if (a := getattr(spread[0], name)) is not None and (b := getattr(spread[1], name)) is not None
+        }
+        return replace(
+            spread[0],
+            **merged,
+            sums={name: table + spread[1].sums[name] for name, table in spread[0].sums.items()},
+            read=self.read + other.read,
+            excluded=_added_counts(self.excluded, other.excluded),
+        )
+
+    def _spread(self, cells: tuple[tuple[str, ...], ...]) -> Counts:
+        """Return the same counts with empty cells added, in the order of ``cells``."""
+        if cells == self.cells:
+            return self
+        place = {cell: i for i, cell in enumerate(cells)}
+        into = np.array([place[cell] for cell in self.cells], dtype=np.int64)
+
+        def spread(table: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+            out = np.zeros((len(cells), *table.shape[1:]), dtype=table.dtype)
+            out[into] = table
+            return out
+
+        return self._mapped(spread, keys=self.keys, cells=cells)
+
+    def _mapped(self, change, keys, cells) -> Counts:  # type: ignore[no-untyped-def]  # private, same for every table
+        """Return counts whose every table went through ``change`` along the cell axis."""
+
+        def maybe(table: npt.NDArray[np.generic] | None) -> npt.NDArray[np.generic] | None:
+            return None if table is None else change(table)
+
+        return Counts(
+            keys=keys,
+            cells=cells,
+            grid=self.grid,
+            rows=change(self.rows),
+            mass=maybe(self.mass),
+            square_mass=maybe(self.square_mass),
+            decisions=maybe(self.decisions),
+            sums={name: change(table) for name, table in self.sums.items()},
+            read=self.read,
+            excluded=self.excluded,
+        )
+
+
+def moved_bins(table: npt.NDArray[Any], into: Ints, size: int) -> npt.NDArray[Any]:
+    """Return a table whose last axis of bins is added up into ``size`` other bins."""
+    out = np.zeros((*table.shape[:-1], size), dtype=table.dtype)
+    np.add.at(out, (..., into), table)
+    return out
+
+
+def _added_counts(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
+    """Return reason -> rows of both, reasons in sorted order."""
+    return {reason: a.get(reason, 0) + b.get(reason, 0) for reason in sorted({*a, *b})}
+
+
+def _on_common_grid(a: Counts, b: Counts) -> tuple[Counts, Counts]:
+    """Return both counts on the finest grid that each of them folds into."""
+    if a.grid is None or b.grid is None or a.grid == b.grid:
+        return a, b
+    grid = a.grid.covering(b.grid, most=2 * max(a.grid.size, b.grid.size))
+    return a.regrid(grid), b.regrid(grid)

@@ -1,0 +1,499 @@
+"""The scan: who reads the parts of a source and adds up what they hold.
+
+One pass fills :class:`~fairfix.counts.Counts`: parts go to threads, each part is
+counted in order by one thread, and the parts' counts are added in the order of
+the data, so the result does not depend on the number of threads to the last bit.
+
+Exact distances between score distributions need the rows of a few bins: up to
+``KEEP_ROWS`` rows are kept from the first pass, beyond that a second pass
+collects the rows of the bins that matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fairfix.counts import Bools, Counts, Floats, Grid, Ints, moved_bins
+from fairfix.errors import DataError
+from fairfix.io import Part, Source, open_source
+from fairfix.table import (
+    NATURAL_THRESHOLD,
+    SCORE_RANGE,
+    Encoder,
+    Reading,
+    Rows,
+    Table,
+    assemble,
+    check_excluded,
+    to_probability,
+)
+
+KEEP_ROWS = 1 << 20
+"""Rows of (score, cell, label) kept from the first pass: about 20 MB at the most."""
+
+BINS = 1024
+"""Score bins of a single pass: the table of 60 cells then fits the processor's cache."""
+
+FINE_BINS = 1 << 14
+"""Score bins where a second pass has to find few rows among many."""
+
+TABLE_BYTES = 32 << 20
+"""Beyond this size of the table the bins are folded in pairs."""
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Scores of single rows, for what bins cannot tell exactly.
+
+    ``score`` (n,) float64, ``cell`` (n,) index into the counts' cells, ``label`` (n,) 0/1 or None,
+    ``weight`` (n,) or None.
+    """
+
+    score: Floats
+    cell: Ints
+    label: npt.NDArray[np.uint8] | None
+    weight: Floats | None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a scan of the data found: the counts, and all rows' scores when there are few."""
+
+    counts: Counts
+    kept: KeptRows | None
+
+
+def threads_or_default(threads: int | None) -> int:
+    """Return how many threads to use: at most four unless asked, since reading is bound by memory."""
+    return threads if threads else min(4, os.cpu_count() or 1)
+
+
+# ---------------------------------------------------------------------- first pass
+
+
+class Tally:
+    """Counts the batches of one part.
+
+    The steps of a batch: encode, place the scores in bins, one ``bincount`` of the combined index, and
+    one weighted ``bincount`` per (cell, label) for each sum that bins cannot give exactly.
+    """
+
+    def __init__(self, reading: Reading, bins: int, *, losses: bool = True, keep: bool = False) -> None:
+        self.reading = reading
+        self.grid = _fixed_grid(reading, bins)
+        self.bins = bins
+        self.losses = losses
+        self.labels = 2 if reading.binary else 1
+        self.cells: tuple[tuple[str, ...], ...] = ()
+        self.kept: list[tuple[Any, ...]] | None = [] if keep else None
+        self.read = 0
+        self.excluded: dict[str, int] = {}
+        self.used = 0
+        self._tables: dict[str, npt.NDArray[Any]] = {}
+        self._sums: dict[str, Floats] = {}
+        self._decisions: Floats | None = None
+
+    def add(self, rows: Rows) -> None:
+        """Count some rows; ``rows.cells`` must begin with the cells of the rows before."""
+        self.cells = rows.cells
+        self.read += rows.read
+        for reason, count in rows.excluded.items():
+            self.excluded[reason] = self.excluded.get(reason, 0) + count
+        if not len(rows):
+            return
+        self.used += len(rows)
+        if self.kept is not None:
+            self._keep(rows)
+        code = rows.cell if self.labels == 1 else rows.cell * 2 + rows.label
+        self._count_bins(rows, code)
+        self._count_decisions(rows, code)
+        self._add_sums(rows, code)
+
+    def _keep(self, rows: Rows) -> None:
+        assert self.kept is not None
+        if self.used > KEEP_ROWS or rows.score is None:
+            self.kept = None
+            return
+        label = rows.label if self.labels == 2 else None
+        self.kept.append((rows.score, rows.cell.astype(np.int32), label, rows.weight))
+
+    def _count_bins(self, rows: Rows, code: Ints) -> None:
+        if rows.score is None:
+            self._bump(code, 1, rows.weight)
+            return
+        self._fit_grid(rows.score)
+        assert self.grid is not None
+        place = self.grid.index(rows.score)
+        place += code * self.grid.size
+        self._bump(place, self.grid.size, rows.weight)
+
+    def _fit_grid(self, score: Floats) -> None:
+        """Make sure that the grid covers the batch's scores; fixed grids always do."""
+        if self.grid is not None and _fixed_grid(self.reading, self.bins) is not None:
+            return
+        low, high = float(score.min()), float(score.max())
+        ours = Grid.over(low, high, bins=self.bins // 2, thresholds=self.reading.thresholds)
+        if self.grid is None:
+            self.grid = ours
+            return
+        grid = self.grid.covering(ours, most=2 * self.bins)
+        if grid != self.grid:
+            self._regrid(grid)
+
+    def _regrid(self, grid: Grid) -> None:
+        """Move what was counted onto a coarser or wider grid."""
+        if self.grid is not None:
+            into = self.grid.onto(grid)
+            self._tables = {name: moved_bins(table, into, grid.size) for name, table in self._tables.items()}
+        self.grid = grid
+
+    def _bump(self, place: Ints, bins: int, weight: Floats | None) -> None:
+        self._into("rows", np.bincount(place), bins)
+        if weight is not None:
+            self._into("mass", np.bincount(place, weights=weight), bins)
+            self._into("square_mass", np.bincount(place, weights=weight * weight), bins)
+        if self._tables["rows"].nbytes > TABLE_BYTES and self.grid is not None and bins > 2 * BINS:
+            self._regrid(self.grid.halved())
+
+    def _into(self, name: str, found: npt.NDArray[Any], bins: int) -> None:
+        """Add a flat histogram into the named table, which grows with the cells."""
+        need = len(self.cells) * self.labels
+        table = self._tables.get(name)
+        if table is None or table.shape[0] < need:
+            grown = np.zeros((need, bins), dtype=found.dtype)
+            if table is not None:
+                grown[: table.shape[0]] = table
+            table = self._tables[name] = grown
+        flat = table.reshape(-1)
+        flat[: found.size] += found
+
+    def _count_decisions(self, rows: Rows, code: Ints) -> None:
+        if rows.decision is None:
+            return
+        q, w = rows.decision, 1.0 if rows.weight is None else rows.weight
+        found = np.stack([_by(code, w**p * part) for p in (1, 2) for part in (q, 1.0 - q)], axis=-1)
+        self._decisions = found if self._decisions is None else _grown_sum(self._decisions, found)
+
+    def _add_sums(self, rows: Rows, code: Ints) -> None:
+        for name, value in quantities(rows, self.reading, losses=self.losses):
+            with np.errstate(invalid="ignore", over="ignore"):  # an infinite loss stays infinite
+                once = value if rows.weight is None else value * rows.weight
+                found = np.stack([_by(code, once), _by(code, once * value)], axis=-1)
+                known = self._sums.get(name)
+                self._sums[name] = found if known is None else _grown_sum(known, found)
+
+    def counts(self) -> Counts:
+        """Return what was counted so far, cells in sorted order."""
+        cells = self.cells
+        if not self._tables:
+            return self._nothing()
+        shape = (len(cells), self.labels)
+
+        def shaped(table: npt.NDArray[Any] | None, tail: int) -> Any:
+            if table is None:
+                return None
+            full = np.zeros((shape[0] * shape[1], tail), dtype=table.dtype)
+            full[: table.shape[0]] = table
+            return full.reshape(*shape, tail)
+
+        bins = self._tables["rows"].shape[1]
+        unordered = Counts(
+            self.reading.columns.cell_keys,
+            cells,
+            self.grid,
+            shaped(self._tables["rows"], bins),
+            shaped(self._tables.get("mass"), bins),
+            shaped(self._tables.get("square_mass"), bins),
+            shaped(self._decisions, 4),
+            {name: shaped(table, 2) for name, table in self._sums.items()},
+            self.read,
+            dict(self.excluded),
+        )
+        return _observed(unordered)
+
+    def _nothing(self) -> Counts:
+        """Return counts of no used row, of the right kind for adding."""
+        weighted = self.reading.columns.weight is not None
+        empty = np.zeros((0, self.labels, 1))
+        none = empty if weighted else None
+        return Counts(
+            self.reading.columns.cell_keys, (), None, empty.astype(np.int64), none, none, None, {}, self.read, self.excluded
+        )
+
+
+def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
+    """Return the grid of a score whose range is known; None where the data has to show its range."""
+    if not reading.columns.score or reading.task == "regression" or reading.score_scale not in SCORE_RANGE:
+        return None
+    return Grid.over(*SCORE_RANGE[reading.score_scale], bins=bins, thresholds=reading.thresholds)
+
+
+def _by(code: Ints, values: Floats) -> Floats:
+    """Return the sums of values by code."""
+    return np.bincount(code, weights=values)
+
+
+def _grown_sum(a: Floats, b: Floats) -> Floats:
+    """Return the sum of two tables whose first axes may differ in length."""
+    if a.shape[0] < b.shape[0]:
+        a, b = b, a
+    out = a.copy()
+    out[: b.shape[0]] += b
+    return out
+
+
+def _observed(counts: Counts) -> Counts:
+    """Return the counts of the cells that have rows, sorted."""
+    seen = counts.rows.any(axis=(1, 2))
+    chosen = sorted((cell, i) for i, cell in enumerate(counts.cells) if seen[i])
+    order = np.array([i for _, i in chosen], dtype=np.int64)
+
+    def pick(table: npt.NDArray[Any] | None) -> Any:
+        return None if table is None else table[order]
+
+    return replace(
+        counts,
+        cells=tuple(cell for cell, _ in chosen),
+        rows=pick(counts.rows),
+        mass=pick(counts.mass),
+        square_mass=pick(counts.square_mass),
+        decisions=pick(counts.decisions),
+        sums={name: pick(table) for name, table in counts.sums.items()},
+    )
+
+
+def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[str, Floats]]:
+    """Yield (name, value per row) of what is summed exactly beside the bins.
+
+    ``score`` and ``label`` (regression), ``square_loss``, ``absolute_loss`` (regression) and
+    ``log_loss`` (probabilities), each only where it is defined.
+    """
+    score, label = rows.score, rows.label
+    if score is None or not losses:
+        return
+    if reading.task == "regression":
+        yield "score", score
+        if label is not None:
+            error = score - label
+            yield "label", label
+            yield "square_loss", error * error
+            yield "absolute_loss", np.abs(error)
+        return
+    if reading.score_scale == "raw":
+        yield "score", score
+        return
+    chance = to_probability(score, reading.score_scale)
+    yield "score", chance
+    if label is None:
+        return
+    error = np.abs(label - chance)
+    yield "square_loss", error * error
+    yield "log_loss", _log_loss(score, error, label, reading)
+
+
+def _log_loss(score: Floats, error: Floats, label: npt.NDArray[Any], reading: Reading) -> Floats:
+    """Return -log of the probability given to the observed label; infinite where that is zero."""
+    if reading.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
+        return np.logaddexp(0.0, np.where(label == 1, -score, score))
+    right = np.where(label == 1, to_probability(score, reading.score_scale), 1.0 - to_probability(score, reading.score_scale))
+    with np.errstate(divide="ignore"):
+        return np.abs(np.log(right, out=right), out=right)
+
+
+def scan(
+    source: Source,
+    reading: Reading,
+    *,
+    threads: int | None = None,
+    exact: bool = True,
+    losses: bool = True,
+) -> Scan:
+    """Count a source in one pass.
+
+    Parameters
+    ----------
+    exact
+        Keep what exact distances need: the rows' scores of small data, finer bins for large data.
+    losses
+        Sum the losses per group; without them the scan costs about half.
+
+    Raises
+    ------
+    DataError
+        The data has no usable rows, or rows that the reading's policies do not allow to be left out.
+    """
+    source.require(reading.columns.counted)
+    reading = reading.in_type_of(source.schema)
+    large = exact and source.about_rows > KEEP_ROWS
+    bins = FINE_BINS if large else BINS
+    keep = exact and reading.columns.score is not None and not (large and source.rows is not None)
+
+    def count(part: Part) -> Tally:
+        tally = Tally(reading, bins, losses=losses, keep=keep)
+        encoder = Encoder(reading, part.where)
+        for batch in part.batches():
+            tally.add(encoder.encode(batch))
+        return tally
+
+    total: Counts | None = None
+    kept: list[tuple[Any, ...]] | None = [] if keep else None
+    cells: list[tuple[str, ...]] = []
+    for tally in _in_order(source.parts(reading.columns.counted, _types(reading)), count, threads):
+        counts = tally.counts()
+        total = counts if total is None else total + counts
+        if kept is not None:
+            few = tally.kept is not None and total.used <= KEEP_ROWS
+            kept = [*kept, *((rows, len(cells)) for rows in tally.kept or ())] if few else None
+            cells.extend(tally.cells)
+    if total is None or not total.read:
+        raise DataError(f"{source.name} has no rows")
+    check_excluded(total.excluded, total.read, reading)
+    if not total.used:
+        raise DataError(f"{source.name}: no rows are left to audit: {total.excluded}")
+    return Scan(total, _joined(kept, cells, total) if kept else None)
+
+
+def _joined(kept: list[tuple[Any, ...]], cells: list[tuple[str, ...]], counts: Counts) -> KeptRows:
+    """Return the kept rows of all parts with the cells of the whole."""
+    place = {cell: i for i, cell in enumerate(counts.cells)}
+    into = np.array([place.get(cell, -1) for cell in cells], dtype=np.int64)
+    batches = [batch for batch, _ in kept]
+    cell = np.concatenate([into[batch[1] + start] for batch, start in kept])
+    columns = [np.concatenate([b[i] for b in batches]) if batches[0][i] is not None else None for i in (0, 2, 3)]
+    return KeptRows(columns[0], cell, columns[1], columns[2])
+
+
+def _types(reading: Reading) -> dict[str, pa.DataType]:
+    """Return the column types to ask the source for."""
+    coded = pa.dictionary(pa.int32(), pa.string())
+    types: dict[str, pa.DataType] = dict.fromkeys(reading.columns.cell_keys, coded)
+    columns = reading.columns
+    for name in (columns.score, columns.weight, columns.probability):
+        if name:
+            types[name] = pa.float64()
+    if columns.label:
+        types[columns.label] = pa.float64() if reading.task == "regression" else coded
+    if columns.prediction:
+        types[columns.prediction] = coded
+    return types
+
+
+def _in_order(parts: list[Part], work: Callable[[Part], Made], threads: int | None) -> Iterator[Made]:
+    """Yield ``work(part)`` in the order of the parts, a few of them ahead in threads."""
+    many = min(threads_or_default(threads), len(parts))
+    if many <= 1:
+        yield from map(work, parts)
+        return
+    with ThreadPoolExecutor(many) as pool:
+        ahead: deque[Future[Made]] = deque()
+        waiting: Iterable[Part] = iter(parts)
+        try:
+            for part in waiting:
+                ahead.append(pool.submit(work, part))
+                if len(ahead) > many:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()
+
+
+# ---------------------------------------------------------------------- second pass
+
+
+def collect(source: Source, reading: Reading, counts: Counts, bins: Bools, *, threads: int | None = None) -> KeptRows:
+    """Return the rows whose score lies in the chosen bins of the counts' grid.
+
+    Rows of one score, cell and label are merged into one weighted row when there are many, so heavy ties
+    cost no memory.
+    """
+    grid = counts.grid
+    assert grid is not None
+    place = {cell: i for i, cell in enumerate(counts.cells)}
+
+    def gather(part: Part) -> KeptRows | None:
+        encoder = Encoder(reading, part.where)
+        found: list[tuple[Any, ...]] = []
+        for batch in part.batches():
+            rows = encoder.encode(batch)
+            assert rows.score is not None
+            inside = bins[grid.index(rows.score)]
+            into = np.array([place.get(cell, -1) for cell in encoder.cells], dtype=np.int64)
+            label = rows.label[inside] if rows.label is not None and reading.binary else None
+            weight = np.ones(int(inside.sum())) if rows.weight is None else rows.weight[inside]
+            found.append((rows.score[inside], into[rows.cell[inside]], label, weight))
+            if sum(f[0].size for f in found) > KEEP_ROWS:
+                found = [_merged_ties(found)]
+        return _stacked(found)
+
+    reading = reading.in_type_of(source.schema)
+    parts = source.parts(reading.columns.counted, _types(reading))
+    gathered = [g for g in _in_order(parts, gather, threads) if g is not None]
+    joined = _stacked([(g.score, g.cell, g.label, g.weight) for g in gathered])
+    assert joined is not None
+    return joined
+
+
+def _stacked(found: list[tuple[Any, ...]]) -> KeptRows | None:
+    if not found:
+        return None
+    columns = [np.concatenate([f[i] for f in found]) if found[0][i] is not None else None for i in range(4)]
+    return KeptRows(columns[0], columns[1], columns[2], columns[3])
+
+
+def _merged_ties(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the same rows with equal (score, cell, label) merged and their weights added."""
+    rows = _stacked(found)
+    assert rows is not None
+    assert rows.weight is not None
+    code = rows.cell if rows.label is None else rows.cell * 2 + rows.label
+    order = np.lexsort((code, rows.score))
+    score, code = rows.score[order], code[order]
+    new = np.concatenate([[True], (score[1:] != score[:-1]) | (code[1:] != code[:-1])])
+    weight = np.add.reduceat(rows.weight[order], np.flatnonzero(new))
+    score, code = score[new], code[new]
+    if rows.label is None:
+        return score, code, None, weight
+    return score, code // 2, (code % 2).astype(np.uint8), weight
+
+
+# ---------------------------------------------------------------------- whole tables
+
+
+def read_table(data: Any, reading: Reading, columns: Iterable[str] | None = None) -> Table:
+    """Return data (a path, a frame, a source) as one table in memory, with its features.
+
+    ``columns`` names the feature columns to read (default: all without a role).
+    """
+    source = open_source(data)
+    source.require(reading.columns.counted)
+    reading = reading.in_type_of(source.schema)
+    names = list(dict.fromkeys((*reading.columns.counted, *(source.columns if columns is None else columns))))
+    batches = [batch for part in source.parts(names, _types(reading)) for batch in part.batches()]
+    return assemble([batch for batch in batches if batch.num_rows], reading, source.name)
+
+
+def default_threshold(reading: Reading) -> float | None:
+    """Return the score at which the scale's probability is one half, if it has one."""
+    return None if reading.task == "regression" else NATURAL_THRESHOLD.get(reading.score_scale)
+
+
+def count_table(table: Table) -> Scan:
+    """Count a table in memory, decisions and losses included."""
+    tally = Tally(table.reading, BINS, keep=True)
+    tally.add(table.rows)
+    counts = tally.counts()
+    kept = _joined([(rows, 0) for rows in tally.kept], list(tally.cells), counts) if tally.kept else None
+    return Scan(counts, kept)

@@ -1,0 +1,1 @@
+"""Exact solvers and iterations on plain arrays; no word here about what they are used for."""

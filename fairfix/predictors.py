@@ -1,0 +1,216 @@
+"""Repaired predictors: what a repair leaves behind, applied to rows; and the one place where a decision is drawn.
+
+A predictor maps a row to a number, exactly and deterministically: the probability of a positive decision, or a
+value. It is made of arrays and plain settings, so it can be saved as data. A rule that randomises decides per
+person: :func:`decide` compares that probability with a keyed hash of the row's identity, so the same person
+gets the same decision in any batch, in any order, on any machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.counts import Bools, Floats, Ints
+from fairfix.errors import ArtifactError
+from fairfix.optim.ramp import ramp
+from fairfix.table import Table
+
+
+@dataclass(frozen=True)
+class FitTrace:
+    """How a fit went.
+
+    Attributes
+    ----------
+    converged
+        Whether the solver reached its tolerance.
+    iterations
+        Its steps, in the method's own unit.
+    objective
+        Value of the method's objective at the solution.
+    gap
+        Certified distance of that value from the optimum; NaN where there is no certificate.
+    notes
+        What the user should know, in words.
+    """
+
+    converged: bool
+    iterations: int
+    objective: float
+    gap: float = float("nan")
+    notes: tuple[str, ...] = ()
+
+
+class RepairedPredictor(ABC):
+    """Maps the rows of a table to a probability of a positive decision.
+
+    A kind is a subclass with a ``kind`` of its own; it is found by it when an artifact is loaded.
+    """
+
+    kind: ClassVar[str]
+    kinds: ClassVar[dict[str, type[RepairedPredictor]]] = {}
+    randomized: ClassVar[bool] = False
+    """Whether the probability may lie strictly between 0 and 1, so that decisions are drawn."""
+    needs_protected: ClassVar[bool] = False
+    """Whether the protected attribute is needed at predict time."""
+    trace: FitTrace
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in cls.__dict__:
+            RepairedPredictor.kinds[cls.kind] = cls
+
+    @abstractmethod
+    def predict(self, table: Table) -> Floats:
+        """Return P(decision = 1) per row, shape (n,); NaN for rows of a group not seen in the fit."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return (JSON settings, named arrays) from which :meth:`from_state` makes the same predictor."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Return the predictor of a saved state.
+
+        Raises
+        ------
+        ArtifactError
+            The state does not fit together.
+        """
+
+
+@dataclass(frozen=True)
+class GroupwiseRamp(RepairedPredictor):
+    r"""A ramp per group on the score ``f = 2 p - 1``.
+
+    .. math:: P(\text{decision} = 1 \mid f, k) = \mathrm{clip}((f - t_k) / \gamma,\, 0,\, 1)
+
+    Attributes
+    ----------
+    columns
+        Columns whose levels make the group.
+    levels
+        One tuple of levels per group, sorted.
+    offsets, remainders
+        ``t_k = offsets[k] + remainders[k]``, shape (K,) each; see :mod:`fairfix.optim.ramp`.
+    gamma
+        Width of the ramp.
+    """
+
+    kind: ClassVar[str] = "groupwise_ramp"
+    randomized: ClassVar[bool] = True
+    needs_protected: ClassVar[bool] = True
+
+    columns: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+    offsets: Floats
+    remainders: Floats
+    gamma: float
+    trace: FitTrace = field(default=FitTrace(True, 0, float("nan")), compare=False)
+
+    def predict(self, table: Table) -> Floats:
+        """Return the ramp of each row's group at its score; NaN for groups not seen in the fit."""
+        code = codes_of(table, self.columns, self.levels)
+        score = 2.0 * table.probability - 1.0
+        known = code >= 0
+        at = np.where(known, code, 0)
+        share = ramp(score, self.offsets[at], self.gamma, self.remainders[at])
+        return np.where(known, share, np.nan)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the levels and the width as settings, the offsets as arrays."""
+        settings = {
+            "columns": list(self.columns),
+            "levels": [list(level) for level in self.levels],
+            "gamma": self.gamma,
+        }
+        return settings, {"offsets": self.offsets, "remainders": self.remainders}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Return the predictor of a saved state, checked."""
+        if set(settings) != {"columns", "levels", "gamma"} or set(arrays) != {"offsets", "remainders"}:
+            raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
+        levels = tuple(tuple(str(part) for part in level) for level in settings["levels"])
+        columns = tuple(str(name) for name in settings["columns"])
+        gamma = settings["gamma"]
+        offsets, remainders = arrays["offsets"], arrays["remainders"]
+        sound = (
+            offsets.shape == remainders.shape == (len(levels),)
+            and offsets.dtype == remainders.dtype == np.float64
+            and bool(np.isfinite(offsets).all() and np.isfinite(remainders).all())
+            and len(set(levels)) == len(levels) > 0
+            and all(len(level) == len(columns) for level in levels)
+            and isinstance(gamma, float)
+            and 0 < gamma < float("inf")
+        )
+        if not sound:
+            raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
+        return cls(columns, levels, offsets, remainders, gamma)
+
+
+def codes_of(table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:
+    """Return the index of each row's group among ``levels``, -1 for a group that is not there; shape (n,)."""
+    groups = table.groups(columns)
+    place = {level: i for i, level in enumerate(levels)}
+    into = np.array([place.get(level, -1) for level in groups.levels], dtype=np.int64)
+    return into[groups.codes]
+
+
+def decide(chance: Floats, identities: Iterable[bytes], key: bytes) -> npt.NDArray[np.int8]:
+    """Return decisions for probabilities, drawn by a keyed hash of the rows' identities.
+
+    Parameters
+    ----------
+    chance
+        P(decision = 1), shape (n,), no NaN.
+    identities
+        One identity per row whose probability lies strictly between 0 and 1, in order; the others need none.
+    key
+        At most 64 bytes.
+
+    Returns
+    -------
+    Shape (n,): 1 where ``hash(key, identity) / 2**64 < chance``, with BLAKE2b of 8 bytes, read big-endian
+    and cut to its upper 53 bits.
+    """
+    out = (chance >= 1.0).astype(np.int8)
+    open_rows = np.flatnonzero(is_random(chance))
+    blake2b = hashlib.blake2b
+    drawn = np.frombuffer(
+        b"".join(blake2b(identity, digest_size=8, key=key).digest() for identity in identities), dtype=">u8"
+    )
+    assert drawn.size == open_rows.size
+    uniform = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    out[open_rows] = uniform < chance[open_rows]
+    return out
+
+
+def is_random(chance: Floats) -> Bools:
+    """Return which probabilities leave the decision to chance; NaN does not."""
+    return (chance > 0.0) & (chance < 1.0)
+
+
+def identity_of(values: Sequence[Any]) -> bytes:
+    """Return the identity of a row from its values, the same for the same values in any file format.
+
+    Whole numbers are written without a fraction, other numbers as their shortest exact decimal, a missing
+    value as NUL; the values are joined by the unit separator.
+    """
+    return b"\x1f".join(_canonical(value) for value in values)
+
+
+def _canonical(value: Any) -> bytes:
+    if value is None or value != value:  # NaN differs from itself
+        return b"\x00"
+    if isinstance(value, float):
+        return (str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)).encode()
+    return value if isinstance(value, bytes) else str(value).encode()

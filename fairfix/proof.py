@@ -1,0 +1,293 @@
+"""Proof: split the rows, select, fit, and show on rows the fit never saw what the repair did.
+
+The rows are split at random inside each (group, label), so that small groups are in every part. The *fit* part
+makes the predictor, the *validation* part chooses among parameter values when several are given, the *holdout*
+part judges. Before and after are audited by the same code as any file: a randomised rule by its expected
+decisions, its base by its decisions at the threshold.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairfix import uncertainty as un
+from fairfix.auditor import AuditReport, CheckResult, Settings, Value, audit, with_default_threshold
+from fairfix.counts import Floats, Ints
+from fairfix.errors import DataError, FairfixWarning, UsageError
+from fairfix.predictors import RepairedPredictor, is_random
+from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
+from fairfix.table import Table
+
+COMPARED = (
+    "selection_rate.difference.between_groups",
+    "selection_rate.ratio.between_groups",
+    "selection_rate.difference.within_strata",
+    "true_positive_rate.difference.between_groups",
+    "equalized_odds.difference.between_groups",
+    "accuracy.min",
+)
+"""Comparisons that the before/after table shows for every attribute."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of the parts, sorted."""
+
+    fit: Ints
+    validation: Ints
+    holdout: Ints
+
+
+@dataclass(frozen=True)
+class ProofRow:
+    """A number before and after the repair; ``change`` has the interval of the paired difference, if known."""
+
+    name: str
+    before: Value
+    after: Value
+    change: Value | None = None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a repair did to some rows.
+
+    ``randomized`` is the weighted share of decisions that are left to chance.
+    """
+
+    rows: int
+    randomized: float
+    table: tuple[ProofRow, ...]
+    after: AuditReport
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tried setting and its score on the validation part."""
+
+    parameters: Mapping[str, Any]
+    score: float
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A fitted repair with its proof."""
+
+    repairer: Repairer
+    predictor: RepairedPredictor
+    split: Split
+    selection: tuple[Candidate, ...]
+    fit: Proof
+    holdout: Proof
+    warnings: tuple[str, ...]
+
+    @property
+    def checks(self) -> tuple[CheckResult, ...]:
+        """The checks, judged on the held-out rows."""
+        return self.holdout.after.checks
+
+
+def split_rows(table: Table, rng: np.random.Generator, *, validation: float, holdout: float) -> Split:
+    """Split at random inside each (cell, label).
+
+    Raises
+    ------
+    UsageError
+        The shares leave nothing to fit on.
+    """
+    if not (0 <= validation < 1 and 0 < holdout < 1 and validation + holdout < 1):
+        raise UsageError(
+            f"--validation {validation:g} and --holdout {holdout:g} must be shares that leave rows to fit on; "
+            "0.2 and 0.3 are usual"
+        )
+    stratum = table.rows.cell
+    if table.reading.binary and table.rows.label is not None:
+        stratum = stratum * 2 + table.rows.label
+    order = rng.permutation(len(table))
+    order = order[np.argsort(stratum[order], kind="stable")]
+    sizes = np.unique(stratum, return_counts=True)[1]
+    first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rank, size = np.arange(len(table)) - first, np.repeat(sizes, sizes)
+    held = np.round(size * holdout)
+    chosen = held + np.round(size * validation)
+    return Split(
+        np.sort(order[rank >= chosen]),
+        np.sort(order[(rank >= held) & (rank < chosen)]),
+        np.sort(order[rank < held]),
+    )
+
+
+def repair_table(
+    table: Table,
+    repairer: Repairer,
+    *,
+    choices: Mapping[str, tuple[Any, ...]] | None = None,
+    settings: Settings | None = None,
+    seed: int = 0,
+    validation: float = 0.2,
+    holdout: float = 0.3,
+) -> Outcome:
+    """Split, select, fit and prove.
+
+    Parameters
+    ----------
+    table
+        Rows with scores and, for a proof of accuracy, labels.
+    repairer
+        The method with its parameters.
+    choices
+        Parameter name -> values, of which the validation part chooses the combination with the highest expected
+        accuracy; without any, no rows are set aside for validation.
+    settings
+        Intervals and checks of the proof.
+    seed
+        Of the split and of the fit.
+    validation, holdout
+        Shares of the rows.
+
+    Raises
+    ------
+    DataError, UsageError
+        The data or the shares do not allow the repair.
+    """
+    settings = replace(settings or Settings(), intersect=len(table.reading.columns.protected) > 1)
+    table = replace(table, reading=with_default_threshold(table.reading))
+    split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
+    split = split_rows(table, split_rng, validation=validation if choices else 0.0, holdout=holdout)
+    if not split.holdout.size:
+        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise --holdout")
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FairfixWarning)
+        problem = RepairProblem(table.take(split.fit))
+        best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
+        predictor = best.fit(problem, rng=fit_rng)
+    notes += [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
+    notes += [*predictor.trace.notes, *_unproven(table, split)]
+    plain = replace(settings, checks=())
+    return Outcome(
+        best,
+        predictor,
+        split,
+        selection,
+        prove(table.take(split.fit), predictor, plain),
+        prove(table.take(split.holdout), predictor, settings),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def _select(
+    repairer: Repairer,
+    choices: Mapping[str, tuple[Any, ...]],
+    problem: RepairProblem,
+    validation: Table,
+    rng: np.random.Generator,
+) -> tuple[Repairer, tuple[Candidate, ...]]:
+    """Return the variant with the highest expected accuracy on the validation part; the first of equals."""
+    variants = repairer.variants(choices)
+    if len(variants) == 1:
+        return variants[0], ()
+    scores = [expected_accuracy(validation, v.fit(problem, rng=rng).predict(validation)) for v in variants]
+    best = int(np.argmax(scores))
+    shown = tuple(
+        Candidate({name: getattr(v, name) for name in choices}, score, i == best)
+        for i, (v, score) in enumerate(zip(variants, scores, strict=True))
+    )
+    return variants[best], shown
+
+
+def _unproven(table: Table, split: Split) -> Iterator[str]:
+    """Yield a note for every group without held-out rows."""
+    for name in table.reading.columns.protected:
+        groups = table.groups([name])
+        seen = np.bincount(groups.codes[split.holdout], minlength=len(groups.levels))
+        for group, rows in zip(groups.names, seen, strict=True):
+            if not rows:
+                yield f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it"
+
+
+def prove(table: Table, predictor: RepairedPredictor, settings: Settings) -> Proof:
+    """Audit the base decisions and the repaired ones on the same rows.
+
+    Raises
+    ------
+    DataError
+        The score has no threshold, so there is no base to compare with.
+    """
+    if table.reading.threshold is None:
+        raise DataError("the base decisions need a threshold on the score; give one with --threshold")
+    chance = predictor.predict(table)
+    before = audit(table, table.reading, replace(settings, checks=()))
+    after = audit(table.with_decision(chance), table.reading, settings)
+    rows = [*_overall_rows(table, chance, before, after, settings), *_comparison_rows(before, after)]
+    random = float(np.average(is_random(chance), weights=table.rows.weight))
+    return Proof(len(table), random, tuple(rows), after)
+
+
+def _comparison_rows(before: AuditReport, after: AuditReport) -> Iterator[ProofRow]:
+    for block in after.blocks:
+        if block.stratum:
+            continue
+        other = before.block(block.attribute)
+        for identifier in COMPARED:
+            if identifier in block.comparisons and identifier in other.comparisons:
+                yield ProofRow(
+                    f"{identifier} [{block.attribute}]",
+                    other.comparisons[identifier].value,
+                    block.comparisons[identifier].value,
+                )
+
+
+def _overall_rows(
+    table: Table, chance: Floats, before: AuditReport, after: AuditReport, settings: Settings
+) -> Iterator[ProofRow]:
+    """Yield selection rate, accuracy, log loss and square loss over everybody."""
+    assert table.rows.score is not None
+    base = (table.rows.score >= table.reading.thresholds[0]).astype(np.float64)
+    pick = "selection_rate"
+    yield ProofRow(
+        pick, before.overall.metrics[pick], after.overall.metrics[pick], _paired(chance - base, table, settings)
+    )
+    label = table.rows.label
+    if label is None or not table.reading.binary:
+        return
+    right = np.where(label == 1, chance, 1 - chance) - np.where(label == 1, base, 1 - base)
+    yield ProofRow(
+        "accuracy", before.overall.metrics["accuracy"], after.overall.metrics["accuracy"], _paired(right, table, settings)
+    )
+    given = np.where(label == 1, chance, 1 - chance)
+    with np.errstate(divide="ignore"):
+        yield ProofRow("log_loss", before.overall.metrics["log_loss"], _log_loss(-np.log(given), table, settings))
+    square = _mean((1 - given) ** 2, table, settings, (0.0, 1.0))
+    yield ProofRow("square_loss", before.overall.metrics["square_loss"], square)
+
+
+def _log_loss(loss: Floats, table: Table, settings: Settings) -> Value:
+    """Return the log loss of the decision probabilities, or why it is infinite."""
+    wrong = int(np.count_nonzero(np.isinf(loss)))
+    if wrong:
+        why = f"infinite: {wrong:,} rows are decided against their label with certainty, as every threshold does"
+        return Value(math.nan, math.nan, math.nan, why)
+    return _mean(loss, table, settings, (0.0, math.inf))
+
+
+def _paired(difference: Floats, table: Table, settings: Settings) -> Value:
+    """Return the mean of a difference per row with its interval: sharper than two intervals apart."""
+    return _mean(difference, table, settings, (-1.0, 1.0))
+
+
+def _mean(values: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
+    weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
+    sums: Sequence[float] = [
+        float(part.sum()) for part in (weight, weight**2, weight * values, weight * values * values)
+    ]
+    estimate = un.Means.from_sums(*(np.array([part]) for part in sums), support=support)
+    low, high = estimate.limits(1.0 - settings.confidence)
+    return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

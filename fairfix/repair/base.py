@@ -1,0 +1,212 @@
+"""Repairer: what every method is, and everything that methods share.
+
+A method is one file in this folder with one subclass of :class:`Repairer`. Its hyper-parameters are dataclass
+fields made by :func:`param`; from that line come the range check and its message, the command-line option with
+help and default, the row in the docs and the entry in the artifact.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from fairfix.counts import Floats
+from fairfix.errors import ConvergenceWarning, DataError, UsageError
+from fairfix.predictors import RepairedPredictor
+from fairfix.table import Groups, Table
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What values a hyper-parameter may take, and what it means."""
+
+    help: str
+    above: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    choices: tuple[str, ...] = ()
+    selectable: bool = False
+
+    def check(self, owner: str, name: str, value: Any) -> None:
+        """Raise where the value breaks the rule.
+
+        Raises
+        ------
+        UsageError
+            Names the method, the parameter, the rule and the value.
+        """
+        if self.choices:
+            if value not in self.choices:
+                raise UsageError(f"{owner}: {name} must be one of {', '.join(self.choices)}, got {value!r}")
+            return
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+            raise UsageError(f"{owner}: {name} must be a number, got {value!r}")
+        if self.above is not None and not value > self.above:
+            raise UsageError(f"{owner}: {name} must be above {self.above:g}, got {value:g}")
+        if self.at_least is not None and not value >= self.at_least:
+            raise UsageError(f"{owner}: {name} must be at least {self.at_least:g}, got {value:g}")
+        if self.at_most is not None and not value <= self.at_most:
+            raise UsageError(f"{owner}: {name} must be at most {self.at_most:g}, got {value:g}")
+
+
+def param(
+    default: Any,
+    help: str,  # noqa: A002  the word that click and argparse use for the same thing
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    choices: tuple[str, ...] = (),
+    selectable: bool = False,
+) -> Any:
+    """Return a dataclass field that is a hyper-parameter.
+
+    ``selectable``: several values may be given, of which the validation part chooses one.
+    """
+    rule = Rule(help, above, at_least, at_most, choices, selectable)
+    return field(default=default, metadata={"rule": rule}, kw_only=True)
+
+
+@dataclass(frozen=True)
+class RepairProblem:
+    """What a method is given: rows with scores (and labels), and the groups that are to be treated alike.
+
+    ``groups`` defaults to the cells of all protected columns: parity among the cells of race and sex implies
+    parity by race and by sex.
+    """
+
+    table: Table
+    groups: Groups | None = None
+
+    @cached_property
+    def cells(self) -> Groups:
+        """The groups in force."""
+        return self.table.groups() if self.groups is None else self.groups
+
+    @property
+    def weight(self) -> Floats:
+        """Row weights, shape (n,); ones when there are none."""
+        weight = self.table.rows.weight
+        return np.ones(len(self.table)) if weight is None else weight
+
+
+@dataclass(frozen=True)
+class Repairer(ABC):
+    """Turns a problem into a repaired predictor. Holds hyper-parameters only; ``fit`` changes nothing here.
+
+    Attributes
+    ----------
+    name
+        What ``--method`` takes.
+    summary
+        One line for help and docs.
+    criterion
+        Identifier of the audit comparison that ``slack`` bounds on the rows of the fit.
+    needs_labels
+        Whether the fit uses labels.
+    exceptions
+        Laws of the contract suite that the method leaves, with the reason.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    criterion: ClassVar[str]
+    needs_labels: ClassVar[bool] = False
+    exceptions: ClassVar[Mapping[str, str]] = {}
+
+    slack: float = param(0.0, "largest gap between two groups that is left, in the method's criterion", at_least=0.0)
+
+    def __post_init__(self) -> None:
+        for name, rule in self.rules():
+            rule.check(self.name, name, getattr(self, name))
+
+    @classmethod
+    def rules(cls) -> Iterator[tuple[str, Rule]]:
+        """Yield (name, rule) of every hyper-parameter."""
+        for part in fields(cls):
+            if "rule" in part.metadata:
+                yield part.name, part.metadata["rule"]
+
+    @classmethod
+    def parameter_fields(cls) -> Iterator[Field[Any]]:
+        """Yield the dataclass fields that are hyper-parameters."""
+        return (part for part in fields(cls) if "rule" in part.metadata)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Name -> value of every hyper-parameter."""
+        return {name: getattr(self, name) for name, _ in self.rules()}
+
+    @final
+    def fit(self, problem: RepairProblem, *, rng: np.random.Generator) -> RepairedPredictor:
+        """Return the repaired predictor of a problem.
+
+        Parameters
+        ----------
+        problem
+            Left as it is.
+        rng
+            Source of all randomness of the fit.
+
+        Raises
+        ------
+        DataError
+            Fewer than two groups, a group without rows, or a single class: names it.
+
+        Warns
+        -----
+        ConvergenceWarning
+            The solver stopped before its tolerance; ``predictor.trace.converged`` is False.
+        """
+        self._check(problem)
+        predictor = self._fit(problem, rng)
+        if not predictor.trace.converged:
+            warnings.warn(
+                f"{self.name} stopped after {predictor.trace.iterations} steps without reaching its tolerance",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return predictor
+
+    def _check(self, problem: RepairProblem) -> None:
+        groups, where = problem.cells, " x ".join(problem.cells.columns)
+        if len(groups.levels) < 2:
+            only = groups.names[0] if groups.names else "none"
+            raise DataError(f"column {where!r} has the single group {only!r}; a repair needs at least two groups")
+        mass = np.bincount(groups.codes, problem.weight, len(groups.levels))
+        if not mass.all():
+            empty = groups.names[int(np.argmin(mass))]
+            raise DataError(f"group {empty!r} of {where!r} has no rows to fit on; leave it out or fold it into another")
+        label = problem.table.rows.label
+        if label is None:
+            if self.needs_labels:
+                raise DataError(f"{self.name} needs labels; name the column with --label")
+        elif problem.table.reading.binary and (label == label[0]).all():
+            raise DataError(f"all labels are {int(label[0])}; a repair needs both classes to be judged by")
+
+    @abstractmethod
+    def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Do the method; the inputs are valid. Returns the predictor with its trace."""
+
+    def variants(self, choices: Mapping[str, tuple[Any, ...]]) -> list[Repairer]:
+        """Return the repairers of all combinations of the given parameter values."""
+        out: list[Repairer] = [self]
+        for name, values in choices.items():
+            out = [replace(one, **{name: value}) for one in out for value in values]
+        return out
+
+
+def expected_accuracy(table: Table, chance: Floats) -> float:
+    """Return the share of right decisions, expected over the randomisation: mean of q y + (1 - q)(1 - y)."""
+    label, weight = table.rows.label, table.rows.weight
+    if label is None:
+        raise DataError("selecting among parameter values needs labels; name the column with --label")
+    right = np.where(label == 1, chance, 1.0 - chance)
+    return float(np.average(right, weights=weight))

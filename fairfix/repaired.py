@@ -1,0 +1,363 @@
+"""Repaired: a predictor with all that is needed to use it, explain it and make it again; saved as one file.
+
+The file is an :mod:`artifact <fairfix.artifact>`: a manifest and arrays, data and never code. Applying it to new
+rows streams: a batch comes in, the same batch goes out with ``p_positive``, ``decision`` and ``randomized``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix import __version__
+from fairfix.artifact import Artifact, read, write
+from fairfix.counts import Bools, Counts, Floats
+from fairfix.errors import ArtifactError, DataError
+from fairfix.io import Source
+from fairfix.predictors import RepairedPredictor, decide, identity_of, is_random
+from fairfix.table import Columns, Encoder, Reading, Rows, Table, arrow_array
+
+UnseenGroup = Literal["error", "base", "abstain"]
+MissingScore = Literal["error", "abstain"]
+
+OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("randomized", pa.bool_())])
+"""Columns that prediction adds."""
+
+SCHEME = "blake2b-53/1"
+"""How decisions are drawn: BLAKE2b of 8 bytes over the row identity, the upper 53 bits as a fraction."""
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A repaired predictor, ready to be used or saved.
+
+    Attributes
+    ----------
+    method, parameters
+        What made it.
+    predictor
+        What it is.
+    reading
+        Columns and their meaning at predict time (no label, no weight).
+    unseen_group
+        What happens to rows of groups that the fit did not see.
+    identity
+        Column -> kind (``text``, ``integer``, ``number``, ``boolean``) of what identifies a row.
+    key
+        Key of the hash that draws decisions.
+    base
+        Where scores come from: ``{"kind": "column", "name": ...}`` or a model file with its hash.
+    facts
+        What only people read: proof, selection, split, fingerprint, warnings.
+    seed
+        Of the split and the fit.
+    """
+
+    method: str
+    parameters: Mapping[str, Any]
+    predictor: RepairedPredictor
+    reading: Reading
+    unseen_group: UnseenGroup
+    identity: Mapping[str, str]
+    key: bytes
+    base: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    seed: int
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Columns that prediction needs, the score of a model file excepted."""
+        names = [name for name in self.reading.columns.counted if name != self._made_score]
+        return tuple(dict.fromkeys((*names, *(self.identity if self.predictor.randomized else ()))))
+
+    @property
+    def _made_score(self) -> str | None:
+        return self.reading.columns.score if self.base["kind"] == "file" else None
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> str:
+        """Write the artifact; return its ``sha256:...``."""
+        settings, arrays = self.predictor.state()
+        columns = self.reading.columns
+        manifest = {
+            "method": self.method,
+            "parameters": dict(self.parameters),
+            "predictor": {"kind": self.predictor.kind, "settings": settings},
+            "columns": {
+                "protected": list(columns.protected),
+                "strata": list(columns.strata),
+                "score": columns.score,
+                "id": columns.id,
+            },
+            "base": dict(self.base),
+            "policies": {
+                "score_scale": self.reading.score_scale,
+                "threshold": self.reading.thresholds[0],
+                "unseen_group": self.unseen_group,
+            },
+            "requires": self.requires(),
+            "randomization": {"scheme": SCHEME, "key": self.key.hex(), "identity": dict(self.identity)},
+            "facts": dict(self.facts),
+            "versions": {"fairfix": __version__, "numpy": np.__version__},
+            "seed": self.seed,
+        }
+        return write(path, Artifact(manifest, arrays))
+
+    def requires(self) -> dict[str, Any]:
+        """Return what prediction needs, as the manifest says it."""
+        return {
+            "columns": list(self.required),
+            "protected_at_predict": self.predictor.needs_protected,
+            "model_file": self.base["kind"] == "file",
+        }
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Repaired:
+        """Read an artifact and build its predictor.
+
+        Raises
+        ------
+        ArtifactError
+            The file is damaged, or made by something this version does not know.
+        """
+        artifact = read(path)
+        try:
+            return cls._of(artifact)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ArtifactError(f"{path}: the manifest is incomplete or malformed: {error!r}") from error
+
+    @classmethod
+    def _of(cls, artifact: Artifact) -> Repaired:
+        manifest = artifact.manifest
+        kind = manifest["predictor"]["kind"]
+        if kind not in RepairedPredictor.kinds:
+            known = ", ".join(sorted(RepairedPredictor.kinds))
+            raise ArtifactError(f"unknown kind of predictor {kind!r}; this version knows {known}")
+        if manifest["randomization"]["scheme"] != SCHEME:
+            raise ArtifactError(f"unknown randomisation scheme {manifest['randomization']['scheme']!r}")
+        columns, policies = manifest["columns"], manifest["policies"]
+        reading = Reading(
+            Columns(
+                tuple(_texts(columns["protected"])),
+                score=_text(columns["score"]),
+                strata=tuple(_texts(columns["strata"])),
+                id=None if columns["id"] is None else _text(columns["id"]),
+            ),
+            score_scale=_one_of(policies["score_scale"], ("probability", "margin", "logit", "raw")),
+            thresholds=(float(policies["threshold"]),),
+            missing_group="group",
+            missing_rows="drop",
+        )
+        identity = {_text(name): _one_of(what, tuple(IDENTITY_TYPES)) for name, what in manifest["randomization"]["identity"].items()}
+        return cls(
+            _text(manifest["method"]),
+            dict(manifest["parameters"]),
+            RepairedPredictor.kinds[kind].from_state(manifest["predictor"]["settings"], artifact.arrays),
+            reading,
+            _one_of(policies["unseen_group"], ("error", "base", "abstain")),
+            identity,
+            bytes.fromhex(manifest["randomization"]["key"]),
+            dict(manifest["base"]),
+            dict(manifest["facts"]),
+            int(manifest["seed"]),
+        )
+
+    # ------------------------------------------------------------------ prediction
+
+    def predict_source(
+        self, source: Source, *, missing_score: MissingScore = "error", duplicate_ids: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the source's batches with the output columns appended.
+
+        Raises
+        ------
+        DataError
+            A needed column is missing, an output column is there already, a group or score is missing and the
+            policies do not allow it, or identities repeat.
+        """
+        source.require(self.required)
+        for name in OUTPUT.names:
+            if name in source.columns:
+                raise DataError(f"{source.name} already has a column {name!r}; rename it, since prediction adds one")
+        ids: list[pa.Array] = []
+        for part in source.parts(source.columns, self._types()):
+            encoder = Encoder(self.reading, part.where)
+            first = 0
+            for batch in part.batches():
+                yield self._predicted(batch, encoder, first, missing_score)
+                first += batch.num_rows
+                if self.reading.columns.id and not duplicate_ids:
+                    ids.append(batch.column(batch.schema.get_field_index(self.reading.columns.id)))
+        if ids:
+            check_unique(ids, str(self.reading.columns.id))
+
+    def output_schema(self, source: Source) -> pa.Schema:
+        """Return the schema of what :meth:`predict_source` yields."""
+        types = self._types()
+        fields = [pa.field(f.name, types.get(f.name, f.type)) if source.text else f for f in source.schema]
+        return pa.schema([*fields, *OUTPUT])
+
+    def _types(self) -> dict[str, pa.DataType]:
+        """Return the types to read identity and cell columns with, so that text files give what was fitted."""
+        types: dict[str, pa.DataType] = {name: IDENTITY_TYPES[kind] for name, kind in self.identity.items()}
+        types |= dict.fromkeys(self.reading.columns.cell_keys, pa.string())
+        if self.reading.columns.score and not self._made_score:
+            types[self.reading.columns.score] = pa.float64()
+        return types
+
+    def _predicted(self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore) -> pa.RecordBatch:
+        rows = encoder.encode(batch)
+        if rows.kept is not None and missing == "error":
+            raise DataError(
+                f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows after row {first + 1:,} of "
+                f"{encoder.where}; fill them, or leave these rows undecided with --missing abstain"
+            )
+        chance = self._chance(rows, encoder, first)
+        undecided = np.isnan(chance)
+        drawn = is_random(chance)
+        decision = decide(chance, self._identities(batch, drawn), self.key)
+        columns = [
+            arrow_array(np.where(undecided, 0.0, chance), undecided),
+            arrow_array(decision, undecided),
+            arrow_array(drawn),
+        ]
+        return pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=pa.schema([*batch.schema, *OUTPUT]))
+
+    def _chance(self, rows: Rows, encoder: Encoder, first: int) -> Floats:
+        """Return P(decision = 1) per incoming row; NaN where there is none."""
+        table = Table(self.reading, rows, pa.table({}))
+        chance = self.predictor.predict(table) if len(rows) else np.zeros(0)
+        unseen = np.isnan(chance)
+        if unseen.any():
+            chance = self._unseen(table, chance, unseen, encoder, first)
+        if rows.kept is None:
+            return chance
+        full = np.full(rows.read, np.nan)
+        full[rows.kept] = chance
+        return full
+
+    def _unseen(self, table: Table, chance: Floats, unseen: Bools, encoder: Encoder, first: int) -> Floats:
+        if self.unseen_group == "abstain":
+            return chance
+        if self.unseen_group == "base":
+            assert table.rows.score is not None
+            base = (table.rows.score >= self.reading.thresholds[0]).astype(np.float64)
+            return np.where(unseen, base, chance)
+        groups = table.groups()
+        name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
+        raise DataError(
+            f"group {name!r} of {' x '.join(groups.columns)!r} was not there in the fit "
+            f"({int(unseen.sum()):,} of the {len(table):,} rows after row {first + 1:,} of {encoder.where}); repair again with "
+            f"such rows, or choose --unseen-group base (the base decision) or abstain"
+        )
+
+    def _identities(self, batch: pa.RecordBatch, drawn: Bools) -> Iterator[bytes]:
+        """Yield the identity of each row whose decision is left to chance."""
+        some = batch.select(list(self.identity)).filter(arrow_array(drawn)) if drawn.any() else None
+        if some is None:
+            return
+        columns = [column.to_pylist() for column in some.columns]
+        for values in zip(*columns, strict=True):
+            yield identity_of(values)
+
+
+# ---------------------------------------------------------------------- identity
+
+IDENTITY_TYPES: Mapping[str, pa.DataType] = {
+    "text": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+}
+"""Kinds of identity columns, with the type a text file is read as."""
+
+
+def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
+    """Return column -> kind of what identifies a row: the id, else every column but label and weight."""
+    columns = reading.columns
+    hidden = {columns.label, columns.weight, columns.prediction, columns.probability}
+    names = [columns.id] if columns.id else [name for name in schema.names if name not in hidden]
+    return {name: _kind(schema.field(name).type, as_text=bool(columns.id)) for name in names}
+
+
+def _kind(kind: pa.DataType, *, as_text: bool) -> str:
+    if as_text:  # an id is a name even where it looks like a number: 007 is not 7
+        return "text"
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    if pa.types.is_integer(kind):
+        return "integer"
+    return "number" if pa.types.is_floating(kind) else "text"
+
+
+def check_unique(ids: Sequence[pa.Array], name: str) -> None:
+    """Raise where identities repeat or are missing.
+
+    Raises
+    ------
+    DataError
+        Names the column, how many values repeat and the first row that does.
+    """
+    import pyarrow.compute as pc
+
+    whole = pa.chunked_array([a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in ids])
+    if whole.null_count:
+        raise DataError(f"id column {name!r} is missing in {whole.null_count:,} of {len(whole):,} rows")
+    distinct = pc.count_distinct(whole).as_py()
+    if distinct == len(whole):
+        return
+    seen: set[Any] = set()
+    for row, value in enumerate(whole.to_pylist(), 1):
+        if value in seen:
+            raise DataError(
+                f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows (the first again in "
+                f"row {row:,}); ids draw the randomised decisions, so they must be unique: mend them, name another "
+                "column, or let rows of one id share one draw with --duplicate-ids share"
+            )
+        seen.add(value)
+
+
+def fingerprint(counts: Counts, schema: pa.Schema) -> str:
+    """Return a hash of the counts and the schema: it tells data sets apart and holds no row."""
+    digest = hashlib.sha256()
+    digest.update(json.dumps([[f.name, str(f.type)] for f in schema]).encode())
+    digest.update(json.dumps(counts.cells).encode())
+    digest.update(np.ascontiguousarray(counts.rows, dtype="<i8").tobytes())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def hash_key(seed: int, data: str) -> bytes:
+    """Return the key that draws decisions: fixed by the seed and the data's fingerprint."""
+    return hashlib.blake2b(f"{seed}:{data}".encode(), digest_size=16, person=b"fairfix-draw").digest()
+
+
+def at_predict_time(reading: Reading) -> Reading:
+    """Return the reading of new rows: no label, no weight, no decision; missing values by policy."""
+    columns = replace(reading.columns, label=None, weight=None, prediction=None, probability=None, strata=())
+    return replace(
+        reading, columns=columns, thresholds=reading.thresholds[:1], missing_group="group", missing_rows="drop", positive_label=None
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _texts(values: Any) -> list[str]:
+    return [_text(value) for value in values]
+
+
+def _one_of(value: Any, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        raise ValueError(f"{value!r} is not one of {', '.join(allowed)}")
+    return value

@@ -1,0 +1,20 @@
+"""Reports: one file per format, all rendered from the JSON form.
+
+``to_dict`` turns a result into plain JSON values; every other format reads only those, so a saved result can
+be rendered again later. A format is a module here with ``render(result, ...) -> str``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+FORMATS = ("text", "json", "markdown")
+"""Names of the formats; each is the module ``fairfix.report.NAME_``."""
+
+
+def renderer(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """Return the function that renders a result's JSON form."""
+    render: Callable[[Mapping[str, Any]], str] = import_module(f"fairfix.report.{name}_").render
+    return render

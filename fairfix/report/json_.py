@@ -1,0 +1,179 @@
+"""JSON: the source of every report. Undefined numbers are ``null`` with a ``reason``.
+
+Schemas are shipped beside this file: ``audit.schema.json`` and ``repair.schema.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fairfix import __version__
+from fairfix.auditor import AuditReport, Block, CheckResult, ComparisonReport, GroupReport, Value
+from fairfix.metrics import MEANS, RATES
+
+AUDIT_SCHEMA = "fairfix.audit/1"
+
+OTHER_FORMULAS = {
+    "auc": "P(score of a positive > score of a negative), ties half",
+    "calibration_error": "sum over 16 score bins of share * |rate of y = 1 - mean score|",
+    "scoring_rate": "P(score > median score of everybody)",
+    "equalized_odds": "the larger gap of true_positive_rate and false_positive_rate",
+    "ks": "largest distance between distribution functions of the score",
+}
+
+SCOPES = {
+    "difference.between_groups": "largest minus smallest value over the groups",
+    "ratio.between_groups": "smallest divided by largest value over the groups",
+    "difference.to_overall": "largest absolute difference of a group to everybody",
+    "ratio.to_overall": "the ratio of a group to everybody that is furthest from 1, as min(r, 1/r)",
+    "difference.to_reference": "largest absolute difference of a group to the reference group",
+    "ratio.to_reference": "the ratio of a group to the reference group that is furthest from 1, as min(r, 1/r)",
+    "difference.within_strata": "largest difference between two groups of one stratum, over the strata",
+    "ratio.within_strata": "smallest ratio between two groups of one stratum, over the strata",
+    "min": "smallest value over the groups",
+    "max": "largest value over the groups",
+    "between_groups": "largest distance between two groups",
+    "to_overall": "largest distance of a group to everybody",
+    "within_strata": "largest distance between two groups of one stratum, over the strata",
+}
+
+
+def formula(metric: str) -> str:
+    """Return the definition of a metric."""
+    if metric in RATES:
+        return RATES[metric].formula
+    return MEANS[metric].formula if metric in MEANS else OTHER_FORMULAS[metric]
+
+
+def definition(comparison: str) -> str:
+    """Return what a comparison is, in words."""
+    metric, _, scope = comparison.partition(".")
+    return f"{SCOPES[scope]}; {metric} = {formula(metric)}"
+
+
+def number(value: float) -> float | None:
+    """Return a number JSON has; NaN and infinities become null."""
+    return float(value) if math.isfinite(value) else None
+
+
+def value_dict(value: Value) -> dict[str, Any]:
+    """Return ``value``, ``low``, ``high`` and, where there is something to say, ``reason`` and ``bound``."""
+    out: dict[str, Any] = {"value": number(value.value), "low": number(value.low), "high": number(value.high)}
+    if value.reason:
+        out["reason"] = value.reason
+    if value.bound:
+        out["bound"] = value.bound
+    return out
+
+
+def _group(group: GroupReport) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "group": group.name,
+        "rows": group.rows,
+        "weight": group.weight,
+        "share": group.share,
+        "metrics": {name: value_dict(value) for name, value in group.metrics.items()},
+    }
+    if group.calibration:
+        out["calibration"] = [dict(point) for point in group.calibration]
+    return out
+
+
+def _comparison(found: ComparisonReport) -> dict[str, Any]:
+    out = {"id": found.id, **value_dict(found.value), "groups": list(found.groups)}
+    if found.undefined:
+        out["undefined"] = list(found.undefined)
+    if found.stratum:
+        out["stratum"] = found.stratum
+    if found.at is not None:
+        out["at_score"] = found.at
+    if found.per_group:
+        out["per_group"] = {name: value_dict(value) for name, value in found.per_group.items()}
+    if found.pairs:
+        out["pairs"] = [
+            {"groups": list(names), "value": number(value.value), **({"bound": value.bound} if value.bound else {})}
+            for names, value in found.pairs.items()
+        ]
+    return out
+
+
+def _block(block: Block) -> dict[str, Any]:
+    return {
+        "attribute": block.attribute,
+        "columns": list(block.columns),
+        **({"stratum": block.stratum} if block.stratum else {}),
+        "groups": [_group(group) for group in block.groups],
+        "comparisons": [_comparison(found) for found in block.comparisons.values()],
+    }
+
+
+def check_dict(result: CheckResult) -> dict[str, Any]:
+    """Return a judged check."""
+    return {
+        "check": result.check.text,
+        "id": result.id,
+        "attribute": result.attribute,
+        "verdict": result.verdict,
+        "reason": result.reason,
+        "operator": result.check.operator,
+        "limit": result.check.limit,
+        **value_dict(result.value),
+        "groups": list(result.groups),
+    }
+
+
+def audit_dict(report: AuditReport) -> dict[str, Any]:
+    """Return the JSON form of an audit."""
+    reading, settings = report.reading, report.settings
+    columns = reading.columns
+    named = {
+        "protected": list(columns.protected),
+        "label": columns.label,
+        "score": columns.score,
+        "prediction": columns.prediction,
+        "probability": columns.probability,
+        "weight": columns.weight,
+        "strata": list(columns.strata),
+    }
+    used = {c.id for block in report.blocks for c in block.comparisons.values()}
+    return {
+        "schema": AUDIT_SCHEMA,
+        "fairfix": __version__,
+        "verdict": report.verdict,
+        "data": {
+            "source": report.source,
+            "rows": {
+                "read": report.rows_read,
+                "used": report.rows_used,
+                "excluded": [{"reason": why, "rows": rows} for why, rows in report.excluded.items()],
+            },
+            "weight": report.weight,
+            "columns": {part: name for part, name in named.items() if name},
+            "inferred": dict(report.inferred),
+            "model": dict(report.model),
+        },
+        "settings": {
+            "task": reading.task,
+            "score_scale": reading.score_scale,
+            "threshold": reading.threshold,
+            "confidence": settings.confidence,
+            "gate_on": settings.gate_on,
+            "exact": settings.exact,
+            "reference": dict(settings.reference),
+        },
+        "checks": [check_dict(result) for result in report.checks],
+        "overall": _group(report.overall),
+        "pooled_median": report.pooled_median,
+        "attributes": [_block(block) for block in report.blocks if not block.stratum],
+        "strata": [_block(block) for block in report.blocks if block.stratum],
+        "not_computed": [{"metric": name, "reason": why} for name, why in sorted(report.not_computed.items())],
+        "definitions": {identifier: definition(identifier) for identifier in sorted(used)},
+    }
+
+
+def render(result: Mapping[str, Any]) -> str:
+    """Return the result as indented JSON."""
+    return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

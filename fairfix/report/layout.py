@@ -1,0 +1,244 @@
+"""What a report says, in what order: sections of lines and tables, made from the JSON form.
+
+The text and Markdown formats draw the same layout, so they cannot say different things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+GROUP_METRICS = (
+    ("base_rate", "base rate"),
+    ("selection_rate", "selection rate"),
+    ("true_positive_rate", "TPR"),
+    ("false_positive_rate", "FPR"),
+    ("positive_predictive_value", "PPV"),
+    ("accuracy", "accuracy"),
+    ("auc", "AUC"),
+    ("log_loss", "log loss"),
+    ("calibration_gap", "calibration gap"),
+    ("scoring_rate", "scoring rate"),
+    ("mean_label", "mean label"),
+    ("mean_score", "mean score"),
+    ("mean_error", "mean error"),
+    ("square_loss", "square loss"),
+    ("absolute_loss", "absolute loss"),
+)
+"""Columns of the group table with their headings."""
+
+CLASSIFICATION_ONLY_LOSSES = ("mean_score", "square_loss")
+"""Left to the JSON form when probabilities are audited: log loss and calibration gap say the same."""
+
+HEADLINES = (
+    ("selection_rate.difference.between_groups", "demographic parity difference"),
+    ("selection_rate.ratio.between_groups", "demographic parity ratio"),
+    ("selection_rate.difference.to_overall", "demographic parity difference, to overall"),
+    ("selection_rate.difference.to_reference", "demographic parity difference, to reference"),
+    ("selection_rate.ratio.to_reference", "demographic parity ratio, to reference"),
+    ("selection_rate.difference.within_strata", "demographic parity difference, within strata"),
+    ("true_positive_rate.difference.between_groups", "equal opportunity difference"),
+    ("true_positive_rate.ratio.between_groups", "equal opportunity ratio"),
+    ("equalized_odds.difference.between_groups", "equalized odds difference"),
+    ("equalized_odds.ratio.between_groups", "equalized odds ratio"),
+    ("accuracy.difference.between_groups", "accuracy difference"),
+    ("auc.difference.between_groups", "AUC difference"),
+    ("mean_score.difference.between_groups", "mean score difference"),
+    ("mean_error.difference.between_groups", "mean error difference"),
+    ("log_loss.max", "largest group log loss"),
+    ("square_loss.max", "largest group square loss"),
+    ("scoring_rate.ratio.between_groups", "scoring rate ratio (share above the pooled median)"),
+    ("ks.between_groups", "KS distance, between groups"),
+    ("ks.to_overall", "KS distance, to overall"),
+    ("ks.within_strata", "KS distance, within strata"),
+)
+"""Comparisons of the short report, with their titles; ``--detail`` shows all."""
+
+MARKS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED"}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: headings, rows of text, and how many leading columns are text (the others are numbers)."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    text_columns: int = 1
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report: a title, lines of prose, tables."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    grids: tuple[Grid, ...] = field(default_factory=tuple)
+
+
+def show(number: float | None, digits: int = 4) -> str:
+    """Return a number for reading; an undefined one as a dash."""
+    if number is None:
+        return "–"
+    if number and (abs(number) < 10.0**-digits or abs(number) >= 1e6):
+        return f"{number:.{digits - 1}g}"
+    return f"{number:.{digits}f}"
+
+
+def interval(value: Mapping[str, Any]) -> str:
+    """Return ``value [low, high]``; open ends show as a dash, undefined values as ``undefined``."""
+    if value["value"] is None:
+        return "undefined"
+    about = "±" + f"{value['bound']:.1g} " if value.get("bound") else ""
+    return f"{show(value['value'])} {about}[{show(value['low'], 3)}, {show(value['high'], 3)}]"
+
+
+def layout(result: Mapping[str, Any], *, detail: bool = False) -> Iterator[Section]:
+    """Yield the sections of an audit's or a repair's JSON form."""
+    if str(result["schema"]).startswith("fairfix.repair/"):
+        yield from _repair(result)
+    else:
+        yield from _audit(result, detail=detail)
+
+
+# ---------------------------------------------------------------------- audit
+
+
+def _audit(result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
+    yield Section(f"fairfix audit of {result['data']['source']}", tuple(_facts(result)))
+    if result["checks"]:
+        yield _checks(result["checks"], result["verdict"])
+    for block in result["attributes"]:
+        yield from _block(block, result, detail=detail)
+    for block in result["strata"]:
+        yield from _block(block, result, detail=False)
+    if result["not_computed"]:
+        lines = tuple(f"{item['metric']}: {item['reason']}" for item in result["not_computed"])
+        yield Section("Not computed", lines)
+
+
+def _facts(result: Mapping[str, Any]) -> Iterator[str]:
+    data, settings = result["data"], result["settings"]
+    rows = data["rows"]
+    excluded = "".join(f"; {e['rows']:,} left out: {e['reason']}" for e in rows["excluded"] if e["rows"])
+    yield f"{rows['read']:,} rows read, {rows['used']:,} used{excluded}"
+    inferred = data["inferred"]
+    named = [
+        f"{part} {', '.join(name) if isinstance(name, list) else name}" + (" (inferred)" if part in inferred else "")
+        for part, name in data["columns"].items()
+    ]
+    yield "columns: " + "; ".join(named)
+    if data["model"]:
+        yield f"scores from the model {data['model']['file']} ({data['model']['sha256']})"
+    if settings["threshold"] is not None:
+        yield f"a decision is positive at score >= {settings['threshold']:g} (scale: {settings['score_scale']})"
+    elif "probability" in data["columns"]:
+        yield "decisions are random; every rate is its expectation over the randomisation"
+    yield (
+        f"{settings['confidence']:.0%} intervals, simultaneous over the groups compared; "
+        "an undefined value is never counted as 0"
+    )
+
+
+def _checks(checks: Sequence[Mapping[str, Any]], verdict: str | None) -> Section:
+    rows = tuple(
+        (MARKS[c["verdict"]], c["check"], c["attribute"], interval(c), ", ".join(c["groups"]), c["reason"])
+        for c in checks
+    )
+    title = f"Checks: {MARKS[verdict or 'pass']}"
+    return Section(title, (), (Grid(("verdict", "fails if", "attribute", "value", "groups", "why"), rows, 6),))
+
+
+def _block(block: Mapping[str, Any], result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
+    where = f"{block['attribute']} within {block['stratum']}" if "stratum" in block else block["attribute"]
+    lines = tuple(
+        f"{group['group']}: {name} is undefined: {value['reason']}"
+        for group in block["groups"]
+        for name, value in group["metrics"].items()
+        if value["value"] is None and value.get("reason")
+    )
+    yield Section(where, lines, (_groups(block, result), _comparisons(block, detail=detail)))
+
+
+def _groups(block: Mapping[str, Any], result: Mapping[str, Any]) -> Grid:
+    regression = result["settings"]["task"] == "regression"
+    present = set(result["overall"]["metrics"])
+    chosen = [
+        (name, title)
+        for name, title in GROUP_METRICS
+        if name in present and (regression or name not in CLASSIFICATION_ONLY_LOSSES or "log_loss" not in present)
+    ]
+    everybody = [] if "stratum" in block else [result["overall"]]
+    rows = tuple(
+        (
+            group["group"],
+            f"{group['rows']:,}",
+            f"{group['share']:.1%}",
+            *(show(group["metrics"][name]["value"]) for name, _ in chosen),
+        )
+        for group in (*block["groups"], *everybody)
+    )
+    return Grid(("group", "rows", "share", *(title for _, title in chosen)), rows)
+
+
+def _comparisons(block: Mapping[str, Any], *, detail: bool) -> Grid:
+    found = {c["id"]: c for c in block["comparisons"]}
+    chosen = [(c, c) for c in found] if detail else [(name, title) for name, title in HEADLINES if name in found]
+    rows = tuple((title, interval(found[name]), _who(found[name])) for name, title in chosen)
+    return Grid(("comparison", "value [interval]", "between"), rows, 3)
+
+
+def _who(found: Mapping[str, Any]) -> str:
+    if found["value"] is None:
+        return str(found.get("reason", ""))
+    text = " / ".join(found["groups"])
+    if found.get("stratum"):
+        text += f" in {found['stratum']}"
+    if found.get("at_score") is not None:
+        text += f", at score {found['at_score']:.4g}"
+    return text + (f" ({found['reason']})" if found.get("reason") else "")
+
+
+# ---------------------------------------------------------------------- repair
+
+
+def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
+    yield Section(f"fairfix repair of {result['data']['source']} by {result['method']}", tuple(_repair_facts(result)))
+    if result["checks"]:
+        yield _checks(result["checks"], result["verdict"])
+    for part, title in (("holdout", "Proof on held-out rows"), ("fit", "On the rows it was fitted on")):
+        proof = result["proof"].get(part)
+        if proof:
+            rows = tuple((r["name"], interval(r["before"]), interval(r["after"]), _change(r)) for r in proof["table"])
+            notes = [f"{r['name']}: {r['after']['reason']}" for r in proof["table"] if r["after"].get("reason")]
+            head = f"{proof['rows']:,} rows; {proof['randomized']:.2%} of the decisions are random"
+            yield Section(title, (head, *notes), (Grid(("metric", "before", "after", "change"), rows),))
+    if result["selection"]:
+        rows = tuple((s["parameters"], show(s["score"]), "chosen" if s["chosen"] else "") for s in result["selection"])
+        yield Section("Selection on the validation part", (), (Grid(("parameters", "expected accuracy", ""), rows),))
+
+
+def _change(row: Mapping[str, Any]) -> str:
+    before, after = row["before"]["value"], row["after"]["value"]
+    if before is None or after is None:
+        return "–"
+    change = row.get("change")
+    return f"{after - before:+.4f}" if change is None else f"{change['value']:+.4f} [{change['low']:+.4f}, {change['high']:+.4f}]"
+
+
+def _repair_facts(result: Mapping[str, Any]) -> Iterator[str]:
+    rows = result["data"]["rows"]
+    split = result["split"]
+    yield (
+        f"{rows['read']:,} rows read, {rows['used']:,} used: {split['fit']:,} to fit, "
+        f"{split['validation']:,} to select, {split['holdout']:,} held out (seed {result['seed']})"
+    )
+    yield "parameters: " + ", ".join(f"{name} {value}" for name, value in result["parameters"].items())
+    columns = result["requires"]["columns"]
+    yield "needed at predict time: " + ", ".join(columns)
+    if result["requires"]["protected_at_predict"]:
+        yield "the protected attribute is needed at predict time; whether the law allows that is for you to find out"
+    if result.get("artifact"):
+        yield f"written to {result['artifact']['file']} ({result['artifact']['sha256']})"
+    for warning in result["warnings"]:
+        yield f"warning: {warning}"

@@ -1,0 +1,32 @@
+"""Markdown: the layout as headings and pipe tables, for pull requests and step summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairfix.report.layout import Grid, layout
+
+
+def render(result: Mapping[str, Any], *, detail: bool = False) -> str:
+    """Return the report as GitHub-flavoured Markdown."""
+    parts = []
+    for level, section in enumerate(layout(result, detail=detail)):
+        parts.append(f"{'#' if level == 0 else '##'} {_safe(section.title)}")
+        if section.lines:
+            parts.append("\n".join(f"- {_safe(line)}" for line in section.lines))
+        parts.extend(_table(grid) for grid in section.grids)
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(grid: Grid) -> str:
+    rule = ["---" if i < grid.text_columns else "---:" for i in range(len(grid.headings))]
+    rows = [grid.headings, rule, *grid.rows]
+    return "\n".join("| " + " | ".join(_safe(cell) for cell in row) + " |" for row in rows)
+
+
+def _safe(text: str) -> str:
+    """Keep group names from breaking out of a cell or becoming markup."""
+    for mark in ("\\", "|", "<", "*", "_", "`"):
+        text = text.replace(mark, "\\" + mark)
+    return text.replace("\n", " ").replace("---", r"\---") if text not in ("---", "---:") else text

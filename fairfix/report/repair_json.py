@@ -1,0 +1,65 @@
+"""The JSON form of a repair, ``fairfix.repair/1``; every other format of it is rendered from this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairfix import __version__
+from fairfix.proof import Outcome, Proof, ProofRow
+from fairfix.repaired import Repaired
+from fairfix.report.json_ import check_dict, value_dict
+from fairfix.table import Table
+
+REPAIR_SCHEMA = "fairfix.repair/1"
+
+
+def _row(row: ProofRow) -> dict[str, Any]:
+    out = {"name": row.name, "before": value_dict(row.before), "after": value_dict(row.after)}
+    if row.change is not None:
+        out["change"] = value_dict(row.change)
+    return out
+
+
+def _proof(proof: Proof) -> dict[str, Any]:
+    return {"rows": proof.rows, "randomized": proof.randomized, "table": [_row(row) for row in proof.table]}
+
+
+def repair_dict(
+    outcome: Outcome, repaired: Repaired, source: str, table: Table, inferred: Mapping[str, str], fingerprint: str
+) -> dict[str, Any]:
+    """Return the JSON form of a repair."""
+    split = outcome.split
+    verdict = outcome.holdout.after.verdict
+    return {
+        "schema": REPAIR_SCHEMA,
+        "fairfix": __version__,
+        "verdict": verdict,
+        "method": repaired.method,
+        "parameters": dict(repaired.parameters),
+        "criterion": type(outcome.repairer).criterion,
+        "seed": repaired.seed,
+        "data": {
+            "source": source,
+            "rows": {
+                "read": table.rows.read,
+                "used": len(table),
+                "excluded": [{"reason": why, "rows": rows} for why, rows in table.rows.excluded.items()],
+            },
+            "inferred": dict(inferred),
+            "fingerprint": fingerprint,
+        },
+        "requires": repaired.requires(),
+        "split": {"fit": split.fit.size, "validation": split.validation.size, "holdout": split.holdout.size},
+        "selection": [
+            {
+                "parameters": ", ".join(f"{name} {value}" for name, value in candidate.parameters.items()),
+                "score": candidate.score,
+                "chosen": candidate.chosen,
+            }
+            for candidate in outcome.selection
+        ],
+        "proof": {"fit": _proof(outcome.fit), "holdout": _proof(outcome.holdout)},
+        "checks": [check_dict(result) for result in outcome.checks],
+        "warnings": list(outcome.warnings),
+    }
