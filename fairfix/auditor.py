@@ -29,7 +29,7 @@ import numpy as np
 
 from fairfix import uncertainty as un
 from fairfix.checks import Check, GateOn, Verdict
-from fairfix.counts import Counts, Floats, Ints
+from fairfix.counts import Counts, Floats, moved_bins
 from fairfix.distributions import (
     ALL_PAIRS,
     Distances,
@@ -248,7 +248,9 @@ def judge(found: Scan, reading: Reading, settings: Settings, name: str, source: 
     blocks = [block for view, block in zip(views, computed, strict=True) if not view.stratum]
     strata = [block for view, block in zip(views, computed, strict=True) if view.stratum]
     blocks = [_with_strata(block, strata) for block in blocks]
-    everybody = _View("", (), "", View(np.zeros(len(counts.cells), dtype=np.int64), 1), ("everybody",), 1, None)
+    everybody = _View(
+        "", (), "", View(np.zeros(len(counts.cells), dtype=np.int64), 1), ("everybody",), 1, None
+    )
     return AuditReport(
         source=name,
         reading=reading,
@@ -284,13 +286,15 @@ class _View:
 def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[_View]:
     """Yield every attribute over everybody, then in each stratum."""
     columns = reading.columns
-    chosen = [(name,) for name in columns.protected]
+    chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
     if settings.intersect and len(columns.protected) > 1:
         chosen.append(columns.protected)
     known = {" x ".join(names) for names in chosen}
     for name in settings.reference:
         if name not in known:
-            raise UsageError(f"--reference names {name!r}, which is not audited; audited are {', '.join(sorted(known))}")
+            raise UsageError(
+                f"--reference names {name!r}, which is not audited; audited are {', '.join(sorted(known))}"
+            )
     strata: list[tuple[str, ...] | None] = [None]
     if columns.strata:
         strata += sorted({cell[: len(columns.strata)] for cell in counts.cells})
@@ -313,7 +317,9 @@ def _view(
     level = [tuple(cell[i] for i in at) for cell in counts.cells]
     levels = sorted({lev for lev, here in zip(level, inside, strict=True) if here})
     place = {lev: i for i, lev in enumerate(levels)}
-    group = np.array([place[lev] if here else -1 for lev, here in zip(level, inside, strict=True)], dtype=np.int64)
+    group = np.array(
+        [place[lev] if here else -1 for lev, here in zip(level, inside, strict=True)], dtype=np.int64
+    )
     attribute = " x ".join(names)
     labels = tuple(" & ".join(lev) for lev in levels)
     reference = settings.reference.get(attribute)
@@ -322,7 +328,9 @@ def _view(
     return _View(
         attribute,
         names,
-        "" if stratum is None else " & ".join(f"{k}={v}" for k, v in zip(reading.columns.strata, stratum, strict=True)),
+        ""
+        if stratum is None
+        else " & ".join(f"{k}={v}" for k, v in zip(reading.columns.strata, stratum, strict=True)),
         View(group, len(levels)),
         labels,
         strata if stratum is not None else 1,
@@ -371,14 +379,19 @@ def _available(metric: Metric, evidence: _Evidence) -> str:
     for need in sorted(metric.needs):
         if need == "label" and not counts.has_labels:
             real = reading.task == "regression"
-            return "the label is a real number, not 0/1" if real else "no label column (name one with --label)"
+            return (
+                "the label is a real number, not 0/1" if real else "no label column (name one with --label)"
+            )
         if need == "real label" and not (reading.task == "regression" and columns.label):
             return "needs a real-valued label (--task regression with --label)"
         if need == "score" and "score" not in counts.sums:
             return "no score column (name one with --score)"
         if need == "probability" and ("square_loss" not in counts.sums or reading.task == "regression"):
             return _no_probability(reading)
-        if need == "decision" and confusion(counts.fold(np.zeros(len(counts.cells), np.int64), 1), reading.threshold) is None:
+        if (
+            need == "decision"
+            and confusion(counts.fold(np.zeros(len(counts.cells), np.int64), 1), reading.threshold) is None
+        ):
             if columns.score:
                 return "no decision: say at which score it is positive with --threshold"
             return "no score and no decision column (name one with --score or --prediction)"
@@ -473,7 +486,10 @@ class _Measured:
             if name in self.missing:
                 continue
             if isinstance(metric, Rate):
-                out[name] = (_proportions(*rate_sums(metric, self.table), self.counts.weighted), metric.undefined)
+                out[name] = (
+                    _proportions(*rate_sums(metric, self.table), self.counts.weighted),
+                    metric.undefined,
+                )
             else:
                 assert isinstance(metric, Mean)
                 infinite = "infinite: an observed label was given probability 0"
@@ -489,11 +505,15 @@ class _Measured:
 
     def _means(self, metric: Mean, weight: Floats, weight2: Floats, sums: Floats) -> un.Means:
         support = metric.support
-        if metric.name == "mean_score" and "square_loss" in self.counts.sums and self.evidence.reading.task != "regression":
+        if (
+            metric.name == "mean_score"
+            and "square_loss" in self.counts.sums
+            and self.evidence.reading.task != "regression"
+        ):
             support = (0.0, 1.0)
         total, squares = (np.where(np.isfinite(part), part, np.nan) for part in (sums[:, 0], sums[:, 1]))
         total = np.where(np.isnan(squares), np.nan, total)
-        return un.Means.from_sums(weight, weight2, total, squares, support)
+        return un.Means.from_sums(weight, weight2, total, squares, support=support)
 
     def _above_median(self) -> tuple[Floats, Floats]:
         cells = self.evidence.above_median
@@ -520,11 +540,13 @@ class _Measured:
         if self.evidence.reading.score_scale == "margin":
             middle = (1 + middle) / 2
         coarse = np.clip((middle * CALIBRATION_BINS).astype(np.int64), 0, CALIBRATION_BINS - 1)
-        both = np.stack([self.counts.weights, self.counts.square_weights], axis=-1)
-        out = np.zeros((len(self.counts.cells), 2, CALIBRATION_BINS, 2))
-        np.add.at(out, (slice(None), slice(None), coarse), both)
-        scored = np.zeros((len(self.counts.cells), CALIBRATION_BINS))
-        np.add.at(scored, (slice(None), coarse), both[..., 0].sum(axis=1) * np.clip(middle, 0.0, 1.0))
+        weights, squares = (
+            moved_bins(t, coarse, CALIBRATION_BINS) for t in (self.counts.weights, self.counts.square_weights)
+        )
+        out = np.stack([weights, squares], axis=-1)
+        scored = moved_bins(
+            self.counts.weights.sum(axis=1) * np.clip(middle, 0.0, 1.0), coarse, CALIBRATION_BINS
+        )
         weight = out[..., 0].sum(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
             return out[:, 1], out[:, 0], np.asarray(np.where(weight > 0, scored / weight, np.nan))
@@ -532,9 +554,6 @@ class _Measured:
     def _calibration(self) -> un.CalibrationErrors:
         positive, negative, scores = self._curve
         rates = _proportions(positive.reshape(-1, 2), negative.reshape(-1, 2), self.counts.weighted)
-        grid = self.counts.grid
-        assert grid is not None
-        scale = 2.0 if self.evidence.reading.score_scale == "margin" else 1.0
         mass = positive[..., 0] + negative[..., 0]
         return un.CalibrationErrors(rates, scores, mass)
 
@@ -613,14 +632,26 @@ class _Measured:
         others = self._others(name)
         if others is not None:
             rest, shares = others
-            yield "difference", "to_overall", lambda alpha: un.difference_to_overall(estimates, rest, shares, alpha)
+            yield (
+                "difference",
+                "to_overall",
+                lambda alpha: un.difference_to_overall(estimates, rest, shares, alpha),
+            )
             if ratios:
                 yield "ratio", "to_overall", lambda alpha: un.ratio_to_overall(estimates, rest, shares, alpha)
         reference = self.view.reference
         if reference is not None:
-            yield "difference", "to_reference", lambda alpha: un.difference_to_reference(estimates, reference, alpha)
+            yield (
+                "difference",
+                "to_reference",
+                lambda alpha: un.difference_to_reference(estimates, reference, alpha),
+            )
             if ratios:
-                yield "ratio", "to_reference", lambda alpha: un.ratio_to_reference(estimates, reference, alpha)
+                yield (
+                    "ratio",
+                    "to_reference",
+                    lambda alpha: un.ratio_to_reference(estimates, reference, alpha),
+                )
 
     def _others(self, name: str) -> tuple[un.Estimates, Floats] | None:
         """Return the estimates of everybody outside each group and the group's share of the denominator."""
@@ -647,7 +678,9 @@ class _Measured:
         for comparers in zip(*(self._comparers(name, estimates) for name, estimates, _ in both), strict=True):
             kind, scope, _ = comparers[0]
             found = [compare(self.alpha / 2) for _, _, compare in comparers]
-            gap = un.combine(*(f if isinstance(f, un.Gap) else f.gap for f in found), smallest=kind == "ratio")
+            gap = un.combine(
+                *(f if isinstance(f, un.Gap) else f.gap for f in found), smallest=kind == "ratio"
+            )
             yield self._report(f"equalized_odds.{kind}.{scope}", gap, why)
 
     def _ks(self) -> Iterator[ComparisonReport]:
@@ -710,7 +743,11 @@ class _Measured:
         undefined = tuple(names[g] for g in gap.undefined)
         reason = ""
         if math.isnan(gap.value):
-            reason = "fewer than two groups" if len(names) < 2 else f"undefined in {', '.join(undefined) or 'all groups'}: {why}"
+            reason = (
+                "fewer than two groups"
+                if len(names) < 2
+                else f"undefined in {', '.join(undefined) or 'all groups'}: {why}"
+            )
         elif undefined:
             reason = f"over the other groups; undefined in {', '.join(undefined)}: {why}"
         per_group = {}
@@ -738,7 +775,9 @@ def _proportions(success: Floats, failure: Floats, weighted: bool) -> un.Proport
 
 def _rest(sums: Floats) -> Floats:
     """Return, for each group, the sum over all others."""
-    return np.asarray(np.maximum(sums.sum(axis=0) - sums, 0.0) if sums.min(initial=0.0) >= 0 else sums.sum(axis=0) - sums)
+    return np.asarray(
+        np.maximum(sums.sum(axis=0) - sums, 0.0) if sums.min(initial=0.0) >= 0 else sums.sum(axis=0) - sums
+    )
 
 
 def _value(value: float, low: float, high: float, why: str, bound: float = 0.0) -> Value:
@@ -846,8 +885,6 @@ def require_two_groups(report: AuditReport) -> None:
                 f"column {block.attribute!r} has the single group {block.groups[0].name!r} in the {report.rows_used:,} "
                 f"rows used; an audit compares at least two groups"
             )
-
-
 
 
 __all__ = ["AuditReport", "Block", "Settings", "Value", "audit", "judge", "require_two_groups"]

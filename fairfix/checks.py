@@ -77,15 +77,26 @@ class Check:
         """
         match = _EXPRESSION.fullmatch(text)
         if match is None:
-            raise UsageError(f"cannot read the check {text!r}; write it like 'dp.difference>0.1' or 'ks[race]>0.05'")
+            raise UsageError(
+                f"cannot read the check {text!r}; write it like 'dp.difference>0.1' or 'ks[race]>0.05'"
+            )
         metric = ALIASES.get(match["metric"], match["metric"])
         if metric not in METRICS:
             near = get_close_matches(metric, [*METRICS, *ALIASES], 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"check {text!r}: unknown metric {metric!r}{hint} Known are {', '.join(METRICS)}")
+            raise UsageError(
+                f"check {text!r}: unknown metric {metric!r}{hint} Known are {', '.join(METRICS)}"
+            )
         attribute, _, group = (part.strip() for part in (match["where"] or "").partition("="))
         comparison = _comparison(text, metric, match["rest"].split(".")[1:], grouped=bool(group))
-        return cls(text.strip(), comparison, _attribute(attribute), group or None, match["op"], _limit(text, match["limit"]))
+        return cls(
+            text.strip(),
+            comparison,
+            _attribute(attribute),
+            group or None,
+            match["op"],
+            _limit(text, match["limit"]),
+        )
 
     def violated_by(self, value: float) -> bool:
         """Return whether a value satisfies the failing condition."""
@@ -99,7 +110,9 @@ class Check:
             case _:
                 return value <= self.limit
 
-    def verdict(self, value: float, low: float, high: float, *, complete: bool, gate_on: GateOn) -> tuple[Verdict, str]:
+    def verdict(
+        self, value: float, low: float, high: float, *, complete: bool, gate_on: GateOn
+    ) -> tuple[Verdict, str]:
         """Judge a value and its interval; return the verdict and the reason.
 
         ``complete`` is False when some group's value is undefined: then the check can fail but not pass.
@@ -109,16 +122,24 @@ class Check:
         if gate_on == "point":
             if self.violated_by(value):
                 return "fail", "the value is beyond the limit"
-            return ("pass", "the value is within the limit") if complete else ("undecided", "a group's value is undefined")
+            return (
+                ("pass", "the value is within the limit")
+                if complete
+                else ("undecided", "a group's value is undefined")
+            )
         beyond_low, beyond_high = self.violated_by(low), self.violated_by(high)
         if beyond_low and beyond_high:
             return "fail", "the whole interval lies beyond the limit"
         if beyond_low or beyond_high:
             why = "the limit lies inside the interval: too few rows to tell"
             return "undecided", why if complete else "a group's value is undefined"
-        return ("pass", "the whole interval lies within the limit") if complete else (
-            "undecided",
-            "a group's value is undefined",
+        return (
+            ("pass", "the whole interval lies within the limit")
+            if complete
+            else (
+                "undecided",
+                "a group's value is undefined",
+            )
         )
 
 
@@ -141,7 +162,9 @@ def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> st
     """Return the report's identifier of what the check compares."""
     if grouped:
         if rest:
-            raise UsageError(f"check {text!r}: one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'")
+            raise UsageError(
+                f"check {text!r}: one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'"
+            )
         return metric
     kind = rest.pop(0) if rest and rest[0] in KINDS else None
     scope = rest.pop(0) if rest and rest[0] in SCOPES else "between_groups"
@@ -153,9 +176,13 @@ def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> st
     if metric == "ks":
         if kind in (None, "difference"):
             return f"ks.{scope}"
-        raise UsageError(f"check {text!r}: ks is a difference already; write 'ks>0.05' or 'ks.to_overall>0.05'")
+        raise UsageError(
+            f"check {text!r}: ks is a difference already; write 'ks>0.05' or 'ks.to_overall>0.05'"
+        )
     if kind is None:
-        raise UsageError(f"check {text!r}: say what of {metric} is limited, for example '{metric}.difference>0.1'")
+        raise UsageError(
+            f"check {text!r}: say what of {metric} is limited, for example '{metric}.difference>0.1'"
+        )
     return f"{metric}.{kind}" if kind in ("min", "max") else f"{metric}.{kind}.{scope}"
 
 

@@ -43,7 +43,9 @@ def find_config(start: Path) -> Path | None:
     return None
 
 
-def load_config(path: Path, known: Mapping[str, frozenset[str]], methods: frozenset[str] = frozenset()) -> Config:
+def load_config(
+    path: Path, known: Mapping[str, frozenset[str]], methods: frozenset[str] = frozenset()
+) -> Config:
     """Read a configuration file.
 
     Parameters
@@ -67,7 +69,9 @@ def load_config(path: Path, known: Mapping[str, frozenset[str]], methods: frozen
         name = _name(key)
         takers = [command for command, options in known.items() if name in options]
         if not takers:
-            raise ConfigError(_unknown(key, "", path, {*known, *(o for options in known.values() for o in options)}))
+            raise ConfigError(
+                _unknown(key, "", path, {*known, *(o for options in known.values() for o in options)})
+            )
         for command in takers:
             commands[command][name] = _value(name, value, path)
     for command, table in content.items():

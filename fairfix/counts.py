@@ -82,7 +82,9 @@ class Grid:
         """For each bin: its grid index ``k`` and how many thresholds lie at or below it."""
         k = np.arange(self.first, self.last + 1, dtype=np.int64)
         cuts = np.array(self.thresholds, dtype=np.float64)
-        cut_k = np.clip(np.floor(np.ldexp(cuts, self.exponent)), self.first - 1, self.last + 1).astype(np.int64)
+        cut_k = np.clip(np.floor(np.ldexp(cuts, self.exponent)), self.first - 1, self.last + 1).astype(
+            np.int64
+        )
         grid_index = np.sort(np.concatenate([k, np.clip(cut_k, self.first, self.last)]), kind="stable")
         passed = np.arange(grid_index.size) - (grid_index - self.first)
         return grid_index, passed.astype(np.int64)
@@ -188,7 +190,7 @@ class Counts:
     @property
     def has_labels(self) -> bool:
         """Whether the label axis tells positives from negatives."""
-        return self.rows.shape[1] == 2
+        return int(self.rows.shape[1]) == 2
 
     @property
     def weights(self) -> Floats:
@@ -205,7 +207,7 @@ class Counts:
         keep = group_of_cell >= 0
         into = group_of_cell[keep]
 
-        def added(table: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        def added(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
             out = np.zeros((groups, *table.shape[1:]), dtype=table.dtype)
             np.add.at(out, into, table[keep])
             return out
@@ -217,19 +219,28 @@ class Counts:
         if self.grid is None or grid == self.grid:
             return self
         into = self.grid.onto(grid)
-        binned = {
-            name: moved_bins(table, into, grid.size)
-            for name in ("rows", "mass", "square_mass")
-            if (table := getattr(self, name)) is not None
-        }
-        return replace(self, grid=grid, **binned)
+
+        def moved(table: npt.NDArray[Any] | None) -> Any:
+            return None if table is None else moved_bins(table, into, grid.size)
+
+        return replace(
+            self,
+            grid=grid,
+            rows=moved(self.rows),
+            mass=moved(self.mass),
+            square_mass=moved(self.square_mass),
+        )
 
     def __add__(self, other: Counts) -> Counts:
         """Return the counts of both data sets together."""
-        if (self.keys, self.weighted, self.rows.shape[1]) != (other.keys, other.weighted, other.rows.shape[1]):
+        if (self.keys, self.weighted, self.rows.shape[1]) != (
+            other.keys,
+            other.weighted,
+            other.rows.shape[1],
+        ):
             raise ValueError("counts of different columns, weights or labels cannot be added")
         if not self.used or not other.used:  # an empty part has no cells and no grid worth keeping
-            full, empty = (self, other) if self.used or not other.used else (other, self)
+            full = self if self.used or not other.used else other
             return replace(
                 full, read=self.read + other.read, excluded=_added_counts(self.excluded, other.excluded)
             )
@@ -256,7 +267,7 @@ class Counts:
         place = {cell: i for i, cell in enumerate(cells)}
         into = np.array([place[cell] for cell in self.cells], dtype=np.int64)
 
-        def spread(table: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        def spread(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
             out = np.zeros((len(cells), *table.shape[1:]), dtype=table.dtype)
             out[into] = table
             return out
@@ -266,7 +277,7 @@ class Counts:
     def _mapped(self, change, keys, cells) -> Counts:  # type: ignore[no-untyped-def]  # private, same for every table
         """Return counts whose every table went through ``change`` along the cell axis."""
 
-        def maybe(table: npt.NDArray[np.generic] | None) -> npt.NDArray[np.generic] | None:
+        def maybe(table: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
             return None if table is None else change(table)
 
         return Counts(
@@ -286,7 +297,7 @@ class Counts:
 def moved_bins(table: npt.NDArray[Any], into: Ints, size: int) -> npt.NDArray[Any]:
     """Return a table whose last axis of bins is added up into ``size`` other bins."""
     out = np.zeros((*table.shape[:-1], size), dtype=table.dtype)
-    np.add.at(out, (..., into), table)
+    np.add.at(out, (..., into), table)  # type: ignore[arg-type]  # numpy's stubs know no tuples here
     return out
 
 

@@ -98,7 +98,7 @@ def candidate_bins(counts: Counts, view: View) -> Bools:
     bounds = _Bounds.of(counts, view)
     filled = counts.rows.any(axis=(0, 1))
     known, bound = bounds.pair(bounds.groups, bounds.overall[None])
-    chosen: Bools = (bound >= known[:, None] - 1e-12).any(axis=0)
+    chosen = np.asarray((bound >= known[:, None] - 1e-12).any(axis=0))
     if view.size > ALL_PAIRS:
         spread = bounds.groups.max(axis=0) - bounds.groups.min(axis=0)
         reach = bounds.groups[:, 1:].max(axis=0) - bounds.groups[:, :-1].min(axis=0)
@@ -188,7 +188,9 @@ class _Best:
             self._extremes(groups, score)
             return
         for g in range(self.k - 1):
-            self._raise(self.pairs[g, g + 1 :], self.pairs_at[g, g + 1 :], np.abs(groups[g + 1 :] - groups[g]), score)
+            self._raise(
+                self.pairs[g, g + 1 :], self.pairs_at[g, g + 1 :], np.abs(groups[g + 1 :] - groups[g]), score
+            )
 
     def _raise(self, best: Floats, best_at: Floats, found: Floats, score: Floats) -> None:
         where = found.argmax(axis=-1)
@@ -240,7 +242,9 @@ def _exact_areas(view: View, kept: KeptRows) -> Floats:
     group, score, label = group[inside], kept.score[inside], kept.label[inside]
     weight = np.ones(score.size) if kept.weight is None else kept.weight[inside]
     order = np.argsort(score, kind="stable")
-    order = order[np.argsort(group[order].astype(np.int16 if view.size < 30_000 else np.int64), kind="stable")]
+    order = order[
+        np.argsort(group[order].astype(np.int16 if view.size < 30_000 else np.int64), kind="stable")
+    ]
     group, score, label, weight = group[order], score[order], label[order], weight[order]
     first = np.flatnonzero(np.concatenate([[True], (score[1:] != score[:-1]) | (group[1:] != group[:-1])]))
     positive = np.add.reduceat(np.where(label == 1, weight, 0.0), first)
@@ -290,7 +294,9 @@ def scoring_counts(counts: Counts, kept: KeptRows) -> tuple[float, Floats]:
     out = np.zeros((cells, 2, 2))
     for p, table in ((0, counts.weights), (1, counts.square_weights)):
         power = weight if p == 0 or not counts.weighted else weight * weight
-        out[:, 0, p] = table[:, :, last + 1 :].sum(axis=(1, 2)) + np.bincount(cell[above], power[above], cells)
+        out[:, 0, p] = table[:, :, last + 1 :].sum(axis=(1, 2)) + np.bincount(
+            cell[above], power[above], cells
+        )
         out[:, 1, p] = table.sum(axis=(1, 2)) - out[:, 0, p]
     return median, np.maximum(out, 0.0)
 

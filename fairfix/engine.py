@@ -115,7 +115,7 @@ class Tally:
         self.used += len(rows)
         if self.kept is not None:
             self._keep(rows)
-        code = rows.cell if self.labels == 1 else rows.cell * 2 + rows.label
+        code = rows.cell if self.labels == 1 or rows.label is None else rows.cell * 2 + rows.label
         self._count_bins(rows, code)
         self._count_decisions(rows, code)
         self._add_sums(rows, code)
@@ -228,7 +228,16 @@ class Tally:
         empty = np.zeros((0, self.labels, 1))
         none = empty if weighted else None
         return Counts(
-            self.reading.columns.cell_keys, (), None, empty.astype(np.int64), none, none, None, {}, self.read, self.excluded
+            self.reading.columns.cell_keys,
+            (),
+            None,
+            empty.astype(np.int64),
+            none,
+            none,
+            None,
+            {},
+            self.read,
+            self.excluded,
         )
 
 
@@ -241,7 +250,7 @@ def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
 
 def _by(code: Ints, values: Floats) -> Floats:
     """Return the sums of values by code."""
-    return np.bincount(code, weights=values)
+    return np.bincount(code, weights=values).astype(np.float64, copy=False)
 
 
 def _grown_sum(a: Floats, b: Floats) -> Floats:
@@ -255,7 +264,7 @@ def _grown_sum(a: Floats, b: Floats) -> Floats:
 
 def _observed(counts: Counts) -> Counts:
     """Return the counts of the cells that have rows, sorted."""
-    seen = counts.rows.any(axis=(1, 2))
+    seen = np.asarray(counts.rows.any(axis=(1, 2)))
     chosen = sorted((cell, i) for i, cell in enumerate(counts.cells) if seen[i])
     order = np.array([i for _, i in chosen], dtype=np.int64)
 
@@ -306,7 +315,11 @@ def _log_loss(score: Floats, error: Floats, label: npt.NDArray[Any], reading: Re
     """Return -log of the probability given to the observed label; infinite where that is zero."""
     if reading.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
         return np.logaddexp(0.0, np.where(label == 1, -score, score))
-    right = np.where(label == 1, to_probability(score, reading.score_scale), 1.0 - to_probability(score, reading.score_scale))
+    right = np.where(
+        label == 1,
+        to_probability(score, reading.score_scale),
+        1.0 - to_probability(score, reading.score_scale),
+    )
     with np.errstate(divide="ignore"):
         return np.abs(np.log(right, out=right), out=right)
 
@@ -370,8 +383,11 @@ def _joined(kept: list[tuple[Any, ...]], cells: list[tuple[str, ...]], counts: C
     into = np.array([place.get(cell, -1) for cell in cells], dtype=np.int64)
     batches = [batch for batch, _ in kept]
     cell = np.concatenate([into[batch[1] + start] for batch, start in kept])
-    columns = [np.concatenate([b[i] for b in batches]) if batches[0][i] is not None else None for i in (0, 2, 3)]
-    return KeptRows(columns[0], cell, columns[1], columns[2])
+
+    def column(i: int) -> Any:
+        return None if batches[0][i] is None else np.concatenate([batch[i] for batch in batches])
+
+    return KeptRows(column(0), cell, column(2), column(3))
 
 
 def _types(reading: Reading) -> dict[str, pa.DataType]:
@@ -413,7 +429,9 @@ def _in_order(parts: list[Part], work: Callable[[Part], Made], threads: int | No
 # ---------------------------------------------------------------------- second pass
 
 
-def collect(source: Source, reading: Reading, counts: Counts, bins: Bools, *, threads: int | None = None) -> KeptRows:
+def collect(
+    source: Source, reading: Reading, counts: Counts, bins: Bools, *, threads: int | None = None
+) -> KeptRows:
     """Return the rows whose score lies in the chosen bins of the counts' grid.
 
     Rows of one score, cell and label are merged into one weighted row when there are many, so heavy ties
@@ -449,8 +467,11 @@ def collect(source: Source, reading: Reading, counts: Counts, bins: Bools, *, th
 def _stacked(found: list[tuple[Any, ...]]) -> KeptRows | None:
     if not found:
         return None
-    columns = [np.concatenate([f[i] for f in found]) if found[0][i] is not None else None for i in range(4)]
-    return KeptRows(columns[0], columns[1], columns[2], columns[3])
+
+    def column(i: int) -> Any:
+        return None if found[0][i] is None else np.concatenate([f[i] for f in found])
+
+    return KeptRows(column(0), column(1), column(2), column(3))
 
 
 def _merged_ties(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:

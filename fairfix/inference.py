@@ -16,7 +16,9 @@ DECISIONS = frozenset({"prediction", "y_pred"})
 """Names that hold decisions when the column is not of fractional numbers."""
 
 
-def infer_columns(columns: Columns, schema: pa.Schema, *, score_from_model: bool = False) -> tuple[Columns, dict[str, str]]:
+def infer_columns(
+    columns: Columns, schema: pa.Schema, *, score_from_model: bool = False
+) -> tuple[Columns, dict[str, str]]:
     """Return the columns with label and score filled in by name, and what was inferred (part -> column).
 
     A missing label is no error: metrics that need none are still computed.
@@ -37,8 +39,8 @@ def infer_columns(columns: Columns, schema: pa.Schema, *, score_from_model: bool
     score = _only(SCORES, names, "score")
     if score is None:
         raise ColumnError(
-            f"no score column: name it with --score COLUMN (or decisions with --prediction, or a model file with --model); "
-            f"the columns are {', '.join(schema.names)}"
+            "no score column: name it with --score COLUMN (or decisions with --prediction, or a model file "
+            f"with --model); the columns are {', '.join(schema.names)}"
         )
     kind = schema.field(score).type
     part = "prediction" if score in DECISIONS and not pa.types.is_floating(kind) else "score"

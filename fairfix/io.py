@@ -126,8 +126,8 @@ class ParquetSource(Source):
         for path, meta in self._files:
             _same_columns(path, meta.schema.to_arrow_schema().names, columns, self.name)
             coded = [name for name, kind in (types or {}).items() if pa.types.is_dictionary(kind)]
-            for groups in _runs([meta.row_group(i).num_rows for i in range(meta.num_row_groups)]):
-                out.append(Part(path.name, _parquet_reader(path, groups, list(columns), coded)))
+            runs = _runs([meta.row_group(i).num_rows for i in range(meta.num_row_groups)])
+            out += [Part(path.name, _parquet_reader(path, run, list(columns), coded)) for run in runs]
         return out
 
 
@@ -209,7 +209,9 @@ def _open_csv(path: Path, columns: list[str] | None, types: Mapping[str, pa.Data
     return csv.open_csv(
         pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None),
         read_options=csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK),
-        parse_options=csv.ParseOptions(delimiter="\t" if ".tsv" in path.suffixes else ",", newlines_in_values=True),
+        parse_options=csv.ParseOptions(
+            delimiter="\t" if ".tsv" in path.suffixes else ",", newlines_in_values=True
+        ),
         convert_options=csv.ConvertOptions(
             include_columns=columns,
             column_types=types,
@@ -259,7 +261,9 @@ def open_source(data: Any) -> Source:
         return FrameSource(pa.table({str(name): pa.array(values) for name, values in data.items()}))
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         return FrameSource(pa.Table.from_pandas(data, preserve_index=False))
-    raise DataError(f"cannot read data from a {type(data).__name__}; give a path, a data frame or an Arrow table")
+    raise DataError(
+        f"cannot read data from a {type(data).__name__}; give a path, a data frame or an Arrow table"
+    )
 
 
 def _open_files(text: str) -> Source:
@@ -268,7 +272,9 @@ def _open_files(text: str) -> Source:
     paths = _find(text)
     kinds = {_kind(path) for path in paths}
     if len(kinds) > 1:
-        raise DataError(f"{text} holds Parquet and CSV files; name one kind, for example '{text.rstrip('/')}/*.parquet'")
+        raise DataError(
+            f"{text} holds Parquet and CSV files; name one kind, for example '{text.rstrip('/')}/*.parquet'"
+        )
     name = paths[0].name if len(paths) == 1 else f"{Path(text).name or text} ({len(paths)} files)"
     return ParquetSource(paths, name) if kinds == {"parquet"} else CsvSource(paths, name)
 
@@ -279,7 +285,9 @@ def _find(text: str) -> list[Path]:
         return [path]
     if path.is_dir():
         found = sorted(p for p in path.rglob("*") if p.is_file() and p.name.endswith(PARQUET + CSV))
-        found = [p for p in found if not any(part.startswith((".", "_")) for part in p.relative_to(path).parts)]
+        found = [
+            p for p in found if not any(part.startswith((".", "_")) for part in p.relative_to(path).parts)
+        ]
         if not found:
             raise DataError(f"the folder {text} holds no Parquet or CSV file")
         return found
@@ -341,11 +349,11 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(target)
     except BaseException:
         with suppress(OSError):
-            os.unlink(temporary)
+            Path(temporary).unlink()
         raise
 
 

@@ -122,9 +122,18 @@ MEANS: Mapping[str, Mean] = {
     for mean in (
         _mean("mean_score", "E[score]", ("score",), source="score"),
         _mean("mean_label", "E[y]", ("real label",), source="label"),
-        _mean("calibration_gap", "E[p - y]", ("label", "probability"), _calibration_in_the_large, (-1.0, 1.0)),
+        _mean(
+            "calibration_gap", "E[p - y]", ("label", "probability"), _calibration_in_the_large, (-1.0, 1.0)
+        ),
         _mean("mean_error", "E[prediction - y]", ("real label", "score"), _mean_error),
-        _mean("square_loss_real", "E[(prediction - y)^2]", ("real label", "score"), None, (0.0, np.inf), "square_loss"),
+        _mean(
+            "square_loss_real",
+            "E[(prediction - y)^2]",
+            ("real label", "score"),
+            None,
+            (0.0, np.inf),
+            "square_loss",
+        ),
         _mean("absolute_loss", "E|prediction - y|", ("real label", "score"), None, (0.0, np.inf)),
         _mean("square_loss", "E[(p - y)^2]", ("label", "probability"), None, (0.0, 1.0)),
         _mean("log_loss", "E[-log P(y)]", ("label", "probability"), None, (0.0, np.inf)),

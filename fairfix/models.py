@@ -555,12 +555,11 @@ def _is_one_against_one(estimator: Any) -> bool:
 
 # ------------------------------------------------------------------------------------- data for the model
 def _plain_array(part: pd.DataFrame) -> NDArray[Any]:
-    """Return the columns as one C-ordered array: float64 if all are numbers, else of objects."""
+    """Return the columns as one array: float64 if all are numbers, else of objects."""
     from pandas.api.types import is_numeric_dtype
 
     numeric = all(is_numeric_dtype(dtype) for dtype in part.dtypes)
-    values = part.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else part.to_numpy()
-    return np.ascontiguousarray(values)
+    return part.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else part.to_numpy()
 
 
 # ---------------------------------------------------------------------------------------- words of messages

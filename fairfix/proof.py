@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -253,18 +253,26 @@ def _overall_rows(
     base = (table.rows.score >= table.reading.thresholds[0]).astype(np.float64)
     pick = "selection_rate"
     yield ProofRow(
-        pick, before.overall.metrics[pick], after.overall.metrics[pick], _paired(chance - base, table, settings)
+        pick,
+        before.overall.metrics[pick],
+        after.overall.metrics[pick],
+        _paired(chance - base, table, settings),
     )
     label = table.rows.label
     if label is None or not table.reading.binary:
         return
     right = np.where(label == 1, chance, 1 - chance) - np.where(label == 1, base, 1 - base)
     yield ProofRow(
-        "accuracy", before.overall.metrics["accuracy"], after.overall.metrics["accuracy"], _paired(right, table, settings)
+        "accuracy",
+        before.overall.metrics["accuracy"],
+        after.overall.metrics["accuracy"],
+        _paired(right, table, settings),
     )
     given = np.where(label == 1, chance, 1 - chance)
     with np.errstate(divide="ignore"):
-        yield ProofRow("log_loss", before.overall.metrics["log_loss"], _log_loss(-np.log(given), table, settings))
+        yield ProofRow(
+            "log_loss", before.overall.metrics["log_loss"], _log_loss(-np.log(given), table, settings)
+        )
     square = _mean((1 - given) ** 2, table, settings, (0.0, 1.0))
     yield ProofRow("square_loss", before.overall.metrics["square_loss"], square)
 
@@ -285,9 +293,8 @@ def _paired(difference: Floats, table: Table, settings: Settings) -> Value:
 
 def _mean(values: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
     weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
-    sums: Sequence[float] = [
-        float(part.sum()) for part in (weight, weight**2, weight * values, weight * values * values)
-    ]
-    estimate = un.Means.from_sums(*(np.array([part]) for part in sums), support=support)
+    sums = (weight, weight**2, weight * values, weight * values * values)
+    n, n2, total, squares = (np.array([float(part.sum())]) for part in sums)
+    estimate = un.Means.from_sums(n, n2, total, squares, support=support)
     low, high = estimate.limits(1.0 - settings.confidence)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

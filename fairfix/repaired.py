@@ -109,7 +109,7 @@ class Repaired:
             "versions": {"fairfix": __version__, "numpy": np.__version__},
             "seed": self.seed,
         }
-        return write(path, Artifact(manifest, arrays))
+        return str(write(path, Artifact(manifest, arrays)))
 
     def requires(self) -> dict[str, Any]:
         """Return what prediction needs, as the manifest says it."""
@@ -156,7 +156,10 @@ class Repaired:
             missing_group="group",
             missing_rows="drop",
         )
-        identity = {_text(name): _one_of(what, tuple(IDENTITY_TYPES)) for name, what in manifest["randomization"]["identity"].items()}
+        identity = {
+            _text(name): _one_of(what, tuple(IDENTITY_TYPES))
+            for name, what in manifest["randomization"]["identity"].items()
+        }
         return cls(
             _text(manifest["method"]),
             dict(manifest["parameters"]),
@@ -186,7 +189,9 @@ class Repaired:
         source.require(self.required)
         for name in OUTPUT.names:
             if name in source.columns:
-                raise DataError(f"{source.name} already has a column {name!r}; rename it, since prediction adds one")
+                raise DataError(
+                    f"{source.name} already has a column {name!r}; rename it, since prediction adds one"
+                )
         ids: list[pa.Array] = []
         for part in source.parts(source.columns, self._types()):
             encoder = Encoder(self.reading, part.where)
@@ -213,12 +218,14 @@ class Repaired:
             types[self.reading.columns.score] = pa.float64()
         return types
 
-    def _predicted(self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore) -> pa.RecordBatch:
+    def _predicted(
+        self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore
+    ) -> pa.RecordBatch:
         rows = encoder.encode(batch)
         if rows.kept is not None and missing == "error":
             raise DataError(
-                f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows after row {first + 1:,} of "
-                f"{encoder.where}; fill them, or leave these rows undecided with --missing abstain"
+                f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows from row "
+                f"{first + 1:,} of {encoder.where}; fill them, or leave these rows undecided with --missing abstain"
             )
         chance = self._chance(rows, encoder, first)
         undecided = np.isnan(chance)
@@ -229,7 +236,9 @@ class Repaired:
             arrow_array(decision, undecided),
             arrow_array(drawn),
         ]
-        return pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=pa.schema([*batch.schema, *OUTPUT]))
+        return pa.RecordBatch.from_arrays(
+            [*batch.columns, *columns], schema=pa.schema([*batch.schema, *OUTPUT])
+        )
 
     def _chance(self, rows: Rows, encoder: Encoder, first: int) -> Floats:
         """Return P(decision = 1) per incoming row; NaN where there is none."""
@@ -255,8 +264,8 @@ class Repaired:
         name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
         raise DataError(
             f"group {name!r} of {' x '.join(groups.columns)!r} was not there in the fit "
-            f"({int(unseen.sum()):,} of the {len(table):,} rows after row {first + 1:,} of {encoder.where}); repair again with "
-            f"such rows, or choose --unseen-group base (the base decision) or abstain"
+            f"({int(unseen.sum()):,} of the {len(table):,} rows from row {first + 1:,} of {encoder.where}); "
+            "repair again with such rows, or choose --unseen-group base (the base decision) or abstain"
         )
 
     def _identities(self, batch: pa.RecordBatch, drawn: Bools) -> Iterator[bytes]:
@@ -318,8 +327,8 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     for row, value in enumerate(whole.to_pylist(), 1):
         if value in seen:
             raise DataError(
-                f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows (the first again in "
-                f"row {row:,}); ids draw the randomised decisions, so they must be unique: mend them, name another "
+                f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
+                f"(the first again in row {row:,}); ids draw the randomised decisions, so they must be unique: mend them, name another "
                 "column, or let rows of one id share one draw with --duplicate-ids share"
             )
         seen.add(value)
@@ -343,7 +352,12 @@ def at_predict_time(reading: Reading) -> Reading:
     """Return the reading of new rows: no label, no weight, no decision; missing values by policy."""
     columns = replace(reading.columns, label=None, weight=None, prediction=None, probability=None, strata=())
     return replace(
-        reading, columns=columns, thresholds=reading.thresholds[:1], missing_group="group", missing_rows="drop", positive_label=None
+        reading,
+        columns=columns,
+        thresholds=reading.thresholds[:1],
+        missing_group="group",
+        missing_rows="drop",
+        positive_label=None,
     )
 
 

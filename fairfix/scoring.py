@@ -23,7 +23,9 @@ class ScoredSource(Source):
 
     def __init__(self, source: Source, model: ScoringModel) -> None:
         if MODEL_SCORE in source.columns:
-            raise ColumnError(f"{source.name} has a column {MODEL_SCORE!r}, the name of the model's scores; rename it")
+            raise ColumnError(
+                f"{source.name} has a column {MODEL_SCORE!r}, the name of the model's scores; rename it"
+            )
         self.name = source.name
         self.text = source.text
         self.schema = source.schema.append(pa.field(MODEL_SCORE, pa.float64()))
@@ -45,7 +47,9 @@ class ScoredSource(Source):
         """Return the parts of the source, scored; features keep the types they come with."""
         features = self._model.feature_names
         inner = list(dict.fromkeys((*(name for name in columns if name != MODEL_SCORE), *features)))
-        wanted = {name: kind for name, kind in (types or {}).items() if name in inner and name not in features}
+        wanted = {
+            name: kind for name, kind in (types or {}).items() if name in inner and name not in features
+        }
         return [self._scored(part, list(columns)) for part in self._source.parts(inner, wanted)]
 
     def _scored(self, part: Part, columns: list[str]) -> Part:

@@ -102,7 +102,9 @@ class Columns:
             if name is None:
                 continue
             if name in seen:
-                raise UsageError(f"column {name!r} is given to {seen[name]} and to {option}; it can play one part")
+                raise UsageError(
+                    f"column {name!r} is given to {seen[name]} and to {option}; it can play one part"
+                )
             seen[name] = option
         if self.prediction and self.probability:
             raise UsageError("--prediction and --probability both say what was decided; give one of them")
@@ -240,9 +242,13 @@ class Encoder:
         parts = np.unravel_index(flat, sizes) if sizes else ()
         levels = [[names[i] for i in part] for part, (_, names) in zip(parts, coded, strict=True)]
         cells = self._cells
-        return np.array([cells.setdefault(key, len(cells)) for key in zip(*levels, strict=True)], dtype=np.int64)
+        return np.array(
+            [cells.setdefault(key, len(cells)) for key in zip(*levels, strict=True)], dtype=np.int64
+        )
 
-    def _group_codes(self, batch: pa.RecordBatch, name: str, drop: dict[str, Bools]) -> tuple[Ints, list[str]]:
+    def _group_codes(
+        self, batch: pa.RecordBatch, name: str, drop: dict[str, Bools]
+    ) -> tuple[Ints, list[str]]:
         codes, levels, missing = group_codes(_column(batch, name), name)
         known = self._levels[name]
         known.update(levels)
@@ -449,7 +455,7 @@ def null_mask(array: pa.Array) -> Bools | None:
         return np.ones(len(array), dtype=bool)
     bits = np.frombuffer(array.buffers()[0], dtype=np.uint8)
     valid = np.unpackbits(bits, bitorder="little", count=array.offset + len(array))[array.offset :]
-    return valid == 0
+    return np.asarray(valid == 0)
 
 
 def primitive(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -189,8 +189,8 @@ def _tail_over_density(y: Floats, a: Floats, b: Floats) -> Floats:
 def _log_lower_tail(y: Floats, a: Floats, b: Floats, peak: Floats) -> Limits:
     """``log I_x(a, b)`` and its derivative in ``y``; above the mean through the other tail.
 
-    The border is the mean with one more row of each kind: that of a shape near 0 lies on a long plateau, which
-    only the shifted integral from that shape's own end takes in its stride.
+    The border is the mean with one more row of each kind: that of a shape near 0 lies on a long plateau,
+    which only the shifted integral from that shape's own end takes in its stride.
     """
     above = y > np.log((a + 1) / (b + 1))
     a, b, y = np.where(above, b, a), np.where(above, a, b), np.where(above, -y, y)
@@ -264,8 +264,8 @@ def incomplete_beta(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Floats:
     """
     a, b, x = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (a, b, x)))
     inside = (x > 0) & (x < 1)
-    result = (x >= 1).astype(np.float64)
     p, q, at = a[inside], b[inside], x[inside]
+    result = np.array(x >= 1, dtype=np.float64)
     result[inside] = np.exp(_log_lower_tail(np.log(at) - np.log1p(-at), p, q, _log_peak(p, q))[0])
     return result
 
@@ -486,6 +486,7 @@ class Means(Estimates):
         weight2: ArrayLike,
         total: ArrayLike,
         total_of_squares: ArrayLike,
+        *,
         support: tuple[float, float] = (-math.inf, math.inf),
     ) -> Means:
         """From additive sums, each (k,): ``Σw``, ``Σw²``, ``Σwx``, ``Σwx²``."""
@@ -522,9 +523,9 @@ class Areas(Estimates):
         V(θ) = θ(1-θ) (1 + N* ((1-θ)/(2-θ) + θ/(1+θ))) / (m n),     N* = (m + n)/2 - 1
 
     so they stay inside [0, 1] and have positive width at ``A = 1``. That variance is a model's, right for
-    bell-shaped scores and too small where the rarer class is spread more widely than the other (coverage falls
-    to 0.82 with two-humped positives); so where the variance seen in the scores is larger, all of ``V`` is scaled
-    up by the ratio ``r >= 1``.
+    bell-shaped scores and too small where the rarer class is spread more widely than the other (coverage
+    falls to 0.82 with two-humped positives); so where the variance seen in the scores is larger, all of
+    ``V`` is scaled up by the ratio ``r >= 1``.
 
     Parameters
     ----------
@@ -532,17 +533,17 @@ class Areas(Estimates):
         (k,) areas.
     positives, negatives
         (k,) effective numbers ``m`` and ``n`` of rows of each class; 0 of either: undefined.
-    variance
-        (k,) variance of the area as seen in the scores (DeLong); without it ``r = 1``.
     numerical_error
         Certified numerical error of the areas, such as one taken from a histogram has.
+    variance
+        (k,) variance of the area as seen in the scores (DeLong); without it ``r = 1``.
     """
 
     area: Floats
     positives: Floats
     negatives: Floats
-    variance: ArrayLike = 0.0
     numerical_error: ArrayLike = 0.0
+    variance: ArrayLike = 0.0
     support: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
@@ -570,7 +571,7 @@ class Areas(Estimates):
         of_wins, of_losses = ((w * (v - area[:, None]) ** 2).sum(axis=1) for w, v in ((p, wins), (q, losses)))
         variance = _divide(of_wins, m - 1) + _divide(of_losses, n - 1)  # NaN for a single row of a class
         error = 0.0 if exact else np.nan_to_num((p * q).sum(axis=1) / 2)
-        return cls(np.nan_to_num(area), m, n, variance, error)
+        return cls(np.nan_to_num(area), m, n, error, variance)
 
     def sampling_limits(self, alpha: float) -> Limits:
         """Newcombe's limits: (k,), (k,)."""

@@ -186,6 +186,10 @@ def single_answer(table: np.ndarray) -> np.ndarray:
     return np.zeros(1)
 
 
+def block_sizes(table: np.ndarray) -> np.ndarray:
+    return np.full(len(table), len(table))
+
+
 def words(table: np.ndarray) -> np.ndarray:
     return np.full(len(table), "high")
 
@@ -669,7 +673,7 @@ def test_a_model_that_wanted_names_is_told_why_it_got_none(tmp_path: Path) -> No
     """Only a model without feature_names_in_ fails for want of names, so only then they are mentioned."""
     with pytest.raises(ModelError, match="plain array, since it has no feature_names_in_"):
         loaded(Predicts(overwrites), tmp_path, features=["age"]).score(numbers())
-    with pytest.raises(ModelError, match="out of order$"):
+    with pytest.raises(ModelError, match=r"out of order$"):
         loaded(Predicts(breaks, feature_names_in_=["age"]), tmp_path).score(numbers())
 
 
@@ -769,6 +773,13 @@ def test_batched_scores_are_the_scores_to_the_bit(tmp_path: Path, name: str) -> 
     for size, rows in ((65_536, len(frame)), (9_973, len(frame)), (1, 100)):
         parts = [model.score(frame.iloc[i : i + size]) for i in range(0, rows, size)]
         np.testing.assert_array_equal(np.concatenate(parts), whole[:rows])
+
+
+def test_a_model_sees_a_bounded_number_of_rows(tmp_path: Path) -> None:
+    """However long the table, the model's memory is that of one block."""
+    frame = pd.DataFrame({"x": np.arange(200_000.0)})
+    sizes = loaded(Predicts(block_sizes), tmp_path, features=["x"]).score(frame)
+    assert sizes.max() == 65_536
 
 
 def test_a_forest_that_uses_threads_scores_the_same_in_every_run(tmp_path: Path) -> None:

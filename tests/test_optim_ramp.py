@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import quadprog
-from fairfix.optim.ramp import Cell, RampSolution, ramp, solve
+from fairfix.optim.ramp import BLOCK, Cell, RampSolution, ramp, solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -170,19 +170,27 @@ def test_a_search_cut_short_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1e-9 < short.objective - best.objective <= short.gap
 
 
-def test_an_offset_of_the_wrong_sign_is_not_taken_from_a_flat_piece() -> None:
-    """Where the band's edge and the free rate are one level up to rounding, the flat piece is cut at zero."""
-    f = np.repeat([-0.9, 0.5], 200_000)  # at width 0.1 any offset in [-0.9, 0.4] gives one rate; middle -0.25
-    for seed in range(100):
-        cell = Cell.of(f, np.random.default_rng(seed).exponential(size=f.size) + 0.1)
-        level = 1 - cell.below[200_000] / cell.total
-        if solve([cell], 0.1, 1.0, 0.5).rates[0] - level > 2e-14:  # running and pairwise sums differ
-            break
-    else:
-        pytest.fail("no weights whose sums differ")
-    solution = solve([cell], 0.1, 0.2, level - 0.1)
-    assert solution.offsets[0] >= 0
-    assert solution.gap <= 1e-9
+def test_a_flat_piece_gives_no_offset_of_the_wrong_sign() -> None:
+    """Where the band ends within rounding of the free rate, a flat piece around zero is cut at zero."""
+    for n in range(2, 30):
+        cell = Cell.of(
+            [-0.9] * (n - 1) + [0.5]
+        )  # any offset in [-0.9, 0.4] gives rate 1/n; the middle is -0.25
+        for hair in np.linspace(0.97e-14, 1.03e-14, 25):
+            solution = solve([cell], 0.1, 0.02, 1 / n - 0.01 - hair)
+            assert solution.offsets[0] >= 0
+            assert solution.gap <= 1e-9
+
+
+def test_running_weights_keep_their_digits_behind_a_heavy_point() -> None:
+    """Behind a point as heavy as a billion others, roundings gather over one block, not over all points."""
+    weights = np.full(300_000, 0.1)
+    weights[0] = 1e8
+    cell = Cell.of(np.arange(weights.size), weights)
+    exact = np.concatenate([[0], 1e8 + 0.1 * np.arange(weights.size)])
+    assert np.abs(cell.below - exact).max() <= BLOCK * np.spacing(1e8) / 2
+    assert cell.total == cell.below[-1]
+    assert np.all(np.diff(cell.below) > 0)
 
 
 def test_jump_of_discrete_scores_leaves_rho_exact() -> None:

@@ -269,8 +269,8 @@ class TestMeans:
 
     def test_equal_weights_are_no_weights(self) -> None:
         """Weights all equal to c give the unweighted interval."""
-        plain = un.Means.from_sums([5.0], [5.0], [2.0], [1.1], (0, 1))
-        heavy = un.Means.from_sums([15.0], [45.0], [6.0], [3.3], (0, 1))
+        plain = un.Means.from_sums([5.0], [5.0], [2.0], [1.1], support=(0, 1))
+        heavy = un.Means.from_sums([15.0], [45.0], [6.0], [3.3], support=(0, 1))
 
         np.testing.assert_allclose(heavy.limits(0.05), plain.limits(0.05))
 
@@ -317,8 +317,8 @@ class TestAreas:
     def test_more_variance_in_the_scores_widens(self) -> None:
         """A variance above the model's scales the interval; one below it changes nothing."""
         model = un.Areas([0.7], [40], [60]).limits(0.05)
-        small = un.Areas([0.7], [40], [60], 1e-6).limits(0.05)
-        large = un.Areas([0.7], [40], [60], 0.01).limits(0.05)
+        small = un.Areas([0.7], [40], [60], variance=1e-6).limits(0.05)
+        large = un.Areas([0.7], [40], [60], variance=0.01).limits(0.05)
 
         np.testing.assert_array_equal(model, small)
         assert large[0] < model[0] < model[1] < large[1]
@@ -828,7 +828,7 @@ class TestCoverage:
         ]
         weight = np.broadcast_to(n, counts.shape[:2]).ravel()
         sums = [(counts @ grid).ravel(), (counts @ grid**2).ravel()]
-        means = simulations_of(un.Means.from_sums(weight, weight, *sums, (0.0, 1.0)), groups)
+        means = simulations_of(un.Means.from_sums(weight, weight, *sums, support=(0.0, 1.0)), groups)
         coverage = {
             "binned KS": covered([un.ks_between_cdfs(c, n, 0.05) for c in cdfs], distances_of(true).max()),
             "KS to overall": covered(overall, float(np.abs(true - share @ true).max())),

@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fairfix")
 def cli() -> None:
-    """Audit tabular models for unfairness and repair them.
+    r"""Audit tabular models for unfairness and repair them.
 
     \b
     fairfix audit data.parquet --protected race
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", FairfixWarning)
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes the rest as *_
     try:
         status = cli.main(arguments, prog_name="fairfix", standalone_mode=False)
         sys.stdout.flush()
@@ -98,7 +98,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         return _say(str(error), "", error.exit_status)
-    except Exception as error:  # noqa: BLE001  the last gate: everything else is our fault
+    except Exception as error:  # the last gate: everything else is our fault
         if debug:
             traceback.print_exc()
         more = "" if debug else "run again with --debug for the traceback"

@@ -23,17 +23,31 @@ from fairfix.errors import UsageError
 
 @click.command("audit")
 @data_options
-@option("--probability", metavar="COLUMN", help="Probability of a positive decision of a randomised rule (p_positive).")
-@option("--task", type=click.Choice(["classification", "regression"]), default="classification", help="What the label is: 0/1, or a real number.")
+@option(
+    "--probability",
+    metavar="COLUMN",
+    help="Probability of a positive decision of a randomised rule (p_positive).",
+)
+@option(
+    "--task",
+    type=click.Choice(["classification", "regression"]),
+    default="classification",
+    help="What the label is: 0/1, or a real number.",
+)
 @option("--intersect", is_flag=True, help="Also audit the cells of all protected columns together.")
-@option("--reference", multiple=True, metavar="ATTRIBUTE=GROUP", help="Also compare every group with this one; repeatable.")
+@option(
+    "--reference",
+    multiple=True,
+    metavar="ATTRIBUTE=GROUP",
+    help="Also compare every group with this one; repeatable.",
+)
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
 @gate_options("the audit")
 @output_options("text", "json", "markdown")
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    """Measure how a model treats groups, and gate on it.
+    r"""Measure how a model treats groups, and gate on it.
 
     DATA is a Parquet or CSV file, a folder of them, or a quoted pattern.
 

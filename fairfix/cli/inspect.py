@@ -17,7 +17,7 @@ from fairfix.errors import ArtifactError
 @option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="Format on stdout.")
 @option("--debug", is_flag=True, help="Show the traceback of an error.")
 def command(artifact: str, format_: str, debug: bool) -> int:
-    """Show what is in a repaired predictor; runs nothing.
+    r"""Show what is in a repaired predictor; runs nothing.
 
     \b
     fairfix inspect repaired.fairfix
@@ -43,16 +43,20 @@ def _lines(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Iterator[s
     yield f"method            {manifest['method']}"
     yield f"parameters        {_pairs(manifest['parameters'])}"
     yield f"predictor         {manifest['predictor']['kind']}"
-    yield f"arrays            {', '.join(f'{n} {a['dtype']}{a['shape']}' for n, a in arrays.items())}"
+    shapes = [f"{name} {array['dtype']}{array['shape']}" for name, array in arrays.items()]
+    yield f"arrays            {', '.join(shapes)}"
     yield f"needs             {', '.join(requires['columns'])}"
     yield f"protected needed  {'yes' if requires['protected_at_predict'] else 'no'}, at predict time"
     base = manifest["base"]
-    yield f"scores from       {base['name']}" + (f" ({base['sha256']})" if base["kind"] == "file" else " (column)")
+    yield f"scores from       {base['name']}" + (
+        f" ({base['sha256']})" if base["kind"] == "file" else " (column)"
+    )
     yield f"policies          {_pairs(policies)}"
     draw = manifest["randomization"]
     yield f"randomisation     {draw['scheme']} over {', '.join(draw['identity'])}"
     if facts:
-        yield f"fitted on         {facts['data']['source']}: {facts['data']['rows']['used']:,} rows, {facts['data']['fingerprint']}"
+        data = facts["data"]
+        yield f"fitted on         {data['source']}: {data['rows']['used']:,} rows, {data['fingerprint']}"
         yield from _proof(facts["proof"]["holdout"])
         for warning in facts["warnings"]:
             yield f"warning           {warning}"

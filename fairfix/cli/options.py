@@ -49,21 +49,77 @@ def _names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) ->
 
 data_options = stacked(
     click.argument("data", envvar="FAIRFIX_DATA"),
-    option("--protected", multiple=True, metavar="COLUMN", callback=_names, help="Column whose groups are compared; several by commas or repeated."),
+    option(
+        "--protected",
+        multiple=True,
+        metavar="COLUMN",
+        callback=_names,
+        help="Column whose groups are compared; several by commas or repeated.",
+    ),
     option("--label", metavar="COLUMN", help="Observed outcome, 0/1.  [default: label, y, y_true or target]"),
-    option("--score", metavar="COLUMN", help="The model's score.  [default: score, y_score, proba, prediction or y_pred]"),
+    option(
+        "--score",
+        metavar="COLUMN",
+        help="The model's score.  [default: score, y_score, proba, prediction or y_pred]",
+    ),
     option("--prediction", metavar="COLUMN", help="Hard decisions, 0/1, instead of or beside a score."),
-    option("--model", type=click.Path(), metavar="FILE", help="Score the rows with this model file (.skops, .joblib, .pkl)."),
-    option("--trust-model", metavar="sha256:HASH", help="Load a pickle-family model file, which runs its code, if it has this hash."),
-    option("--features", multiple=True, metavar="COLUMN", callback=_names, help="The model's feature columns, if it does not name them itself."),
+    option(
+        "--model",
+        type=click.Path(),
+        metavar="FILE",
+        help="Score the rows with this model file (.skops, .joblib, .pkl).",
+    ),
+    option(
+        "--trust-model",
+        metavar="sha256:HASH",
+        help="Load a pickle-family model file, which runs its code, if it has this hash.",
+    ),
+    option(
+        "--features",
+        multiple=True,
+        metavar="COLUMN",
+        callback=_names,
+        help="The model's feature columns, if it does not name them itself.",
+    ),
     option("--positive-label", metavar="VALUE", help="The positive value of labels that are not 0/1."),
     option("--weight", metavar="COLUMN", help="Row weights."),
-    option("--strata", multiple=True, metavar="COLUMN", callback=_names, help="Also compare within each level of this column."),
-    option("--threshold", type=float, metavar="SCORE", help="A score at or above it is a positive decision.  [default: where the probability is 0.5]"),
-    option("--score-scale", type=click.Choice(["probability", "margin", "logit", "raw"]), default="probability", help="What a score is: p, 2p-1, log-odds, or no probability."),
-    option("--missing-group", type=click.Choice(["error", "group", "drop"]), default="error", help="Rows whose group is missing."),
-    option("--missing", type=click.Choice(["error", "drop"]), default="error", help="Rows whose score, label or weight is missing."),
-    option("--max-groups", type=click.IntRange(2), default=1000, help="More distinct values than this are no groups."),
+    option(
+        "--strata",
+        multiple=True,
+        metavar="COLUMN",
+        callback=_names,
+        help="Also compare within each level of this column.",
+    ),
+    option(
+        "--threshold",
+        type=float,
+        metavar="SCORE",
+        help="A score at or above it is a positive decision.  [default: where the probability is 0.5]",
+    ),
+    option(
+        "--score-scale",
+        type=click.Choice(["probability", "margin", "logit", "raw"]),
+        default="probability",
+        help="What a score is: p, 2p-1, log-odds, or no probability.",
+    ),
+    option(
+        "--missing-group",
+        type=click.Choice(["error", "group", "drop"]),
+        default="error",
+        help="Rows whose group is missing.",
+    ),
+    option(
+        "--missing",
+        type=click.Choice(["error", "drop"]),
+        default="error",
+        help="Rows whose score, label or weight is missing.",
+    ),
+    option(
+        "--max-groups",
+        type=click.IntRange(2),
+        default=1000,
+        help="More distinct values than this are no groups.",
+    ),
 )
 """The data and its columns."""
 
@@ -72,9 +128,24 @@ def gate_options(what: str) -> Decorator[Any]:
     """Return the options of intervals and gates."""
     return stacked(
         option("--confidence", type=float, default=0.95, help="Of every interval."),
-        option("--fail-on", multiple=True, metavar="CHECK", help=f"Fail {what} on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'; repeatable."),
-        option("--gate-on", type=click.Choice(["interval", "point"]), default="interval", help="What has to hold the limits."),
-        option("--undecided", type=click.Choice(["exit3", "pass", "fail"]), default="exit3", help="What an undecided check does to the exit status."),
+        option(
+            "--fail-on",
+            multiple=True,
+            metavar="CHECK",
+            help=f"Fail {what} on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'; repeatable.",
+        ),
+        option(
+            "--gate-on",
+            type=click.Choice(["interval", "point"]),
+            default="interval",
+            help="What has to hold the limits.",
+        ),
+        option(
+            "--undecided",
+            type=click.Choice(["exit3", "pass", "fail"]),
+            default="exit3",
+            help="What an undecided check does to the exit status.",
+        ),
     )
 
 
@@ -82,7 +153,12 @@ def output_options(*formats: str) -> Decorator[Any]:
     """Return the options of formats and files."""
     return stacked(
         option("--format", "format_", type=click.Choice(formats), default="text", help="Format on stdout."),
-        option("--out", multiple=True, metavar="FORMAT=FILE", help="Also write this format to a file; repeatable."),
+        option(
+            "--out",
+            multiple=True,
+            metavar="FORMAT=FILE",
+            help="Also write this format to a file; repeatable.",
+        ),
         option("--detail", is_flag=True, help="Show every comparison, not only the usual ones."),
     )
 
@@ -121,8 +197,17 @@ def _no_config(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
 
 
 run_options = stacked(
-    option("--config", type=click.Path(), metavar="FILE", is_eager=True, callback=_configure, help="Configuration file.  [default: the nearest fairfix.toml, else [tool.fairfix] in pyproject.toml]"),
-    option("--no-config", is_flag=True, is_eager=True, callback=_no_config, help="Read no configuration file."),
+    option(
+        "--config",
+        type=click.Path(),
+        metavar="FILE",
+        is_eager=True,
+        callback=_configure,
+        help="Configuration file.  [default: the nearest fairfix.toml, else [tool.fairfix] in pyproject.toml]",
+    ),
+    option(
+        "--no-config", is_flag=True, is_eager=True, callback=_no_config, help="Read no configuration file."
+    ),
     option("--show-settings", is_flag=True, help="Print every setting and where it comes from, and stop."),
     option("--threads", type=click.IntRange(1), help="Threads that read the data.  [default: up to 4]"),
     option("--quiet", "-q", is_flag=True, help="No talk on stderr, only errors."),
@@ -169,7 +254,9 @@ def show_settings(ctx: click.Context) -> None:
             continue
         source = ctx.get_parameter_source(str(param.name))
         where = words.get(source, "default") if source else "default"
-        click.echo(f"{_key(param).rstrip('_').replace('_', '-')} = {_toml(ctx.params[param.name])}  # {where}")
+        click.echo(
+            f"{_key(param).rstrip('_').replace('_', '-')} = {_toml(ctx.params[param.name])}  # {where}"
+        )
     ctx.exit(ExitStatus.OK)
 
 
@@ -244,7 +331,9 @@ def _columns(given: Mapping[str, Any]) -> Columns:
     )
 
 
-def _scored(given: Mapping[str, Any], source: Source, columns: Columns) -> tuple[Source, Columns, ScoringModel]:
+def _scored(
+    given: Mapping[str, Any], source: Source, columns: Columns
+) -> tuple[Source, Columns, ScoringModel]:
     from fairfix.models import load_model
     from fairfix.scoring import MODEL_SCORE, ScoredSource
 

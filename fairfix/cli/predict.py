@@ -20,16 +20,42 @@ if TYPE_CHECKING:
 @click.command("predict")
 @click.argument("artifact", type=click.Path())
 @click.argument("data", envvar="FAIRFIX_DATA")
-@option("--output", "-o", type=click.Path(), required=True, help="Parquet or CSV file to write: the rows, with p_positive, decision, randomized.")
-@option("--model", type=click.Path(), metavar="FILE", help="The model file that scored the rows of the repair; same hash.")
-@option("--trust-model", metavar="sha256:HASH", help="Load a pickle-family model file, which runs its code, if it has this hash.")
-@option("--unseen-group", type=click.Choice(["error", "base", "abstain"]), help="Rows of a group the fit has not seen.  [default: as the artifact says]")
-@option("--missing", type=click.Choice(["error", "abstain"]), default="error", help="Rows whose score is missing.")
-@option("--duplicate-ids", type=click.Choice(["error", "share"]), default="error", help="Rows with one id: an error, or they share one draw.")
+@option(
+    "--output",
+    "-o",
+    type=click.Path(),
+    required=True,
+    help="Parquet or CSV file to write: the rows, with p_positive, decision, randomized.",
+)
+@option(
+    "--model",
+    type=click.Path(),
+    metavar="FILE",
+    help="The model file that scored the rows of the repair; same hash.",
+)
+@option(
+    "--trust-model",
+    metavar="sha256:HASH",
+    help="Load a pickle-family model file, which runs its code, if it has this hash.",
+)
+@option(
+    "--unseen-group",
+    type=click.Choice(["error", "base", "abstain"]),
+    help="Rows of a group the fit has not seen.  [default: as the artifact says]",
+)
+@option(
+    "--missing", type=click.Choice(["error", "abstain"]), default="error", help="Rows whose score is missing."
+)
+@option(
+    "--duplicate-ids",
+    type=click.Choice(["error", "share"]),
+    default="error",
+    help="Rows with one id: an error, or they share one draw.",
+)
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    """Apply a repaired predictor to new rows.
+    r"""Apply a repaired predictor to new rows.
 
     The rows come out in order with three columns more: p_positive, the exact probability of a positive decision;
     decision, 0 or 1; randomized, whether chance had a part in it. A person's decision hangs on the row's identity
@@ -67,14 +93,20 @@ def _scored(source: Source, repaired: Repaired, given: Mapping[str, Any]) -> Sou
     """Return the source with the scores of the model file that the artifact was fitted on."""
     if repaired.base["kind"] == "column":
         if given["model"]:
-            raise UsageError(f"this artifact takes its scores from the column {repaired.base['name']!r}; leave out --model")
+            raise UsageError(
+                f"this artifact takes its scores from the column {repaired.base['name']!r}; leave out --model"
+            )
         return source
     if not given["model"]:
-        raise UsageError(f"this artifact needs the scores of {repaired.base['name']}; give that file with --model")
+        raise UsageError(
+            f"this artifact needs the scores of {repaired.base['name']}; give that file with --model"
+        )
     from fairfix.models import file_hash, load_model
     from fairfix.scoring import ScoredSource
 
     if file_hash(given["model"]) != repaired.base["sha256"]:
-        raise ModelError(f"{given['model']} is not the model this artifact was fitted on ({repaired.base['sha256']})")
+        raise ModelError(
+            f"{given['model']} is not the model this artifact was fitted on ({repaired.base['sha256']})"
+        )
     model = load_model(given["model"], trust=given["trust_model"], features=repaired.base["features"])
     return ScoredSource(source, model)

@@ -63,11 +63,18 @@ def method_options() -> list[click.Option]:
     return out
 
 
-
-
 id_options = [
-    option("--id", metavar="COLUMN", help="Row identity, which draws randomised decisions.  [default: a hash of the row's values]"),
-    option("--duplicate-ids", type=click.Choice(["error", "share"]), default="error", help="Rows with one id: an error, or they share one draw."),
+    option(
+        "--id",
+        metavar="COLUMN",
+        help="Row identity, which draws randomised decisions.  [default: a hash of the row's values]",
+    ),
+    option(
+        "--duplicate-ids",
+        type=click.Choice(["error", "share"]),
+        default="error",
+        help="Rows with one id: an error, or they share one draw.",
+    ),
 ]
 
 
@@ -76,17 +83,33 @@ id_options = [
 @id_options[0]
 @id_options[1]
 @option("--method", metavar="NAME", help="Which repair; see the list below.")
-@option("--output", "-o", type=click.Path(), default="repaired.fairfix", help="Where to write the repaired predictor.")
+@option(
+    "--output",
+    "-o",
+    type=click.Path(),
+    default="repaired.fairfix",
+    help="Where to write the repaired predictor.",
+)
 @option("--seed", type=click.IntRange(0), default=0, help="Of the split and the fit.")
 @option("--holdout", type=float, default=0.3, help="Share of the rows kept for the proof.")
-@option("--validation", type=float, default=0.2, help="Share of the rows that select, when a parameter has several values.")
-@option("--unseen-group", type=click.Choice(["error", "base", "abstain"]), default="error", help="At predict time, rows of a group the fit has not seen.")
+@option(
+    "--validation",
+    type=float,
+    default=0.2,
+    help="Share of the rows that select, when a parameter has several values.",
+)
+@option(
+    "--unseen-group",
+    type=click.Choice(["error", "base", "abstain"]),
+    default="error",
+    help="At predict time, rows of a group the fit has not seen.",
+)
 @gate_options("when the repaired model still breaks, on held-out rows,")
 @output_options("text", "json", "markdown")
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    """Fit a repaired predictor and prove it on held-out rows.
+    r"""Fit a repaired predictor and prove it on held-out rows.
 
     Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together:
     parity among their cells.
@@ -139,7 +162,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         given["seed"],
     )
     result = repair_dict(outcome, repaired, source.name, table, inferred, data)
-    facts = {name: result[name] for name in ("data", "split", "selection", "proof", "checks", "verdict", "warnings")}
+    facts = {
+        name: result[name]
+        for name in ("data", "split", "selection", "proof", "checks", "verdict", "warnings")
+    }
     from dataclasses import replace
 
     digest = replace(repaired, facts=facts).save(given["output"])

@@ -19,7 +19,7 @@ SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1")
 @output_options("text", "json", "markdown")
 @option("--debug", is_flag=True, help="Show the traceback of an error.")
 def command(result: str, **given: Any) -> int:
-    """Render a saved result in another format.
+    r"""Render a saved result in another format.
 
     RESULT is a JSON file written by 'fairfix audit' or 'fairfix repair'.
 
@@ -47,4 +47,4 @@ def _loaded(path: str) -> dict[str, Any]:
         renderer("text")(content)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DataError(f"{path}: the result is incomplete or was changed: {error!r}") from error
-    return content
+    return dict(content)

@@ -546,14 +546,20 @@ def _checked_weights(weights: npt.ArrayLike, size: int) -> Floats:
 
 
 def _weight_below(weights: Floats) -> tuple[Floats, float]:
-    """Return the running sum of weights, from 0, and the total that it ends with."""
-    total = float(np.add.reduce(weights))  # pairwise: nearer than the end of the running sum
-    below = np.empty(weights.size + 1)
-    below[0] = 0.0
-    np.cumsum(weights, out=below[1:])
-    np.minimum(below, total, out=below)
+    """Return the running sum of weights, from 0, and the total that it ends with.
+
+    Running sums of blocks on top of pairwise sums of what is below: one long running sum would gather a
+    rounding per point, all in one direction if a heavy point comes first.
+    """
+    n, total = weights.size, float(np.add.reduce(weights))
+    blocks = np.zeros((-(-n // BLOCK), BLOCK))
+    blocks.reshape(-1)[:n] = weights
+    ends = np.cumsum(np.add.reduce(blocks, axis=1))
+    np.cumsum(blocks, axis=1, out=blocks)
+    blocks[1:] += ends[:-1, None]
+    below = np.concatenate([[0.0], blocks.reshape(-1)[:n]])
     below[-1] = total
-    return _locked(below), total
+    return _locked(np.minimum(np.maximum.accumulate(below), total)), total
 
 
 def _block_sums(values: Floats) -> Floats:

@@ -121,7 +121,9 @@ class Repairer(ABC):
     needs_labels: ClassVar[bool] = False
     exceptions: ClassVar[Mapping[str, str]] = {}
 
-    slack: float = param(0.0, "largest gap between two groups that is left, in the method's criterion", at_least=0.0)
+    slack: float = param(
+        0.0, "largest gap between two groups that is left, in the method's criterion", at_least=0.0
+    )
 
     def __post_init__(self) -> None:
         for name, rule in self.rules():
@@ -179,11 +181,15 @@ class Repairer(ABC):
         groups, where = problem.cells, " x ".join(problem.cells.columns)
         if len(groups.levels) < 2:
             only = groups.names[0] if groups.names else "none"
-            raise DataError(f"column {where!r} has the single group {only!r}; a repair needs at least two groups")
+            raise DataError(
+                f"column {where!r} has the single group {only!r}; a repair needs at least two groups"
+            )
         mass = np.bincount(groups.codes, problem.weight, len(groups.levels))
         if not mass.all():
             empty = groups.names[int(np.argmin(mass))]
-            raise DataError(f"group {empty!r} of {where!r} has no rows to fit on; leave it out or fold it into another")
+            raise DataError(
+                f"group {empty!r} of {where!r} has no rows to fit on; leave it out or fold it into another"
+            )
         label = problem.table.rows.label
         if label is None:
             if self.needs_labels:

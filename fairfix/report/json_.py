@@ -94,7 +94,11 @@ def _comparison(found: ComparisonReport) -> dict[str, Any]:
         out["per_group"] = {name: value_dict(value) for name, value in found.per_group.items()}
     if found.pairs:
         out["pairs"] = [
-            {"groups": list(names), "value": number(value.value), **({"bound": value.bound} if value.bound else {})}
+            {
+                "groups": list(names),
+                "value": number(value.value),
+                **({"bound": value.bound} if value.bound else {}),
+            }
             for names, value in found.pairs.items()
         ]
     return out
@@ -169,7 +173,9 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
         "pooled_median": report.pooled_median,
         "attributes": [_block(block) for block in report.blocks if not block.stratum],
         "strata": [_block(block) for block in report.blocks if block.stratum],
-        "not_computed": [{"metric": name, "reason": why} for name, why in sorted(report.not_computed.items())],
+        "not_computed": [
+            {"metric": name, "reason": why} for name, why in sorted(report.not_computed.items())
+        ],
         "definitions": {identifier: definition(identifier) for identifier in sorted(used)},
     }
 

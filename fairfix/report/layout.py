@@ -124,7 +124,8 @@ def _facts(result: Mapping[str, Any]) -> Iterator[str]:
     yield f"{rows['read']:,} rows read, {rows['used']:,} used{excluded}"
     inferred = data["inferred"]
     named = [
-        f"{part} {', '.join(name) if isinstance(name, list) else name}" + (" (inferred)" if part in inferred else "")
+        f"{part} {', '.join(name) if isinstance(name, list) else name}"
+        + (" (inferred)" if part in inferred else "")
         for part, name in data["columns"].items()
     ]
     yield "columns: " + "; ".join(named)
@@ -146,7 +147,9 @@ def _checks(checks: Sequence[Mapping[str, Any]], verdict: str | None) -> Section
         for c in checks
     )
     title = f"Checks: {MARKS[verdict or 'pass']}"
-    return Section(title, (), (Grid(("verdict", "fails if", "attribute", "value", "groups", "why"), rows, 6),))
+    return Section(
+        title, (), (Grid(("verdict", "fails if", "attribute", "value", "groups", "why"), rows, 6),)
+    )
 
 
 def _block(block: Mapping[str, Any], result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
@@ -166,7 +169,8 @@ def _groups(block: Mapping[str, Any], result: Mapping[str, Any]) -> Grid:
     chosen = [
         (name, title)
         for name, title in GROUP_METRICS
-        if name in present and (regression or name not in CLASSIFICATION_ONLY_LOSSES or "log_loss" not in present)
+        if name in present
+        and (regression or name not in CLASSIFICATION_ONLY_LOSSES or "log_loss" not in present)
     ]
     everybody = [] if "stratum" in block else [result["overall"]]
     rows = tuple(
@@ -183,7 +187,9 @@ def _groups(block: Mapping[str, Any], result: Mapping[str, Any]) -> Grid:
 
 def _comparisons(block: Mapping[str, Any], *, detail: bool) -> Grid:
     found = {c["id"]: c for c in block["comparisons"]}
-    chosen = [(c, c) for c in found] if detail else [(name, title) for name, title in HEADLINES if name in found]
+    chosen = (
+        [(c, c) for c in found] if detail else [(name, title) for name, title in HEADLINES if name in found]
+    )
     rows = tuple((title, interval(found[name]), _who(found[name])) for name, title in chosen)
     return Grid(("comparison", "value [interval]", "between"), rows, 3)
 
@@ -203,19 +209,29 @@ def _who(found: Mapping[str, Any]) -> str:
 
 
 def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
-    yield Section(f"fairfix repair of {result['data']['source']} by {result['method']}", tuple(_repair_facts(result)))
+    yield Section(
+        f"fairfix repair of {result['data']['source']} by {result['method']}", tuple(_repair_facts(result))
+    )
     if result["checks"]:
         yield _checks(result["checks"], result["verdict"])
     for part, title in (("holdout", "Proof on held-out rows"), ("fit", "On the rows it was fitted on")):
         proof = result["proof"].get(part)
         if proof:
-            rows = tuple((r["name"], interval(r["before"]), interval(r["after"]), _change(r)) for r in proof["table"])
-            notes = [f"{r['name']}: {r['after']['reason']}" for r in proof["table"] if r["after"].get("reason")]
+            rows = tuple(
+                (r["name"], interval(r["before"]), interval(r["after"]), _change(r)) for r in proof["table"]
+            )
+            notes = [
+                f"{r['name']}: {r['after']['reason']}" for r in proof["table"] if r["after"].get("reason")
+            ]
             head = f"{proof['rows']:,} rows; {proof['randomized']:.2%} of the decisions are random"
             yield Section(title, (head, *notes), (Grid(("metric", "before", "after", "change"), rows),))
     if result["selection"]:
-        rows = tuple((s["parameters"], show(s["score"]), "chosen" if s["chosen"] else "") for s in result["selection"])
-        yield Section("Selection on the validation part", (), (Grid(("parameters", "expected accuracy", ""), rows),))
+        tried = tuple(
+            (s["parameters"], show(s["score"]), "chosen" if s["chosen"] else "") for s in result["selection"]
+        )
+        yield Section(
+            "Selection on the validation part", (), (Grid(("parameters", "expected accuracy", ""), tried),)
+        )
 
 
 def _change(row: Mapping[str, Any]) -> str:
@@ -223,7 +239,11 @@ def _change(row: Mapping[str, Any]) -> str:
     if before is None or after is None:
         return "–"
     change = row.get("change")
-    return f"{after - before:+.4f}" if change is None else f"{change['value']:+.4f} [{change['low']:+.4f}, {change['high']:+.4f}]"
+    return (
+        f"{after - before:+.4f}"
+        if change is None
+        else f"{change['value']:+.4f} [{change['low']:+.4f}, {change['high']:+.4f}]"
+    )
 
 
 def _repair_facts(result: Mapping[str, Any]) -> Iterator[str]:

@@ -26,7 +26,12 @@ def _proof(proof: Proof) -> dict[str, Any]:
 
 
 def repair_dict(
-    outcome: Outcome, repaired: Repaired, source: str, table: Table, inferred: Mapping[str, str], fingerprint: str
+    outcome: Outcome,
+    repaired: Repaired,
+    source: str,
+    table: Table,
+    inferred: Mapping[str, str],
+    fingerprint: str,
 ) -> dict[str, Any]:
     """Return the JSON form of a repair."""
     split = outcome.split

@@ -16,7 +16,12 @@ COLOURS = {"PASS": "green", "FAIL": "bold red", "UNDECIDED": "yellow"}
 
 
 def render(
-    result: Mapping[str, Any], *, width: int = 120, color: bool = False, detail: bool = False, ascii_only: bool = False
+    result: Mapping[str, Any],
+    *,
+    width: int = 120,
+    color: bool = False,
+    detail: bool = False,
+    ascii_only: bool = False,
 ) -> str:
     """Return the report as text of at most ``width`` columns where the words allow it."""
     out = io.StringIO()
@@ -42,5 +47,7 @@ def _table(grid: Grid, *, ascii_only: bool) -> Table:
     for i, heading in enumerate(grid.headings):
         table.add_column(heading, justify="left" if i < grid.text_columns else "right", overflow="fold")
     for row in grid.rows:
-        table.add_row(*(Text(cell, style=COLOURS.get(cell, "") if cell in MARKS.values() else "") for cell in row))
+        table.add_row(
+            *(Text(cell, style=COLOURS.get(cell, "") if cell in MARKS.values() else "") for cell in row)
+        )
     return table
