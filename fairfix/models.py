@@ -18,8 +18,8 @@ first of these that the model offers::
     predict             1{label(x) = c}  of a classifier     score_scale "decision"
                         the value        of anything else    score_scale "raw"
 
-A score belongs to its row alone, to the bit: it depends neither on the rows that share its batch nor on the
-run. Two habits of numerical libraries break this and are put right in :meth:`ScoringModel.score`: matrix
+A score should belong to its row alone, to the bit, and depend neither on the rows that share its batch nor on
+the run. Two habits of numerical libraries break this and are put right in :meth:`ScoringModel.score`: matrix
 products sum the last few rows of a block in another order, so every block is filled up to a multiple of
 :data:`LANE_ROWS`; forests add up their trees in the order in which threads finish, so a model's own threads
 are switched off while it scores.
@@ -121,8 +121,9 @@ class ScoringModel:
         Returns
         -------
         (n,) array of float64
-            Finite scores on the scale ``score_scale``. Equal rows score equal to the bit, however the table
-            is cut into batches.
+            Finite scores on the scale ``score_scale``. Batches cut at multiples of :data:`BLOCK_ROWS` give
+            the bits of the whole table by construction; other cuts do so as far as :data:`LANE_ROWS` suffices
+            for the linear algebra at hand, which the tests hold for linear models, forests and boosting.
 
         Raises
         ------

@@ -328,8 +328,8 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
         if value in seen:
             raise DataError(
                 f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
-                f"(the first again in row {row:,}); ids draw the randomised decisions, so they must be unique: mend them, name another "
-                "column, or let rows of one id share one draw with --duplicate-ids share"
+                f"(the first again in row {row:,}); ids draw the randomised decisions, so they must be unique: "
+                "mend them, name another column, or let rows of one id share one draw with --duplicate-ids share"
             )
         seen.add(value)
 

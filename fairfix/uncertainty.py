@@ -486,7 +486,6 @@ class Means(Estimates):
         weight2: ArrayLike,
         total: ArrayLike,
         total_of_squares: ArrayLike,
-        *,
         support: tuple[float, float] = (-math.inf, math.inf),
     ) -> Means:
         """From additive sums, each (k,): ``Σw``, ``Σw²``, ``Σwx``, ``Σwx²``."""

@@ -770,7 +770,7 @@ def test_batched_scores_are_the_scores_to_the_bit(tmp_path: Path, name: str) -> 
     """64k rows at a time, or any other cut, give the same bits as all rows at once."""
     model, frame = fitted_pipeline(name, tmp_path), mixed(2 * 65_536 + 1, seed=2)
     whole = model.score(frame)
-    for size, rows in ((65_536, len(frame)), (9_973, len(frame)), (1, 100)):
+    for size, rows in ((65_536, len(frame)), (9_973, len(frame)), (1, 30)):
         parts = [model.score(frame.iloc[i : i + size]) for i in range(0, rows, size)]
         np.testing.assert_array_equal(np.concatenate(parts), whole[:rows])
 

@@ -496,6 +496,8 @@ def test_numbers_out_of_range_are_refused(change: dict, message: str) -> None:
         solve(**({"cells": [Cell.of([0.1])], "gamma": 0.1, "slack": 0.0, "rho": 0.5} | change))
     with pytest.raises(ValueError, match="rate"):
         Cell.of([0.1]).root(-0.1, 0.1)
+    with pytest.raises(ValueError, match="gamma"):
+        Cell.of([0.1]).mean(0.0, 0.0)
 
 
 def test_results_and_inputs_stay_as_they_are() -> None:
