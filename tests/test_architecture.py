@@ -178,7 +178,15 @@ def test_the_audit_path_needs_numpy_and_pyarrow_only(tmp_path: Path) -> None:
         "score": pa.array(rng.random(120)),
     }
     pq.write_table(pa.table(table), tmp_path / "data.parquet")
-    arguments = ["audit", str(tmp_path / "data.parquet"), "--protected", "race", "--format", "json", "--no-config"]
+    arguments = [
+        "audit",
+        str(tmp_path / "data.parquet"),
+        "--protected",
+        "race",
+        "--format",
+        "json",
+        "--no-config",
+    ]
     run = f"from fairfix.cli import run; run({arguments!r})"
 
     assert not loaded_by(run) & set(HEAVY)

@@ -177,6 +177,7 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
         name: _fitting(ctx.command, name, content, path)
         for name, content in config.commands.get(ctx.command.name or "", {}).items()
     }
+    ctx.meta["fairfix.methods"] = config.methods
     return str(path)
 
 
@@ -214,6 +215,16 @@ run_options = stacked(
     option("--debug", is_flag=True, help="Show the traceback of an error."),
 )
 """Options of how to run."""
+
+
+def apply_method_table(ctx: click.Context) -> None:
+    """Fill in what the configuration says of the chosen method, where neither flag nor environment speaks."""
+    tables = ctx.meta.get("fairfix.methods", {})
+    for name, value in tables.get(ctx.params.get("method"), {}).items():
+        if ctx.get_parameter_source(name) in (None, ParameterSource.DEFAULT):
+            ctx.params[name] = ",".join(map(str, value)) if isinstance(value, list) else value
+            ctx.set_parameter_source(name, ParameterSource.DEFAULT_MAP)
+
 
 HIDDEN_SETTINGS = frozenset({"config", "no_config", "show_settings", "debug", "help"})
 

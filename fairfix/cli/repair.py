@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairfix.cli.options import (
+    apply_method_table,
     check_outputs,
     data_options,
     gate_options,
@@ -118,8 +119,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix repair loans.parquet --method ramp --protected race --id applicant_id
     fairfix repair loans.parquet --method ramp --protected race,sex --slack 0.02 --gamma 0.02,0.05,0.1
     """
+    apply_method_table(ctx)
     if given["show_settings"]:
         show_settings(ctx)
+    given = dict(ctx.params)
     from fairfix.auditor import Settings
     from fairfix.checks import Check, exit_status
     from fairfix.engine import count_table, read_table
