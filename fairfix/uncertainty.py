@@ -80,6 +80,7 @@ __all__ = [
     "ks_between_cdfs",
     "ks_between_groups",
     "ks_margin",
+    "ks_shortfall",
     "ks_to_overall",
     "normal_quantile",
     "ratio_between_groups",
@@ -1093,7 +1094,7 @@ def _inverse_sizes(n1: ArrayLike, n2: ArrayLike) -> Floats:
         return np.asarray(1 / np.asarray(n1, dtype=np.float64) + 1 / np.asarray(n2, dtype=np.float64))
 
 
-def _ks_shortfall(n1: ArrayLike, n2: ArrayLike, alpha: float) -> Floats:
+def ks_shortfall(n1: ArrayLike, n2: ArrayLike, alpha: float) -> Floats:
     """How far an estimated distance may fall short of the true one, with probability ``alpha/2``.
 
     The normal margin with a correction for continuity; never more than Hoeffding's bound, which happens to be
@@ -1129,7 +1130,7 @@ def ks_between_groups(distances: ArrayLike, sizes: ArrayLike, alpha: float, slac
     error = np.broadcast_to(np.asarray(slack, float), (len(sizes), len(sizes)))[first, second]
     n1, n2 = sizes[first], sizes[second]
     low = float(np.max(d - ks_margin(n1, n2, _strict(alpha, 2 * len(d)))))
-    high = float(np.max(d + error + _ks_shortfall(n1, n2, alpha)))
+    high = float(np.max(d + error + ks_shortfall(n1, n2, alpha)))
     at = int(np.argmax(d))
     high = 1.0 if empty.any() else min(high, 1.0)
     return Gap(float(d[at]), max(low, 0.0), high, (int(first[at]), int(second[at])), _indices(empty))
@@ -1182,7 +1183,7 @@ def _class_bounds(upper: Floats, sizes: Floats, alpha: float) -> tuple[float, fl
         pairs = np.arange(len(members)) != c if len(group) == 1 else np.ones(len(members), dtype=bool)
         near, far = (top[c] - bottom).max(axis=1), (top[c] - floor).max(axis=1)
         low = max(low, float((near - ks_margin(n[c], n, strict))[pairs].max(initial=-math.inf)))
-        high = max(high, float((far + _ks_shortfall(n[c], n, alpha))[pairs].max(initial=-math.inf)))
+        high = max(high, float((far + ks_shortfall(n[c], n, alpha))[pairs].max(initial=-math.inf)))
     return low, high
 
 
@@ -1219,7 +1220,7 @@ def ks_to_overall(
     def limits(level: float) -> Limits:
         with np.errstate(invalid="ignore"):
             low = value - away * ks_margin(sizes, rests, level)
-            high = value + error + away * _ks_shortfall(sizes, rests, level)
+            high = value + error + away * ks_shortfall(sizes, rests, level)
         low, high = np.maximum(low, 0.0), np.minimum(high, 1.0)
         return np.where(alone, value, low), np.where(alone, value, high)
 

@@ -663,7 +663,7 @@ class TestKolmogorovSmirnov:
     def test_shortfall_holds_for_every_sample_size(self) -> None:
         """Exact binomial tails, where the variance is largest, never exceed alpha/2."""
         for n in range(1, 400):
-            margin = float(un._ks_shortfall(n, math.inf, 0.05))
+            margin = float(un.ks_shortfall(n, math.inf, 0.05))
             # n/2 - n margin is the first count that is not missed
             missed = stats.binom.cdf(math.ceil(n / 2 - n * margin) - 1, n, 0.5)
 
@@ -730,7 +730,7 @@ class TestKolmogorovSmirnov:
         t = np.linspace(0.001, 1, 1000)
         early, late = (t + np.minimum(2 * t, 1)) / 2, (t + np.maximum(2 * t - 1, 0)) / 2
         gap = un.ks_between_cdfs([early, late, (early + late) / 2], [400, 4000, 300], 0.05)
-        margin = float(un._ks_shortfall(400, 4000, 0.05))
+        margin = float(un.ks_shortfall(400, 4000, 0.05))
 
         assert 0.5 + margin <= gap.high <= 0.5 + 1.1 * margin + 0.002
 
