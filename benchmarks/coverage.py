@@ -91,10 +91,12 @@ class OneSimulation(un.Estimates):
         object.__setattr__(self, "slack", np.zeros(len(self.value)))
         object.__setattr__(self, "support", self.batch.all.support)
 
-    def sampling_limits(self, alpha: float) -> un.Limits:
+    def _limits_at(self, levels: Floats) -> un.Limits:
         """Limits of this simulation's groups."""
-        low, high = self.batch.limits(alpha)
-        return low[self.index], high[self.index]
+        found = [self.batch.limits(float(level)) for level in levels[:, 0]]
+        return np.array([low[self.index] for low, _ in found]), np.array(
+            [high[self.index] for _, high in found]
+        )
 
 
 class Batch:

@@ -466,6 +466,7 @@ class _Measured:
         self.alpha = (1.0 - evidence.settings.confidence) / view.strata
         self.counts = evidence.counts.fold(view.partition.group_of_cell, view.partition.size)
         self.missing = _not_computed(evidence)
+        self._rests: dict[str, tuple[un.Estimates, Floats] | None] = {}
 
     @cached_property
     def sizes(self) -> tuple[Floats, Floats]:
@@ -526,10 +527,12 @@ class _Measured:
 
     def _areas(self) -> un.Areas:
         value, slack = areas(self.evidence.counts, self.view.partition, self.evidence.all_rows)
-        weights, squares = self.counts.weights.sum(axis=2), self.counts.square_weights.sum(axis=2)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            effective = np.nan_to_num(weights**2 / squares)
-        return un.Areas(value, effective[:, 1], effective[:, 0], slack)
+        weights, squares = self.counts.weights, self.counts.square_weights
+        with np.errstate(invalid="ignore", divide="ignore"):  # effective numbers, spread over the bins
+            effective = np.nan_to_num(weights.sum(axis=2, keepdims=True) / squares.sum(axis=2, keepdims=True))
+        negative, positive = np.moveaxis(weights * effective, 1, 0)
+        binned = un.Areas.from_histograms(positive, negative)
+        return replace(binned, area=value, numerical_error=slack)
 
     @cached_property
     def _curve(self) -> tuple[Floats, Floats, Floats]:
@@ -551,11 +554,18 @@ class _Measured:
         with np.errstate(invalid="ignore", divide="ignore"):
             return out[:, 1], out[:, 0], np.asarray(np.where(weight > 0, scored / weight, np.nan))
 
+    @property
+    def _score_error(self) -> float:
+        """How far the mean score of a calibration bin may be off: half a bin of the counts, as a probability."""
+        grid = self.counts.grid
+        assert grid is not None
+        return grid.width / (4 if self.evidence.reading.score_scale == "margin" else 2)
+
     def _calibration(self) -> un.CalibrationErrors:
         positive, negative, scores = self._curve
         rates = _proportions(positive.reshape(-1, 2), negative.reshape(-1, 2), self.counts.weighted)
         mass = positive[..., 0] + negative[..., 0]
-        return un.CalibrationErrors(rates, scores, mass)
+        return un.CalibrationErrors(rates, scores, mass, self._score_error)
 
     # -------------------------------------------------------------- groups
 
@@ -606,12 +616,23 @@ class _Measured:
 
     def comparisons(self) -> Iterator[ComparisonReport]:
         """Yield every comparison of the view."""
+        self._prepare()
         for name, (estimates, why) in self.estimates.items():
             yield from self._of_metric(name, estimates, why, self.alpha)
         if all(name in self.estimates for name in EQUALIZED_ODDS):
             yield from self._equalized_odds()
         if self.counts.grid is not None:
             yield from self._ks()
+
+    def _prepare(self) -> None:
+        """Compute all limits that the comparisons will ask for, each metric's at once."""
+        k = self.view.partition.size
+        for name, (estimates, _) in self.estimates.items():
+            halves = un.levels(self.alpha / 2, k) if name in EQUALIZED_ODDS else []
+            estimates.prepare([*un.levels(self.alpha, k), *halves])
+            others = self._others(name)
+            if others is not None:
+                others[0].prepare([*un.levels(self.alpha, k), *halves])
 
     def _of_metric(
         self, name: str, estimates: un.Estimates, why: str, alpha: float
@@ -655,6 +676,11 @@ class _Measured:
 
     def _others(self, name: str) -> tuple[un.Estimates, Floats] | None:
         """Return the estimates of everybody outside each group and the group's share of the denominator."""
+        if name not in self._rests:
+            self._rests[name] = self._computed_others(name)
+        return self._rests[name]
+
+    def _computed_others(self, name: str) -> tuple[un.Estimates, Floats] | None:
         metric = dict(_metrics(self.evidence)).get(name)
         if isinstance(metric, Mean):
             weight, weight2 = self.sizes

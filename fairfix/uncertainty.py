@@ -54,7 +54,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TypeAlias
@@ -350,8 +350,29 @@ class Estimates(ABC):
     slack: Floats
 
     @abstractmethod
+    def _limits_at(self, levels: Floats) -> Limits:
+        """Limits for a column of miscoverages (m, 1), ``value`` taken as exact: (m, k), (m, k)."""
+
+    def prepare(self, levels: Sequence[float]) -> None:
+        """Compute the limits at several miscoverages at once, which costs hardly more than at one."""
+        known = self._known
+        missing = [level for level in dict.fromkeys(levels) if level not in known]
+        if missing:
+            low, high = self._limits_at(np.array(missing)[:, None])
+            known.update(zip(missing, zip(low, high, strict=True), strict=True))
+
+    @property
+    def _known(self) -> dict[float, Limits]:
+        """Limits computed so far, by miscoverage."""
+        if "_limits" not in self.__dict__:
+            object.__setattr__(self, "_limits", {})
+        known: dict[float, Limits] = self.__dict__["_limits"]
+        return known
+
     def sampling_limits(self, alpha: float) -> Limits:
         """Two-sided limits of every group at miscoverage ``alpha``, ``value`` taken as exact: (k,), (k,)."""
+        self.prepare([alpha])
+        return self._known[alpha]
 
     def limits(self, alpha: float) -> Limits:
         """Two-sided limits of every group at miscoverage ``alpha``: two arrays (k,).
@@ -375,15 +396,18 @@ class Estimates(ABC):
         return np.where(undefined, self.support[0], low), np.where(undefined, self.support[1], high)
 
 
-def _clopper_pearson(successes: Floats, totals: Floats, alpha: float) -> Limits:
-    """``B(α/2; s, n-s+1)`` and ``B(1-α/2; s+1, n-s)``; 0 and 1 where there is no success, no failure."""
+def _clopper_pearson(successes: Floats, totals: Floats, levels: Floats) -> Limits:
+    """``B(α/2; s, n-s+1)`` and ``B(1-α/2; s+1, n-s)``; 0 and 1 where there is no success, no failure.
+
+    One call finds both ends for all levels: the upper end is 1 minus the lower end of the failures.
+    """
     failures = totals - successes
-    low, high = np.zeros(totals.shape), np.ones(totals.shape)
-    some, not_all = successes > 0, failures > 0
-    tail = alpha / 2
-    low[some] = beta_quantile(tail, successes[some], failures[some] + 1)
-    high[not_all] = beta_quantile(tail, successes[not_all] + 1, failures[not_all], upper=True)
-    return low, high
+    counts = np.concatenate([successes, failures])
+    some = counts > 0
+    low = np.zeros((len(levels), len(counts)))
+    low[:, some] = beta_quantile(levels / 2, counts[some], np.concatenate([failures, successes])[some] + 1)
+    k = len(successes)
+    return low[:, :k], 1 - low[:, k:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -441,9 +465,9 @@ class Proportions(Estimates):
         rate = _divide(s, weight)
         return cls(np.nan_to_num(rate) * size, size, rate)
 
-    def sampling_limits(self, alpha: float) -> Limits:
-        """Clopper-Pearson limits: (k,), (k,)."""
-        return self._open_undefined(*_clopper_pearson(self.successes, self.totals, alpha))
+    def _limits_at(self, levels: Floats) -> Limits:
+        """Clopper-Pearson limits."""
+        return self._open_undefined(*_clopper_pearson(self.successes, self.totals, levels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -496,22 +520,22 @@ class Means(Estimates):
         sizes = np.nan_to_num(_divide(np.square(np.asarray(weight, float)), weight2))
         return cls(mean, variance, sizes, support)
 
-    def sampling_limits(self, alpha: float) -> Limits:
-        """Student t limits, clipped to the support: (k,), (k,)."""
+    def _limits_at(self, levels: Floats) -> Limits:
+        """Student t limits, clipped to the support."""
         smallest, largest = self.support
-        low = np.maximum(self._limit(smallest, alpha / 2, -1), smallest)
-        high = np.minimum(self._limit(largest, alpha / 2, 1), largest)
+        low = np.maximum(self._limit(smallest, levels / 2, -1), smallest)
+        high = np.minimum(self._limit(largest, levels / 2, 1), largest)
         return self._open_undefined(low, high)
 
-    def _limit(self, end: float, tail: float, sign: int) -> Floats:
+    def _limit(self, end: float, tail: Floats, sign: int) -> Floats:
         mean, variance, n = self.mean, self.variance, self.sizes
         if math.isfinite(end):
             away, more = end - mean, n + 1
             mean, variance, n = mean + away / more, (n * variance + away**2 * n / more) / more, more
-        limit = np.full(n.shape, sign * math.inf)
+        limit = np.full((len(tail), len(n)), sign * math.inf)
         enough = (n >= 2) if not math.isfinite(end) else (self.sizes > 0)
         df = n[enough] - 1
-        limit[enough] = mean[enough] + sign * student_quantile(tail, df) * np.sqrt(variance[enough] / df)
+        limit[:, enough] = mean[enough] + sign * student_quantile(tail, df) * np.sqrt(variance[enough] / df)
         return limit
 
 
@@ -574,12 +598,12 @@ class Areas(Estimates):
         error = 0.0 if exact else np.nan_to_num((p * q).sum(axis=1) / 2)
         return cls(np.nan_to_num(area), m, n, error, variance)
 
-    def sampling_limits(self, alpha: float) -> Limits:
-        """Newcombe's limits: (k,), (k,)."""
+    def _limits_at(self, levels: Floats) -> Limits:
+        """Newcombe's limits."""
         model = self._variance(self.value)
         scale = np.fmax(_divide(np.asarray(self.variance, dtype=np.float64), np.nan_to_num(model)), 1.0)
-        z = normal_quantile(alpha / 2) * np.sqrt(scale)
-        low, high = self._bisect(z, np.zeros(self.value.shape)), self._bisect(z, np.ones(self.value.shape))
+        z = np.array([normal_quantile(level / 2) for level in levels[:, 0]])[:, None] * np.sqrt(scale)
+        low, high = self._bisect(z, np.zeros(z.shape)), self._bisect(z, np.ones(z.shape))
         return self._open_undefined(low, high)
 
     def _variance(self, theta: Floats) -> Floats:
@@ -614,11 +638,14 @@ class CalibrationErrors(Estimates):
         (k, bins) mean score in each bin; ignored where the bin is empty.
     mass
         (k, bins) weight of each bin; shares are taken of its sum over the bins of a group.
+    numerical_error
+        Certified numerical error of the mean scores.
     """
 
     rates: Proportions
     scores: Floats
     mass: Floats
+    numerical_error: float = 0.0
     support: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
@@ -628,24 +655,34 @@ class CalibrationErrors(Estimates):
         used = np.where(np.isnan(rate), 0.0, share)
         value = np.sum(used * np.abs(np.nan_to_num(rate - self.scores)), axis=1)
         value = np.where(np.isnan(share).any(axis=1), np.nan, value)
-        self._settle(scores=self.scores, mass=mass, value=value, slack=np.zeros(len(value)))
+        self._settle(
+            scores=self.scores, mass=mass, value=value, slack=np.full(len(value), self.numerical_error)
+        )
 
-    def sampling_limits(self, alpha: float) -> Limits:
-        """Limits of the errors: (k,), (k,)."""
+    def _limits_at(self, levels: Floats) -> Limits:
+        """Limits of the errors."""
+        bins = np.maximum(np.count_nonzero(self.mass > 0, axis=1), 1)
+        alphas = [float(level) for level in levels[:, 0]]
+        strict = {(a, int(c)): _sidak(a / 2, int(c)) for a in alphas for c in np.unique(bins)}
+        self.rates.prepare([*alphas, *strict.values()])
+        ends = [self._error_limits(a, bins, strict) for a in alphas]
+        return self._open_undefined(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
+
+    def _error_limits(
+        self, alpha: float, bins: NDArray[np.intp], strict: Mapping[tuple[float, int], float]
+    ) -> Limits:
         mass, scores = self.mass, np.nan_to_num(self.scores)
         share = np.nan_to_num(_divide(mass, mass.sum(axis=1, keepdims=True)))
-        bins = np.maximum(np.count_nonzero(mass > 0, axis=1), 1)
         low = np.zeros(len(self.value))
         for count in np.unique(bins):  # the level depends on the number of bins that a group uses
             group = bins == count
-            least, most = self._cells(_sidak(alpha / 2, int(count)))
+            least, most = self._cells(strict[alpha, int(count)])
             outside = np.maximum(np.maximum(least - scores, scores - most), 0.0)
             low[group] = np.sum(share * outside, axis=1)[group]
         rate = np.nan_to_num(self.rates.value.reshape(mass.shape))
         least, most = self._cells(alpha)
         spread = share * np.where(mass > 0, np.maximum(most - rate, rate - least), 0.0)
-        high = np.minimum(self.value + np.sqrt(np.sum(spread**2, axis=1)), 1.0)
-        return self._open_undefined(low, high)
+        return low, np.minimum(self.value + np.sqrt(np.sum(spread**2, axis=1)), 1.0)
 
     def _cells(self, alpha: float) -> Limits:
         low, high = self.rates.limits(alpha)
@@ -665,6 +702,13 @@ def _sidak(alpha: float, count: int) -> float:
 def _strict(alpha: float, directed: int) -> float:
     """The two-sided level behind ``low``: ``directed - 1`` one-sided chances of ``alpha/2`` in all."""
     return alpha / max(directed - 1, 1)
+
+
+def levels(alpha: float, groups: int) -> list[float]:
+    """The miscoverages at which comparisons of so many groups ask for limits; see :meth:`Estimates.prepare`."""
+    k = groups
+    whole = [alpha, alpha / max(k, 1), _sidak(alpha, k), 2 * _sidak(alpha / 2, k)]
+    return [*whole, _strict(alpha, k * (k - 1)), _strict(alpha, 2 * k)]
 
 
 def simultaneous_limits(estimates: Estimates, alpha: float) -> Limits:

@@ -386,8 +386,8 @@ class Wilson(un.Estimates):
     def slack(self) -> Floats:  # type: ignore[override]
         return np.zeros(len(self.totals))
 
-    def sampling_limits(self, alpha: float) -> un.Limits:
-        z, n, p = stats.norm.isf(alpha / 2), self.totals, self.value
+    def _limits_at(self, levels: Floats) -> un.Limits:
+        z, n, p = stats.norm.isf(levels / 2), self.totals, self.value
         half = z * np.sqrt(p * (1 - p) / n + z**2 / 4 / n**2) / (1 + z**2 / n)
         middle = (p + z**2 / 2 / n) / (1 + z**2 / n)
         return middle - half, middle + half
@@ -767,7 +767,6 @@ class Recorded(un.Estimates):
     """One simulation out of many; limits are looked up in those computed for all at once."""
 
     all: un.Estimates
-    known: dict[float, un.Limits]
     rows: slice
     support = (0.0, 1.0)
 
@@ -779,11 +778,11 @@ class Recorded(un.Estimates):
     def slack(self) -> Floats:  # type: ignore[override]
         return self.all.slack[self.rows]
 
-    def sampling_limits(self, alpha: float) -> un.Limits:
-        if alpha not in self.known:
-            self.known[alpha] = self.all.sampling_limits(alpha)
-        low, high = self.known[alpha]
-        return low[self.rows], high[self.rows]
+    def _limits_at(self, levels: Floats) -> un.Limits:
+        found = [self.all.sampling_limits(float(level)) for level in levels[:, 0]]
+        return np.array([low[self.rows] for low, _ in found]), np.array(
+            [high[self.rows] for _, high in found]
+        )
 
 
 SIMULATIONS = 1000
@@ -792,9 +791,8 @@ LUCK = 3 * math.sqrt(FLOOR * (1 - FLOOR) / SIMULATIONS)
 
 
 def simulations_of(estimates: un.Estimates, groups: int) -> list[Recorded]:
-    known: dict[float, un.Limits] = {}
     starts = range(0, len(estimates.value), groups)
-    return [Recorded(estimates, known, slice(i, i + groups)) for i in starts]
+    return [Recorded(estimates, slice(i, i + groups)) for i in starts]
 
 
 def group_sizes(kind: str, groups: int) -> Floats:
