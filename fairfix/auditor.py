@@ -40,7 +40,7 @@ from fairfix.distributions import (
     median_bins,
     scoring_counts,
 )
-from fairfix.engine import KeptRows, Scan, collect, count_table, default_threshold, scan
+from fairfix.engine import SORT_ROWS, KeptRows, Scan, collect, count_table, default_threshold, scan
 from fairfix.errors import DataError, UsageError
 from fairfix.io import Source, open_source
 from fairfix.metrics import (
@@ -261,8 +261,8 @@ def judge(found: Scan, reading: Reading, settings: Settings, name: str, source: 
         weight=float(counts.weights.sum()),
         overall=_Measured(everybody, evidence).group_reports()[0],
         blocks=(*blocks, *strata),
-        not_computed=_relevant(_not_computed(evidence), reading),
-        checks=tuple(_check_results(settings, blocks, _not_computed(evidence))),
+        not_computed=_relevant(evidence.missing, reading),
+        checks=tuple(_check_results(settings, blocks, evidence.missing)),
         pooled_median=evidence.median,
     )
 
@@ -353,6 +353,11 @@ class _Evidence:
     median: float | None
     above_median: Floats | None
 
+    @cached_property
+    def missing(self) -> dict[str, str]:
+        """Metric -> reason for what this data cannot give."""
+        return _not_computed(self)
+
 
 def _evidence(
     found: Scan, reading: Reading, settings: Settings, views: Sequence[View], source: Source | None
@@ -361,15 +366,21 @@ def _evidence(
     counts, rows = found.counts, found.kept
     if counts.grid is None or not settings.exact:
         return _Evidence(counts, reading, settings, None, None, None, None)
-    if rows is None and source is not None:
+    everything = None
+    if rows is not None and rows.score.size <= SORT_ROWS:
+        rows = everything = rows.by_score()
+    else:
         bins = median_bins(counts)
         for view in views:
             bins = bins | candidate_bins(counts, view)
-        rows = collect(source, reading, counts, bins, threads=settings.threads)
-    if rows is None:
-        return _Evidence(counts, reading, settings, None, None, None, None)
+        if rows is not None:
+            rows = rows.take(bins[counts.grid.index(rows.score)]).by_score()
+        elif source is not None:
+            rows = collect(source, reading, counts, bins, threads=settings.threads).by_score()
+        else:
+            return _Evidence(counts, reading, settings, None, None, None, None)
     median, above = scoring_counts(counts, rows)
-    return _Evidence(counts, reading, settings, found.kept, rows, median, above)
+    return _Evidence(counts, reading, settings, everything, rows, median, above)
 
 
 def _available(metric: Metric, evidence: _Evidence) -> str:
@@ -390,7 +401,8 @@ def _available(metric: Metric, evidence: _Evidence) -> str:
             return _no_probability(reading)
         if (
             need == "decision"
-            and confusion(counts.fold(np.zeros(len(counts.cells), np.int64), 1), reading.threshold) is None
+            and counts.decisions is None
+            and (reading.threshold is None or counts.grid is None)
         ):
             if columns.score:
                 return "no decision: say at which score it is positive with --threshold"
@@ -465,7 +477,7 @@ class _Measured:
         # intervals of strata hold for all strata at once, so the worst stratum's is an interval of the worst
         self.alpha = (1.0 - evidence.settings.confidence) / view.strata
         self.counts = evidence.counts.fold(view.partition.group_of_cell, view.partition.size)
-        self.missing = _not_computed(evidence)
+        self.missing = evidence.missing
         self._rests: dict[str, tuple[un.Estimates, Floats] | None] = {}
 
     @cached_property
@@ -625,14 +637,11 @@ class _Measured:
             yield from self._ks()
 
     def _prepare(self) -> None:
-        """Compute all limits that the comparisons will ask for, each metric's at once."""
+        """Compute all limits that the comparisons will ask for at once."""
         k = self.view.partition.size
-        for name, (estimates, _) in self.estimates.items():
-            halves = un.levels(self.alpha / 2, k) if name in EQUALIZED_ODDS else []
-            estimates.prepare([*un.levels(self.alpha, k), *halves])
-            others = self._others(name)
-            if others is not None:
-                others[0].prepare([*un.levels(self.alpha, k), *halves])
+        rests = [found[0] for name in self.estimates if (found := self._others(name)) is not None]
+        both = [estimates for estimates, _ in self.estimates.values()]
+        un.prepare_together([*both, *rests], [*un.levels(self.alpha, k), *un.levels(self.alpha / 2, k)])
 
     def _of_metric(
         self, name: str, estimates: un.Estimates, why: str, alpha: float

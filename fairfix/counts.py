@@ -204,12 +204,14 @@ class Counts:
 
     def fold(self, group_of_cell: Ints, groups: int) -> Counts:
         """Return the counts with cells added up into ``groups`` groups; index -1 leaves a cell out."""
-        keep = group_of_cell >= 0
-        into = group_of_cell[keep]
+        order = np.argsort(group_of_cell, kind="stable")
+        order = order[group_of_cell[order] >= 0]
+        present, first = np.unique(group_of_cell[order], return_index=True)
 
         def added(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
             out = np.zeros((groups, *table.shape[1:]), dtype=table.dtype)
-            np.add.at(out, into, table[keep])
+            if first.size:
+                out[present] = np.add.reduceat(table[order], first, axis=0)
             return out
 
         return self._mapped(added, keys=("group",), cells=tuple((str(g),) for g in range(groups)))

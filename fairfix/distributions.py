@@ -111,7 +111,10 @@ def candidate_bins(counts: Counts, view: View) -> Bools:
 
 
 def distances(counts: Counts, view: View, kept: KeptRows | None) -> Distances:
-    """Return the distances of a view: exact with the rows of its candidate bins, else from bins with slack."""
+    """Return the distances of a view: exact with the rows of its candidate bins, else from bins with slack.
+
+    ``kept`` must be sorted by score.
+    """
     if kept is not None:
         return _exact(counts, view, kept)
     bounds = _Bounds.of(counts, view)
@@ -139,8 +142,6 @@ def _exact(counts: Counts, view: View, kept: KeptRows) -> Distances:
     inside = chosen[bins] & (group >= 0)
     score, group, bins = kept.score[inside], group[inside], bins[inside]
     weight = np.ones(score.size) if kept.weight is None else kept.weight[inside]
-    order = np.argsort(score, kind="stable")
-    score, group, bins, weight = score[order], group[order], bins[order], weight[order]
 
     # what lies in unchosen bins below a chosen one, per group: the edge value minus the chosen bins' share
     weights = np.diff(edges, axis=1)
@@ -221,7 +222,7 @@ class _Best:
 
 
 def areas(counts: Counts, view: View, kept: KeptRows | None) -> tuple[Floats, Floats]:
-    """Return (AUC, slack) per group, shape (k,): exact where all rows are kept; NaN without both labels."""
+    """Return (AUC, slack) per group, shape (k,): exact with all rows sorted by score; NaN without both labels."""
     if kept is not None and kept.label is not None:
         return _exact_areas(view, kept), np.zeros(view.size)
     weights = counts.fold(view.group_of_cell, view.size).weights
@@ -235,16 +236,14 @@ def areas(counts: Counts, view: View, kept: KeptRows | None) -> tuple[Floats, Fl
 
 
 def _exact_areas(view: View, kept: KeptRows) -> Floats:
-    """Sort by (group, score), merge ties, and count the negatives below each positive."""
+    """Sort by group (the scores stay in order), merge ties, and count the negatives below each positive."""
     assert kept.label is not None
     group = view.group_of_cell[kept.cell]
     inside = group >= 0
     group, score, label = group[inside], kept.score[inside], kept.label[inside]
     weight = np.ones(score.size) if kept.weight is None else kept.weight[inside]
-    order = np.argsort(score, kind="stable")
-    order = order[
-        np.argsort(group[order].astype(np.int16 if view.size < 30_000 else np.int64), kind="stable")
-    ]
+    small = group.astype(np.int16 if view.size < 30_000 else np.int64)  # few bytes: a radix sort
+    order = np.argsort(small, kind="stable")
     group, score, label, weight = group[order], score[order], label[order], weight[order]
     first = np.flatnonzero(np.concatenate([[True], (score[1:] != score[:-1]) | (group[1:] != group[:-1])]))
     positive = np.add.reduceat(np.where(label == 1, weight, 0.0), first)

@@ -38,23 +38,26 @@ from fairfix.table import (
 )
 
 KEEP_ROWS = 1 << 20
-"""Rows of (score, cell, label) kept from the first pass: about 20 MB at the most."""
+"""Up to this many rows keep (score, cell, label) from the first pass, about 20 MB, and need no second one."""
+
+SORT_ROWS = 1 << 17
+"""Up to this many rows are sorted whole, which makes the AUC exact; the few bins that KS needs always are."""
 
 BINS = 1024
 """Score bins of a single pass: the table of 60 cells then fits the processor's cache."""
 
 FINE_BINS = 1 << 14
-"""Score bins where a second pass has to find few rows among many."""
+"""Score bins where few rows have to be found among many."""
 
-TABLE_BYTES = 32 << 20
-"""Beyond this size of the table the bins are folded in pairs."""
+TABLE_BYTES = 16 << 20
+"""Beyond this size of the table, or 0.4 bytes a row if that is more, the bins are folded in pairs."""
 
 Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Scores of single rows, for what bins cannot tell exactly.
+    """Scores of single rows, in any order, for what bins cannot tell exactly.
 
     ``score`` (n,) float64, ``cell`` (n,) index into the counts' cells, ``label`` (n,) 0/1 or None,
     ``weight`` (n,) or None.
@@ -64,6 +67,18 @@ class KeptRows:
     cell: Ints
     label: npt.NDArray[np.uint8] | None
     weight: Floats | None
+
+    def take(self, rows: Ints | Bools) -> KeptRows:
+        """Return some of the rows, by number or by mask."""
+
+        def some(values: npt.NDArray[Any] | None) -> Any:
+            return None if values is None else values[rows]
+
+        return KeptRows(self.score[rows], self.cell[rows], some(self.label), some(self.weight))
+
+    def by_score(self) -> KeptRows:
+        """Return the rows sorted by score."""
+        return self.take(np.argsort(self.score))
 
 
 @dataclass(frozen=True)
@@ -89,11 +104,14 @@ class Tally:
     one weighted ``bincount`` per (cell, label) for each sum that bins cannot give exactly.
     """
 
-    def __init__(self, reading: Reading, bins: int, *, losses: bool = True, keep: bool = False) -> None:
+    def __init__(
+        self, reading: Reading, bins: int, *, losses: bool = True, keep: bool = False, room: int = TABLE_BYTES
+    ) -> None:
         self.reading = reading
         self.grid = _fixed_grid(reading, bins)
         self.bins = bins
         self.losses = losses
+        self.room = room
         self.labels = 2 if reading.binary else 1
         self.cells: tuple[tuple[str, ...], ...] = ()
         self.kept: list[tuple[Any, ...]] | None = [] if keep else None
@@ -159,24 +177,23 @@ class Tally:
         self.grid = grid
 
     def _bump(self, place: Ints, bins: int, weight: Floats | None) -> None:
-        self._into("rows", np.bincount(place), bins)
+        _tally(self._table("rows", bins, np.int64), place, None)
         if weight is not None:
-            self._into("mass", np.bincount(place, weights=weight), bins)
-            self._into("square_mass", np.bincount(place, weights=weight * weight), bins)
-        if self._tables["rows"].nbytes > TABLE_BYTES and self.grid is not None and bins > 2 * BINS:
+            _tally(self._table("mass", bins, np.float64), place, weight)
+            _tally(self._table("square_mass", bins, np.float64), place, weight * weight)
+        if self._tables["rows"].nbytes > self.room and self.grid is not None and bins > 2 * BINS:
             self._regrid(self.grid.halved())
 
-    def _into(self, name: str, found: npt.NDArray[Any], bins: int) -> None:
-        """Add a flat histogram into the named table, which grows with the cells."""
+    def _table(self, name: str, bins: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return the named table, flat; it grows with the cells."""
         need = len(self.cells) * self.labels
         table = self._tables.get(name)
         if table is None or table.shape[0] < need:
-            grown = np.zeros((need, bins), dtype=found.dtype)
+            grown = np.zeros((need, bins), dtype=dtype)
             if table is not None:
                 grown[: table.shape[0]] = table
             table = self._tables[name] = grown
-        flat = table.reshape(-1)
-        flat[: found.size] += found
+        return table.reshape(-1)
 
     def _count_decisions(self, rows: Rows, code: Ints) -> None:
         if rows.decision is None:
@@ -246,6 +263,15 @@ def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
     if not reading.columns.score or reading.task == "regression" or reading.score_scale not in SCORE_RANGE:
         return None
     return Grid.over(*SCORE_RANGE[reading.score_scale], bins=bins, thresholds=reading.thresholds)
+
+
+def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
+    """Add rows into a flat table; of the two ways the one that is faster for its size."""
+    if table.size <= 2 * place.size:
+        found = np.bincount(place, weight)
+        table[: found.size] += found
+    else:  # bincount would make and add a whole table per batch
+        np.add.at(table, place, 1 if weight is None else weight)
 
 
 def _by(code: Ints, values: Floats) -> Floats:
@@ -348,12 +374,13 @@ def scan(
     """
     source.require(reading.columns.counted)
     reading = reading.in_type_of(source.schema)
-    large = exact and source.about_rows > KEEP_ROWS
-    bins = FINE_BINS if large else BINS
-    keep = exact and reading.columns.score is not None and not (large and source.rows is not None)
+    about = source.about_rows
+    bins = FINE_BINS * (1 if about <= 10 * KEEP_ROWS else 4) if exact and about > SORT_ROWS else BINS
+    room = max(TABLE_BYTES, int(0.4 * about))
+    keep = exact and reading.columns.score is not None and (source.rows is None or source.rows <= KEEP_ROWS)
 
     def count(part: Part) -> Tally:
-        tally = Tally(reading, bins, losses=losses, keep=keep)
+        tally = Tally(reading, bins, losses=losses, keep=keep, room=room)
         encoder = Encoder(reading, part.where)
         for batch in part.batches():
             tally.add(encoder.encode(batch))

@@ -57,7 +57,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -465,6 +465,15 @@ class Proportions(Estimates):
         rate = _divide(s, weight)
         return cls(np.nan_to_num(rate) * size, size, rate)
 
+    @staticmethod
+    def joined(members: Sequence[Proportions]) -> Proportions:
+        """Return the estimates of all members, one after the other."""
+        return Proportions(
+            np.concatenate([one.successes for one in members]),
+            np.concatenate([one.totals for one in members]),
+            np.concatenate([one.value for one in members]),
+        )
+
     def _limits_at(self, levels: Floats) -> Limits:
         """Clopper-Pearson limits."""
         return self._open_undefined(*_clopper_pearson(self.successes, self.totals, levels))
@@ -519,6 +528,16 @@ class Means(Estimates):
         variance = np.maximum(_divide(total_of_squares, weight) - mean**2, 0.0)  # rounding below 0
         sizes = np.nan_to_num(_divide(np.square(np.asarray(weight, float)), weight2))
         return cls(mean, variance, sizes, support)
+
+    @staticmethod
+    def joined(members: Sequence[Means]) -> Means:
+        """Return the estimates of all members, which have one support, one after the other."""
+        return Means(
+            np.concatenate([one.mean for one in members]),
+            np.concatenate([one.variance for one in members]),
+            np.concatenate([one.sizes for one in members]),
+            members[0].support,
+        )
 
     def _limits_at(self, levels: Floats) -> Limits:
         """Student t limits, clipped to the support."""
@@ -709,6 +728,22 @@ def levels(alpha: float, groups: int) -> list[float]:
     k = groups
     whole = [alpha, alpha / max(k, 1), _sidak(alpha, k), 2 * _sidak(alpha / 2, k)]
     return [*whole, _strict(alpha, k * (k - 1)), _strict(alpha, 2 * k)]
+
+
+def prepare_together(estimates: Sequence[Estimates], at: Sequence[float]) -> None:
+    """Compute the limits of several estimates at several levels: all rates, and all means of a scale, at once."""
+    families: dict[tuple[type, tuple[float, float]], list[Any]] = {}
+    for one in estimates:
+        if isinstance(one, (Proportions, Means)):
+            families.setdefault((type(one), one.support), []).append(one)
+        else:
+            one.prepare(at)
+    column = np.array(list(dict.fromkeys(at)))
+    for members in families.values():
+        ends = members[0].joined(members)._limits_at(column[:, None])
+        cuts = np.cumsum([len(one) for one in members])[:-1]
+        for one, low, high in zip(members, *(np.split(end, cuts, axis=1) for end in ends), strict=True):
+            one._known.update(zip(column.tolist(), zip(low, high, strict=True), strict=True))
 
 
 def simultaneous_limits(estimates: Estimates, alpha: float) -> Limits:
