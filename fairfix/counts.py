@@ -63,7 +63,7 @@ class Grid:
             exponent = min(exponent, int(np.floor(np.log2(bins) - np.log2(high / 2 - low / 2))) - 1)
         else:
             exponent = min(exponent, 10)
-        exponent = int(np.clip(exponent, -1000, 1000))
+        exponent = int(np.clip(exponent, -1021, 1021))  # 2**exponent is a normal float
         first, last = (int(k) for k in np.floor(np.ldexp(np.array([low, high]), exponent)))
         return cls(exponent, first, last, tuple(sorted(set(thresholds))))
 
@@ -95,7 +95,8 @@ class Grid:
 
         The last edge is the upper end of the last grid bin.
         """
-        grid = np.ldexp(np.arange(self.first, self.last + 2, dtype=np.float64), -self.exponent)
+        with np.errstate(over="ignore"):  # above the largest float lies infinity
+            grid = np.ldexp(np.arange(self.first, self.last + 2, dtype=np.float64), -self.exponent)
         inner = np.clip(np.array(self.thresholds, dtype=np.float64), grid[0], grid[-1])
         return np.sort(np.concatenate([grid, inner]))
 

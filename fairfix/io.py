@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import pyarrow as pa
 
@@ -195,6 +195,8 @@ class CsvSource(Source):
         # every file gets the types of the first, so that "01" does not turn into 1 from file to file
         wanted = {name: self.schema.field(name).type for name in columns} | dict(types or {})
         wanted = {name: kind for name, kind in wanted.items() if not pa.types.is_null(kind)}
+        # truth values are spelled in many ways; as booleans they have one name each
+        wanted |= {n: pa.bool_() for n in columns if pa.types.is_boolean(self.schema.field(n).type)}
 
         def batches() -> Iterator[pa.RecordBatch]:
             with _readable(path, "CSV"), _open_csv(path, columns, wanted) as reader:
@@ -371,7 +373,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 class TableWriter:
-    """Writes record batches of one schema to Parquet or CSV, by the file's name."""
+    """Writes record batches of one schema to Parquet or CSV, by the file's name; a context that finishes the file."""
 
     def __init__(self, file: IO[bytes], path: str | os.PathLike[str], schema: pa.Schema) -> None:
         if _kind(Path(path)) == "parquet":
@@ -384,10 +386,12 @@ class TableWriter:
             sep = "\t" if ".tsv" in Path(path).suffixes else ","
             self._writer = csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=sep))
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch."""
         self._writer.write_batch(batch)
-
-    def close(self) -> None:
-        """Finish the file."""
-        self._writer.close()

@@ -512,9 +512,7 @@ def _classes(path: str, estimator: Any) -> tuple[Any, ...]:
 
 def _positive(path: str, classes: tuple[Any, ...], positive_label: str | None) -> int:
     """Return the index of the class that is scored."""
-    if not classes:
-        if positive_label is not None:
-            raise ModelError(f"model {path} predicts a number, not a class: leave --positive-label out")
+    if not classes:  # a number has no class; the label column may still need --positive-label
         return 0
     if len(classes) == 1:
         raise ModelError(f"model {path} knows a single class, {classes[0]!r}: there is nothing to score")
@@ -522,6 +520,8 @@ def _positive(path: str, classes: tuple[Any, ...], positive_label: str | None) -
         return _obvious_positive(path, classes)
     texts = [str(label) for label in classes]
     if positive_label not in texts:
+        if set(classes) == {0, 1}:  # trained on encoded labels, while the label column holds names
+            return classes.index(1)
         raise ModelError(
             f"--positive-label {positive_label!r} is not among the classes of model {path}: "
             f"{_listing(classes)}"

@@ -207,7 +207,12 @@ class Repaired:
     def output_schema(self, source: Source) -> pa.Schema:
         """Return the schema of what :meth:`predict_source` yields."""
         types = self._types()
-        fields = [pa.field(f.name, types.get(f.name, f.type)) if source.text else f for f in source.schema]
+        if not source.text:
+            return pa.schema([*source.schema, *OUTPUT])
+        fields = [
+            f if pa.types.is_boolean(f.type) else f.with_type(types.get(f.name, f.type))
+            for f in source.schema
+        ]
         return pa.schema([*fields, *OUTPUT])
 
     def _types(self) -> dict[str, pa.DataType]:

@@ -271,10 +271,10 @@ class Encoder:
         if name is None:
             return None
         values, missing = _numbers(_column(batch, name), name, part)
-        if missing is None and values.size and math.isnan(float(np.min(values))):
-            missing = np.isnan(values)
         if missing is not None:
-            drop[f"missing {part}"] = missing
+            values = np.where(missing, np.nan, values)
+        if values.size and math.isnan(float(np.min(values))):
+            drop[f"missing {part}"] = missing = np.isnan(values)
             values = np.where(missing, 0.0, values)
         if values.size and not (np.isfinite(values.min()) and np.isfinite(values.max())):
             row = int(np.argmin(np.isfinite(values)))
@@ -330,11 +330,11 @@ class Encoder:
 
     def _binary_numbers(self, array: pa.Array, name: str, part: str, drop: dict[str, Bools]) -> Ints:
         values, missing = _numbers(array, name, part, keep_integers=True)
-        if missing is None and values.dtype.kind == "f" and values.size and math.isnan(float(np.min(values))):
-            missing = np.isnan(values)
         if missing is not None:
-            drop[f"missing {part}"] = missing
-            values = np.where(missing, 0, values)
+            values = np.where(missing, np.nan, values)
+        if values.dtype.kind == "f" and values.size and math.isnan(float(np.min(values))):
+            drop[f"missing {part}"] = missing = np.isnan(values)
+            values = np.where(missing, 0.0, values)
         out = values.astype(np.uint8)
         small = not values.size or (values.min() >= 0 and values.max() <= 1)
         if not small or (values.dtype.kind == "f" and not np.array_equal(out, values)):

@@ -548,9 +548,19 @@ def test_a_single_class_and_several_labels_at_once_are_refused(tmp_path: Path) -
 
 
 def test_a_number_has_no_positive_class(tmp_path: Path) -> None:
-    """--positive-label with a regressor is a mistake, not a wish to be ignored."""
-    with pytest.raises(ModelError, match="leave --positive-label out"):
-        loaded(LinearRegression().fit(numbers(), numbers().age), tmp_path, positive_label="1")
+    """--positive-label is for the label column where the model predicts a number."""
+    model = loaded(LinearRegression().fit(numbers(), numbers().age), tmp_path, positive_label="yes")
+
+    assert model.score_scale == "raw"
+
+
+def test_encoded_classes_go_with_named_labels(tmp_path: Path) -> None:
+    """A model trained on 0/1 scores class 1, also where the label column says yes and no."""
+    target = (numbers().age > numbers().age.median()).astype(int)
+    model = LogisticRegression().fit(numbers(), target)
+    named, plain = (loaded(model, tmp_path, positive_label=label) for label in ("yes", None))
+
+    np.testing.assert_array_equal(named.score(numbers()), plain.score(numbers()))
 
 
 # ------------------------------------------------------------------------------- columns

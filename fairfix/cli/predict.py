@@ -78,13 +78,13 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         talk(given, f"decisions use the protected attribute ({names})")
     rows = 0
     with atomic_output(given["output"]) as file:
-        writer = TableWriter(file, given["output"], repaired.output_schema(source))
-        for batch in repaired.predict_source(
+        batches = repaired.predict_source(
             source, missing_score=given["missing"], duplicate_ids=given["duplicate_ids"] == "share"
-        ):
-            writer.write(batch)
-            rows += batch.num_rows
-        writer.close()
+        )
+        with TableWriter(file, given["output"], repaired.output_schema(source)) as writer:
+            for batch in batches:
+                writer.write(batch)
+                rows += batch.num_rows
     talk(given, f"wrote {rows:,} rows to {given['output']}")
     return 0
 
