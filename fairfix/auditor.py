@@ -810,9 +810,11 @@ def _proportions(success: Floats, failure: Floats, weighted: bool) -> un.Proport
 
 def _rest(sums: Floats) -> Floats:
     """Return, for each group, the sum over all others."""
-    return np.asarray(
-        np.maximum(sums.sum(axis=0) - sums, 0.0) if sums.min(initial=0.0) >= 0 else sums.sum(axis=0) - sums
-    )
+    finite = np.isfinite(sums)
+    if finite.all():
+        rest = sums.sum(axis=0) - sums
+        return np.asarray(np.maximum(rest, 0.0) if (sums >= 0).all() else rest)  # no -1e-17 where nothing is left
+    return np.stack([np.delete(sums, g, axis=0).sum(axis=0) for g in range(len(sums))])
 
 
 def _value(value: float, low: float, high: float, why: str, bound: float = 0.0) -> Value:
