@@ -248,9 +248,8 @@ def judge(found: Scan, reading: Reading, settings: Settings, name: str, source: 
     blocks = [block for view, block in zip(views, computed, strict=True) if not view.stratum]
     strata = [block for view, block in zip(views, computed, strict=True) if view.stratum]
     blocks = [_with_strata(block, strata) for block in blocks]
-    everybody = _View(
-        "", (), "", View(np.zeros(len(counts.cells), dtype=np.int64), 1), ("everybody",), 1, None
-    )
+    everyone = View(np.zeros(len(counts.cells), dtype=np.int64), 1)
+    everybody = _View("", (), "", everyone, (("everybody",),), 1, None)
     return AuditReport(
         source=name,
         reading=reading,
@@ -278,9 +277,14 @@ class _View:
     columns: tuple[str, ...]
     stratum: str
     partition: View
-    names: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
     strata: int
     reference: int | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Printable names of the groups."""
+        return tuple(" & ".join(level) for level in self.levels)
 
 
 def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[_View]:
@@ -332,7 +336,7 @@ def _view(
         if stratum is None
         else " & ".join(f"{k}={v}" for k, v in zip(reading.columns.strata, stratum, strict=True)),
         View(group, len(levels)),
-        labels,
+        tuple(levels),
         strata if stratum is not None else 1,
         labels.index(reference) if reference in labels else None,
     )
@@ -505,8 +509,7 @@ class _Measured:
                 )
             else:
                 assert isinstance(metric, Mean)
-                infinite = "infinite: an observed label was given probability 0"
-                out[name] = (self._means(metric, *self.sizes, metric.sums(self.counts)), infinite)
+                out[name] = (self._means(metric, *self.sizes, metric.sums(self.counts)), metric.undefined)
         if "scoring_rate" not in self.missing:
             above, rest = self._above_median()
             out["scoring_rate"] = (_proportions(above, rest, self.counts.weighted), "no rows")
@@ -518,11 +521,8 @@ class _Measured:
 
     def _means(self, metric: Mean, weight: Floats, weight2: Floats, sums: Floats) -> un.Means:
         support = metric.support
-        if (
-            metric.name == "mean_score"
-            and "square_loss" in self.counts.sums
-            and self.evidence.reading.task != "regression"
-        ):
+        reading = self.evidence.reading
+        if metric.name == "mean_score" and reading.task != "regression" and reading.score_scale != "raw":
             support = (0.0, 1.0)
         total, squares = (np.where(np.isfinite(part), part, np.nan) for part in (sums[:, 0], sums[:, 1]))
         total = np.where(np.isnan(squares), np.nan, total)
@@ -591,7 +591,7 @@ class _Measured:
         return tuple(
             GroupReport(
                 name,
-                tuple(name.split(" & ")) if len(self.view.columns) > 1 else (name,),
+                self.view.levels[g],
                 int(rows[g]),
                 float(weight[g]),
                 float(weight[g]) / total,
@@ -647,7 +647,7 @@ class _Measured:
         self, name: str, estimates: un.Estimates, why: str, alpha: float
     ) -> Iterator[ComparisonReport]:
         for kind, scope, compare in self._comparers(name, estimates):
-            yield self._report(f"{name}.{kind}.{scope}", compare(alpha), why)
+            yield self._report(f"{name}.{kind}.{scope}", compare(alpha), _or_zeros(why, kind))
         yield self._report(f"{name}.min", un.worst(estimates, alpha, smallest=True), why)
         yield self._report(f"{name}.max", un.worst(estimates, alpha, smallest=False), why)
 
@@ -713,10 +713,11 @@ class _Measured:
         for comparers in zip(*(self._comparers(name, estimates) for name, estimates, _ in both), strict=True):
             kind, scope, _ = comparers[0]
             found = [compare(self.alpha / 2) for _, _, compare in comparers]
-            gap = un.combine(
-                *(f if isinstance(f, un.Gap) else f.gap for f in found), smallest=kind == "ratio"
-            )
-            yield self._report(f"equalized_odds.{kind}.{scope}", gap, why)
+            gaps = [f if isinstance(f, un.Gap) else f.gap for f in found]
+            gap = un.combine(*gaps, smallest=kind == "ratio")
+            if any(math.isnan(g.value) for g in gaps) and not gap.undefined:  # 0/0 in one of the two
+                gap = replace(gap, undefined=tuple(range(self.view.partition.size)))
+            yield self._report(f"equalized_odds.{kind}.{scope}", gap, _or_zeros(why, kind))
 
     def _ks(self) -> Iterator[ComparisonReport]:
         found = distances(self.evidence.counts, self.view.partition, self.evidence.some_rows)
@@ -750,7 +751,7 @@ class _Measured:
             replace(gap, groups=(g, h)),
             "",
             at=found.between_at[g, h],
-            bound=float(found.between_slack.max()) if k <= ALL_PAIRS else 0.0,
+            bound=float((found.between + found.between_slack).max() - found.between.max()),
         )
         return replace(report, pairs=self._pairs(found) if k <= ALL_PAIRS else {})
 
@@ -777,14 +778,14 @@ class _Measured:
         gap = found if isinstance(found, un.Gap) else found.gap
         undefined = tuple(names[g] for g in gap.undefined)
         reason = ""
-        if math.isnan(gap.value):
-            reason = (
-                "fewer than two groups"
-                if len(names) < 2
-                else f"undefined in {', '.join(undefined) or 'all groups'}: {why}"
-            )
+        if math.isnan(gap.value) and len(names) < 2:
+            reason = "fewer than two groups"
+        elif math.isnan(gap.value) and not undefined:
+            undefined, reason = names, "0/0: it is 0 in every group"
+        elif math.isnan(gap.value):
+            reason = f"undefined in {', '.join(undefined)}: {why}"
         elif undefined:
-            reason = f"over the other groups; undefined in {', '.join(undefined)}: {why}"
+            reason = f"over the rest; undefined in {', '.join(undefined)}: {why}"
         per_group = {}
         if isinstance(found, un.Comparison):
             per_group = {
@@ -801,6 +802,11 @@ class _Measured:
         )
 
 
+def _or_zeros(why: str, kind: str) -> str:
+    """Return why a comparison can be undefined: a ratio also where it is one of zeros."""
+    return f"{why}, or 0/0" if kind == "ratio" else why
+
+
 def _proportions(success: Floats, failure: Floats, weighted: bool) -> un.Proportions:
     """Return proportions from sums (w, w^2) of success and failure, shape (k, 2) each."""
     if weighted:
@@ -813,7 +819,9 @@ def _rest(sums: Floats) -> Floats:
     finite = np.isfinite(sums)
     if finite.all():
         rest = sums.sum(axis=0) - sums
-        return np.asarray(np.maximum(rest, 0.0) if (sums >= 0).all() else rest)  # no -1e-17 where nothing is left
+        return np.asarray(
+            np.maximum(rest, 0.0) if (sums >= 0).all() else rest
+        )  # no -1e-17 where nothing is left
     return np.stack([np.delete(sums, g, axis=0).sum(axis=0) for g in range(len(sums))])
 
 

@@ -33,6 +33,9 @@ Undecided = Literal["exit3", "pass", "fail"]
 OTHER_METRICS = ("auc", "calibration_error", "scoring_rate", "equalized_odds", "ks")
 """Metrics that are neither a plain rate nor a plain mean."""
 
+GAPS = ("equalized_odds", "ks")
+"""Those of them that only comparisons have, not groups."""
+
 METRICS = (*RATES, *(name for name in MEANS if name != "square_loss_real"), *OTHER_METRICS)
 KINDS = ("difference", "ratio", "min", "max")
 SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
@@ -83,7 +86,7 @@ class Check:
         metric = ALIASES.get(match["metric"], match["metric"])
         if metric not in METRICS:
             near = get_close_matches(metric, [*METRICS, *ALIASES], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = f"; did you mean {near[0]!r}?" if near else "."
             raise UsageError(
                 f"check {text!r}: unknown metric {metric!r}{hint} Known are {', '.join(METRICS)}"
             )
@@ -164,6 +167,10 @@ def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> st
         if rest:
             raise UsageError(
                 f"check {text!r}: one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'"
+            )
+        if metric in GAPS:
+            raise UsageError(
+                f"check {text!r}: {metric} compares groups, one group has none; drop the group, or limit a rate"
             )
         return metric
     kind = rest.pop(0) if rest and rest[0] in KINDS else None

@@ -59,8 +59,9 @@ class Grid:
         """Return the finest dyadic grid of at most ``bins`` + 1 bins that covers ``[low, high]``."""
         largest = max(abs(low), abs(high), 2.0**-900)
         exponent = 51 - int(np.ceil(np.log2(largest)))  # bin indices stay exact integers
-        if high > low:  # halves, because the range itself may overflow a float
-            exponent = min(exponent, int(np.floor(np.log2(bins) - np.log2(high / 2 - low / 2))) - 1)
+        half = high / 2 - low / 2  # halves, because the range itself may overflow a float
+        if half > 0:
+            exponent = min(exponent, int(np.floor(np.log2(bins) - np.log2(half))) - 1)
         else:
             exponent = min(exponent, 10)
         exponent = int(np.clip(exponent, -1021, 1021))  # 2**exponent is a normal float
@@ -82,9 +83,9 @@ class Grid:
         """For each bin: its grid index ``k`` and how many thresholds lie at or below it."""
         k = np.arange(self.first, self.last + 1, dtype=np.int64)
         cuts = np.array(self.thresholds, dtype=np.float64)
-        cut_k = np.clip(np.floor(np.ldexp(cuts, self.exponent)), self.first - 1, self.last + 1).astype(
-            np.int64
-        )
+        with np.errstate(over="ignore"):  # a cut far above all scores
+            scaled = np.floor(np.ldexp(cuts, self.exponent))
+        cut_k = np.clip(scaled, self.first - 1, self.last + 1).astype(np.int64)
         grid_index = np.sort(np.concatenate([k, np.clip(cut_k, self.first, self.last)]), kind="stable")
         passed = np.arange(grid_index.size) - (grid_index - self.first)
         return grid_index, passed.astype(np.int64)
@@ -236,17 +237,15 @@ class Counts:
 
     def __add__(self, other: Counts) -> Counts:
         """Return the counts of both data sets together."""
-        if (self.keys, self.weighted, self.rows.shape[1]) != (
-            other.keys,
-            other.weighted,
-            other.rows.shape[1],
-        ):
+        if (self.keys, self.weighted, self.has_labels) != (other.keys, other.weighted, other.has_labels):
             raise ValueError("counts of different columns, weights or labels cannot be added")
         if not self.used or not other.used:  # an empty part has no cells and no grid worth keeping
             full = self if self.used or not other.used else other
             return replace(
                 full, read=self.read + other.read, excluded=_added_counts(self.excluded, other.excluded)
             )
+        if self._holds() != other._holds():
+            raise ValueError("counts of different thresholds, decisions or losses cannot be added")
         left, right = _on_common_grid(self, other)
         cells = tuple(sorted({*left.cells, *right.cells}))
         spread = [part._spread(cells) for part in (left, right)]
@@ -262,6 +261,11 @@ class Counts:
             read=self.read + other.read,
             excluded=_added_counts(self.excluded, other.excluded),
         )
+
+    def _holds(self) -> tuple[object, ...]:
+        """Return what was counted beside the rows; parts without rows do not know."""
+        cuts = None if self.grid is None else self.grid.thresholds
+        return cuts, self.decisions is None, frozenset(self.sums)
 
     def _spread(self, cells: tuple[tuple[str, ...], ...]) -> Counts:
         """Return the same counts with empty cells added, in the order of ``cells``."""

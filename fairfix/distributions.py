@@ -284,6 +284,9 @@ def scoring_counts(counts: Counts, kept: KeptRows) -> tuple[float, Floats]:
     inside = chosen[bins]
     score, cell = kept.score[inside], kept.cell[inside]
     weight = np.ones(score.size) if kept.weight is None else kept.weight[inside]
+    square = weight if not counts.weighted else weight * weight
+    if kept.square_weight is not None:
+        square = kept.square_weight[inside]
     first = int(np.argmax(chosen))
     below = float(counts.weights.sum(axis=(0, 1))[:first].sum())
     median = _median(score, weight, below, float(counts.weights.sum()))
@@ -291,8 +294,7 @@ def scoring_counts(counts: Counts, kept: KeptRows) -> tuple[float, Floats]:
     last = counts.rows.shape[2] - 1 - int(np.argmax(chosen[::-1]))
     above = score > median
     out = np.zeros((cells, 2, 2))
-    for p, table in ((0, counts.weights), (1, counts.square_weights)):
-        power = weight if p == 0 or not counts.weighted else weight * weight
+    for p, table, power in ((0, counts.weights, weight), (1, counts.square_weights, square)):
         out[:, 0, p] = table[:, :, last + 1 :].sum(axis=(1, 2)) + np.bincount(
             cell[above], power[above], cells
         )

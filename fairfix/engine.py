@@ -34,6 +34,7 @@ from fairfix.table import (
     Table,
     assemble,
     check_excluded,
+    check_positive,
     to_probability,
 )
 
@@ -67,6 +68,8 @@ class KeptRows:
     cell: Ints
     label: npt.NDArray[np.uint8] | None
     weight: Floats | None
+    square_weight: Floats | None = None
+    """Sums of squared weights where weighted rows were merged; None: each row is one."""
 
     def take(self, rows: Ints | Bools) -> KeptRows:
         """Return some of the rows, by number or by mask."""
@@ -74,7 +77,9 @@ class KeptRows:
         def some(values: npt.NDArray[Any] | None) -> Any:
             return None if values is None else values[rows]
 
-        return KeptRows(self.score[rows], self.cell[rows], some(self.label), some(self.weight))
+        return KeptRows(
+            self.score[rows], self.cell[rows], some(self.label), some(self.weight), some(self.square_weight)
+        )
 
     def by_score(self) -> KeptRows:
         """Return the rows sorted by score."""
@@ -203,8 +208,8 @@ class Tally:
         self._decisions = found if self._decisions is None else _grown_sum(self._decisions, found)
 
     def _add_sums(self, rows: Rows, code: Ints) -> None:
-        for name, value in quantities(rows, self.reading, losses=self.losses):
-            with np.errstate(invalid="ignore", over="ignore"):  # an infinite loss stays infinite
+        with np.errstate(invalid="ignore", over="ignore"):  # an infinite loss stays infinite
+            for name, value in quantities(rows, self.reading, losses=self.losses):
                 once = value if rows.weight is None else value * rows.weight
                 found = np.stack([_by(code, once), _by(code, once * value)], axis=-1)
                 known = self._sums.get(name)
@@ -381,7 +386,7 @@ def scan(
 
     def count(part: Part) -> Tally:
         tally = Tally(reading, bins, losses=losses, keep=keep, room=room)
-        encoder = Encoder(reading, part.where)
+        encoder = Encoder(reading, part.where, part.first_row)
         for batch in part.batches():
             tally.add(encoder.encode(batch))
         return tally
@@ -400,7 +405,9 @@ def scan(
         raise DataError(f"{source.name} has no rows")
     check_excluded(total.excluded, total.read, reading)
     if not total.used:
-        raise DataError(f"{source.name}: no rows are left to audit: {total.excluded}")
+        why = ", ".join(f"{reason} {rows:,}" for reason, rows in total.excluded.items())
+        raise DataError(f"{source.name}: no rows are left to audit; left out: {why}")
+    check_positive(total.rows[:, -1], reading)
     return Scan(total, _joined(kept, cells, total) if kept else None)
 
 
@@ -469,8 +476,9 @@ def collect(
     place = {cell: i for i, cell in enumerate(counts.cells)}
 
     def gather(part: Part) -> KeptRows | None:
-        encoder = Encoder(reading, part.where)
+        encoder = Encoder(reading, part.where, part.first_row)
         found: list[tuple[Any, ...]] = []
+        room = KEEP_ROWS
         for batch in part.batches():
             rows = encoder.encode(batch)
             assert rows.score is not None
@@ -478,15 +486,17 @@ def collect(
             into = np.array([place.get(cell, -1) for cell in encoder.cells], dtype=np.int64)
             label = rows.label[inside] if rows.label is not None and reading.binary else None
             weight = np.ones(int(inside.sum())) if rows.weight is None else rows.weight[inside]
-            found.append((rows.score[inside], into[rows.cell[inside]], label, weight))
-            if sum(f[0].size for f in found) > KEEP_ROWS:
+            square = None if rows.weight is None else weight * weight
+            found.append((rows.score[inside], into[rows.cell[inside]], label, weight, square))
+            if sum(f[0].size for f in found) > room:
                 found = [_merged_ties(found)]
+                room = max(KEEP_ROWS, 2 * found[0][0].size)  # where little is tied, merge seldom
         return _stacked(found)
 
     reading = reading.in_type_of(source.schema)
     parts = source.parts(reading.columns.counted, _types(reading))
     gathered = [g for g in _in_order(parts, gather, threads) if g is not None]
-    joined = _stacked([(g.score, g.cell, g.label, g.weight) for g in gathered])
+    joined = _stacked([(g.score, g.cell, g.label, g.weight, g.square_weight) for g in gathered])
     assert joined is not None
     return joined
 
@@ -498,7 +508,7 @@ def _stacked(found: list[tuple[Any, ...]]) -> KeptRows | None:
     def column(i: int) -> Any:
         return None if found[0][i] is None else np.concatenate([f[i] for f in found])
 
-    return KeptRows(column(0), column(1), column(2), column(3))
+    return KeptRows(column(0), column(1), column(2), column(3), column(4))
 
 
 def _merged_ties(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -510,11 +520,13 @@ def _merged_ties(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     order = np.lexsort((code, rows.score))
     score, code = rows.score[order], code[order]
     new = np.concatenate([[True], (score[1:] != score[:-1]) | (code[1:] != code[:-1])])
-    weight = np.add.reduceat(rows.weight[order], np.flatnonzero(new))
+    first = np.flatnonzero(new)
+    weight = np.add.reduceat(rows.weight[order], first)
+    square = None if rows.square_weight is None else np.add.reduceat(rows.square_weight[order], first)
     score, code = score[new], code[new]
     if rows.label is None:
-        return score, code, None, weight
-    return score, code // 2, (code % 2).astype(np.uint8), weight
+        return score, code, None, weight, square
+    return score, code // 2, (code % 2).astype(np.uint8), weight, square
 
 
 # ---------------------------------------------------------------------- whole tables
@@ -540,8 +552,10 @@ def default_threshold(reading: Reading) -> float | None:
 
 def count_table(table: Table) -> Scan:
     """Count a table in memory, decisions and losses included."""
-    tally = Tally(table.reading, BINS, keep=True)
+    tally = Tally(table.reading, BINS)
     tally.add(table.rows)
-    counts = tally.counts()
-    kept = _joined([(rows, 0) for rows in tally.kept], list(tally.cells), counts) if tally.kept else None
-    return Scan(counts, kept)
+    counts, rows = tally.counts(), table.rows
+    if rows.score is None:
+        return Scan(counts, None)
+    label = rows.label if table.reading.binary else None
+    return Scan(counts, _joined([((rows.score, rows.cell, label, rows.weight), 0)], list(rows.cells), counts))

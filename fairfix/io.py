@@ -12,6 +12,7 @@ the column chunks of the whole file, about 1 GB at 100 million rows.
 from __future__ import annotations
 
 import glob
+import gzip
 import os
 import tempfile
 from abc import ABC, abstractmethod
@@ -44,6 +45,8 @@ class Part:
 
     where: str
     batches: Callable[[], Iterator[pa.RecordBatch]]
+    first_row: int = 0
+    """Rows of ``where`` that come before."""
 
 
 class Source(ABC):
@@ -87,6 +90,8 @@ class Source(ABC):
         for name in columns:
             if name not in self.columns:
                 raise ColumnError(missing_column(name, self.columns, self.name))
+            if self.columns.count(name) > 1:
+                raise ColumnError(f"{self.name} has the column {name!r} more than once; rename one")
 
 
 def missing_column(name: str, columns: Sequence[str], where: str) -> str:
@@ -126,8 +131,11 @@ class ParquetSource(Source):
         for path, meta in self._files:
             _same_columns(path, meta.schema.to_arrow_schema().names, columns, self.name)
             coded = [name for name, kind in (types or {}).items() if pa.types.is_dictionary(kind)]
-            runs = _runs([meta.row_group(i).num_rows for i in range(meta.num_row_groups)])
-            out += [Part(path.name, _parquet_reader(path, run, list(columns), coded)) for run in runs]
+            rows = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+            out += [
+                Part(path.name, _parquet_reader(path, run, list(columns), coded), sum(rows[: run[0]]))
+                for run in _runs(rows)
+            ]
         return out
 
 
@@ -209,11 +217,9 @@ def _open_csv(path: Path, columns: list[str] | None, types: Mapping[str, pa.Data
     from pyarrow import csv
 
     return csv.open_csv(
-        pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None),
+        pa.input_stream(str(path), compression="gzip" if _zipped(path) else None),
         read_options=csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK),
-        parse_options=csv.ParseOptions(
-            delimiter="\t" if ".tsv" in path.suffixes else ",", newlines_in_values=True
-        ),
+        parse_options=csv.ParseOptions(delimiter=_separator(path), newlines_in_values=True),
         convert_options=csv.ConvertOptions(
             include_columns=columns,
             column_types=types,
@@ -260,9 +266,11 @@ def open_source(data: Any) -> Source:
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return FrameSource(pa.table(data) if isinstance(data, pa.Table) else pa.Table.from_batches([data]))
     if isinstance(data, Mapping):
-        return FrameSource(pa.table({str(name): pa.array(values) for name, values in data.items()}))
+        with _convertible("dict"):
+            return FrameSource(pa.table({str(name): pa.array(values) for name, values in data.items()}))
     if hasattr(data, "columns") and hasattr(data, "iloc"):
-        return FrameSource(pa.Table.from_pandas(data, preserve_index=False))
+        with _convertible("data frame"):
+            return FrameSource(pa.Table.from_pandas(data, preserve_index=False))
     raise DataError(
         f"cannot read data from a {type(data).__name__}; give a path, a data frame or an Arrow table"
     )
@@ -286,7 +294,7 @@ def _find(text: str) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.is_file() and p.name.endswith(PARQUET + CSV))
+        found = sorted(p for p in path.rglob("*") if p.is_file() and p.name.lower().endswith(PARQUET + CSV))
         found = [
             p for p in found if not any(part.startswith((".", "_")) for part in p.relative_to(path).parts)
         ]
@@ -309,6 +317,14 @@ def _kind(path: Path) -> str:
     raise DataError(f"{path.name}: unknown kind of file; known are {', '.join(PARQUET + CSV)}")
 
 
+def _separator(path: Path) -> str:
+    return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
+
+
+def _zipped(path: Path) -> bool:
+    return path.name.lower().endswith(".gz")
+
+
 def _same_columns(path: Path, there: Sequence[str], columns: Sequence[str], name: str) -> None:
     for column in columns:
         if column not in there:
@@ -325,6 +341,16 @@ def _readable(path: Path, kind: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(f"{path.name} cannot be read as {kind}: {first}") from error
+
+
+@contextmanager
+def _convertible(kind: str) -> Iterator[None]:
+    """Turn what Arrow says of values it cannot hold into an error of the data."""
+    try:
+        yield
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        said = "; ".join(map(str, error.args)) or type(error).__name__
+        raise DataError(f"the {kind} cannot be turned into columns of one type each: {said}") from error
 
 
 # ---------------------------------------------------------------------- writing
@@ -376,6 +402,7 @@ class TableWriter:
     """Writes record batches of one schema to Parquet or CSV, by the file's name; a context that finishes the file."""
 
     def __init__(self, file: IO[bytes], path: str | os.PathLike[str], schema: pa.Schema) -> None:
+        self._zip: gzip.GzipFile | None = None
         if _kind(Path(path)) == "parquet":
             import pyarrow.parquet as pq
 
@@ -383,14 +410,18 @@ class TableWriter:
         else:
             from pyarrow import csv
 
-            sep = "\t" if ".tsv" in Path(path).suffixes else ","
-            self._writer = csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=sep))
+            if _zipped(Path(path)):  # neither name nor time inside: same rows, same bytes
+                self._zip = file = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+            options = csv.WriteOptions(delimiter=_separator(Path(path)))
+            self._writer = csv.CSVWriter(file, schema, write_options=options)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._writer.close()
+        if self._zip is not None:
+            self._zip.close()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch."""

@@ -112,9 +112,10 @@ def _mean(
     sums: Callable[[Counts], Floats] | None = None,
     support: tuple[float, float] = (-np.inf, np.inf),
     source: str = "",
+    undefined: str = "its sums are too large for a floating-point number",
 ) -> Mean:
     chosen = sums or (lambda counts: _over_labels(counts, source or name))
-    return Mean(name, formula, frozenset(needs), "no rows", chosen, support)
+    return Mean(name, formula, frozenset(needs), undefined, chosen, support)
 
 
 MEANS: Mapping[str, Mean] = {
@@ -136,7 +137,14 @@ MEANS: Mapping[str, Mean] = {
         ),
         _mean("absolute_loss", "E|prediction - y|", ("real label", "score"), None, (0.0, np.inf)),
         _mean("square_loss", "E[(p - y)^2]", ("label", "probability"), None, (0.0, 1.0)),
-        _mean("log_loss", "E[-log P(y)]", ("label", "probability"), None, (0.0, np.inf)),
+        _mean(
+            "log_loss",
+            "E[-log P(y)]",
+            ("label", "probability"),
+            None,
+            (0.0, np.inf),
+            undefined="infinite: an observed label was given probability 0",
+        ),
     )
 }
 """Means over rows, by name."""

@@ -133,9 +133,14 @@ class Reading:
         rounded as the scores were.
         """
         name = self.columns.score
-        if name is None or name not in schema.names or not pa.types.is_float32(schema.field(name).type):
+        if name is None or name not in schema.names:
             return self
-        return replace(self, thresholds=tuple(float(np.float32(cut)) for cut in self.thresholds))
+        kind = schema.field(name).type
+        if not (pa.types.is_float32(kind) or pa.types.is_float16(kind)):
+            return self
+        with np.errstate(over="ignore"):  # above all scores of that type lies infinity
+            rounded = np.array(self.thresholds).astype(kind.to_pandas_dtype())
+        return replace(self, thresholds=tuple(float(cut) for cut in rounded))
 
     @property
     def binary(self) -> bool:
@@ -186,15 +191,16 @@ class Rows:
 class Encoder:
     """Turns batches into :class:`Rows`, learning the cells as they appear.
 
-    One encoder serves one part of a source, in order; ``where`` names the part in messages.
+    One encoder serves one part of a source, in order; ``where`` names the part in messages and ``first_row``
+    says how many rows come before.
     """
 
-    def __init__(self, reading: Reading, where: str = "") -> None:
+    def __init__(self, reading: Reading, where: str = "", first_row: int = 0) -> None:
         self.reading = reading
         self.where = where
         self._cells: dict[tuple[str, ...], int] = {}
         self._levels: dict[str, set[str]] = {name: set() for name in reading.columns.cell_keys}
-        self._row = 0
+        self._row = first_row
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
@@ -229,11 +235,15 @@ class Encoder:
         names = self.reading.columns.cell_keys
         coded = [self._group_codes(batch, name, drop) for name in names]
         sizes = [len(levels) for _, levels in coded]
-        if math.prod(sizes) <= max(4096, batch.num_rows):
-            flat = _flatten([codes for codes, _ in coded], sizes)
-            lookup = self._register(np.arange(math.prod(sizes)), coded, sizes)
-            return lookup[flat]
+        many = math.prod(sizes)
         flat = _flatten([codes for codes, _ in coded], sizes)
+        if many <= 256:  # a few cells without rows cost less than looking for them
+            return self._register(np.arange(many), coded, sizes)[flat]
+        if many <= max(4096, batch.num_rows):
+            lookup = np.full(many, -1, dtype=np.int64)
+            seen = np.flatnonzero(np.bincount(flat, minlength=many))
+            lookup[seen] = self._register(seen, coded, sizes)
+            return lookup[flat]
         seen, inverse = np.unique(flat, return_inverse=True)
         return self._register(seen, coded, sizes)[inverse]
 
@@ -250,9 +260,11 @@ class Encoder:
         self, batch: pa.RecordBatch, name: str, drop: dict[str, Bools]
     ) -> tuple[Ints, list[str]]:
         codes, levels, missing = group_codes(_column(batch, name), name)
-        known = self._levels[name]
-        known.update(levels)
-        limit = self.reading.max_groups
+        known, limit = self._levels[name], self.reading.max_groups
+        if len(levels) > limit:  # a dictionary may name levels that no row has
+            known.update(levels[code] for code in np.unique(codes))
+        else:
+            known.update(levels)
         if len(known) > limit:
             raise ColumnError(
                 f"column {name!r} has more than {limit:,} distinct values, which does not look like groups; "
@@ -321,11 +333,11 @@ class Encoder:
         for i, level in enumerate(levels):
             if missing is not None and i == len(levels) - 1:
                 continue
-            value = _truth(level) if positive is None else float(level == positive)
-            if value is None:
-                row = int(np.argmax(codes == i))
-                raise DataError(_not_binary(part, name, level, self._at(row)))
-            table[i] = value
+            value = _truth(level) if positive is None else _is_positive(level, positive, kind, part)
+            if value is not None:
+                table[i] = value
+            elif (here := codes == i).any():  # a dictionary may name levels that no row has
+                raise DataError(_not_binary(part, name, level, self._at(int(np.argmax(here)))))
         return table[codes]  # type: ignore[return-value]  # uint8 is what callers want
 
     def _binary_numbers(self, array: pa.Array, name: str, part: str, drop: dict[str, Bools]) -> Ints:
@@ -335,8 +347,8 @@ class Encoder:
         if values.dtype.kind == "f" and values.size and math.isnan(float(np.min(values))):
             drop[f"missing {part}"] = missing = np.isnan(values)
             values = np.where(missing, 0.0, values)
-        out = values.astype(np.uint8)
         small = not values.size or (values.min() >= 0 and values.max() <= 1)
+        out = values.astype(np.uint8) if small else np.zeros(0, dtype=np.uint8)
         if not small or (values.dtype.kind == "f" and not np.array_equal(out, values)):
             row = int(np.argmax((values != 0) & (values != 1)))
             raise DataError(_not_binary(part, name, f"{values[row]:g}", self._at(row)))
@@ -369,7 +381,7 @@ class Encoder:
         return weight
 
     def _at(self, row: int) -> str:
-        """Name a row of the current batch, counted from 1 within its part."""
+        """Name a row of the current batch, counted from 1."""
         return f"row {self._row + row + 1:,}" + (f" of {self.where}" if self.where else "")
 
 
@@ -403,6 +415,45 @@ def _not_binary(part: str, name: str, value: str, at: str) -> str:
 def _truth(level: str) -> float | None:
     """Return 0/1 for the usual spellings of a truth value, None for any other text."""
     return {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}.get(level.strip().lower())
+
+
+def _is_positive(level: str, positive: str, kind: pa.DataType, part: str) -> float:
+    """Return 1 for the level that ``--positive-label`` names, else 0.
+
+    Numbers and truth values match however they are spelled: "1" names 1.0 and "true" names True. The name is
+    that of a label; decisions given as truth values beside it keep their own meaning.
+    """
+    if level == positive:
+        return 1.0
+    if part == "prediction" and _truth(positive) is None and (own := _truth(level)) is not None:
+        return own
+    if pa.types.is_boolean(kind):
+        return float(_truth(level) == _truth(positive))
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return float(_number(level) == _number(positive))
+    return 0.0
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def check_positive(labels: npt.NDArray[Any] | None, reading: Reading) -> None:
+    """Raise where the positive label is named and no row holds it; ``labels`` is non-zero for positives.
+
+    Raises
+    ------
+    DataError
+        Names the column and the value.
+    """
+    if reading.binary and reading.positive_label is not None and labels is not None and not labels.any():
+        raise DataError(
+            f"no row used has the value {reading.positive_label!r} in label column {reading.columns.label!r}, though "
+            f"--positive-label names it; check its spelling"
+        )
 
 
 def _flatten(codes: Sequence[Ints], sizes: Sequence[int]) -> Ints:
@@ -512,7 +563,8 @@ def group_codes(array: pa.Array, name: str) -> tuple[Ints, list[str], Bools | No
     codes = primitive(array.indices, array.type.index_type.to_pandas_dtype())
     if missing is not None or any(p < 0 for p in place):
         where = np.array([*(p if p >= 0 else len(names) for p in place), len(names)], dtype=np.int64)
-        safe = codes if missing is None else np.where(missing, len(raw), codes)
+        wide = codes.astype(np.int64)  # the type of the codes may have no room for one more
+        safe = wide if missing is None else np.where(missing, len(raw), wide)
         out = where[safe]
         return out, [*names, MISSING], out == len(names)
     if place == list(range(len(raw))):
@@ -622,7 +674,7 @@ class Table:
         return replace(
             self,
             reading=replace(self.reading, columns=columns),
-            rows=replace(self.rows, decision=_frozen(np.asarray(decision, dtype=np.float64))),
+            rows=replace(self.rows, decision=_frozen(np.array(decision, dtype=np.float64))),
         )
 
     @property
@@ -683,6 +735,7 @@ def assemble(batches: Sequence[pa.RecordBatch], reading: Reading, where: str = "
         read,
         excluded,
     )
+    check_positive(rows.label, reading)
     return Table(reading, rows, _features(batches, parts, reading))
 
 
@@ -694,7 +747,11 @@ def _features(batches: Sequence[pa.RecordBatch], parts: Sequence[Rows], reading:
     for batch, part in zip(batches, parts, strict=True):
         some = batch.select(names)
         kept.append(some if part.kept is None else some.take(arrow_array(np.flatnonzero(part.kept))))
-    return pa.Table.from_batches(kept)
+    try:
+        return pa.Table.from_batches(kept)
+    except pa.ArrowInvalid as error:
+        said = " ".join(str(error).split())
+        raise DataError(f"the feature columns differ in type from file to file: {said}") from error
 
 
 def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

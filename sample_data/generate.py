@@ -80,7 +80,11 @@ def applicants(rows: int, rng: np.random.Generator, prefix: str) -> pd.DataFrame
 
 
 def _features(
-    rows: int, rng: np.random.Generator, advantage: npt.NDArray[Any], ability: npt.NDArray[Any], age: npt.NDArray[Any]
+    rows: int,
+    rng: np.random.Generator,
+    advantage: npt.NDArray[Any],
+    ability: npt.NDArray[Any],
+    age: npt.NDArray[Any],
 ) -> pd.DataFrame:
     def ordered(names: tuple[str, ...], lean: npt.NDArray[Any], cuts: tuple[float, ...]) -> npt.NDArray[Any]:
         return np.array(names)[np.searchsorted(cuts, lean + rng.normal(0, 1, rows))]
@@ -132,7 +136,9 @@ def fitted_model() -> Any:
         ]
     )
     data = applicants(TRAINING, np.random.default_rng(SEED + 1), "T")
-    return make_pipeline(columns, LogisticRegression(C=1.0, max_iter=1000)).fit(data[list(FEATURES)], data["label"])
+    return make_pipeline(columns, LogisticRegression(C=1.0, max_iter=1000)).fit(
+        data[list(FEATURES)], data["label"]
+    )
 
 
 def noise_table(rng: np.random.Generator) -> pd.DataFrame:
@@ -162,7 +168,9 @@ def write(folder: Path) -> None:
     """Write all files into a folder."""
     for name, frame in build().items():
         if name.endswith(".parquet"):
-            frame.to_parquet(folder / name, index=False, compression="zstd", compression_level=19, row_group_size=4_000)
+            frame.to_parquet(
+                folder / name, index=False, compression="zstd", compression_level=19, row_group_size=4_000
+            )
         else:
             frame.to_csv(folder / name, index=False, lineterminator="\n")
         print(f"{name}: {len(frame):,} rows, {(folder / name).stat().st_size:,} bytes")

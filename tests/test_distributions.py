@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
 
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:scipy")  # its p-values, which nobody looks at
+
 KINDS = ("smooth", "ties", "clumps", "constant", "apart")
 
 
