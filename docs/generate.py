@@ -78,15 +78,10 @@ def parameters() -> str:
     """Return the hyper-parameters of every method."""
     rows = []
     for name, method in methods().items():
-        for part in method.parameter_fields():
-            rows.append(
-                (
-                    f"`{name}`",
-                    f"`--{part.name.replace('_', '-')}`",
-                    str(part.default),
-                    part.metadata["rule"].help,
-                )
-            )
+        rows += [
+            (f"`{name}`", f"`--{part.name.replace('_', '-')}`", str(part.default), part.metadata["rule"].help)
+            for part in method.parameter_fields()
+        ]
     return table(("method", "option", "default", "meaning"), rows)
 
 

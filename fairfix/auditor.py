@@ -19,7 +19,7 @@ Which definition a number has is part of its name, ``metric.kind.scope``:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -639,9 +639,13 @@ class _Measured:
     def _prepare(self) -> None:
         """Compute all limits that the comparisons will ask for at once."""
         k = self.view.partition.size
-        rests = [found[0] for name in self.estimates if (found := self._others(name)) is not None]
-        both = [estimates for estimates, _ in self.estimates.values()]
-        un.prepare_together([*both, *rests], [*un.levels(self.alpha, k), *un.levels(self.alpha / 2, k)])
+
+        def prepare(names: Iterable[str], alpha: float) -> None:
+            rests = [found[0] for name in names if (found := self._others(name)) is not None]
+            un.prepare_together([*(self.estimates[name][0] for name in names), *rests], un.levels(alpha, k))
+
+        prepare(self.estimates, self.alpha)
+        prepare([name for name in EQUALIZED_ODDS if name in self.estimates], self.alpha / 2)
 
     def _of_metric(
         self, name: str, estimates: un.Estimates, why: str, alpha: float

@@ -60,12 +60,10 @@ class Grid:
         largest = max(abs(low), abs(high), 2.0**-900)
         exponent = 51 - int(np.ceil(np.log2(largest)))  # bin indices stay exact integers
         half = high / 2 - low / 2  # halves, because the range itself may overflow a float
-        if half > 0:
-            exponent = min(exponent, int(np.floor(np.log2(bins) - np.log2(half))) - 1)
-        else:
-            exponent = min(exponent, 10)
+        finest = int(np.floor(np.log2(bins) - np.log2(half))) - 1 if half > 0 else 10
+        exponent = min(exponent, finest)
         exponent = int(np.clip(exponent, -1021, 1021))  # 2**exponent is a normal float
-        first, last = (int(k) for k in np.floor(np.ldexp(np.array([low, high]), exponent)))
+        first, last = (int(k) for k in _floors(np.array([low, high]), exponent))
         return cls(exponent, first, last, tuple(sorted(set(thresholds))))
 
     @property
@@ -84,8 +82,7 @@ class Grid:
         k = np.arange(self.first, self.last + 1, dtype=np.int64)
         cuts = np.array(self.thresholds, dtype=np.float64)
         with np.errstate(over="ignore"):  # a cut far above all scores
-            scaled = np.floor(np.ldexp(cuts, self.exponent))
-        cut_k = np.clip(scaled, self.first - 1, self.last + 1).astype(np.int64)
+            cut_k = np.clip(_floors(cuts, self.exponent), self.first - 1, self.last + 1).astype(np.int64)
         grid_index = np.sort(np.concatenate([k, np.clip(cut_k, self.first, self.last)]), kind="stable")
         passed = np.arange(grid_index.size) - (grid_index - self.first)
         return grid_index, passed.astype(np.int64)
@@ -103,8 +100,7 @@ class Grid:
 
     def index(self, scores: Floats) -> Ints:
         """Return the bin of each score; the scores must lie inside the grid."""
-        scaled = scores * float(np.ldexp(1.0, self.exponent))
-        out = np.floor(scaled, out=scaled).astype(np.int64)
+        out = _floors(scores, self.exponent).astype(np.int64)
         if self.first:
             out -= self.first
         for cut in self.thresholds:
@@ -138,6 +134,14 @@ class Grid:
         assert coarser.exponent <= self.exponent
         grid_index, passed = self._layout
         return (grid_index >> (self.exponent - coarser.exponent)) - coarser.first + passed
+
+
+def _floors(values: Floats, exponent: int) -> Floats:
+    """Return ``floor(values * 2**exponent)``, exactly: a negative value that underflows lies below zero."""
+    scaled = values * float(np.ldexp(1.0, exponent))
+    if exponent < 0:
+        scaled[(scaled == 0) & (values < 0)] = -1.0
+    return np.floor(scaled, out=scaled)
 
 
 @dataclass(frozen=True)

@@ -411,9 +411,9 @@ class TableWriter:
             from pyarrow import csv
 
             if _zipped(Path(path)):  # neither name nor time inside: same rows, same bytes
-                self._zip = file = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+                self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
             options = csv.WriteOptions(delimiter=_separator(Path(path)))
-            self._writer = csv.CSVWriter(file, schema, write_options=options)
+            self._writer = csv.CSVWriter(self._zip or file, schema, write_options=options)
 
     def __enter__(self) -> Self:
         return self
