@@ -12,8 +12,8 @@ HERE = Path(__file__).resolve().parent
 SCRIPTS = (("engine.py", "--large"), ("ramp.py",), ("coverage.py", "--simulations", "2000"))
 
 HOW = (
-    "Made by `make bench` on two shared cores. Ratios are paired, in one process, medians of rounds; absolute times belong "
-    "to that machine."
+    "Made by `make bench` on two shared cores. Ratios are paired, in one process, medians of rounds; absolute times "
+    "belong to that machine."
 )
 
 

@@ -924,7 +924,7 @@ def _smallest_ratio_high(p: Floats, limits: Limits) -> float:
     positive = p > 0
     log_p = np.log(p[positive])
     far = _largest_pair((log_p, log_p - least[positive]), (-log_p, most[positive] - log_p), -1)
-    if not positive.all():
+    if not positive.all() and least.max() > -math.inf:  # 0 over what may be 0 as well says nothing
         far = max(far, float(least.max() - most[~positive].min()))
     return math.exp(-max(far, 0.0))
 

@@ -11,8 +11,11 @@ import pandas as pd
 import pytest
 from fairfix.auditor import AuditReport, Settings, audit
 from fairfix.checks import Check
+from fairfix.engine import read_table
 from fairfix.errors import UsageError
-from fairfix.table import Columns, Reading
+from fairfix.table import MISSING, Columns, Reading
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from tests.test_distributions import SOURCES, scored
@@ -275,6 +278,149 @@ def test_a_randomised_rule_is_audited_by_its_expectation() -> None:
         assert group.metrics["true_positive_rate"].value == pytest.approx(tpr, abs=1e-12)
         right = np.where(part.label == 1, part.q, 1 - part.q).mean()
         assert group.metrics["accuracy"].value == pytest.approx(right, abs=1e-12)
+
+
+def test_missing_groups_are_a_row_of_the_report() -> None:
+    """With missing_group="group" they are compared like any other; with "drop" they are counted as left out."""
+    data = loans()
+    data.loc[data.race == "c", "race"] = None
+    as_group = audit(data, replace(READING, missing_group="group"))
+    found = {g.name: g for g in as_group.block("race").groups}
+    truth = (data.score[data.race.isna()] >= 0.5).mean()
+    dropped = audit(data, replace(READING, missing_group="drop"))
+
+    assert list(found) == [MISSING, "a", "b"]
+    assert found[MISSING].rows == data.race.isna().sum()
+    assert found[MISSING].metrics["selection_rate"].value == pytest.approx(truth, abs=1e-12)
+    assert sum(g.share for g in found.values()) == pytest.approx(1.0)
+    assert dropped.rows_read == len(data) == dropped.rows_used + sum(dropped.excluded.values())
+    assert dropped.excluded == {"missing group (race)": data.race.isna().sum()}
+
+
+def test_a_group_may_have_any_name() -> None:
+    """Levels of crossed groups are those of the columns, even where a name looks like a crossing."""
+    data = loans().replace({"race": {"a": "x & y"}})
+    block = audit(data, READING, Settings(intersect=True)).block("race x sex")
+
+    assert {g.levels for g in block.groups} == set(zip(data.race, data.sex, strict=True))
+    assert all(g.name == " & ".join(g.levels) for g in block.groups)
+
+
+@pytest.mark.parametrize("gate_on", ["interval", "point"])
+def test_a_ratio_of_zeros_is_undefined_everywhere(gate_on: Any) -> None:
+    """0/0 passes no check: not alone, not as part of equalized odds, not in one of the strata."""
+    data = loans()
+    perfect = data.assign(score=np.where(data.label == 1, 0.9, 0.1))  # no false positives at all
+    checks = tuple(map(Check.parse, ("fpr.ratio<0.1", "eo.ratio<0.1", "fpr.ratio.to_overall<0.1")))
+    report = audit(perfect, READING, Settings(checks=checks, gate_on=gate_on))
+    assert {r.verdict for r in report.checks} == {"undecided"}
+    assert all("0" in r.reason for r in report.checks)
+
+    nobody = data.assign(score=np.where(data["product"] == "car", 0.1, data.score))
+    within = (Check.parse("dp.ratio.within_strata<0.01"),)
+    report = audit(nobody, READING, Settings(checks=within, gate_on=gate_on))
+    assert {r.verdict for r in report.checks} == {"undecided"}
+    assert "product=car" in report.checks[0].reason
+
+
+def test_an_infinite_loss_spoils_no_other_group() -> None:
+    """The groups without it keep their loss; nothing warns."""
+    data = loans()
+    data.loc[0, ["score", "label", "race"]] = [0.0, 1, "a"]
+    block = audit(data, READING).block("race")
+    for group in block.groups:
+        part = data[data.race == group.name]
+        if group.name != "a":
+            truth = sk.log_loss(part.label, part.score)
+            assert group.metrics["log_loss"].value == pytest.approx(truth, abs=1e-12)
+    assert block.comparisons["log_loss.difference.between_groups"].undefined == ("a",)
+
+
+def test_sums_that_overflow_are_undefined_with_their_own_reason() -> None:
+    """Scores of 1e300 have a mean but no variance in floating point; that is no infinite loss."""
+    data = loans().assign(score=lambda d: d.score * 1e300)
+    group = audit(data, replace(READING, score_scale="raw", thresholds=(5e299,))).block("race").groups[0]
+
+    assert math.isnan(group.metrics["mean_score"].value)
+    assert "too large" in group.metrics["mean_score"].reason
+    truth = (data.score[data.race == group.name] >= 5e299).mean()
+    assert group.metrics["selection_rate"].value == pytest.approx(truth, abs=1e-12)
+
+
+def test_a_mean_probability_is_bounded_without_labels_too() -> None:
+    """The interval of a mean score stays within [0, 1]."""
+    data = loans(12)
+    for columns in (Columns(("race",), score="score"), Columns(("race",), label="label", score="score")):
+        for group in audit(data, Reading(columns)).block("race").groups:
+            found = group.metrics["mean_score"]
+            assert 0 <= found.low <= found.value <= found.high <= 1
+
+
+def test_regression_metrics_equal_their_definitions() -> None:
+    """Means and losses of a real-valued target, with scikit-learn as the judge."""
+    rng = np.random.default_rng(0)
+    data = loans(600).assign(label=rng.normal(size=600), score=rng.normal(3, 2, 600))
+    report = audit(data, replace(READING, task="regression"))
+    for group in report.block("race").groups:
+        part = data[data.race == group.name]
+        truth = {
+            "mean_score": part.score.mean(),
+            "mean_label": part.label.mean(),
+            "mean_error": (part.score - part.label).mean(),
+            "square_loss": sk.mean_squared_error(part.label, part.score),
+            "absolute_loss": sk.mean_absolute_error(part.label, part.score),
+        }
+        for name, value in truth.items():
+            assert group.metrics[name].value == pytest.approx(value, abs=1e-12)
+            assert group.metrics[name].low <= value <= group.metrics[name].high
+        assert set(group.metrics) == {*truth, "scoring_rate"}
+    assert not math.isnan(report.block("race").comparisons["ks.between_groups"].value.value)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 1000), st.integers(8, 60))
+def test_a_weight_of_two_is_the_row_twice(seed: int, n: int) -> None:
+    """Whole weights give the values of repeated rows, undefined ones included."""
+    data = loans(n, seed).assign(w=np.random.default_rng(seed).integers(1, 4, n))
+    weighted = replace(READING, columns=replace(READING.columns, weight="w"))
+    repeated = data.loc[data.index.repeat(data.w)]
+
+    assert_equal_values(audit(data, weighted), audit(repeated, READING))
+
+
+def test_a_file_a_frame_and_a_table_give_one_report(tmp_path: Any) -> None:
+    """To the last bit, intervals included; CSV keeps the digits."""
+    data = loans(500)
+    data.to_parquet(tmp_path / "d.parquet")
+    data.to_csv(tmp_path / "d.csv", index=False)
+    reports = [
+        audit(source, READING)
+        for source in (data, tmp_path / "d.parquet", tmp_path / "d.csv", read_table(data, READING))
+    ]
+
+    for other in reports[1:]:
+        assert other.overall == reports[0].overall
+        for one, two in zip(other.blocks, reports[0].blocks, strict=True):
+            assert repr(one) == repr(two)  # NaN equals itself there
+        assert other.pooled_median == reports[0].pooled_median
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("dp.difference[age]>0", "'age' is not audited; audited are race, sex"),
+        ("tpr[race=q]<0.5", "race has no group 'q'; it has a, b, c"),
+        ("dp.difference.to_reference>0", "name the reference group with --reference race=GROUP"),
+        ("dp.difference.within_strata>0", "name the strata with --strata"),
+        ("calibration_gap.ratio<0.8", "makes no sense for this metric"),
+    ],
+)
+def test_checks_over_what_is_not_there_are_refused(expression: str, words: str) -> None:
+    """Attributes, groups, references, strata and ratios that do not exist."""
+    plain = replace(READING, columns=replace(READING.columns, strata=()))
+
+    with pytest.raises(UsageError, match=words):
+        audit(loans(300), plain, Settings(checks=(Check.parse(expression),)))
 
 
 def test_calibration_by_group_is_within_its_bound() -> None:

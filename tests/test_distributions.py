@@ -93,15 +93,31 @@ def test_ks_equals_scipy(kind: str, groups: int, way: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bins_certify_the_distance(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("groups", [4, 15])
+def test_bins_certify_the_distance(kind: str, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one pass the exact distance lies in [value, value + bound], and the interval holds it."""
     monkeypatch.setattr(engine, "BINS", 32)
-    data = frame(kind, 4, 400, seed=1)
+    data = frame(kind, groups, 400, seed=1)
     rough, exact = block_of(data, exact=False), block_of(data)
     for name in ("ks.between_groups", "ks.to_overall"):
         found, truth = rough.comparisons[name].value, exact.comparisons[name].value.value
         assert found.value - 1e-12 <= truth <= found.value + found.bound + 1e-12
         assert found.low - 1e-12 <= truth <= found.high + 1e-12
+        assert kind != "smooth" or 0 < found.bound < 0.5
+
+
+def test_ties_that_are_merged_keep_every_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weighted rows merged in the second pass give the values and intervals of the rows themselves."""
+    data = frame("ties", 3, 400, seed=6).assign(w=np.random.default_rng(2).random(400) + 0.1)
+    reading = Reading(Columns(("g",), label="label", score="score", weight="w"))
+    plain = audit(data, reading).block("g")
+    monkeypatch.setattr(auditor, "SORT_ROWS", 10)
+    monkeypatch.setattr(engine, "KEEP_ROWS", 10)
+    monkeypatch.setattr("fairfix.io.BATCH_ROWS", 50)
+    merged = audit(data, reading).block("g")
+    for name in ("ks.between_groups", "ks.to_overall", "scoring_rate.difference.between_groups"):
+        one, two = (block.comparisons[name].value for block in (plain, merged))
+        assert (one.value, one.low, one.high) == pytest.approx((two.value, two.low, two.high), abs=1e-9)
 
 
 @settings(deadline=None, max_examples=40)

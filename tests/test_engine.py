@@ -323,6 +323,36 @@ def test_collect_returns_the_rows_of_the_chosen_bins(tmp_path: Path, monkeypatch
     )
 
 
+def test_merged_ties_keep_their_squared_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of w^2 of merged rows are those of the rows, as effective sizes need."""
+    frame = people()
+    frame["score"] = frame.score.round(1)
+    frame.to_parquet(tmp_path / "d.parquet")
+    source = open_source(tmp_path / "d.parquet")
+    counts = scan(source, READING, exact=False).counts
+    monkeypatch.setattr(engine, "KEEP_ROWS", 10)
+    monkeypatch.setattr("fairfix.io.BATCH_ROWS", 100)
+    merged = collect(source, READING, counts, np.ones(counts.rows.shape[2], dtype=bool))
+
+    assert merged.square_weight is not None
+    assert merged.score.size < len(frame) / 2
+    found = pd.Series(merged.square_weight).groupby([merged.score, merged.cell]).sum().sort_index()
+    cell = [counts.cells.index((r, str(s))) for r, s in zip(frame.race, frame.sex, strict=True)]
+    truth = (frame.w**2).groupby([frame.score.to_numpy(), np.array(cell)]).sum().sort_index()
+    np.testing.assert_allclose(found, truth, rtol=1e-12)
+
+
+def test_a_table_keeps_all_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in memory anyway needs no second pass, so nothing is given up."""
+    monkeypatch.setattr(engine, "KEEP_ROWS", 10)
+    found = count_table(read_table(people(), READING))
+
+    assert found.kept is not None
+    np.testing.assert_array_equal(found.kept.score, people().score)
+    expected = [(r, str(s)) for r, s in zip(people().race, people().sex, strict=True)]
+    assert [found.counts.cells[c] for c in found.kept.cell] == expected
+
+
 def test_a_table_counts_like_its_file() -> None:
     """Counting a table in memory equals the scan of its data."""
     table = read_table(people(), READING)

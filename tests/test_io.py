@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
-import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -201,7 +199,6 @@ PACKED = gzip.compress(b"g,s\n" + b"a,0.5\n" * 1000)
         ("d.csv.gz", b"g,s\na,1\n", "cannot be read as CSV"),
         ("d.csv.gz", PACKED[:-20], "cannot be read as CSV"),
         ("d.csv", b"g,s\na,1\nb\n", "cannot be read as CSV"),
-        ("d.csv", b"g,s\n\xe9,1\n", "cannot be read as CSV.*UTF8"),
         ("d.csv", b"g,s,g\na,1,b\n", "column 'g' more than once"),
         ("d.parquet", b"", "cannot be read as Parquet"),
         ("d.parquet", b"g,s\na,1\n", "cannot be read as Parquet"),
@@ -218,6 +215,14 @@ def test_damaged_files_are_named(name: str, content: bytes, words: str, tmp_path
         read(open_source(tmp_path / name))
     assert name in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_text_in_another_coding_is_refused(tmp_path: Path) -> None:
+    """A Latin-1 group is no UTF-8, and no guess is made."""
+    (tmp_path / "d.csv").write_bytes(b"g\n\xe9\n")
+
+    with pytest.raises(DataError, match=r"d\.csv cannot be read as CSV.*UTF8"):
+        read(open_source(tmp_path / "d.csv"), types={"g": pa.string()})
 
 
 def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
@@ -342,5 +347,6 @@ def test_outputs_have_the_usual_mode_and_coding(tmp_path: Path) -> None:
 def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     """A folder in place of a file, and a folder that is not there."""
     for path, words in ((tmp_path, "is a folder"), (tmp_path / "no" / "o.txt", "cannot write")):
-        with pytest.raises(DataError, match=f"{words}|{re.escape(os.fspath(path))} {words}"):
+        with pytest.raises(DataError, match=words) as error:
             write_text(path, "x")
+        assert str(path) in str(error.value)
