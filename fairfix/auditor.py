@@ -222,7 +222,7 @@ def audit(data: Any, reading: Reading, settings: Settings | None = None) -> Audi
         table = replace(data, reading=with_default_threshold(data.reading))
         return judge(count_table(table), table.reading, settings, "data", None)
     reading = with_default_threshold(reading)
-    reading.columns.check()
+    reading.check()
     source = open_source(data)
     found = scan(source, reading, threads=settings.threads, exact=settings.exact)
     return judge(found, reading, settings, source.name, source)

@@ -126,6 +126,25 @@ class Reading:
     missing_rows: MissingRows = "error"
     max_groups: int = 1000
 
+    def check(self) -> None:
+        """Raise where the columns contradict each other or a threshold cannot be one.
+
+        Raises
+        ------
+        UsageError
+            Names the column or the threshold.
+        """
+        self.columns.check()
+        low, high = (-math.inf, math.inf)
+        if self.task == "classification":
+            low, high = SCORE_RANGE.get(self.score_scale, (low, high))
+        for cut in self.thresholds:
+            if not (math.isfinite(cut) and low <= cut <= high):
+                raise UsageError(
+                    f"--threshold {cut:g} is no score of the scale {self.score_scale!r}"
+                    + (f", which goes from {low:g} to {high:g}" if math.isfinite(low) else "")
+                )
+
     def in_type_of(self, schema: pa.Schema) -> Reading:
         """Return the reading with its thresholds in the float type of the score column.
 

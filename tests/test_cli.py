@@ -182,6 +182,15 @@ BAD_CALLS = {
         ("audit", "data.parquet", "--protected", "race", "--threshold", "half"),
         "not a valid float",
     ),
+    "NaN threshold": (("audit", "data.parquet", "--protected", "race", "--threshold", "nan"), "is no score"),
+    "threshold out of range": (
+        ("audit", "data.parquet", "--protected", "race", "--threshold", "5"),
+        "from 0 to 1",
+    ),
+    "no output folder": (
+        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "-o", "no/x.fairfix"),
+        "does not exist",
+    ),
     "bad confidence": (("audit", "data.parquet", "--protected", "race", "--confidence", "95"), "confidence"),
     "10,000 groups": (("audit", "data.parquet", "--protected", "id"), "does not look like groups"),
     "unknown method": (
@@ -633,6 +642,17 @@ def test_an_output_column_that_is_there_already_is_refused(call: Call, data: str
 
     assert status == 2
     assert "already has a column 'p_positive'" in err
+
+
+def test_infinite_slack_is_saved(call: Call, data: str) -> None:
+    """JSON has no infinity; the parameter is the text inf, and the artifact loads."""
+    assert (
+        call("repair", data, "--protected", "race", "--method", "ramp", "--slack", "inf", "--id", "id")[0]
+        == 0
+    )
+    assert "slack inf" in call("inspect", "repaired.fairfix")[1]
+    assert call("predict", "repaired.fairfix", data, "-o", "out.csv.gz")[0] == 0
+    assert pyarrow.csv.read_csv(pa.input_stream("out.csv.gz", compression="gzip")).num_rows == 3000
 
 
 def test_inspect_says_what_is_needed(call: Call, data: str) -> None:

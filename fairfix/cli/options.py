@@ -307,7 +307,6 @@ def open_data(given: Mapping[str, Any]) -> tuple[Source, Reading, dict[str, str]
     columns, inferred = infer_columns(columns, source.schema, score_from_model=model is not None)
     for part, name in inferred.items():
         talk(given, f"{part} is column {name!r} (by its name)")
-    columns.check()
     reading = Reading(
         columns,
         task=given.get("task", "classification"),
@@ -320,6 +319,7 @@ def open_data(given: Mapping[str, Any]) -> tuple[Source, Reading, dict[str, str]
     )
     if model is not None and model.score_scale == "raw":
         reading = replace(reading, score_scale="raw")
+    reading.check()
     return source, reading, inferred, model
 
 
@@ -370,10 +370,12 @@ def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 def check_outputs(given: Mapping[str, Any]) -> None:
     """Raise for an output that cannot be written, before the work is done."""
-    for text in given["out"]:
-        _, path = _format_and_file(text)
+    named = [(f"--out {text}", _format_and_file(text)[1]) for text in given["out"]]
+    if given.get("output"):
+        named.append((f"--output {given['output']}", given["output"]))
+    for option_, path in named:
         if not Path(path).resolve().parent.is_dir():
-            raise UsageError(f"--out {text}: the folder {Path(path).parent} does not exist")
+            raise UsageError(f"{option_}: the folder {Path(path).parent} does not exist")
 
 
 def _format_and_file(text: str) -> tuple[str, str]:

@@ -143,8 +143,9 @@ class Repairer(ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Name -> value of every hyper-parameter."""
-        return {name: getattr(self, name) for name, _ in self.rules()}
+        """Name -> value of every hyper-parameter, as JSON has it: infinity is the text ``inf``."""
+        values = {name: getattr(self, name) for name, _ in self.rules()}
+        return {name: "inf" if value == math.inf else value for name, value in values.items()}
 
     @final
     def fit(self, problem: RepairProblem, *, rng: np.random.Generator) -> RepairedPredictor:
