@@ -1,0 +1,74 @@
+"""The sample data is small, described, and made by its script."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "sample_data"
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[ModuleType]:
+    """The generator as a module."""
+    spec = importlib.util.spec_from_file_location("generate", FOLDER / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["generate"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["generate"]
+
+
+def test_it_is_small() -> None:
+    """All committed files together stay well under a megabyte."""
+    assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.is_file()) < 800_000
+
+
+def test_the_script_makes_the_files(script: ModuleType, tmp_path: Path) -> None:
+    """Generated anew, every file holds the same table."""
+    script.write(tmp_path)
+    for path in tmp_path.iterdir():
+        read = pd.read_parquet if path.suffix == ".parquet" else pd.read_csv
+        pd.testing.assert_frame_equal(
+            read(path), read(FOLDER / path.name), check_exact=False, atol=2e-5, rtol=0
+        )
+
+
+def test_the_model_gives_the_scores(script: ModuleType) -> None:
+    """The model that the demo builds is the one that scored the loan book."""
+    loans = pd.read_parquet(FOLDER / "loans.parquet")
+    score = script.fitted_model().predict_proba(loans[list(script.FEATURES)])[:, 1]
+
+    np.testing.assert_allclose(score, loans.score, atol=2e-5)
+
+
+def test_every_column_is_described() -> None:
+    """The README lists every column and every file."""
+    text = (FOLDER / "README.md").read_text()
+    names = [
+        *pd.read_parquet(FOLDER / "loans.parquet").columns,
+        *(p.name for p in FOLDER.iterdir() if p.is_file()),
+    ]
+
+    assert [name for name in names if f"`{name}`" not in text and name != "README.md"] == []
+
+
+def test_history_treats_groups_differently() -> None:
+    """There is something to find: a clear gap by race, and every group has both outcomes."""
+    loans = pd.read_parquet(FOLDER / "loans.parquet")
+    rate = (loans.score >= 0.5).groupby(loans.race).mean()
+
+    assert rate.max() - rate.min() > 0.15
+    assert loans.groupby("race").label.nunique().eq(2).all()
+    assert loans.groupby("race").size().min() > 300
+    assert loans[["income", "employment_years", "education"]].isna().any().all()
+    assert 0.05 < (loans.race != loans.race_recorded).mean() < 0.2
