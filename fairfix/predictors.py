@@ -60,6 +60,8 @@ class RepairedPredictor(ABC):
     """Whether the probability may lie strictly between 0 and 1, so that decisions are drawn."""
     needs_protected: ClassVar[bool] = False
     """Whether the protected attribute is needed at predict time."""
+    inputs: tuple[str, ...] = ()
+    """Group columns that prediction looks at."""
     trace: FitTrace
 
     def __init_subclass__(cls) -> None:
@@ -115,6 +117,11 @@ class GroupwiseRamp(RepairedPredictor):
     remainders: Floats
     gamma: float
     trace: FitTrace = field(default=FitTrace(True, 0, float("nan")), compare=False)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]  # an attribute of the base, derived here
+        """Group columns that prediction looks at."""
+        return self.columns
 
     def predict(self, table: Table) -> Floats:
         """Return the ramp of each row's group at its score; NaN for groups not seen in the fit."""

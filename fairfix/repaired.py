@@ -19,7 +19,7 @@ import pyarrow as pa
 from fairfix import __version__
 from fairfix.artifact import Artifact, read, write
 from fairfix.counts import Bools, Counts, Floats
-from fairfix.errors import ArtifactError, DataError
+from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.io import Source
 from fairfix.predictors import RepairedPredictor, decide, identity_of, is_random
 from fairfix.table import Columns, Encoder, Reading, Rows, Table, arrow_array
@@ -160,15 +160,32 @@ class Repaired:
             _text(name): _one_of(what, tuple(IDENTITY_TYPES))
             for name, what in manifest["randomization"]["identity"].items()
         }
+        predictor = RepairedPredictor.kinds[kind].from_state(
+            manifest["predictor"]["settings"], artifact.arrays
+        )
+        key = bytes.fromhex(_text(manifest["randomization"]["key"]))
+        try:
+            reading.check()
+        except UsageError as error:
+            raise ArtifactError(f"the manifest contradicts itself: {error}") from error
+        if not set(predictor.inputs) <= set(reading.columns.cell_keys):
+            raise ArtifactError(
+                f"the predictor needs {', '.join(predictor.inputs)}, which the manifest does not list"
+            )
+        if predictor.randomized and not (identity and 0 < len(key) <= 64):
+            raise ArtifactError("the manifest does not say how decisions are drawn")
+        base = dict(manifest["base"])
+        if base.get("kind") not in ("column", "file") or (base["kind"] == "file" and not _is_model(base)):
+            raise ArtifactError("the manifest does not say where scores come from")
         return cls(
             _text(manifest["method"]),
             dict(manifest["parameters"]),
-            RepairedPredictor.kinds[kind].from_state(manifest["predictor"]["settings"], artifact.arrays),
+            predictor,
             reading,
             _one_of(policies["unseen_group"], ("error", "base", "abstain")),
             identity,
-            bytes.fromhex(manifest["randomization"]["key"]),
-            dict(manifest["base"]),
+            key,
+            base,
             dict(manifest["facts"]),
             int(manifest["seed"]),
         )
@@ -364,6 +381,13 @@ def at_predict_time(reading: Reading) -> Reading:
         missing_rows="drop",
         positive_label=None,
     )
+
+
+def _is_model(base: Mapping[str, Any]) -> bool:
+    """Tell whether a base names a model file, its hash and its features."""
+    named = isinstance(base.get("name"), str) and isinstance(base.get("sha256"), str)
+    features = base.get("features")
+    return named and isinstance(features, list) and all(isinstance(name, str) for name in features)
 
 
 def _text(value: Any) -> str:

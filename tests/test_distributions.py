@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from fairfix import auditor, engine
+from fairfix import auditor, distributions, engine
 from fairfix.auditor import Block, Settings, audit
 from fairfix.table import Columns, Reading
 from hypothesis import given, settings
@@ -59,10 +59,12 @@ def to_overall(data: pd.DataFrame) -> dict[str, float]:
     }
 
 
-@pytest.fixture(params=["sorted", "kept", "second pass"])
+@pytest.fixture(params=["sorted", "in blocks", "kept", "second pass"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each way to exactness: all rows sorted, kept rows of the candidate bins, a second pass."""
-    if request.param != "sorted":
+    """Each way to exactness: all rows sorted, a few scores at a time, rows of the candidate bins, a second pass."""
+    if request.param == "in blocks":
+        monkeypatch.setattr(distributions, "BLOCK", 64)
+    elif request.param != "sorted":
         monkeypatch.setattr(auditor, "SORT_ROWS", 10)
     if request.param == "second pass":
         monkeypatch.setattr(engine, "KEEP_ROWS", 10)
@@ -132,6 +134,35 @@ def test_ks_of_random_data(seed: int, kind: str, groups: int, n: int) -> None:
     assert block.comparisons["ks.between_groups"].value.value == pytest.approx(
         max(pairwise(data).values()), abs=1e-12
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_largest_of_many_pairs_is_exact(
+    kind: str, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more groups than pairs are listed for, and few bins, the right bins are still looked into."""
+    monkeypatch.setattr(engine, "BINS", 8)
+    monkeypatch.setattr(engine, "FINE_BINS", 8)
+    data = frame(kind, 14, 300, seed)
+
+    found = block_of(data).comparisons["ks.between_groups"]
+    assert found.value.value == pytest.approx(max(pairwise(data).values()), abs=1e-12)
+
+
+@pytest.mark.parametrize("sort", [10, 1 << 17])
+def test_parts_may_meet_groups_in_any_order(
+    sort: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows kept from parts that hold other groups, in another order, stay with their group."""
+    monkeypatch.setattr("fairfix.io.PART_ROWS", 50)
+    monkeypatch.setattr(auditor, "SORT_ROWS", sort)
+    data = frame("smooth", 6, 600, seed=7).sort_values("g", ascending=False)
+    data.to_parquet(tmp_path / "d.parquet", row_group_size=50)
+    block = audit(tmp_path / "d.parquet", Reading(Columns(("g",), label="label", score="score"))).block("g")
+
+    for names, value in block.comparisons["ks.between_groups"].pairs.items():
+        assert value.value == pytest.approx(pairwise(data)[names], abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
