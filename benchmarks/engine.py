@@ -27,9 +27,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from fairfix.auditor import Settings, audit
+from fairfix.auditor import audit
 from fairfix.distributions import View, candidate_bins, distances
 from fairfix.engine import collect, scan
+from fairfix.findings import Settings
 from fairfix.io import BATCH_ROWS, CSV_BLOCK, open_source
 from fairfix.table import Columns, Reading
 

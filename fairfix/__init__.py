@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from fairfix.auditor import AuditReport, Settings, audit
+    from fairfix.auditor import audit
     from fairfix.checks import Check
     from fairfix.engine import read_table
     from fairfix.errors import ArtifactError, DataError, FairfixError, ModelError, UsageError
+    from fairfix.findings import AuditReport, Settings
     from fairfix.proof import Outcome, repair_table
     from fairfix.repair import Repairer, RepairProblem, methods
     from fairfix.repaired import Repaired
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ArtifactError": "errors",
-    "AuditReport": "auditor",
+    "AuditReport": "findings",
     "Check": "checks",
     "Columns": "table",
     "DataError": "errors",
@@ -41,7 +42,7 @@ _HOME = {
     "RepairProblem": "repair",
     "Repaired": "repaired",
     "Repairer": "repair",
-    "Settings": "auditor",
+    "Settings": "findings",
     "Table": "table",
     "UsageError": "errors",
     "audit": "auditor",

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from fairfix import uncertainty as un
-from fairfix.auditor import AuditReport, CheckResult, Settings, Value, audit, with_default_threshold
+from fairfix.auditor import audit, with_default_threshold
 from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError, FairfixWarning, UsageError
+from fairfix.findings import AuditReport, CheckResult, Settings, Value
 from fairfix.predictors import RepairedPredictor, is_random
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
 from fairfix.table import Table

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from fairfix.auditor import AuditReport, Settings, audit
+from fairfix.auditor import audit
 from fairfix.checks import Check
 from fairfix.engine import read_table
 from fairfix.errors import UsageError
+from fairfix.findings import AuditReport, Settings
 from fairfix.table import MISSING, Columns, Reading
 from hypothesis import given, settings
 from hypothesis import strategies as st

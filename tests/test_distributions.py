@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix import auditor, distributions, engine
-from fairfix.auditor import Block, Settings, audit
+from fairfix.auditor import audit
+from fairfix.findings import Block, Settings
 from fairfix.table import Columns, Reading
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -7,10 +7,11 @@ import hashlib
 import numpy as np
 import pandas as pd
 import pytest
-from fairfix.auditor import Settings, audit
+from fairfix.auditor import audit
 from fairfix.checks import Check
 from fairfix.engine import read_table
 from fairfix.errors import DataError, UsageError
+from fairfix.findings import Settings
 from fairfix.predictors import decide, is_random
 from fairfix.proof import repair_table, split_rows
 from fairfix.repair import methods

@@ -13,9 +13,10 @@ import jsonschema
 import numpy as np
 import pyarrow as pa
 import pytest
-from fairfix.auditor import Settings, audit
+from fairfix.auditor import audit
 from fairfix.checks import Check
 from fairfix.cli import run
+from fairfix.findings import Settings
 from fairfix.report import FORMATS, renderer
 from fairfix.report.json_ import audit_dict
 from fairfix.report.layout import HEADLINES, layout

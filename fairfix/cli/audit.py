@@ -57,8 +57,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     if given["show_settings"]:
         show_settings(ctx)
-    from fairfix.auditor import Settings, audit, require_two_groups
+    from fairfix.auditor import audit, require_two_groups
     from fairfix.checks import Check, exit_status
+    from fairfix.findings import Settings
     from fairfix.report.json_ import audit_dict
 
     check_outputs(given)

@@ -123,9 +123,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if given["show_settings"]:
         show_settings(ctx)
     given = dict(ctx.params)
-    from fairfix.auditor import Settings
     from fairfix.checks import Check, exit_status
     from fairfix.engine import count_table, read_table
+    from fairfix.findings import Settings
     from fairfix.proof import repair_table
     from fairfix.report.repair_json import repair_dict
 

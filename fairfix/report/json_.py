@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairfix import __version__
-from fairfix.auditor import AuditReport, Block, CheckResult, ComparisonReport, GroupReport, Value
+from fairfix.findings import AuditReport, Block, CheckResult, ComparisonReport, GroupReport, Value
 from fairfix.metrics import MEANS, RATES
 
 AUDIT_SCHEMA = "fairfix.audit/1"

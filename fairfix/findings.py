@@ -1,0 +1,145 @@
+"""Findings: what an audit is asked for and what it returns. Frozen, plain, computed elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fairfix.checks import Check, GateOn, Verdict
+from fairfix.errors import UsageError
+from fairfix.table import Reading
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to compute, apart from how the columns are read.
+
+    Attributes
+    ----------
+    confidence
+        Of every interval, simultaneous over the groups it compares.
+    intersect
+        Also audit the cells of all protected columns together.
+    reference
+        Reference group per attribute name.
+    exact
+        Compute KS, AUC and the pooled median from rows; else from bins in one pass, with certified bounds.
+    threads
+        Of the scan; None chooses.
+    checks, gate_on
+        Limits, and whether the interval or the point has to hold them.
+    """
+
+    confidence: float = 0.95
+    intersect: bool = False
+    reference: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = True
+    threads: int | None = None
+    checks: tuple[Check, ...] = ()
+    gate_on: GateOn = "interval"
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.confidence < 1:
+            raise UsageError(f"the confidence {self.confidence} is not in [0.5, 1); 0.95 is usual")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number with its interval; ``value`` is NaN where it is undefined, then ``reason`` says why.
+
+    ``bound`` is the certified numerical error of a value taken from bins, 0 where it is exact.
+    """
+
+    value: float
+    low: float
+    high: float
+    reason: str = ""
+    bound: float = 0.0
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """One row of the group table; ``weight`` is the sum of weights, ``share`` its part of the whole."""
+
+    name: str
+    levels: tuple[str, ...]
+    rows: int
+    weight: float
+    share: float
+    metrics: Mapping[str, Value]
+    calibration: tuple[Mapping[str, float | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """One comparison: which groups reach it, which are undefined, and each group's own where it has one.
+
+    ``at`` is the score at which a KS distance is reached; ``stratum`` where a ``within_strata`` one is.
+    """
+
+    id: str
+    value: Value
+    groups: tuple[str, ...]
+    undefined: tuple[str, ...] = ()
+    per_group: Mapping[str, Value] = field(default_factory=dict)
+    pairs: Mapping[tuple[str, str], Value] = field(default_factory=dict)
+    at: float | None = None
+    stratum: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One attribute, over everybody or inside one stratum."""
+
+    attribute: str
+    columns: tuple[str, ...]
+    stratum: str
+    groups: tuple[GroupReport, ...]
+    comparisons: Mapping[str, ComparisonReport]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """A check, judged for one attribute."""
+
+    check: Check
+    id: str
+    attribute: str
+    value: Value
+    groups: tuple[str, ...]
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """Everything an audit found; :func:`fairfix.report.to_dict` is its JSON form."""
+
+    source: str
+    reading: Reading
+    settings: Settings
+    rows_read: int
+    rows_used: int
+    excluded: Mapping[str, int]
+    weight: float
+    overall: GroupReport
+    blocks: tuple[Block, ...]
+    not_computed: Mapping[str, str]
+    checks: tuple[CheckResult, ...]
+    pooled_median: float | None = None
+    model: Mapping[str, str] = field(default_factory=dict)
+    inferred: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The worst verdict of the checks; None when nothing was gated."""
+        verdicts = {result.verdict for result in self.checks}
+        order: tuple[Verdict, ...] = ("fail", "undecided", "pass")
+        return next((verdict for verdict in order if verdict in verdicts), None)
+
+    def block(self, attribute: str, stratum: str = "") -> Block:
+        """Return the block of an attribute; ``KeyError`` when there is none."""
+        for block in self.blocks:
+            if (block.attribute, block.stratum) == (attribute, stratum):
+                return block
+        raise KeyError((attribute, stratum))
