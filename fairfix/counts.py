@@ -321,5 +321,8 @@ def _on_common_grid(a: Counts, b: Counts) -> tuple[Counts, Counts]:
     """Return both counts on the finest grid that each of them folds into."""
     if a.grid is None or b.grid is None or a.grid == b.grid:
         return a, b
-    grid = a.grid.covering(b.grid, most=2 * max(a.grid.size, b.grid.size))
+    most = max(
+        a.grid.size, b.grid.size, 2048
+    )  # many parts with scores far apart must not add up to a huge table
+    grid = a.grid.covering(b.grid, most=most)
     return a.regrid(grid), b.regrid(grid)

@@ -211,8 +211,8 @@ class Repaired:
                 )
         ids: list[pa.Array] = []
         for part in source.parts(source.columns, self._types()):
-            encoder = Encoder(self.reading, part.where)
-            first = 0
+            encoder = Encoder(self.reading, part.where, part.first_row)
+            first = part.first_row
             for batch in part.batches():
                 yield self._predicted(batch, encoder, first, missing_score)
                 first += batch.num_rows

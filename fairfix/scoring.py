@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -58,7 +59,7 @@ class ScoredSource(Source):
                 scores = self._model.score(batch.select(list(self._model.feature_names)).to_pandas())
                 yield batch.append_column(MODEL_SCORE, arrow_array(scores)).select(columns)
 
-        return Part(part.where, batches)
+        return replace(part, batches=batches)
 
 
 def scale_of(model: ScoringModel) -> ScoreScale | None:

@@ -6,7 +6,7 @@ here=$(dirname "$0")
 
 say() { printf '\n== %s\n' "$1"; }
 
-say 'Audit the scored loan book by race and sex'
+say 'Audit the scored loan book by race'
 fairfix audit "$here/loans.parquet" --no-config --protected race --out json="$out/audit.json"
 
 say 'The same by a model file: refused until its hash is pinned'

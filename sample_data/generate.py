@@ -129,10 +129,15 @@ def fitted_model() -> Any:
 
     numbers = ["loan_amount", "income", "debt_ratio", "employment_years", "late_payments", "has_guarantor"]
     names = ["product", "education", "home_ownership"]
+    known = [
+        list(PRODUCTS),
+        list(EDUCATION),
+        list(HOUSING),
+    ]  # a missing name is none of them, in any file format
     columns = ColumnTransformer(
         [
             ("numbers", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), numbers),
-            ("names", OneHotEncoder(handle_unknown="ignore"), names),
+            ("names", OneHotEncoder(categories=known, handle_unknown="ignore"), names),
         ]
     )
     data = applicants(TRAINING, np.random.default_rng(SEED + 1), "T")
