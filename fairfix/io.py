@@ -340,7 +340,13 @@ def _readable(path: Path, kind: str) -> Iterator[None]:
         raise DataError(f"{path} does not exist") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(f"{path.name} cannot be read as {kind}: {first}") from error
+        # CSV has no types: those of columns without a role are what the beginning of the file looks like
+        hint = (
+            "; mend the value, or save the data as Parquet, which keeps types"
+            if "conversion error" in first
+            else ""
+        )
+        raise DataError(f"{path.name} cannot be read as {kind}: {first}{hint}") from error
 
 
 @contextmanager
