@@ -6,6 +6,10 @@ Jobs of one table run in one process, in an order drawn anew for every round; a 
 of ``job / base`` of the same round, with its quartiles. CPU seconds count every thread of the process. Memory is
 VmHWM of a process of its own: ``ru_maxrss`` would inherit the peak of this one. Files are in the page cache.
 
+Page faults are shown because one and the same scan has two speeds: where the allocator gives the temporaries of a
+batch back to the system, every batch faults them in anew, and that costs as much as all the counting. Which of the
+two happens depends on what else the process holds.
+
 Goals are judged by the median alone, so on a busy machine look at the quartiles too.
 """
 
@@ -20,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, getrusage
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from subprocess import run
 
 import numpy as np
@@ -129,23 +133,26 @@ class Goal:
 
 @dataclass(frozen=True)
 class Times:
-    """CPU and wall seconds of one job, a value per round."""
+    """CPU seconds, wall seconds and page faults (without disk) of one job, a value per round."""
 
     cpu: list[float]
     wall: list[float]
+    faults: list[int]
 
 
 def rounds_of(jobs: Mapping[str, Job], rounds: int, *, warm: bool = True) -> dict[str, Times]:
     """Run every job once per round, in an order drawn anew; one round before them is not counted."""
     rng = np.random.default_rng(0)
-    times = {name: Times([], []) for name in jobs}
+    times = {name: Times([], [], []) for name in jobs}
     for i in range(-1 if warm else 0, rounds):
         for name in rng.permutation(list(jobs)):
+            faults = getrusage(RUSAGE_SELF).ru_minflt
             cpu, wall = time.process_time(), time.perf_counter()
             jobs[name]()
             if i >= 0:
                 times[name].cpu.append(time.process_time() - cpu)
                 times[name].wall.append(time.perf_counter() - wall)
+                times[name].faults.append(getrusage(RUSAGE_SELF).ru_minflt - faults)
     return times
 
 
@@ -173,9 +180,11 @@ def over_base(base: Job, jobs: Mapping[str, tuple[Job, Goal | None]], rounds: in
     for name, (_, goal) in jobs.items():
         value, shown = ratios(times[name].cpu, read.cpu)
         _, wall = ratios(times[name].wall, read.wall)
+        faults = f"{statistics.median(times[name].faults):,.0f}"
         judged = goal.judge(value) if goal else ""
-        rows.append([name, seconds(read.cpu), seconds(times[name].cpu), shown, wall, judged])
-    return table(("job", "read, CPU s", "job, CPU s", "CPU ratio (quartiles)", "wall ratio", "goal"), rows)
+        rows.append([name, seconds(read.cpu), seconds(times[name].cpu), shown, wall, faults, judged])
+    head = ("job", "read, CPU s", "job, CPU s", "CPU ratio (quartiles)", "wall ratio", "page faults", "goal")
+    return table(head, rows)
 
 
 AT_EXIT = """

@@ -353,6 +353,18 @@ def test_a_lying_size_is_refused(tmp_path: Path) -> None:
         read(out)
 
 
+def test_a_size_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    """A member that claims a gigabyte from a few bytes is refused before anything is inflated."""
+    path = saved(tmp_path)
+    content = bytearray(path.read_bytes())
+    place = content.rindex(b"PK\x01\x02", 0, content.rindex(b"arrays/offsets.npy"))
+    content[place + 24 : place + 28] = (1 << 30).to_bytes(4, "little")
+    path.write_bytes(bytes(content))
+
+    with pytest.raises(ArtifactError, match="claims a size it cannot have"):
+        read(path)
+
+
 def test_overlapping_members_are_refused(tmp_path: Path) -> None:
     """Two directory entries that point at the same bytes are how overlapping bombs are built."""
     path = saved(tmp_path)
@@ -362,7 +374,7 @@ def test_overlapping_members_are_refused(tmp_path: Path) -> None:
     content[second + 42 : second + 46] = content[first + 42 : first + 46]
     path.write_bytes(bytes(content))
 
-    with pytest.raises(ArtifactError):
+    with pytest.raises(ArtifactError, match="overlap"):
         read(path)
 
 

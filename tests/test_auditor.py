@@ -261,6 +261,21 @@ def test_a_check_over_an_undefined_value_cannot_pass(expression: str, gate_on: A
     assert failing.checks[0].verdict == "fail"
 
 
+def test_intervals_of_strata_hold_for_all_strata_at_once() -> None:
+    """Inside one of two strata the intervals are those of the stratum alone at half the miscoverage."""
+    data = loans()
+    both = audit(data, READING)
+    for name, part in data.groupby("product"):
+        alone = audit(
+            part, replace(READING, columns=replace(READING.columns, strata=())), Settings(confidence=0.975)
+        )
+        inside = both.block("race", f"product={name}")
+        for identifier, found in alone.block("race").comparisons.items():
+            if not identifier.startswith("scoring_rate"):  # the median is everybody's
+                assert inside.comparisons[identifier].value.low == pytest.approx(found.value.low, abs=1e-9)
+                assert inside.comparisons[identifier].value.high == pytest.approx(found.value.high, abs=1e-9)
+
+
 def test_a_reference_that_is_not_there_is_refused() -> None:
     """Attribute and group of a reference are checked by name."""
     for reference, words in (({"race": "q"}, "no group 'q'"), ({"age": "a"}, "not audited")):

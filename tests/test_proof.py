@@ -99,7 +99,7 @@ def test_the_proof_says_what_an_audit_says() -> None:
 
 def test_selection_takes_the_best_on_the_validation_part() -> None:
     """The chosen value has the highest expected accuracy on rows that neither fitted nor prove."""
-    outcome = repair_table(table(), Ramp(), choices={"gamma": (0.05, 1.0, 5.0)})
+    outcome = repair_table(table(), Ramp(), choices={"gamma": (5.0, 0.05, 1.0)})
     scores = {c.parameters["gamma"]: c.score for c in outcome.selection}
 
     assert outcome.repairer.parameters["gamma"] == max(scores, key=scores.__getitem__)
