@@ -32,9 +32,11 @@ from fairfix.table import (
     Reading,
     Rows,
     Table,
+    arrow_array,
     assemble,
     check_excluded,
     check_positive,
+    scores_of,
     to_probability,
 )
 
@@ -47,7 +49,7 @@ SORT_ROWS = 1 << 17
 BINS = 1024
 """Score bins of a single pass: the table of 60 cells then fits the processor's cache."""
 
-FINE_BINS = 1 << 14
+FINE_BINS = 1 << 16
 """Score bins where few rows have to be found among many."""
 
 TABLE_BYTES = 16 << 20
@@ -157,6 +159,11 @@ class Tally:
             return
         self._fit_grid(rows.score)
         assert self.grid is not None
+        if not self._tables:  # the cells of the first rows say how fine a table has room
+            while (
+                self.grid.size > 2 * BINS and 8 * len(self.cells) * self.labels * self.grid.size > self.room
+            ):
+                self.grid = self.grid.halved()
         place = self.grid.index(rows.score)
         place += code * self.grid.size
         self._bump(place, self.grid.size, rows.weight)
@@ -380,7 +387,7 @@ def scan(
     source.require(reading.columns.counted)
     reading = reading.in_type_of(source.schema)
     about = source.about_rows
-    bins = FINE_BINS * (1 if about <= 10 * KEEP_ROWS else 4) if exact and about > SORT_ROWS else BINS
+    bins = FINE_BINS if exact and about > SORT_ROWS else BINS
     room = max(TABLE_BYTES, int(0.4 * about))
     keep = exact and reading.columns.score is not None and (source.rows is None or source.rows <= KEEP_ROWS)
 
@@ -475,11 +482,20 @@ def collect(
     assert grid is not None
     place = {cell: i for i, cell in enumerate(counts.cells)}
 
+    # where no row was left out, the scores alone say which rows to look at, and labels are not needed
+    complete = not any(counts.excluded.values())
+    if complete:
+        columns = replace(reading.columns, label=None, prediction=None, probability=None)
+        reading = replace(reading, columns=columns)
+
     def gather(part: Part) -> KeptRows | None:
         encoder = Encoder(reading, part.where, part.first_row)
         found: list[tuple[Any, ...]] = []
         room = KEEP_ROWS
-        for batch in part.batches():
+        for whole in part.batches():
+            batch = (
+                whole.filter(arrow_array(bins[grid.index(scores_of(whole, reading))])) if complete else whole
+            )
             rows = encoder.encode(batch)
             assert rows.score is not None
             inside = bins[grid.index(rows.score)]

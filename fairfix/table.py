@@ -507,6 +507,14 @@ def _without(rows: Rows, drop: Mapping[str, Bools]) -> Rows:
     )
 
 
+def scores_of(batch: pa.RecordBatch, reading: Reading) -> Floats:
+    """Return the scores of a batch that has been through the gate before: present, finite, in range."""
+    name = reading.columns.score
+    assert name is not None
+    values: Floats = _numbers(_column(batch, name), name, "score")[0]
+    return values
+
+
 # ---------------------------------------------------------------------- Arrow to numpy
 #
 # Buffers are read directly: Array.to_numpy and numpy.asarray import pandas on the first call, which costs
