@@ -501,8 +501,8 @@ def collect(
             inside = bins[grid.index(rows.score)]
             into = np.array([place.get(cell, -1) for cell in encoder.cells], dtype=np.int64)
             label = rows.label[inside] if rows.label is not None and reading.binary else None
-            weight = np.ones(int(inside.sum())) if rows.weight is None else rows.weight[inside]
-            square = None if rows.weight is None else weight * weight
+            weight = None if rows.weight is None else rows.weight[inside]
+            square = None if weight is None else weight * weight
             found.append((rows.score[inside], into[rows.cell[inside]], label, weight, square))
             if sum(f[0].size for f in found) > room:
                 found = [_merged_ties(found)]
@@ -522,7 +522,10 @@ def _stacked(found: list[tuple[Any, ...]]) -> KeptRows | None:
         return None
 
     def column(i: int) -> Any:
-        return None if found[0][i] is None else np.concatenate([f[i] for f in found])
+        if all(f[i] is None for f in found):
+            return None
+        # only some parts of unweighted data have merged ties, and so weights
+        return np.concatenate([np.ones(f[0].size) if f[i] is None else f[i] for f in found])
 
     return KeptRows(column(0), column(1), column(2), column(3), column(4))
 
@@ -531,13 +534,13 @@ def _merged_ties(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Return the same rows with equal (score, cell, label) merged and their weights added."""
     rows = _stacked(found)
     assert rows is not None
-    assert rows.weight is not None
     code = rows.cell if rows.label is None else rows.cell * 2 + rows.label
     order = np.lexsort((code, rows.score))
     score, code = rows.score[order], code[order]
     new = np.concatenate([[True], (score[1:] != score[:-1]) | (code[1:] != code[:-1])])
     first = np.flatnonzero(new)
-    weight = np.add.reduceat(rows.weight[order], first)
+    ones = np.ones(order.size) if rows.weight is None else rows.weight[order]
+    weight = np.add.reduceat(ones, first)
     square = None if rows.square_weight is None else np.add.reduceat(rows.square_weight[order], first)
     score, code = score[new], code[new]
     if rows.label is None:

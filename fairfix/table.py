@@ -238,8 +238,6 @@ class Encoder:
         drop: dict[str, Bools] = {}
         cell = self._cell_codes(batch, drop)
         score = self._real(batch, columns.score, "score", drop)
-        if score is not None:
-            self._check_score(score, columns.score or "")
         label = self._label(batch, drop)
         decision = self._decision(batch, drop)
         weight = self._weight(batch, drop)
@@ -257,7 +255,8 @@ class Encoder:
         many = math.prod(sizes)
         flat = _flatten([codes for codes, _ in coded], sizes)
         if many <= 256:  # a few cells without rows cost less than looking for them
-            return self._register(np.arange(many), coded, sizes)[flat]
+            lookup = self._register(np.arange(many), coded, sizes)
+            return flat if np.array_equal(lookup, np.arange(many)) else lookup[flat]
         if many <= max(4096, batch.num_rows):
             lookup = np.full(many, -1, dtype=np.int64)
             seen = np.flatnonzero(np.bincount(flat, minlength=many))
@@ -304,25 +303,28 @@ class Encoder:
         values, missing = _numbers(_column(batch, name), name, part)
         if missing is not None:
             values = np.where(missing, np.nan, values)
-        if values.size and math.isnan(float(np.min(values))):
+        # NaN and infinities show in the least and the largest value, so sound data costs two passes and no mask
+        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+        if math.isnan(low):
             drop[f"missing {part}"] = missing = np.isnan(values)
             values = np.where(missing, 0.0, values)
-        if values.size and not (np.isfinite(values.min()) and np.isfinite(values.max())):
+            low, high = float(values.min()), float(values.max())
+        if not (math.isfinite(low) and math.isfinite(high)):
             row = int(np.argmin(np.isfinite(values)))
             raise DataError(
                 f"{part} column {name!r} holds {values[row]} at {self._at(row)}; "
                 f"scores, labels and weights must be finite: replace or remove it"
             )
+        if part == "score":
+            self._check_score(values, name, low, high)
         return values
 
-    def _check_score(self, score: Floats, name: str) -> None:
-        if self.reading.task == "regression" or not score.size:
-            return
+    def _check_score(self, score: Floats, name: str, least: float, largest: float) -> None:
         scale = self.reading.score_scale
-        if scale not in SCORE_RANGE:
+        if self.reading.task == "regression" or scale not in SCORE_RANGE:
             return
         low, high = SCORE_RANGE[scale]
-        if score.min() < low or score.max() > high:
+        if least < low or largest > high:
             row = int(np.argmax((score < low) | (score > high)))
             raise DataError(
                 f"score column {name!r} holds {score[row]:g} at {self._at(row)}, outside [{low:g}, {high:g}]: not a "
