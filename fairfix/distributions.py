@@ -32,7 +32,7 @@ from fairfix.engine import KeptRows
 ALL_PAIRS = 12
 """Up to this many groups every pair's distance is exact; beyond, the largest one is."""
 
-BLOCK = 1 << 21
+BLOCK = 1 << 18
 """Entries of a (groups x distinct scores) table evaluated at a time."""
 
 
