@@ -43,9 +43,9 @@ def infer_columns(
             f"with --model); the columns are {', '.join(schema.names)}"
         )
     kind = schema.field(score).type
-    part = "prediction" if score in DECISIONS and not pa.types.is_floating(kind) else "score"
-    inferred[part] = score
-    return replace(columns, **{part: score}), inferred  # type: ignore[arg-type]  # one of two known fields
+    if score in DECISIONS and not pa.types.is_floating(kind):
+        return replace(columns, prediction=score), {**inferred, "prediction": score}
+    return replace(columns, score=score), {**inferred, "score": score}
 
 
 def _only(conventional: Sequence[str], names: Sequence[str], part: str) -> str | None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fairfix.errors import ColumnError
 from fairfix.io import Part, Source
-from fairfix.table import ScoreScale, arrow_array
+from fairfix.table import arrow_array
 
 if TYPE_CHECKING:
     from fairfix.models import ScoringModel
@@ -60,8 +60,3 @@ class ScoredSource(Source):
                 yield batch.append_column(MODEL_SCORE, arrow_array(scores)).select(columns)
 
         return replace(part, batches=batches)
-
-
-def scale_of(model: ScoringModel) -> ScoreScale | None:
-    """Return the scale of a model's scores; None for hard decisions."""
-    return {"probability": "probability", "raw": "raw"}.get(model.score_scale)  # type: ignore[return-value]  # two literals

@@ -354,8 +354,10 @@ def _scored(
         features=given["features"] or None,
         positive_label=given["positive_label"],
     )
-    part = "prediction" if model.score_scale == "decision" else "score"
-    return ScoredSource(source, model), replace(columns, **{part: MODEL_SCORE}), model  # type: ignore[arg-type]
+    scored = ScoredSource(source, model)
+    if model.score_scale == "decision":
+        return scored, replace(columns, prediction=MODEL_SCORE), model
+    return scored, replace(columns, score=MODEL_SCORE), model
 
 
 def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
