@@ -49,7 +49,7 @@ SORT_ROWS = 1 << 17
 BINS = 1024
 """Score bins of a single pass: the table of 60 cells then fits the processor's cache."""
 
-FINE_BINS = 1 << 16
+FINE_BINS = 1 << 14
 """Score bins where few rows have to be found among many."""
 
 TABLE_BYTES = 16 << 20
@@ -387,7 +387,7 @@ def scan(
     source.require(reading.columns.counted)
     reading = reading.in_type_of(source.schema)
     about = source.about_rows
-    bins = FINE_BINS if exact and about > SORT_ROWS else BINS
+    bins = FINE_BINS * (1 if about <= 2 * KEEP_ROWS else 4) if exact and about > SORT_ROWS else BINS
     room = max(TABLE_BYTES, int(0.4 * about))
     keep = exact and reading.columns.score is not None and (source.rows is None or source.rows <= KEEP_ROWS)
 

@@ -36,6 +36,10 @@ CALIBRATION_BINS = 16
 """Equal-width bins of a calibration curve; a power of two, so that they are whole bins of the counts."""
 
 
+COARSE_BINS = 1024
+"""Bins of the score for calibration curves and the spread of areas."""
+
+
 @dataclass(frozen=True)
 class GroupView:
     """An attribute over everybody or in one stratum, as a partition of the cells."""
@@ -68,6 +72,14 @@ class Evidence:
     some_rows: KeptRows | None
     median: float | None
     above_median: Floats | None
+
+    @cached_property
+    def coarse(self) -> Counts:
+        """The counts on few bins: enough for all but distances and areas, and much quicker to add up."""
+        grid = self.counts.grid
+        while grid is not None and grid.size > 2 * COARSE_BINS:
+            grid = grid.halved()
+        return self.counts if grid is None else self.counts.regrid(grid)
 
     @cached_property
     def missing(self) -> dict[str, str]:
@@ -154,7 +166,7 @@ class Measured:
         self.evidence = evidence
         # intervals of strata hold for all strata at once, so the worst stratum's is an interval of the worst
         self.alpha = (1.0 - evidence.settings.confidence) / view.strata
-        self.counts = evidence.counts.fold(view.partition.group_of_cell, view.partition.size)
+        self.counts = evidence.coarse.fold(view.partition.group_of_cell, view.partition.size)
         self.missing = evidence.missing
         self._rests: dict[str, tuple[un.Estimates, Floats] | None] = {}
 
