@@ -1,45 +1,56 @@
 """Write the generated parts of the docs anew, or check that they are in step.
 
-``python docs/generate.py`` rewrites; ``python docs/generate.py --check`` writes nothing and exits with 1 when a file
-is out of step with the code. Generated text stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+``python docs/generate.py`` rewrites them; ``python docs/generate.py --check`` writes nothing and exits with 1 when a
+file is out of step with the code. Generated text stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``;
+nothing else is ever touched, and what is generated does not depend on the terminal.
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from fairfix.cli import COMMANDS, run
+import fairfix
+from fairfix.cli import COMMANDS, cli
 from fairfix.metrics import ALIASES, MEANS, RATES
 from fairfix.repair import methods
 from fairfix.report.json_ import OTHER_FORMULAS, SCOPES
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+START = "<!-- generated: "
+PART = re.compile(rf"({START}([\w-]+) -->\n)(?:(?!{START}).)*?(<!-- end -->)", re.DOTALL)
+WIDTH = 100
+
+PLANNED = {
+    "fair-regression": "real-valued scores: statistical parity at every threshold, or bounded group loss",
+    "logloss": "robust log loss classification: demographic parity, equal opportunity, equalized odds",
+    "sensei": "individual fairness: alike people, alike predictions",
+    "robust": "parity and error rates of the true groups, when the recorded groups are noisy",
+}
+"""Methods that are not there yet; one that is there is taken from the code."""
 
 
-def help_of(*arguments: str) -> str:
+def help_of(*command: str) -> str:
     """Return what --help prints, at a fixed width."""
     out = io.StringIO()
     with redirect_stdout(out):
-        run([*arguments, "--help"])
+        cli.main([*command, "--help"], prog_name="fairfix", standalone_mode=False, terminal_width=WIDTH)
     return out.getvalue()
 
 
 def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """Return a Markdown table."""
     lines = [headings, tuple("---" for _ in headings), *rows]
-    return (
-        "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in lines) + "\n"
-    )
+    return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |\n" for row in lines)
 
 
-def cli() -> str:
+def commands() -> str:
     """Return the help of every command."""
     parts = [f"```text\n{help_of()}```\n"]
     parts += [f"## fairfix {name}\n\n```text\n{help_of(name)}```\n" for name in COMMANDS]
@@ -48,30 +59,27 @@ def cli() -> str:
 
 def metrics() -> str:
     """Return every metric with formula, needs and when it is undefined."""
+    own = [m for m in (*RATES.values(), *MEANS.values()) if m.name != "square_loss_real"]
     other = {
-        name: [alias for alias, target in ALIASES.items() if target == name] for name in (*RATES, *MEANS)
+        m.name: ", ".join(f"`{alias}`" for alias, target in ALIASES.items() if target == m.name) for m in own
     }
     rows = [
-        (
-            f"`{m.name}`",
-            m.formula,
-            ", ".join(sorted(m.needs)),
-            m.undefined,
-            ", ".join(f"`{a}`" for a in other[m.name]),
-        )
-        for m in (*RATES.values(), *MEANS.values())
-        if m.name != "square_loss_real"
-    ]
-    rows += [
-        (f"`{name}`", text, "", "", "`eo`" if name == "equalized_odds" else "")
-        for name, text in OTHER_FORMULAS.items()
+        (f"`{m.name}`", m.formula, ", ".join(sorted(m.needs)), m.undefined, other[m.name] or " ") for m in own
     ]
     return table(("metric", "definition", "needs", "undefined when", "also called"), rows)
 
 
+def other_metrics() -> str:
+    """Return the metrics that are neither a plain rate nor a plain mean."""
+    return table(("metric", "definition"), [(f"`{name}`", text) for name, text in OTHER_FORMULAS.items()])
+
+
 def comparisons() -> str:
-    """Return every kind and scope of comparison."""
-    return table(("comparison", "definition"), [(f"`{name}`", text) for name, text in SCOPES.items()])
+    """Return every kind and scope of comparison; those of KS have a scope only."""
+    plain = {name: text for name, text in SCOPES.items() if "." in name or name in ("min", "max")}
+    rows = [(f"`metric.{name}`", text) for name, text in plain.items()]
+    rows += [(f"`ks.{name}`", text) for name, text in SCOPES.items() if name not in plain]
+    return table(("comparison", "definition"), rows)
 
 
 def parameters() -> str:
@@ -85,19 +93,53 @@ def parameters() -> str:
     return table(("method", "option", "default", "meaning"), rows)
 
 
-def available() -> str:
-    """Return the methods there are."""
-    return table(
-        ("`--method`", "does"), [(f"`{name}`", method.summary) for name, method in methods().items()]
-    )
+def repairs() -> str:
+    """Return the methods that are there, and those that are planned."""
+    rows = [(f"`{name}`", method.summary, "available") for name, method in methods().items()]
+    rows += [(f"`{name}`", does, "planned") for name, does in PLANNED.items() if name not in methods()]
+    return table(("`--method`", "does", "state"), rows)
+
+
+def imports() -> str:
+    """Return which room imports which, those with the fewest rooms below them first."""
+    home = Path(fairfix.__file__).parent
+    below: dict[str, set[str]] = {}
+    for path in sorted(home.rglob("*.py")):
+        room = path.relative_to(home).parts[0].removesuffix(".py")
+        if not room.startswith("__"):
+            below.setdefault(room, set()).update(set(_imported(path)) - {room})
+
+    def depth(room: str) -> int:
+        return 1 + max((depth(other) for other in below[room]), default=0)
+
+    width = max(map(len, below))
+    lines = [
+        f"{room:{width}}  {' '.join(sorted(below[room]))}".rstrip()
+        for room in sorted(below, key=lambda r: (depth(r), r))
+    ]
+    return "```text\n" + "\n".join(lines) + "\n```\n"
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Yield the rooms that a module imports when it runs, inside functions too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("fairfix"):
+            names = [f"{node.module}.{alias.name}".split(".")[1] for alias in node.names]
+            yield from (name for name in names if not name.startswith("__"))
 
 
 MAKERS: dict[str, Callable[[], str]] = {
-    "cli": cli,
+    "cli": commands,
     "metrics": metrics,
+    "other-metrics": other_metrics,
     "comparisons": comparisons,
     "parameters": parameters,
-    "methods": available,
+    "methods": repairs,
+    "imports": imports,
 }
 
 
@@ -111,6 +153,9 @@ def main(check: bool) -> int:
     stale = []
     for path in FILES:
         text = path.read_text(encoding="utf-8")
+        if text.count(START) != len(PART.findall(text)):
+            print(f"{path.relative_to(ROOT)} has a generated part without an end")
+            return 1
         new = renewed(text)
         if new != text:
             stale.append(path.relative_to(ROOT))

@@ -1,21 +1,35 @@
-"""The docs are executed: what they show runs, and what is generated is in step."""
+"""The docs are executed: what they show runs, what they say it prints is printed, what is generated is in step.
+
+Conventions of README.md and docs/quickstart.md: a block marked ``sh`` runs, in order, in one folder with a copy of the
+sample data, and ends with status 0 or with that of ``<!-- exit: N -->`` above it. A block marked ``text`` right behind
+it is a part of what it prints; ``...`` stands for what is left out, and runs of blanks are one. A block under
+``<!-- file: NAME -->`` is written to that file first. Blocks of other languages are not run here.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
+import numpy as np
+import pyarrow.csv
 import pytest
 from fairfix.cli import COMMANDS
+from fairfix.predictors import decide
 from fairfix.repaired import Repaired, identity_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "sample_data" / "README.md"]
-SHELL = re.compile(r"(?:<!-- exit: (\d+) -->\n)?```sh\n(.*?)```", re.DOTALL)
-PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"^(?:<!-- (exit|file): (\S+) -->\n)?```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+REPAIR = "fairfix repair sample_data/loans.parquet --method ramp --protected race --gamma 0.5"
+PREDICT = "fairfix predict repaired.fairfix sample_data/new_applicants.csv -o decided.csv"
 
 
 @pytest.fixture
@@ -25,54 +39,84 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run one fairfix command line as a shell would."""
-    line = re.sub(r"^fairfix ", f"{sys.executable} -m fairfix ", command)
-    return subprocess.run(line, shell=True, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S602  the docs are ours
+def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run commands as a shell in CI would: the first that fails ends them."""
+    function = f'fairfix() {{ "{sys.executable}" -m fairfix "$@"; }}'
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("FAIRFIX_")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["sh", "-euc", f"{function}\n{script}"],
+        cwd=folder,
+        env={**clean, "PATH": path, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """Return the blocks of one language."""
+    return [found[3] for found in BLOCK.findall((ROOT / page).read_text()) if found[2] == language]
+
+
+def missing_from(printed: str, shown: str) -> list[str]:
+    """Return the lines of ``shown`` that no line of ``printed`` holds, in the order of both."""
+    lines = iter(" ".join(line.split()) for line in printed.splitlines())
+    missing = []
+    for line in shown.splitlines():
+        wanted = " ".join(line.split())
+        pattern = re.compile(".*?".join(re.escape(part.strip()) for part in wanted.split("...")))
+        if wanted != "..." and not any(pattern.search(found) for found in lines):
+            missing.append(line)
+    return missing
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
-def test_commands_in_the_docs_run(page: str, checkout: Path) -> None:
-    """Every sh block that starts with fairfix ends with the status it says (0 if it says nothing)."""
-    blocks = SHELL.findall((ROOT / page).read_text())
-    assert blocks
-    for status, block in blocks:
-        for line in block.splitlines():
-            done = shell(line, checkout)
-            assert done.returncode == int(status or 0), (line, done.stderr)
+def test_commands_in_the_docs_run_and_print_what_is_shown(page: str, checkout: Path) -> None:
+    """Every sh block ends with the status it says, and prints the text block behind it."""
+    printed, ran = None, 0
+    for mark, value, language, block in BLOCK.findall((ROOT / page).read_text()):
+        if mark == "file":
+            (checkout / value).write_text(block)
+        elif language == "sh":
+            done = shell(block, checkout)
+            assert done.returncode == int(value or 0), (block, done.stderr)
+            printed, ran = done.stdout, ran + block.count("fairfix ")
+        elif language == "text":
+            assert printed is not None
+            assert not missing_from(printed, block)
+
+    assert ran >= 5
 
 
-def test_the_numbers_in_the_readme_are_those_of_the_sample(checkout: Path) -> None:
-    """The output that the README shows is what the command prints."""
-    text = (ROOT / "README.md").read_text()
-    shown = re.findall(r"\d\.\d{4} \[\d\.\d{3}, \d\.\d{3}\]", text)
-    printed = shell("fairfix audit sample_data/loans.parquet --protected race", checkout).stdout
+def test_what_is_shown_is_compared() -> None:
+    """A number that is not printed, or not in that order, is found; dots and blanks are not."""
+    printed = "a  0.25  0.5\nb  0.75\n"
 
-    assert len(shown) == 3
-    assert all(number in printed for number in shown)
+    assert not missing_from(printed, "a 0.25 ...\n...\nb 0.75")
+    assert missing_from(printed, "a 0.26 ...") == ["a 0.26 ..."]
+    assert missing_from(printed, "b 0.75\na 0.25") == ["a 0.25"]
 
 
 def test_the_library_example_runs(checkout: Path) -> None:
-    """The Python of the README runs as it stands."""
-    (example,) = PYTHON.findall((ROOT / "README.md").read_text())
+    """The Python of the README runs as it stands and prints the number of its first block."""
+    (example,) = blocks("README.md", "python")
     done = subprocess.run(
         [sys.executable, "-c", example], cwd=checkout, capture_output=True, text=True, check=False
     )
 
     assert done.returncode == 0, done.stderr
-    assert "('Asian', 'Black') 0.24" in done.stdout
+    groups, value, low, high = re.fullmatch(r"(\(.*\)) (\S+) (\S+) (\S+)\n", done.stdout).groups()  # type: ignore[union-attr]
+    assert groups == "('Asian', 'Black')"
+    assert f"{float(value):.4f} [{float(low):.3f}, {float(high):.3f}]" in (ROOT / "README.md").read_text()
 
 
 def test_the_documented_reader_reads_artifacts(checkout: Path) -> None:
     """The reader of docs/artifact.md, which uses nothing of fairfix, gives the same probabilities and decisions."""
-    import pyarrow.csv
-
-    for command in (
-        "fairfix repair sample_data/loans.parquet --method ramp --protected race --id applicant_id --gamma 0.5",
-        "fairfix predict repaired.fairfix sample_data/new_applicants.csv -o decided.csv",
-    ):
-        assert shell(command, checkout).returncode == 0
-    (reader,) = PYTHON.findall((ROOT / "docs" / "artifact.md").read_text())
+    assert shell(f"{REPAIR} --id applicant_id\n{PREDICT}", checkout).returncode == 0
+    (reader,) = blocks("docs/artifact.md", "python")
+    assert "fairfix" not in reader
+    assert 15 <= sum(bool(line.strip()) for line in reader.splitlines()) <= 22
     scope: dict[str, object] = {}
     exec(reader, scope)  # noqa: S102  the docs are ours
     manifest, arrays = scope["load"](checkout / "repaired.fairfix")  # type: ignore[operator]
@@ -81,37 +125,155 @@ def test_the_documented_reader_reads_artifacts(checkout: Path) -> None:
         chance = scope["p_positive"](manifest, arrays, [row["race"]], row["score"])  # type: ignore[operator]
         assert chance == pytest.approx(row["p_positive"], abs=1e-15)
         assert scope["decision"](manifest, row["applicant_id"], chance) == row["decision"]  # type: ignore[operator]
+
     assert sum(row["randomized"] for row in rows) > 100
-    assert Repaired.load(checkout / "repaired.fairfix").key.hex() == manifest["randomization"]["key"]
+
+
+def test_the_manifest_has_the_documented_keys(checkout: Path) -> None:
+    """docs/artifact.md lists the keys of the manifest, all of them and no others."""
+    assert shell(REPAIR, checkout).returncode == 0
+    tables = re.findall(
+        r"^\| key.*?\n\n", (ROOT / "docs" / "artifact.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    first = [row.split("|")[1] for table in tables for row in table.splitlines()[2:] if row]
+    listed = {name for cell in first for name in re.findall(r"`(\w+)`", cell)}
+    manifest = zipfile.ZipFile(checkout / "repaired.fairfix").read("manifest.json")
+
+    assert listed == set(json.loads(manifest))
+
+
+def test_rows_without_an_id_are_identified_as_documented(checkout: Path) -> None:
+    """Without --id, the draw hangs on the texts of the columns in the order of their names; missing is a zero byte."""
+    assert shell(f"{REPAIR}\n{PREDICT}", checkout).returncode == 0
+    repaired = Repaired.load(checkout / "repaired.fairfix")
+    text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(repaired.identity, pyarrow.string()))
+    decided = pyarrow.csv.read_csv(checkout / "decided.csv", convert_options=text).to_pylist()
+    seen = 0
+    for row in decided:
+        if not row["randomized"]:
+            continue
+        values = [_as_written(row[name], repaired.identity[name]) for name in sorted(repaired.identity)]
+        digest = hashlib.blake2b(b"\x1f".join(values), digest_size=8, key=repaired.key).digest()
+        assert ((int.from_bytes(digest, "big") >> 11) / 2**53 < row["p_positive"]) == row["decision"]
+        seen += b"\x00" in values
+
+    assert "applicant_id" in repaired.identity
+    assert "label" not in repaired.identity
+    assert seen > 5
+
+
+def _as_written(value: str | None, kind: str) -> bytes:
+    """Return the identity's part of a CSV text: the sample's numbers have few digits, so they stand as written."""
+    if not value:
+        return b"\x00"
+    return (value.capitalize() if kind == "boolean" else value.removesuffix(".0")).encode()
 
 
 def test_identities_are_written_as_documented() -> None:
     """Missing, whole, fractional, true, text: as docs/artifact.md says."""
     assert identity_of([None, float("nan")]) == b"\x00\x1f\x00"
     assert (
-        identity_of([3, 3.0, 0.1, True, "é", 2.0**60])
-        == "3\x1f3\x1f0.1\x1fTrue\x1fé\x1f1.152921504606847e+18".encode()
+        identity_of([3, 3.0, 0.1, True, "é", 2.0**60, 2**60])
+        == "3\x1f3\x1f0.1\x1fTrue\x1fé\x1f1.152921504606847e+18\x1f1152921504606846976".encode()
     )
 
 
-def test_generated_parts_are_in_step() -> None:
-    """`make docs` has been run."""
+def test_a_decision_is_drawn_by_hand(checkout: Path) -> None:
+    """The lines of docs/ramp.md draw the decision that predict drew, with the commands of the README."""
+    by_hand = next(block for block in blocks("docs/ramp.md", "python") if "decision" in block)
+    first = [
+        block
+        for block in blocks("README.md", "sh")
+        if block.startswith(("fairfix repair", "fairfix predict"))
+    ]
+    assert shell("\n".join(first), checkout).returncode == 0
+    rows = {row["applicant_id"]: row for row in pyarrow.csv.read_csv(checkout / "decided.csv").to_pylist()}
+    name, chance = re.search(r'b"(\w+)"', by_hand)[1], re.search(r"uniform < (0\.\d+)", by_hand)[1]  # type: ignore[index]
     done = subprocess.run(
-        [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"],
+        [sys.executable, "-c", f"{by_hand}\nprint(int(decision), uniform)"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    drawn, uniform = done.stdout.split()
+
+    assert rows[name]["p_positive"] == pytest.approx(float(chance), abs=1e-4)
+    assert abs(float(uniform) - float(chance)) > 1e-3
+    just = np.array([float(uniform), np.nextafter(float(uniform), 1)])
+    key = Repaired.load(checkout / "repaired.fairfix").key
+    assert decide(just, [name.encode()] * 2, key).tolist() == [0, 1]
+    assert int(drawn) == rows[name]["decision"]
+    assert rows[name]["randomized"]
+
+
+def generate(*arguments: str, root: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run docs/generate.py of a checkout."""
+    return subprocess.run(
+        [sys.executable, str(root / "docs" / "generate.py"), *arguments],
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
 
+
+@pytest.mark.parametrize("columns", ["40", "200"])
+def test_generated_parts_are_in_step(columns: str) -> None:
+    """`make docs` has been run, and what it writes does not depend on the terminal."""
+    done = generate("--check", COLUMNS=columns)
+
     assert done.returncode == 0, done.stdout
 
 
+def test_only_generated_parts_are_rewritten(tmp_path: Path) -> None:
+    """--check names a stale file and writes nothing; without it the file is as before, and no other is touched."""
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    page, before = tmp_path / "docs" / "metrics.md", (ROOT / "docs" / "metrics.md").read_text()
+    stale = before.replace("| `selection_rate` |", "| `selected` |")
+    assert stale != before
+    page.write_text(stale)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.md")}
+
+    checked = generate("--check", root=tmp_path)
+    assert (checked.returncode, checked.stdout.split()[0]) == (1, str(Path("docs", "metrics.md")))
+    assert page.read_text() == stale
+
+    assert generate(root=tmp_path).returncode == 0
+    assert page.read_text() == before
+    assert {path for path in times if path.stat().st_mtime_ns != times[path]} <= {page}
+
+    page.write_text(before.replace("<!-- end -->", "", 1))
+    broken = generate(root=tmp_path)
+    assert (broken.returncode, "without an end" in broken.stdout) == (1, True)
+
+
 def test_every_command_is_documented() -> None:
-    """Each command has its section."""
+    """Each command has its section, and its options are in it."""
     text = (ROOT / "docs" / "cli.md").read_text()
 
     for name in COMMANDS:
-        assert f"## fairfix {name}\n" in text
+        section = text.partition(f"## fairfix {name}\n")[2].partition("\n## ")[0]
+        assert f"Usage: fairfix {name} " in section
+        assert "--help" in section
+
+
+def test_every_room_is_documented() -> None:
+    """docs/architecture.md has one line for each module or folder of the package."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text.partition("## The rooms")[2].partition("\n## ")[0]
+    rooms = {path.stem for path in (ROOT / "fairfix").iterdir() if path.suffix == ".py" or path.is_dir()}
+
+    listed = re.findall(r"^\| `(\w+)/?` \|", table, re.MULTILINE)
+    assert sorted(listed) == sorted(room for room in rooms if not room.startswith("_"))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -119,7 +281,9 @@ def test_links_resolve_and_paths_are_ours(page: Path) -> None:
     """Links between pages lead somewhere; no path of a machine is in them."""
     text = page.read_text()
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", prose):
-        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(\s*(?!https?:)([^)#\s]*)#?([^)\s]*)\)", prose):
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), (target, anchor)
 
-    assert not re.search(r"(^|\s)/(work|home|root|tmp)/", text)
+    assert not re.search(r"(^|[\s`'\"(=])/(work|home|root|tmp|Users|mnt)/", text)
