@@ -283,7 +283,7 @@ def _open_files(text: str) -> Source:
     kinds = {_kind(path) for path in paths}
     if len(kinds) > 1:
         raise DataError(
-            f"{text} holds Parquet and CSV files; name one kind, for example '{text.rstrip('/')}/*.parquet'"
+            f"{text} holds Parquet and CSV files; name one kind by a pattern that ends in .parquet or .csv"
         )
     name = paths[0].name if len(paths) == 1 else f"{Path(text).name or text} ({len(paths)} files)"
     return ParquetSource(paths, name) if kinds == {"parquet"} else CsvSource(paths, name)

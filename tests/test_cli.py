@@ -198,6 +198,10 @@ BAD_CALLS = {
         "choose one of ramp",
     ),
     "no method": (("repair", "data.parquet", "--protected", "race"), "choose one of ramp"),
+    "strata in a repair": (
+        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--strata", "sex"),
+        "does not repair within strata",
+    ),
     "negative slack": (
         ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--slack", "-1"),
         "at least 0",

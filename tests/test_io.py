@@ -240,7 +240,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
         ("nope.csv", "nope.csv does not exist"),
         ("nope*.csv", r"nope\*.csv matches no file"),
         ("empty", "holds no Parquet or CSV file"),
-        ("both", r"holds Parquet and CSV files.*/\*\.parquet"),
+        ("both", r"holds Parquet and CSV files.*ends in \.parquet"),
         ("s3://bucket/d.parquet", "is a URL"),
     ],
 )

@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fairfix")
 def cli() -> None:
-    r"""Audit tabular models for unfairness and repair them.
+    """Audit tabular models for unfairness and repair them.
 
     \b
     fairfix audit data.parquet --protected race

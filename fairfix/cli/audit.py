@@ -47,7 +47,7 @@ from fairfix.errors import UsageError
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    r"""Measure how a model treats groups, and gate on it.
+    """Measure how a model treats groups, and gate on it.
 
     DATA is a Parquet or CSV file, a folder of them, or a quoted pattern.
 

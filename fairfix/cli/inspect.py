@@ -17,7 +17,7 @@ from fairfix.errors import ArtifactError
 @option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="Format on stdout.")
 @option("--debug", is_flag=True, help="Show the traceback of an error.")
 def command(artifact: str, format_: str, debug: bool) -> int:
-    r"""Show what is in a repaired predictor; runs nothing.
+    """Show what is in a repaired predictor; runs nothing.
 
     \b
     fairfix inspect repaired.fairfix

@@ -224,6 +224,12 @@ def apply_method_table(ctx: click.Context) -> None:
         if ctx.get_parameter_source(name) in (None, ParameterSource.DEFAULT):
             ctx.params[name] = ",".join(map(str, value)) if isinstance(value, list) else value
             ctx.set_parameter_source(name, ParameterSource.DEFAULT_MAP)
+    from fairfix.repair import methods
+
+    chosen = methods().get(ctx.params.get("method") or "")
+    for part in chosen.parameter_fields() if chosen else ():
+        if ctx.params.get(part.name) is None:
+            ctx.params[part.name] = str(part.default)
 
 
 HIDDEN_SETTINGS = frozenset({"config", "no_config", "show_settings", "debug", "help"})

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    r"""Apply a repaired predictor to new rows.
+    """Apply a repaired predictor to new rows.
 
     The rows come out in order with three columns more: p_positive, the exact probability of a positive decision;
     decision, 0 or 1; randomized, whether chance had a part in it. A person's decision hangs on the row's identity

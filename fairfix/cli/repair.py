@@ -83,7 +83,7 @@ id_options = [
 @data_options
 @id_options[0]
 @id_options[1]
-@option("--method", metavar="NAME", help="Which repair; see the list below.")
+@option("--method", metavar="NAME", help="The repair method: the word before the colon of its options.")
 @option(
     "--output",
     "-o",
@@ -110,7 +110,7 @@ id_options = [
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    r"""Fit a repaired predictor and prove it on held-out rows.
+    """Fit a repaired predictor and prove it on held-out rows.
 
     Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together:
     parity among their cells.
@@ -132,6 +132,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     check_outputs(given)
     repairer, choices = chosen_method(given)
     checks = tuple(Check.parse(text) for text in given["fail_on"])
+    if given["strata"]:
+        raise UsageError(f"{repairer.name} does not repair within strata; leave out --strata")
     source, reading, inferred, model = open_data(given)
     if not reading.columns.score:
         raise UsageError("a repair needs scores, not decisions; name a score column with --score")
@@ -190,8 +192,9 @@ def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[f
 
     known = methods()
     if given["method"] not in known:
+        asked = f"--method {given['method']}: unknown" if given["method"] else "no --method"
         listing = "; ".join(f"{name} ({method.summary})" for name, method in known.items())
-        raise UsageError(f"--method {given['method'] or ''}: choose one of {listing}")
+        raise UsageError(f"{asked}; choose one of {listing}")
     method = known[given["method"]]
     own = dict(method.rules())
     fixed: dict[str, Any] = {}

@@ -19,7 +19,7 @@ SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1")
 @output_options("text", "json", "markdown")
 @option("--debug", is_flag=True, help="Show the traceback of an error.")
 def command(result: str, **given: Any) -> int:
-    r"""Render a saved result in another format.
+    """Render a saved result in another format.
 
     RESULT is a JSON file written by 'fairfix audit' or 'fairfix repair'.
 

@@ -80,6 +80,8 @@ def show(number: float | None, digits: int = 4) -> str:
     """Return a number for reading; an undefined one as a dash."""
     if number is None:
         return "–"
+    if abs(number) < 1e-12:  # rounding, not a value
+        number = 0.0
     if number and (abs(number) < 10.0**-digits or abs(number) >= 1e6):
         return f"{number:.{digits - 1}g}"
     return f"{number:.{digits}f}"
