@@ -212,13 +212,16 @@ def _block(view: GroupView, evidence: Evidence) -> Block:
 def _with_strata(block: Block, strata: Sequence[Block]) -> Block:
     """Return the block with a ``within_strata`` comparison for each one between groups."""
     mine = [s for s in strata if s.attribute == block.attribute and len(s.groups) > 1]
+    lone = [s.stratum for s in strata if s.attribute == block.attribute and len(s.groups) < 2]
+    note = f"nothing to compare in {', '.join(lone)}: a single group" if lone else ""
     if not mine:
         return block
     more = {}
     for identifier in block.comparisons:
         if identifier.endswith(".between_groups"):
             worst = _worst_stratum(identifier, [(s.stratum, s.comparisons[identifier]) for s in mine])
-            more[worst.id] = worst
+            reason = "; ".join(text for text in (worst.value.reason, note) if text)
+            more[worst.id] = replace(worst, value=replace(worst.value, reason=reason))
     return replace(block, comparisons={**block.comparisons, **more})
 
 

@@ -276,6 +276,16 @@ def test_intervals_of_strata_hold_for_all_strata_at_once() -> None:
                 assert inside.comparisons[identifier].value.high == pytest.approx(found.value.high, abs=1e-9)
 
 
+def test_a_stratum_with_a_single_group_is_said() -> None:
+    """Where there is nothing to compare the comparison says so, and takes the other strata."""
+    data = loans()
+    data.loc[data["product"] == "home", "race"] = "a"
+    found = audit(data, READING).block("race").comparisons["selection_rate.difference.within_strata"]
+
+    assert found.stratum == "product=car"
+    assert "nothing to compare in product=home" in found.value.reason
+
+
 def test_a_reference_that_is_not_there_is_refused() -> None:
     """Attribute and group of a reference are checked by name."""
     for reference, words in (({"race": "q"}, "no group 'q'"), ({"age": "a"}, "not audited")):
