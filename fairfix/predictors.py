@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from fairfix.counts import Bools, Floats, Ints
 from fairfix.errors import ArtifactError
+from fairfix.optim.monotone import sigmoid_of
+from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.ramp import ramp
 from fairfix.table import Table
 
@@ -39,6 +41,8 @@ class FitTrace:
         Certified distance of that value from the optimum; NaN where there is no certificate.
     notes
         What the user should know, in words.
+    randomized
+        The randomised rule that a deterministic one was rounded from, to show what that costs; not saved.
     """
 
     converged: bool
@@ -46,6 +50,7 @@ class FitTrace:
     objective: float
     gap: float = float("nan")
     notes: tuple[str, ...] = ()
+    randomized: RepairedPredictor | None = None
 
 
 class RepairedPredictor(ABC):
@@ -162,6 +167,106 @@ class GroupwiseRamp(RepairedPredictor):
         if not sound:
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
         return cls(columns, levels, offsets, remainders, gamma)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupwiseCurve(RepairedPredictor):
+    r"""A piecewise linear rule per group on the score ``f = 2 p - 1``, recalibrated first where there is a map.
+
+    .. math:: P(\text{decision} = 1 \mid f, k) = g_k(f) \quad\text{or}\quad
+        g_k(2\, \sigma(a_k \operatorname{logit} p + b_k) - 1)
+
+    Thresholds with a tie probability, ramps with a slope of their own, steps of a recalibrated score and their
+    mixtures with constants are all of this form.
+
+    Attributes
+    ----------
+    columns
+        Columns whose levels make the group.
+    levels
+        One tuple of levels per group, sorted.
+    curves
+        ``g_k``, one per group.
+    sigmoid
+        ``(a_k, b_k)``, shape (K, 2); None where the score is taken as it is.
+    """
+
+    kind: ClassVar[str] = "groupwise_curve"
+    needs_protected: ClassVar[bool] = True
+
+    columns: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+    curves: tuple[Piecewise, ...]
+    sigmoid: Floats | None = None
+    trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]  # an attribute of the base, derived here
+        """Group columns that prediction looks at."""
+        return self.columns
+
+    @property
+    def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
+        """Whether some curve takes a value strictly between 0 and 1."""
+        return not all(curve.sharp for curve in self.curves)
+
+    def predict(self, table: Table) -> Floats:
+        """Return the curve of each row's group at its score; NaN for groups not seen in the fit."""
+        code = codes_of(table, self.columns, self.levels)
+        score = 2.0 * table.probability - 1.0
+        out = np.full(score.shape, np.nan)
+        for k in range(len(self.curves)):
+            inside = code == k
+            out[inside] = self.of_group(k, score[inside])
+        return out
+
+    def of_group(self, k: int, score: Floats) -> Floats:
+        """Return P(decision = 1) at scores ``2 p - 1`` of one group, same shape."""
+        if self.sigmoid is not None:
+            score = 2.0 * sigmoid_of(score, *map(float, self.sigmoid[k])) - 1.0
+        return self.curves[k](score)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the levels and the number of knots per group as settings, the curves end to end as arrays."""
+        settings = {
+            "columns": list(self.columns),
+            "levels": [list(level) for level in self.levels],
+            "knots": [int(curve.knots.size) for curve in self.curves],
+        }
+        arrays: dict[str, npt.NDArray[Any]] = {
+            part: np.concatenate([getattr(curve, part) for curve in self.curves]) for part in CURVE_PARTS
+        }
+        return settings, arrays if self.sigmoid is None else {**arrays, "sigmoid": self.sigmoid}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Return the predictor of a saved state, checked."""
+        if set(settings) != {"columns", "levels", "knots"} or set(arrays) - {"sigmoid"} != set(CURVE_PARTS):
+            raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
+        levels = tuple(tuple(str(part) for part in level) for level in settings["levels"])
+        columns = tuple(str(name) for name in settings["columns"])
+        sizes, map_ = settings["knots"], arrays.get("sigmoid")
+        parts = [arrays[name] for name in CURVE_PARTS]
+        sound = (
+            len(set(levels)) == len(levels) == len(sizes) > 0
+            and all(len(level) == len(columns) for level in levels)
+            and all(isinstance(size, int) and size > 0 for size in sizes)
+            and all(
+                a.shape == (sum(sizes),) and a.dtype == np.float64 and np.isfinite(a).all() for a in parts
+            )
+            and all(bool(((a >= 0) & (a <= 1)).all()) for a in parts[1:])
+            and (map_ is None or (map_.shape == (len(levels), 2) and bool(np.isfinite(map_).all())))
+        )
+        curves: tuple[Piecewise, ...] = ()
+        if sound:
+            cuts = np.cumsum(sizes)[:-1]
+            curves = tuple(Piecewise(*four) for four in zip(*(np.split(a, cuts) for a in parts), strict=True))
+        if not sound or any((np.diff(curve.knots) <= 0).any() for curve in curves):
+            raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
+        return cls(columns, levels, curves, map_)
+
+
+CURVE_PARTS = ("knots", "left", "at", "right")
 
 
 def codes_of(table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:

@@ -87,8 +87,9 @@ above.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -125,8 +126,36 @@ def ramp(
     return np.clip((np.asarray(scores, dtype=np.float64) - offset - remainder) / gamma, 0.0, 1.0)
 
 
+class MeanCurve(ABC):
+    """The mean share of a cell as a function of its offset: what :func:`solve` needs to know of a cell."""
+
+    total: float
+    """Weight of the cell, which its multiplier is counted by."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> float:
+        """Largest absolute score."""
+
+    @abstractmethod
+    def locate(self, rate: float, gamma: float, guess: float | None) -> tuple[float, float]:
+        """Return the root of ``mean = rate`` up to rounding, and the weight on its ramp."""
+
+    @abstractmethod
+    def reached(self, t: float, remainder: float, gamma: float) -> tuple[float, float]:
+        """Return the mean share and the share of weight on the ramp, summed over the points."""
+
+    @abstractmethod
+    def objective(self, t: float, remainder: float, gamma: float) -> float:
+        """Return the weighted sum of ``gamma/2 q^2 - f q``."""
+
+    def rounding(self, t: float, gamma: float) -> float:
+        """Return what one rounding of ``t`` may cost the mean, where a remainder cannot make up for it."""
+        return 0.0
+
+
 @dataclass(frozen=True, eq=False)
-class Cell:
+class Cell(MeanCurve):
     """Sorted points under one mean constraint; made by :meth:`Cell.of`.
 
     Attributes
@@ -180,6 +209,17 @@ class Cell:
         blocks = _block_sums(f if w is None else w * f)
         return cls(_locked(f), None if w is None else _locked(w), total, below, blocks)
 
+    @property
+    def largest(self) -> float:
+        """Largest absolute score."""
+        return float(max(-self.scores[0], self.scores[-1]))
+
+    def lifted(self, by: float) -> Cell:
+        """Return the cell with a number added to all scores: nothing has to be sorted again."""
+        scores = self.scores + by
+        blocks = _block_sums(scores if self.weights is None else self.weights * scores)
+        return replace(self, scores=_locked(scores), blocks=blocks)
+
     def mean(self, t: float, gamma: float) -> float:
         """Return the mean share at offset ``t``, in O(log n), within about ``1e-15 (1 + |t| / gamma)``."""
         _check_gamma(gamma)
@@ -199,7 +239,7 @@ class Cell:
         _check_gamma(gamma)
         if not 0 <= rate <= 1:
             raise ValueError(f"rate must be in [0, 1], got {rate!r}")
-        return _settle(self, self._root(rate, gamma, None)[0], rate, gamma).offset
+        return _settle(self, self.locate(rate, gamma, None)[0], rate, gamma).offset
 
     def _weight(self, i: int, j: int) -> float:
         """Return the weight of points ``i..j-1``."""
@@ -252,7 +292,7 @@ class Cell:
         # exactly the points i.. are above the step, which may stand anywhere between points i - 1 and i
         return float(f[i]) - gamma if i < n else math.inf, float(f[i - 1]) if i else -math.inf
 
-    def _root(self, rate: float, gamma: float, guess: float | None) -> tuple[float, float]:
+    def locate(self, rate: float, gamma: float, guess: float | None) -> tuple[float, float]:
         """Return the root of ``mean = rate`` up to rounding of block sums, and the weight on its ramp."""
         low, high = self._bracket(rate, gamma)
         if low < high:
@@ -296,7 +336,7 @@ class Cell:
         weights = self.weights
         return float(np.add.reduce(values if weights is None else values * weights[points]))
 
-    def _reached(self, t: float, remainder: float, gamma: float) -> tuple[float, float]:
+    def reached(self, t: float, remainder: float, gamma: float) -> tuple[float, float]:
         """Return the mean share and the share of weight on the ramp, summed over the points."""
         on, q = self._shares(t, remainder, gamma)
         above = slice(on.stop, None)
@@ -304,7 +344,7 @@ class Cell:
         inside = self._sum(((q > 0) & (q < 1)).astype(np.float64), on)
         return (self._sum(q, on) + float(rest)) / self.total, inside / self.total
 
-    def _objective(self, t: float, remainder: float, gamma: float) -> float:
+    def objective(self, t: float, remainder: float, gamma: float) -> float:
         """Return the weighted sum of ``gamma/2 q^2 - f q``."""
         on, q = self._shares(t, remainder, gamma)
         above = slice(on.stop, None)
@@ -347,7 +387,7 @@ class RampSolution:
     iterations: int
 
 
-def solve(cells: Sequence[Cell], gamma: float, slack: float, rho: float | None = None) -> RampSolution:
+def solve(cells: Sequence[MeanCurve], gamma: float, slack: float, rho: float | None = None) -> RampSolution:
     """Return the optimal offsets of all cells; see the module's docstring for the problem.
 
     Parameters
@@ -373,7 +413,7 @@ def solve(cells: Sequence[Cell], gamma: float, slack: float, rho: float | None =
         raise ValueError(f"slack must be 0 or more, got {slack!r}")
     if rho is not None and not 0 <= rho <= 1:
         raise ValueError(f"rho must be in [0, 1], got {rho!r}; leave it out to have it chosen")
-    problem = _Problem(tuple(cells), gamma, slack / 2, tuple(c._reached(0.0, 0.0, gamma)[0] for c in cells))
+    problem = _Problem(tuple(cells), gamma, slack / 2, tuple(c.reached(0.0, 0.0, gamma)[0] for c in cells))
     least, most = min(problem.free), max(problem.free)
     if rho is not None:
         return _certified(problem, problem.at(rho, None), given=True, iterations=1)
@@ -408,7 +448,7 @@ class _Trial:
 class _Problem:
     """Cells, width, half the slack, and the mean of each cell at offset 0."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[MeanCurve, ...]
     gamma: float
     band: float
     free: tuple[float, ...]
@@ -425,7 +465,7 @@ class _Problem:
             t, on_ramp = 0.0, math.inf
             if abs(rate - self.free[k]) > SAME_RATE:
                 guess = None if near is None else near.guess(k, rate - self.target(k, near.rho))
-                t, on_ramp = cell._root(rate, self.gamma, guess)
+                t, on_ramp = cell.locate(rate, self.gamma, guess)
                 # a flat piece may hold 0: the multiplier's sign says which part of it counts
                 t = max(t, 0.0) if rate < self.free[k] else min(t, 0.0)
             offsets.append(t)
@@ -468,7 +508,7 @@ class _Place:
     rate: float
 
 
-def _settle(cell: Cell, t: float, rate: float, gamma: float) -> _Place:
+def _settle(cell: MeanCurve, t: float, rate: float, gamma: float) -> _Place:
     """Return the root of ``mean = rate`` to the last digit, from a root up to rounding.
 
     Newton's method on sums over the points, with ``t`` as the sum of two floats; the nearest place seen wins.
@@ -476,7 +516,7 @@ def _settle(cell: Cell, t: float, rate: float, gamma: float) -> _Place:
     place = _Place(t, 0.0, math.inf)
     offset, remainder = t, 0.0
     for _ in range(10):  # one or two in practice
-        reached, on_ramp = cell._reached(offset, remainder, gamma)
+        reached, on_ramp = cell.reached(offset, remainder, gamma)
         if abs(reached - rate) < abs(place.rate - rate):
             place = _Place(offset, remainder, reached)
         if abs(reached - rate) <= 2 * SAME_RATE or not on_ramp:
@@ -494,11 +534,14 @@ def _certified(problem: _Problem, trial: _Trial, *, given: bool, iterations: int
     ]
     total = math.fsum(cell.total for cell in cells)
     objective = math.fsum(
-        cell._objective(p.offset, p.remainder, gamma) for cell, p in zip(cells, places, strict=True)
+        cell.objective(p.offset, p.remainder, gamma) for cell, p in zip(cells, places, strict=True)
     )
     gap = _gap(problem, places, rho, given=given) / total
-    scale = max(1.0, *(max(-cell.scores[0], cell.scores[-1]) for cell in cells))
-    outside = max(abs(p.rate - rho) for p in places) - problem.band
+    scale = max(1.0, *(cell.largest for cell in cells))
+    outside = max(
+        abs(p.rate - rho) - problem.band - cell.rounding(p.offset, gamma)
+        for cell, p in zip(cells, places, strict=True)
+    )
     return RampSolution(
         offsets=_locked(np.array([p.offset for p in places])),
         remainders=_locked(np.array([p.remainder for p in places])),

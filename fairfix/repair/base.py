@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from fairfix.counts import Floats
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.predictors import RepairedPredictor
 from fairfix.table import Groups, Table
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,28 @@ class Rule:
     at_least: float | None = None
     at_most: float | None = None
     choices: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     selectable: bool = False
+
+    def parse(self, owner: str, name: str, text: str) -> Any:
+        """Return the value that a text stands for: a choice, a word, or a number.
+
+        Raises
+        ------
+        UsageError
+            The text is none of them.
+        """
+        text = text.strip()
+        if self.choices or text in self.words:
+            return text
+        try:
+            return float(text)
+        except ValueError:
+            words = "".join(f"{word}, " for word in self.words)
+            wanted = f"{words}or a number" if words else "a number"
+            raise UsageError(
+                f"{owner}: {name} must be {wanted}; --{name.replace('_', '-')}: {text!r} is not a number"
+            ) from None
 
     def check(self, owner: str, name: str, value: Any) -> None:
         """Raise where the value breaks the rule.
@@ -45,6 +68,8 @@ class Rule:
         if self.choices:
             if value not in self.choices:
                 raise UsageError(f"{owner}: {name} must be one of {', '.join(self.choices)}, got {value!r}")
+            return
+        if isinstance(value, str) and value in self.words:
             return
         if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
             raise UsageError(f"{owner}: {name} must be a number, got {value!r}")
@@ -64,13 +89,15 @@ def param(
     at_least: float | None = None,
     at_most: float | None = None,
     choices: tuple[str, ...] = (),
+    words: tuple[str, ...] = (),
     selectable: bool = False,
 ) -> Any:
     """Return a dataclass field that is a hyper-parameter.
 
-    ``selectable``: several values may be given, of which the validation part chooses one.
+    ``choices`` are the texts it may be; ``words`` are texts it may be instead of a number. ``selectable``: several
+    values may be given, of which the validation part chooses one.
     """
-    rule = Rule(help, above, at_least, at_most, choices, selectable)
+    rule = Rule(help, above, at_least, at_most, choices, words, selectable)
     return field(default=default, metadata={"rule": rule}, kw_only=True)
 
 
@@ -78,17 +105,39 @@ def param(
 class RepairProblem:
     """What a method is given: rows with scores (and labels), and the groups that are to be treated alike.
 
-    ``groups`` defaults to the cells of all protected columns: parity among the cells of race and sex implies
-    parity by race and by sex.
+    Attributes
+    ----------
+    table
+        The rows. If its reading names strata, groups are to be alike within each stratum.
+    groups
+        Defaults to the cells of all protected columns: parity among the cells of race and sex implies parity by
+        race and by sex.
+    unlabelled
+        More rows with scores and groups but no labels, for what needs none.
     """
 
     table: Table
     groups: Groups | None = None
+    unlabelled: Table | None = None
+    _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def cells(self) -> Groups:
         """The groups in force."""
         return self.table.groups() if self.groups is None else self.groups
+
+    @cached_property
+    def strata(self) -> Groups | None:
+        """The strata within which groups are to be alike; None for everybody together."""
+        names = self.table.reading.columns.strata
+        return self.table.groups(names) if names else None
+
+    def once(self, key: Any, make: Callable[[], Made]) -> Made:
+        """Return what ``make`` makes, from the first call with this key on: fits of one problem share a sort."""
+        if key not in self._found:
+            self._found[key] = make()
+        found: Made = self._found[key]
+        return found
 
     @property
     def weight(self) -> Floats:
@@ -108,9 +157,11 @@ class Repairer(ABC):
     summary
         One line for help and docs.
     criterion
-        Identifier of the audit comparison that ``slack`` bounds on the rows of the fit.
+        Identifier of the audit comparison that ``slack`` bounds on the rows of the fit, by default.
     needs_labels
-        Whether the fit uses labels.
+        Whether the fit uses labels, by default.
+    knows_strata
+        Whether it can make groups alike within strata.
     exceptions
         Laws of the contract suite that the method leaves, with the reason.
     """
@@ -119,6 +170,7 @@ class Repairer(ABC):
     summary: ClassVar[str]
     criterion: ClassVar[str]
     needs_labels: ClassVar[bool] = False
+    knows_strata: ClassVar[bool] = False
     exceptions: ClassVar[Mapping[str, str]] = {}
 
     slack: float = param(
@@ -146,6 +198,16 @@ class Repairer(ABC):
         """Name -> value of every hyper-parameter, as JSON has it: infinity is the text ``inf``."""
         values = {name: getattr(self, name) for name, _ in self.rules()}
         return {name: "inf" if value == math.inf else value for name, value in values.items()}
+
+    @property
+    def bounds(self) -> str:
+        """Identifier of the audit comparison that ``slack`` bounds with these parameters, strata aside."""
+        return self.criterion
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether the fit uses labels with these parameters."""
+        return self.needs_labels
 
     @final
     def fit(self, problem: RepairProblem, *, rng: np.random.Generator) -> RepairedPredictor:
@@ -180,6 +242,8 @@ class Repairer(ABC):
 
     def _check(self, problem: RepairProblem) -> None:
         groups, where = problem.cells, " x ".join(problem.cells.columns)
+        if problem.strata is not None and not self.knows_strata:
+            raise UsageError(f"{self.name} does not repair within strata; leave out --strata")
         if len(groups.levels) < 2:
             only = groups.names[0] if groups.names else "none"
             raise DataError(
@@ -193,8 +257,10 @@ class Repairer(ABC):
             )
         label = problem.table.rows.label
         if label is None:
-            if self.needs_labels:
-                raise DataError(f"{self.name} needs labels; name the column with --label")
+            if self.uses_labels:
+                raise DataError(
+                    f"{self.name} needs labels with these parameters; name the column with --label"
+                )
         elif problem.table.reading.binary and (label == label[0]).all():
             raise DataError(f"all labels are {int(label[0])}; a repair needs both classes to be judged by")
 

@@ -1,22 +1,40 @@
-r"""Ramp: demographic parity from trained scores by a randomised threshold per group.
+r"""Ramp: groups made alike from trained scores, by a randomised threshold per group.
 
 With the score ``f = 2 p - 1`` of a trained model, weights ``w`` and groups ``k``, the rule ``q`` solves
 
 .. math::
     \min_{q, \rho}\; \sum_i w_i \left(\tfrac{\gamma}{2} q_i^2 - f_i q_i\right)
     \quad\text{s.t.}\quad 0 \le q_i \le 1,\quad
-    \left|\tfrac{1}{W_k} \sum_{i \in k} w_i q_i - \rho\right| \le \epsilon / 2,
+    \left|m_{kj}(q) - \rho_j\right| \le \epsilon / 2 \text{ for each group } k \text{ and mean } j .
 
-so the selection rates of any two groups differ by at most ``epsilon`` (``slack``): the audit's
-``selection_rate.difference.between_groups``. Without the quadratic term the objective is the expected
-accuracy of the decisions when the scores are calibrated (``E[(2y - 1) q] = sum f q``); the term turns the
-threshold of each group into a ramp of width ``gamma``,
+Without the quadratic term the objective is the expected accuracy of the decisions when the scores are
+calibrated (``E[(2y - 1) q] = sum f q``); the term makes the optimum unique and turns each threshold into a ramp
+of width ``gamma``. What is held alike is the ``constraint``, with ``eta = (1 + f)/2`` the probability of label
+1:
 
-.. math:: q = \mathrm{clip}((f - t_k) / \gamma, 0, 1).
+======================  =============================================  ==========================================
+constraint              means of a group                               rule
+======================  =============================================  ==========================================
+demographic_parity      ``E[q | k]``                                   ``clip((f - t_k)/gamma, 0, 1)``
+covariance              ``p_k |E[q | k] - E[q]| <= epsilon``           ``clip((f - t_k)/gamma, 0, 1)``
+equal_opportunity       ``E[eta q | k] / E[eta | k]``                  ``clip((f - u_k eta/pi_k)/gamma, 0, 1)``
+equalized_odds          that, and the same with ``1 - eta``            ``clip((f - u_k eta/pi_k - v_k (1 - eta)/(1 - pi_k))
+                                                                       / gamma, 0, 1)``
+======================  =============================================  ==========================================
 
-The common rate ``rho`` is optimised together with the offsets ``t_k``: the paper's default, the mean score,
-costs accuracy. The optimum is exact: one root per group inside one root over ``rho``, with a certified
-duality gap; the derivation is in :mod:`fairfix.optim.ramp`.
+The common means ``rho`` are optimised together with the multipliers, unless one is given: the paper's default,
+the mean score, costs accuracy. With ``gamma = 0`` the rules become thresholds with a tie probability (and, for
+equalized odds, their mixtures with a constant). All optima are exact; the derivations are in
+:mod:`fairfix.optim.ramp` (means), :mod:`~fairfix.optim.overall` (covariance), :mod:`~fairfix.optim.linear`
+(weighted means), :mod:`~fairfix.optim.pairs` (two means), :mod:`~fairfix.optim.step` and
+:mod:`~fairfix.optim.roc` (no width).
+
+**Labels.** Demographic parity needs none. If ``eta`` is the isotonic regression of the labels on the scores of
+each group (``calibrate="isotonic"``), rates counted with ``eta`` are those counted with the labels, so equal
+opportunity and equalized odds hold on the rows of the fit, and with ``gamma = 0`` the rule is the most accurate
+of all that are monotone in the score. It is the default where the constraint is about labels.
+
+**Strata.** Within strata, each stratum is a problem of its own, with its own ``rho``.
 
 =================  =================  ==============================================
 paper              here               meaning
@@ -24,61 +42,632 @@ paper              here               meaning
 ``f(x)``           ``2 p - 1``        score in [-1, 1]
 ``h(x)``           ``p_positive``     probability of a positive decision
 ``gamma``          ``gamma``          width of the ramp
-``epsilon``        ``slack``          allowed difference of selection rates
+``epsilon``        ``slack``          allowed difference
+``rho``            ``rho``            common selection rate
 ``lambda - mu``    ``offsets``        threshold of the group
 =================  =================  ==============================================
 
-Labels are not used. The objective trusts the scores: with badly calibrated scores and a positive slack the
-optimum drifts towards the biased scores.
+The objective trusts the scores: with badly calibrated scores and a positive slack the optimum drifts towards
+the biased scores. A note says so where labels show it; ``calibrate`` or ``rho="labels"`` mend it. The paper's
+ramp lies above its threshold (``shape="one-sided"``); ``"centred"`` penalises ``(q - 1/2)^2`` instead, which is
+``f + gamma/2`` for ``f``.
 
 References
 ----------
-I. Alabdulmohsin and M. Lucic, *A near-optimal algorithm for debiasing trained machine learning models* (2021).
+I. Alabdulmohsin and M. Lucic, *A near-optimal algorithm for debiasing trained machine learning models* (2021);
+M. Hardt, E. Price and N. Srebro, *Equality of opportunity in supervised learning* (2016).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from fairfix.optim.ramp import Cell, solve
-from fairfix.predictors import FitTrace, GroupwiseRamp, RepairedPredictor
+from fairfix.counts import Bools, Floats, Ints
+from fairfix.errors import DataError, UsageError
+from fairfix.optim.linear import LinearCell
+from fairfix.optim.monotone import Isotonic, Sigmoid, isotonic, sigmoid
+from fairfix.optim.overall import solve_covariance
+from fairfix.optim.pairs import solve_pairs
+from fairfix.optim.piecewise import Piecewise
+from fairfix.optim.ramp import Cell, RampSolution, ramp, solve
+from fairfix.optim.roc import Roc, solve_roc
+from fairfix.optim.step import Staircase, solve_steps
+from fairfix.predictors import FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor, codes_of
 from fairfix.repair.base import Repairer, RepairProblem, param
+from fairfix.table import Table
+
+NARROWEST = 1e-6
+"""Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
+
+MISCALIBRATED = 0.02
+"""Mean miscalibration inside groups, beyond what chance gives, from which on a note is due."""
+
+FEW_ROWS = 30
+"""A cell with fewer rows is named in a note."""
+
+ABOUT_LABELS = ("equal_opportunity", "equalized_odds")
 
 
 @dataclass(frozen=True)
 class Ramp(Repairer):
-    """Demographic parity of trained scores by a randomised threshold per group; see the module's docstring."""
+    """Groups made alike from trained scores by a randomised threshold per group; see the module's docstring."""
 
     name: ClassVar[str] = "ramp"
-    summary: ClassVar[str] = "randomised threshold per group on trained scores: demographic parity"
+    summary: ClassVar[str] = "randomised threshold per group on trained scores"
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
+    knows_strata: ClassVar[bool] = True
 
+    constraint: str = param(
+        "demographic_parity",
+        "what is made alike",
+        choices=("demographic_parity", "equalized_odds", "equal_opportunity", "covariance"),
+    )
     gamma: float = param(
         0.05,
-        "width of the randomised ramp, in units of the score 2p-1; several values: the validation part chooses",
-        at_least=1e-6,
+        "width of the randomised ramp, in units of the score 2p-1; 0: a threshold with a tie probability; several "
+        "values: the validation part chooses",
+        at_least=0.0,
         at_most=10.0,
         selectable=True,
     )
+    rho: float | str = param(
+        "joint",
+        "common rate: the best one by the scores (joint), by the labels (labels), the mean score (mean), or a number; "
+        "several values: the validation part chooses",
+        words=("joint", "labels", "mean"),
+        at_least=0.0,
+        at_most=1.0,
+        selectable=True,
+    )
+    shape: str = param(
+        "one-sided",
+        "where the ramp lies: above its threshold, as in the paper, or around it",
+        choices=("one-sided", "centred"),
+        selectable=True,
+    )
+    calibrate: str = param(
+        "auto",
+        "recalibrate the scores in each group by its labels; auto: isotonic if the constraint is about labels",
+        choices=("auto", "none", "isotonic", "sigmoid"),
+        selectable=True,
+    )
+    decisions: str = param(
+        "randomized",
+        "randomized, or the nearest deterministic thresholds, whose cost is reported",
+        choices=("randomized", "deterministic"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 0 < self.gamma < NARROWEST:
+            raise UsageError(f"ramp: gamma must be 0 or at least {NARROWEST:g}, got {self.gamma:g}")
+        if self.rho != "joint" and self.constraint in ("equalized_odds", "covariance"):
+            raise UsageError(
+                f"ramp: rho {self.rho!r} does not go with {self.constraint}, which finds its own rates"
+            )
+        if self.rho in ("mean", "labels") and self.constraint != "demographic_parity":
+            raise UsageError(
+                f"ramp: rho {self.rho!r} is a selection rate, which {self.constraint} is not about"
+            )
+
+    @property
+    def calibration(self) -> str:
+        """The recalibration in force."""
+        if self.calibrate != "auto":
+            return self.calibrate
+        return "isotonic" if self.constraint in ABOUT_LABELS else "none"
+
+    @property
+    def bounds(self) -> str:
+        """Identifier of the audit comparison that ``slack`` bounds, strata aside."""
+        return {
+            "demographic_parity": "selection_rate.difference.between_groups",
+            "covariance": "selection_rate.covariance.to_overall",
+            "equal_opportunity": "true_positive_rate.difference.between_groups",
+            "equalized_odds": "equalized_odds.difference.between_groups",
+        }[self.constraint]
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether the fit uses labels."""
+        return self.calibration != "none" or self.rho == "labels"
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
-        table, groups = problem.table, problem.cells
-        score = 2.0 * table.probability - 1.0
-        weight = table.rows.weight
-        cells = []
-        for k in range(len(groups.levels)):
-            inside = groups.codes == k
-            cells.append(Cell.of(score[inside], None if weight is None else weight[inside]))
-        best = solve(cells, self.gamma, self.slack)
-        trace = FitTrace(best.converged, best.iterations, best.objective, best.gap, _notes(best.rates))
-        return GroupwiseRamp(groups.columns, groups.levels, best.offsets, best.remainders, self.gamma, trace)
+        cells = problem.once("cells", lambda: _cells(problem))
+        points = problem.once(("points", self.calibration), lambda: _points(cells, self.calibration))
+        parts = [
+            self._solved(problem, [cells.cells[k] for k in inside], [points[k] for k in inside], stratum)
+            for stratum, inside in cells.strata()
+        ]
+        rules = tuple(rule for part in parts for rule in part.rules)
+        trace = _trace(parts, (*_notes(rules, points), *self._warnings(cells)))
+        predictor = self._predictor(cells, points, rules, trace)
+        return self._rounded(cells, points, predictor) if self.decisions == "deterministic" else predictor
+
+    # ------------------------------------------------------------------ one stratum
+
+    def _solved(
+        self, problem: RepairProblem, cells: Sequence[_Cell], points: Sequence[_Points], key: int
+    ) -> _Solved:
+        """Return the rules of the cells of one stratum."""
+        if self.constraint in ABOUT_LABELS:
+            _require_both_labels(cells, points)
+        if self.gamma == 0:
+            return self._steps(cells, points)
+        if self.constraint == "equalized_odds":
+            return self._odds_ramps(points)
+        lift = self.gamma / 2 if self.shape == "centred" else 0.0
+        if self.constraint == "equal_opportunity":
+            return self._opportunity_ramps(points, lift)
+
+        def sort() -> list[Cell]:
+            return [Cell.of(p.score, p.weight) for p in points]
+
+        sorted_cells = problem.once(("sorted", self.calibration, key), sort)
+        lifted = [cell.lifted(lift) for cell in sorted_cells] if lift else sorted_cells
+        if self.constraint == "covariance":
+            best = solve_covariance(lifted, self.gamma, self.slack)
+        else:
+            best = solve(lifted, self.gamma, self.slack, self._rate(cells))
+        down = [_two_sum(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
+        rules = tuple(_Rule(offset=t, remainder=r, gamma=self.gamma) for t, r in down)
+        return _Solved.of(rules, best, cells)
+
+    def _opportunity_ramps(self, points: Sequence[_Points], lift: float) -> _Solved:
+        """Return the ramps of equal opportunity: ``f - u eta/pi`` is a line in ``f = 2 eta - 1``."""
+        found = [LinearCell.of(p.score + lift, p.eta / p.base_rate, p.weight) for p in points]
+        best = solve(found, self.gamma, self.slack, None if self.rho == "joint" else float(self.rho))
+        rules = []
+        for p, t, r in zip(points, best.offsets, best.remainders, strict=True):
+            half = float(t + r) / (2 * p.base_rate)
+            line = Piecewise.line((1 - half) / self.gamma, (lift - half) / self.gamma)
+            rules.append(_Rule(curve=line))
+        return _Solved.of(tuple(rules), best, points)
+
+    def _odds_ramps(self, points: Sequence[_Points]) -> _Solved:
+        """Return the ramps of equalized odds, each with a slope of its own."""
+        lift = self.gamma / 2 if self.shape == "centred" else 0.0
+        score, eta = (np.concatenate([getattr(p, name) for p in points]) for name in ("score", "eta"))
+        cell = np.repeat(np.arange(len(points)), [p.score.size for p in points])
+        base = np.array([p.base_rate for p in points])
+        slopes = np.stack([eta / base[cell], (1 - eta) / (1 - base)[cell]], axis=1)
+        weight = np.concatenate([p.weights for p in points])
+        best = solve_pairs(score + lift, slopes, cell, self.gamma, self.slack, weight)
+        rules = []
+        for p, (u, v) in zip(points, best.multipliers, strict=True):
+            up, down = u / (2 * p.base_rate), v / (2 * (1 - p.base_rate))
+            line = Piecewise.line((1 - up + down) / self.gamma, (lift - up - down) / self.gamma)
+            rules.append(_Rule(curve=line))
+        mass = float(weight.sum())
+        return _Solved(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap)
+
+    def _steps(self, cells: Sequence[_Cell], points: Sequence[_Points]) -> _Solved:
+        """Return the thresholds with tie probabilities; the objective is minus the value."""
+        if self.constraint == "equalized_odds":
+            return self._odds_steps(points)
+        slack, mass = self.slack, [p.weights for p in points]
+        if self.constraint == "equal_opportunity":
+            worth = [np.divide(p.score, p.eta, where=p.eta > 0, out=np.zeros_like(p.eta)) for p in points]
+            mass = [w * p.eta for w, p in zip(mass, points, strict=True)]
+            rate = None if self.rho == "joint" else float(self.rho)
+        else:
+            worth, rate = [p.score for p in points], self._rate(cells)
+            slack = self._covariance_slack([float(m.sum()) for m in mass])
+        stairs = [Staircase.of(v[m > 0], m[m > 0]) for v, m in zip(worth, mass, strict=True)]
+        best = solve_steps(stairs, slack, rate)
+        rules = []
+        for p, v, m, step in zip(points, worth, mass, best.steps, strict=True):
+            rules.append(_Rule(curve=p.curve(np.where(m > 0, step.shares(v), 0.0)), on_points=True))
+        total = sum(float(p.weights.sum()) for p in points)
+        scale = sum(float(m.sum()) for m in mass) / total
+        return _Solved(tuple(rules), total, True, 1, -best.value * scale, math.nan)
+
+    def _covariance_slack(self, mass: Sequence[float]) -> float:
+        """Return the slack of the rates: that of the covariance over the product of two shares."""
+        if self.constraint != "covariance" or self.slack == 0 or len(mass) == 1:
+            return self.slack
+        if len(mass) > 2:
+            raise UsageError(
+                "ramp: a covariance of more than two groups needs a ramp where slack is allowed; give a --gamma above 0"
+            )
+        return self.slack * sum(mass) ** 2 / (mass[0] * mass[1])
+
+    def _odds_steps(self, points: Sequence[_Points]) -> _Solved:
+        """Return thresholds with tie probabilities, mixed with constants."""
+        curves = [Roc.of(p.eta, p.weights) for p in points]
+        best = solve_roc(curves, self.slack)
+        rules = []
+        for p, curve, x, y in zip(points, curves, best.x, best.y, strict=True):
+            rule = curve.rule(float(x), float(y))
+            step = replace(rule, mix=1.0).shares(p.eta)
+            rules.append(_Rule(curve=p.curve(step).mixed(rule.mix, rule.constant), on_points=True))
+        total = sum(float(p.weights.sum()) for p in points)
+        return _Solved(tuple(rules), total, True, best.rounds, -best.value, math.nan)
+
+    def _rate(self, cells: Sequence[_Cell]) -> float | None:
+        """Return the common rate that is asked for; None for the best by the scores."""
+        if self.rho == "joint":
+            return None
+        if self.rho == "mean":
+            mass = [cell.weights for cell in cells]
+            total = sum(float((w * (1 + cell.score) / 2).sum()) for w, cell in zip(mass, cells, strict=True))
+            return total / sum(float(w.sum()) for w in mass)
+        if self.rho == "labels":
+            hulls = [_calibrated(cell, "isotonic") for cell in cells]
+            return solve_steps([Staircase.of(p.score, p.weights) for p in hulls], self.slack).rho
+        return float(self.rho)
+
+    # ------------------------------------------------------------------ all strata
+
+    def _predictor(
+        self, cells: _Cells, points: Sequence[_Points], rules: Sequence[_Rule], trace: FitTrace
+    ) -> RepairedPredictor:
+        """Return the predictor of the rules: ramps as such, where they are ramps of the score itself."""
+        if self.gamma > 0 and self.calibration == "none" and all(rule.curve is None for rule in rules):
+            offsets, remainders = (
+                np.array([getattr(r, part) for r in rules]) for part in ("offset", "remainder")
+            )
+            return GroupwiseRamp(cells.columns, cells.levels, offsets, remainders, self.gamma, trace)
+        curves, maps = [], []
+        for p, rule in zip(points, rules, strict=True):
+            in_score = rule.piecewise
+            stepped = p.blocks is not None and not rule.on_points
+            curves.append(p.curve(in_score(p.score)) if stepped else in_score)
+            maps.append((p.map.slope, p.map.intercept) if p.map else (1.0, 0.0))
+        through = self.calibration == "sigmoid" and not any(rule.on_points for rule in rules)
+        return GroupwiseCurve(
+            cells.columns, cells.levels, tuple(curves), np.array(maps) if through else None, trace
+        )
+
+    def _rounded(
+        self, cells: _Cells, points: Sequence[_Points], predictor: RepairedPredictor
+    ) -> RepairedPredictor:
+        """Return the deterministic thresholds nearest to a predictor's rates, with what they cost."""
+        curves, shift, gaps = [], 0.0, []
+        for k, cell in enumerate(cells.cells):
+            table_free = _apply(predictor, k, cell.score)
+            eta = points[k].of_rows(cell.score)
+            masses = _masses(self.constraint, eta, cell.weights)
+            cut = _nearest_cut(cell.score, masses, [float(m @ table_free) / float(m.sum()) for m in masses])
+            curves.append(Piecewise.separating(cell.score, cut.astype(np.float64)))
+            shift += float((cell.weights * (2 * eta - 1)) @ (cut - table_free))
+            gaps.append([float(m @ cut) / float(m.sum()) for m in masses])
+        worst = max(
+            float(np.ptp(np.array([gaps[k] for k in inside]), axis=0).max()) for _, inside in cells.strata()
+        )
+        cost = shift / sum(float(cell.weights.sum()) for cell in cells.cells)
+        note = (
+            f"deterministic thresholds: on the rows of the fit the largest gap of what is made alike is {worst:.2g}, "
+            f"and the accuracy that the scores promise changes by {cost:+.2g}"
+        )
+        trace = replace(predictor.trace, notes=(*predictor.trace.notes, note), randomized=predictor)
+        return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace)
+
+    def _warnings(self, cells: _Cells) -> tuple[str, ...]:
+        """Say it where the scores are badly calibrated and the result hangs on them."""
+        hangs = (self.slack > 0 and self.rho == "joint") or self.constraint in ABOUT_LABELS
+        if not hangs or self.calibration != "none":
+            return ()
+        off, chance = _miscalibration(cells.cells)
+        if not off - chance > MISCALIBRATED:
+            return ()
+        does = "the rates that are made alike are not those of the labels"
+        if self.constraint not in ABOUT_LABELS:
+            does = "with slack the rule drifts towards them"
+        said = f"the scores are off by {off:.3f} on average inside groups (chance gives {chance:.3f}): {does}"
+        return (f"{said}; recalibrate with --calibrate isotonic or sigmoid",)
 
 
-def _notes(rates: np.typing.NDArray[np.float64]) -> tuple[str, ...]:
+# ---------------------------------------------------------------------- rows by cell
+
+
+@dataclass(frozen=True, eq=False)
+class _Cell:
+    """The rows of one group in one stratum: all of them, and labels of the first ``label.size``."""
+
+    name: str
+    score: Floats
+    weight: Floats | None
+    label: npt.NDArray[np.generic] | None
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Row weights, ones where there are none."""
+        return np.ones(self.score.size) if self.weight is None else self.weight
+
+    @property
+    def labelled(self) -> tuple[Floats, npt.NDArray[np.generic], Floats | None]:
+        """Scores, labels and weights of the rows that have labels."""
+        assert self.label is not None
+        many = self.label.size
+        return self.score[:many], self.label, None if self.weight is None else self.weight[:many]
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """All cells, with the levels of their columns: strata first, then groups."""
+
+    columns: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+    cells: tuple[_Cell, ...]
+    stratum: tuple[int, ...]
+
+    def strata(self) -> list[tuple[int, list[int]]]:
+        """Return (stratum, its cells) in order."""
+        return [
+            (s, [k for k, own in enumerate(self.stratum) if own == s]) for s in dict.fromkeys(self.stratum)
+        ]
+
+
+def _cells(problem: RepairProblem) -> _Cells:
+    """Return the rows by cell.
+
+    Raises
+    ------
+    DataError
+        Unlabelled rows are of a cell that the labelled ones do not have: names it.
+    """
+    groups, strata, table = problem.cells, problem.strata, problem.table
+    code = groups.codes.astype(np.int64)
+    above: tuple[tuple[str, ...], ...] = ((),)
+    columns = groups.columns
+    if strata is not None:
+        code = strata.codes * len(groups.levels) + groups.codes
+        above, columns = strata.levels, (*strata.columns, *groups.columns)
+    seen, code = (
+        np.unique(code, return_inverse=True) if strata is not None else (np.arange(len(groups.levels)), code)
+    )
+    stratum = seen // len(groups.levels)
+    levels = tuple(
+        (*above[s], *groups.levels[g]) for s, g in zip(stratum, seen % len(groups.levels), strict=True)
+    )
+    score, weight = 2.0 * table.probability - 1.0, table.rows.weight
+    parts = [(code, score, weight)]
+    if problem.unlabelled is not None:
+        parts.append(_more(problem.unlabelled, columns, levels))
+        if (parts[0][2] is None) != (parts[1][2] is None):
+            parts = [(c, f, np.ones(f.size) if w is None else w) for c, f, w in parts]
+    rows = [_by_cell(c, len(levels)) for c, _, _ in parts]
+    cells = []
+    for k, level in enumerate(levels):
+        score = _joined([f[where[k]] for (_, f, _), where in zip(parts, rows, strict=True)])
+        heavy = [w[where[k]] for (_, _, w), where in zip(parts, rows, strict=True) if w is not None]
+        label = None if table.rows.label is None else table.rows.label[rows[0][k]]
+        cells.append(_Cell(" & ".join(level), score, _joined(heavy) if heavy else None, label))
+    return _Cells(columns, levels, tuple(cells), tuple(int(s) for s in stratum))
+
+
+def _more(
+    table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]
+) -> tuple[Ints, Floats, Floats | None]:
+    """Return cell, score and weight of unlabelled rows."""
+    code = codes_of(table, columns, levels)
+    if (code < 0).any():
+        groups = table.groups(columns)
+        name = groups.names[int(groups.codes[int(np.argmax(code < 0))])]
+        raise DataError(
+            f"unlabelled rows are of the group {name!r} of {' x '.join(columns)!r}, which no labelled row has; "
+            "leave these rows out"
+        )
+    return code, 2.0 * table.probability - 1.0, table.rows.weight
+
+
+def _joined(parts: Sequence[Floats]) -> Floats:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _by_cell(code: Ints, many: int) -> list[Bools | Ints]:
+    """Return the rows of each cell: masks for a few cells, one stable sort for many."""
+    if many <= 8:
+        return [code == k for k in range(many)]
+    order = np.argsort(code.astype(np.uint16) if many < 1 << 16 else code, kind="stable")
+    return list(np.split(order, np.cumsum(np.bincount(code, minlength=many))[:-1]))
+
+
+# ---------------------------------------------------------------------- calibrated points
+
+
+@dataclass(frozen=True, eq=False)
+class _Points:
+    """What is solved for a cell: its rows, or the blocks of its isotonic regression.
+
+    Attributes
+    ----------
+    score
+        ``2 eta - 1``, shape (m,).
+    weight
+        None for 1 each.
+    raw
+        Scores as they come: of the rows, or the least of each block.
+    blocks, map
+        The recalibration, if there is one.
+    """
+
+    score: Floats
+    weight: Floats | None
+    raw: Floats
+    blocks: Isotonic | None = None
+    map: Sigmoid | None = None
+
+    @cached_property
+    def eta(self) -> Floats:
+        """Probability of label 1."""
+        return (1.0 + self.score) / 2.0 if self.blocks is None else self.blocks.values
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Weights, ones where there are none."""
+        return np.ones(self.score.size) if self.weight is None else self.weight
+
+    @cached_property
+    def base_rate(self) -> float:
+        """Mean of ``eta``."""
+        return float(self.eta @ self.weights / self.weights.sum())
+
+    def curve(self, share: Floats) -> Piecewise:
+        """Return the rule on the raw score that gives the points their shares."""
+        if self.blocks is not None:
+            return Piecewise.steps(self.raw, share)
+        return Piecewise.separating(self.raw, share)
+
+    def of_rows(self, raw: Floats) -> Floats:
+        """Return the probability of label 1 at raw scores."""
+        if self.blocks is not None:
+            return self.blocks.values[self.blocks.block(raw)]
+        return self.map.apply(raw) if self.map else (1.0 + raw) / 2.0
+
+
+def _points(cells: _Cells, how: str) -> list[_Points]:
+    return [_calibrated(cell, how) for cell in cells.cells]
+
+
+def _calibrated(cell: _Cell, how: str) -> _Points:
+    """Return the points of a cell after its recalibration."""
+    if how == "none":
+        return _Points(cell.score, cell.weight, cell.score)
+    score, label, weight = cell.labelled
+    if how == "sigmoid":
+        map_ = sigmoid(score, label, weight)
+        return _Points(2.0 * map_.apply(cell.score) - 1.0, cell.weight, cell.score, map=map_)
+    blocks = isotonic(score, label, weight)
+    mass = np.bincount(blocks.block(cell.score), cell.weight, blocks.values.size).astype(np.float64)
+    return _Points(2.0 * blocks.values - 1.0, mass, blocks.edges, blocks=blocks)
+
+
+def _require_both_labels(cells: Sequence[_Cell], points: Sequence[_Points]) -> None:
+    """Raise where a rate among the rows of one label is undefined."""
+    for cell, p in zip(cells, points, strict=True):
+        if not 0 < p.base_rate < 1:
+            raise DataError(
+                f"group {cell.name!r} has no rows with label {0 if p.base_rate else 1} to fit on, so a rate among them "
+                "is undefined; leave the group out or fold it into another"
+            )
+
+
+def _miscalibration(cells: Sequence[_Cell]) -> tuple[float, float]:
+    """Return the mean distance of score and label over ten bins per cell, and what chance alone gives of it."""
+    off = chance = total = 0.0
+    for cell in cells:
+        if cell.label is None:
+            continue
+        score, label, weight = cell.labelled
+        w = np.ones(score.size) if weight is None else weight
+        bin_ = np.searchsorted(np.quantile(score, np.arange(0.1, 1.0, 0.1)), score, side="right")
+        mass = np.bincount(bin_, w, 10)
+        p, y = (
+            np.bincount(bin_, w * part, 10) for part in ((1 + score) / 2, (label == 1).astype(np.float64))
+        )
+        full = mass > 0
+        mean = p[full] / mass[full]
+        off += float(np.abs(p - y).sum())
+        spread = np.bincount(bin_, w * w, 10)[full] * mean * (1 - mean)
+        chance += float(np.sqrt(2 / math.pi * spread).sum())
+        total += float(mass.sum())
+    return (off / total, chance / total) if total else (0.0, 0.0)
+
+
+# ---------------------------------------------------------------------- rules
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """The rule of a cell on its calibrated score: a ramp, or a curve; ``on_points``: on the raw score already."""
+
+    curve: Piecewise | None = None
+    offset: float = 0.0
+    remainder: float = 0.0
+    gamma: float = 0.0
+    on_points: bool = False
+
+    @cached_property
+    def piecewise(self) -> Piecewise:
+        """The rule as a curve."""
+        if self.curve is not None:
+            return self.curve
+        return Piecewise.line(1.0 / self.gamma, -(self.offset + self.remainder) / self.gamma)
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """The rules of one stratum, with how the solver went; ``objective`` and ``gap`` per unit of ``mass``."""
+
+    rules: tuple[_Rule, ...]
+    mass: float
+    converged: bool
+    iterations: int
+    objective: float
+    gap: float
+
+    @classmethod
+    def of(cls, rules: tuple[_Rule, ...], best: RampSolution, cells: Sequence[_Cell | _Points]) -> _Solved:
+        mass = sum(float(cell.weights.sum()) for cell in cells)
+        return cls(rules, mass, best.converged, best.iterations, best.objective, best.gap)
+
+
+def _trace(parts: Sequence[_Solved], notes: tuple[str, ...]) -> FitTrace:
+    """Return how the fits of all strata went together."""
+    total = math.fsum(part.mass for part in parts)
+    return FitTrace(
+        all(part.converged for part in parts),
+        sum(part.iterations for part in parts),
+        math.fsum(part.objective * part.mass for part in parts) / total,
+        math.fsum(part.gap * part.mass for part in parts) / total,
+        notes,
+    )
+
+
+def _notes(rules: Sequence[_Rule], points: Sequence[_Points]) -> tuple[str, ...]:
     """Say it when the repair decides the same for everybody."""
-    if rates.max() <= 0.0 or rates.min() >= 1.0:
-        return (f"the repaired rule decides {'negative' if rates.max() <= 0 else 'positive'} for everybody",)
+    shares = [
+        rule.piecewise(p.raw if rule.on_points else p.score) for rule, p in zip(rules, points, strict=True)
+    ]
+    least, most = min(float(q.min()) for q in shares), max(float(q.max()) for q in shares)
+    if most <= 0.0 or least >= 1.0:
+        return (f"the repaired rule decides {'negative' if most <= 0 else 'positive'} for everybody",)
     return ()
+
+
+def _apply(predictor: RepairedPredictor, k: int, score: Floats) -> Floats:
+    """Return a predictor's probabilities for rows of one cell."""
+    if isinstance(predictor, GroupwiseRamp):
+        return ramp(score, float(predictor.offsets[k]), predictor.gamma, float(predictor.remainders[k]))
+    assert isinstance(predictor, GroupwiseCurve)
+    return predictor.of_group(k, score)
+
+
+def _masses(constraint: str, eta: Floats, weight: Floats) -> list[Floats]:
+    """Return the row weights by which the rates of a constraint are means."""
+    if constraint == "equal_opportunity":
+        return [weight * eta]
+    if constraint == "equalized_odds":
+        return [weight * eta, weight * (1 - eta)]
+    return [weight]
+
+
+def _nearest_cut(score: Floats, masses: Sequence[Floats], targets: Sequence[float]) -> Bools:
+    """Return the rows above the threshold whose rates are nearest to the targets, in the worst of them."""
+    order = np.argsort(-score, kind="stable")
+    ends = np.concatenate([[True], score[order][1:] != score[order][:-1], [True]])  # whole ties only
+    worst = np.zeros(score.size + 1)
+    for mass, target in zip(masses, targets, strict=True):
+        reached = np.concatenate([[0.0], np.cumsum(mass[order])]) / mass.sum()
+        worst = np.maximum(worst, np.abs(reached - target))
+    taken = int(np.argmin(np.where(ends, worst, np.inf)))
+    cut = np.zeros(score.size, dtype=bool)
+    cut[order[:taken]] = True
+    return cut
+
+
+def _two_sum(t: float, remainder: float, shift: float) -> tuple[float, float]:
+    """Return an offset in two parts after a shift, with the digits of both."""
+    moved = float(t) + shift
+    back = moved - float(t)
+    lost = (float(t) - (moved - back)) + (shift - back)
+    return moved, float(remainder) + lost

@@ -1,0 +1,186 @@
+r"""Recalibration: scores become probabilities of label 1, by a map that keeps their order.
+
+Two maps, each fitted to pairs (score ``f_i``, label ``y_i``, weight ``w_i``):
+
+.. math::
+    \text{isotonic:} \quad & \min_{\eta} \sum_i w_i (y_i - \eta(f_i))^2, \quad \eta \text{ non-decreasing} \\
+    \text{sigmoid:} \quad & \min_{a \ge 0,\, b} -\sum_i w_i \left(\tau_i \log \sigma(a \ell_i + b)
+    + (1 - \tau_i) \log(1 - \sigma(a \ell_i + b))\right), \quad \ell = \log \tfrac{p}{1 - p},\; p = \tfrac{1 + f}{2}
+
+with Platt's targets ``tau`` = (N1 + 1)/(N1 + 2) for label 1 and 1/(N0 + 2) for label 0, which keep the map finite where
+the scores separate the labels (``N`` are weights). The isotonic solution is a step function whose blocks are the faces
+of the concave hull of the ROC curve: on each block it is the share of label 1, so any rule that is constant on the
+blocks has the same means over the rows whether it is counted with ``eta`` or with the labels. It follows every
+whim of small samples; the sigmoid has two numbers to fit.
+
+References
+----------
+Barlow, Bartholomew, Bremner and Brunk, *Statistical inference under order restrictions* (1972); J. Platt,
+*Probabilistic outputs for support vector machines* (1999).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import isotonic_regression, minimize
+from scipy.special import expit, log_expit
+
+Floats = npt.NDArray[np.float64]
+
+LARGEST_LOGIT = 36.7  # of the largest float below 1
+
+
+@dataclass(frozen=True, eq=False)
+class Isotonic:
+    """A non-decreasing step function; made by :func:`isotonic`.
+
+    Attributes
+    ----------
+    edges
+        Least score of each block, increasing, shape (B,); the first block reaches down to minus infinity.
+    values
+        Share of label 1 in each block, increasing, shape (B,).
+    """
+
+    edges: Floats
+    values: Floats
+
+    def block(self, scores: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Return the block of each score."""
+        at = np.searchsorted(self.edges, np.asarray(scores, dtype=np.float64), side="right") - 1
+        return np.maximum(at, 0).astype(np.int64)
+
+
+def isotonic(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Isotonic:
+    """Return the isotonic regression of labels on scores.
+
+    Parameters
+    ----------
+    scores
+        Finite, shape (n,), n >= 1.
+    labels
+        0 or 1, shape (n,).
+    weights
+        Positive, shape (n,); None for 1 each, which sorts several times faster.
+
+    Notes
+    -----
+    Between two blocks the edge stands midway between the largest score below and the least score above.
+    """
+    f, y = np.asarray(scores, dtype=np.float64), np.asarray(labels)
+    if weights is None:
+        f, positive, mass = _counted(f, y)
+    else:
+        w = np.asarray(weights, dtype=np.float64)
+        order = np.argsort(f, kind="stable")
+        f, y, w = f[order], y[order], w[order]
+        first = np.flatnonzero(np.concatenate([[True], f[1:] != f[:-1]]))
+        f, mass = f[first], np.add.reduceat(w, first)
+        positive = np.add.reduceat(w * (y == 1), first)
+    fitted = isotonic_regression(positive / mass, weights=mass)
+    starts = fitted.blocks[:-1]
+    values = np.add.reduceat(positive, starts) / np.add.reduceat(mass, starts)
+    fresh = np.concatenate([[True], values[1:] > values[:-1]])  # blocks that rounding kept apart
+    starts = starts[fresh]
+    if not fresh.all():
+        values = np.add.reduceat(positive, starts) / np.add.reduceat(mass, starts)
+    edges = f[starts].copy()
+    below = f[starts[1:] - 1]
+    middle = below + (edges[1:] - below) / 2
+    edges[1:] = np.where(middle > below, middle, edges[1:])
+    for array in (edges, values):
+        array.flags.writeable = False
+    return Isotonic(edges, values)
+
+
+def _counted(f: Floats, y: npt.NDArray[np.generic]) -> tuple[Floats, Floats, Floats]:
+    """Return distinct scores, increasing, with their number of labels 1 and of points.
+
+    One sort of whole numbers instead of an argsort and two gathers: the bits of a non-negative float have its order,
+    and the lowest place, freed by a shift, carries the label. Scores in [-1, 1] are lifted by 1; where that would
+    round two of them together (none that is 2p-1 of a float p), they are sorted by their order.
+    """
+    lifted = f + 1.0
+    if f.min() < -1 or not np.array_equal(lifted - 1.0, f):
+        return _counted_apart(f, y)
+    packed = (lifted.view(np.uint64) << np.uint64(1)) | (y == 1).astype(np.uint64)
+    packed.sort()
+    bits = packed >> np.uint64(1)
+    first = np.flatnonzero(np.concatenate([[True], bits[1:] != bits[:-1]]))
+    ones = np.concatenate([[0], np.cumsum((packed & np.uint64(1)).astype(np.int64))])
+    ends = np.append(first[1:], packed.size)
+    return (
+        bits[first].view(np.float64) - 1.0,
+        (ones[ends] - ones[first]).astype(np.float64),
+        (ends - first).astype(np.float64),
+    )
+
+
+def _counted_apart(f: Floats, y: npt.NDArray[np.generic]) -> tuple[Floats, Floats, Floats]:
+    """Return the same by an argsort."""
+    order = np.argsort(f, kind="stable")
+    f, y = f[order], y[order]
+    first = np.flatnonzero(np.concatenate([[True], f[1:] != f[:-1]]))
+    mass = np.diff(np.append(first, f.size)).astype(np.float64)
+    return f[first], np.add.reduceat((y == 1).astype(np.float64), first), mass
+
+
+@dataclass(frozen=True)
+class Sigmoid:
+    """The map ``sigma(slope * logit(p) + intercept)``; made by :func:`sigmoid`."""
+
+    slope: float
+    intercept: float
+
+    def apply(self, scores: npt.ArrayLike) -> Floats:
+        """Return the recalibrated probability of each score ``f = 2 p - 1``."""
+        return sigmoid_of(scores, self.slope, self.intercept)
+
+
+def sigmoid_of(scores: npt.ArrayLike, slope: float | Floats, intercept: float | Floats) -> Floats:
+    """Return ``sigma(slope * logit(p) + intercept)`` of scores ``f = 2 p - 1``."""
+    return np.asarray(expit(slope * _logit(np.asarray(scores, dtype=np.float64)) + intercept))
+
+
+def _logit(f: Floats) -> Floats:
+    """Return ``log(p / (1 - p))``, finite at both ends."""
+    with np.errstate(divide="ignore"):
+        return np.clip(2.0 * np.arctanh(f), -LARGEST_LOGIT, LARGEST_LOGIT)
+
+
+def sigmoid(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Sigmoid:
+    """Return the sigmoid map of least log loss against Platt's targets; its slope is not negative.
+
+    Parameters
+    ----------
+    scores
+        ``2 p - 1``, in [-1, 1], shape (n,), n >= 1.
+    labels
+        0 or 1, shape (n,).
+    weights
+        Positive, shape (n,); None for 1 each.
+    """
+    logit, y = _logit(np.asarray(scores, dtype=np.float64)), np.asarray(labels) == 1
+    w = np.ones(y.shape) if weights is None else np.asarray(weights, dtype=np.float64)
+    ones, zeros = float(w[y].sum()), float(w[~y].sum())
+    target = np.where(y, (ones + 1) / (ones + 2), 1 / (zeros + 2))
+    total = ones + zeros
+    rows = np.stack([logit, np.ones(logit.size)])
+
+    def loss(x: Floats) -> tuple[float, Floats]:
+        u = x @ rows
+        value = -(w * (target * log_expit(u) + (1 - target) * log_expit(-u))).sum() / total
+        return float(value), rows @ (w * (expit(u) - target)) / total
+
+    def curvature(x: Floats) -> Floats:
+        u = x @ rows
+        return np.asarray((rows * (w * expit(u) * expit(-u) / total)) @ rows.T)
+
+    base = float(np.average(target, weights=w))
+    start = np.array([1.0, 0.0])
+    fitted = minimize(loss, start, jac=True, hess=curvature, method="trust-exact", options={"gtol": 1e-12})
+    a, b = (float(part) for part in fitted.x)
+    return Sigmoid(a, b) if a > 0 else Sigmoid(0.0, float(np.log(base / (1 - base))))

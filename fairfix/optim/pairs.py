@@ -1,0 +1,375 @@
+r"""The ramp under several means at once: every cell has a few means, and each kind of mean is nearly common.
+
+Point ``i`` of cell ``k`` has a score ``f_i``, a weight ``w_i``, slopes ``z_ij`` for the kinds ``j`` and a share
+``q_i``. With ``W_k`` the weight of cell ``k``, ``r_kj`` its means and ``d = slack / 2``,
+
+.. math::
+    \min_{q, c} \sum_i w_i \left(\tfrac{\gamma}{2} q_i^2 - f_i q_i\right)
+    \quad\text{s.t.}\quad 0 \le q_i \le 1,\quad |r_{kj} - c_j| \le d,\quad
+    r_{kj} = \frac{1}{W_k} \sum_{i \in k} w_i z_{ij} q_i .
+
+With ``z_1 = eta / mean(eta)`` and ``z_2 = (1 - eta) / mean(1 - eta)`` the two means are a cell's true and false
+positive rates, if ``eta`` is the probability of label 1. Multipliers ``u_kj`` (per unit of ``W_k``) with
+``sum_k W_k u_kj = 0`` give
+
+.. math:: q_i = \mathrm{clip}\left(\left(f_i - \sum_j u_{kj} z_{ij}\right) / \gamma, 0, 1\right),
+
+and complementary slackness: ``u_kj`` is positive only at the upper edge of its band, negative only at the lower.
+
+**How.** A primal-dual interior point method (Mehrotra, 1992) on this quadratic program. The Hessian is diagonal and a
+cell's means meet only their own cell, so each step is a few passes over the points and one linear system with as
+many unknowns as there are multipliers. It needs no smoothness of the distribution of scores: ties, clumps and flat
+pieces, on which Newton's method for the dual breaks down, do not matter to it. Its multipliers are then polished by
+Newton's method on the constraints that they show to be active, which gives the last digits, and the step is kept
+only if it makes the violation smaller.
+
+**Certificate.** The shares above attain the minimum of the Lagrangian, so at multipliers that sum to zero
+
+.. math:: P - D = \sum_{kj} W_k \left(d\, |u_{kj}| - u_{kj} (r_{kj} - c_j)\right)
+
+is the distance from the optimum of any shares within the band, computed without cancellation.
+
+References
+----------
+S. Mehrotra, *On the implementation of a primal-dual interior point method* (1992), for the method. The form of ``q`` is
+that of Alabdulmohsin and Lucic (2021) with one multiplier per mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+STEPS = 100
+POLISH = 12
+SMALL = 1e-13  # mean complementarity at which the interior point method stops
+PROMISED_RATE = 1e-9
+PROMISED_GAP = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class PairsSolution:
+    """The optimum.
+
+    Attributes
+    ----------
+    multipliers
+        ``u``, shape (K, J).
+    centres
+        ``c``, shape (J,).
+    means
+        ``r`` at these multipliers, shape (K, J).
+    objective, gap
+        Divided by the total weight.
+    converged
+        Whether the means lie within the band and the gap is small, both to 1e-9.
+    iterations
+        Steps of the interior point method.
+    """
+
+    multipliers: Floats
+    centres: Floats
+    means: Floats
+    objective: float
+    gap: float
+    converged: bool
+    iterations: int
+
+
+def solve_pairs(
+    scores: npt.ArrayLike,
+    slopes: npt.ArrayLike,
+    cells: npt.ArrayLike,
+    gamma: float,
+    slack: float,
+    weights: npt.ArrayLike | None = None,
+) -> PairsSolution:
+    """Return the optimal multipliers of all cells.
+
+    Parameters
+    ----------
+    scores
+        Shape (n,).
+    slopes
+        Shape (n, J).
+    cells
+        Index of each point's cell, 0..K-1, each with a point; shape (n,).
+    gamma, slack
+        Width of the ramp, above 0; largest allowed difference of a mean between two cells, 0 or more.
+    weights
+        Positive, shape (n,); None for 1 each.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range or shapes differ.
+    """
+    problem = _Problem.of(scores, slopes, cells, gamma, slack, weights)
+    idle = np.zeros((problem.size, problem.kinds))
+    free = problem.means(problem.shares(idle))
+    if np.ptp(free, axis=0).max(initial=0.0) <= slack:
+        return problem.certified(idle, (free.min(axis=0) + free.max(axis=0)) / 2, 0)
+    multipliers, centres, steps = _interior(problem)
+    multipliers, centres = _polished(problem, multipliers, centres)
+    return problem.certified(multipliers, centres, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """The numbers of a problem; weights are divided by their sum, ``share`` is ``W_k`` by the total."""
+
+    f: Floats
+    z: Floats
+    cell: Ints
+    w: Floats
+    gamma: float
+    d: float
+    share: Floats
+
+    @classmethod
+    def of(
+        cls,
+        scores: npt.ArrayLike,
+        slopes: npt.ArrayLike,
+        cells: npt.ArrayLike,
+        gamma: float,
+        slack: float,
+        weights: npt.ArrayLike | None,
+    ) -> _Problem:
+        f, z = np.asarray(scores, dtype=np.float64), np.asarray(slopes, dtype=np.float64)
+        cell = np.asarray(cells, dtype=np.int64)
+        w = np.ones(f.shape) if weights is None else np.asarray(weights, dtype=np.float64)
+        if f.ndim != 1 or not f.size or z.ndim != 2 or not f.shape == z.shape[:1] == cell.shape == w.shape:
+            raise ValueError(
+                f"one row per point is needed, got {f.shape}, {z.shape}, {cell.shape}, {w.shape}"
+            )
+        if not (np.isfinite(f).all() and np.isfinite(z).all() and w.min() > 0 and np.isfinite(w.max())):
+            raise ValueError("scores and slopes must be finite, weights positive and finite")
+        if not 0 < gamma < np.inf or not slack >= 0:
+            raise ValueError(
+                f"gamma must be positive and finite and slack 0 or more, got {gamma!r} and {slack!r}"
+            )
+        w = w / w.sum()
+        share = np.bincount(cell, w).astype(np.float64)
+        if cell.min() < 0 or not share.all():
+            raise ValueError("every cell needs a point")
+        return cls(f, z, cell, w, gamma, min(slack, 2.0 * float(np.abs(z).max()) + 1.0) / 2, share)
+
+    @property
+    def size(self) -> int:
+        return int(self.share.size)
+
+    @property
+    def kinds(self) -> int:
+        return int(self.z.shape[1])
+
+    def per_cell(self, values: Floats) -> Floats:
+        """Return sums over the points of each cell, shape (K,)."""
+        return np.bincount(self.cell, values, self.size).astype(np.float64)
+
+    def means(self, q: Floats) -> Floats:
+        """Return ``r``, shape (K, J)."""
+        columns = [self.per_cell(self.w * self.z[:, j] * q) / self.share for j in range(self.kinds)]
+        return np.stack(columns, axis=1)
+
+    def pull(self, u: Floats) -> Floats:
+        """Return ``sum_j u_kj z_ij`` per point."""
+        return np.asarray((u[self.cell] * self.z).sum(axis=1))
+
+    def shares(self, u: Floats) -> Floats:
+        """Return ``q`` at the multipliers."""
+        return np.clip((self.f - self.pull(u)) / self.gamma, 0.0, 1.0)
+
+    def curvature(self, values: Floats) -> Floats:
+        """Return sums of ``values * z_j * z_l`` over each cell, by its weight, shape (K, J, J)."""
+        out = np.empty((self.size, self.kinds, self.kinds))
+        for j in range(self.kinds):
+            for m in range(j + 1):
+                entry = self.per_cell(values * self.z[:, j] * self.z[:, m]) / self.share
+                out[:, j, m] = out[:, m, j] = entry
+        return out
+
+    def certified(self, u: Floats, c: Floats, steps: int) -> PairsSolution:
+        """Return the solution with its value and the proof of its optimality."""
+        q = self.shares(u)
+        means = self.means(q)
+        objective = float((self.w * (self.gamma / 2 * q - self.f) * q).sum())
+        gap = float((self.share[:, None] * (self.d * np.abs(u) - u * (means - c))).sum())
+        outside = float((np.abs(means - c) - self.d).max(initial=0.0))
+        unbalanced = float(np.abs(self.share @ u).max(initial=0.0))
+        good = outside <= PROMISED_RATE and abs(gap) <= PROMISED_GAP and unbalanced <= PROMISED_GAP
+        return PairsSolution(u, c, means, objective, gap, bool(good), steps)
+
+
+def _interior(problem: _Problem) -> tuple[Floats, Floats, int]:
+    """Return multipliers and centres by Mehrotra's predictor and corrector."""
+    point, steps = _Point.start(problem), 0
+    while steps < STEPS:
+        product = point.mean_product()
+        if product <= SMALL and point.residual() <= SMALL:
+            break
+        ahead = point.direction(0.0, None)
+        there = point.moved(ahead, point.length(ahead)).mean_product()
+        ahead = point.direction(product * (there / product) ** 3, ahead)
+        length = 0.995 * point.length(ahead)
+        if not length > 1e-12:  # rounding leaves no way on; the certificate tells how far that is
+            break
+        point, steps = point.moved(ahead, length), steps + 1
+    return point.u, point.c, steps
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A point of the method, or a step from one.
+
+    ``q`` and ``p = 1 - q`` are the shares and their rest, with multipliers ``low`` and ``high``; ``s = r - c``
+    lies inside (-d, d) at the distances ``over = s + d`` and ``under = d - s``, with multipliers ``below`` and
+    ``above``. Distances are carried beside what they measure: recomputed, they would round to 0. Without slack
+    ``s`` is 0.
+    """
+
+    problem: _Problem
+    q: Floats
+    p: Floats
+    u: Floats
+    c: Floats
+    s: Floats
+    over: Floats
+    under: Floats
+    low: Floats
+    high: Floats
+    below: Floats
+    above: Floats
+
+    @classmethod
+    def start(cls, problem: _Problem) -> _Point:
+        q = np.clip(problem.f / problem.gamma, 0.1, 0.9)
+        means, d = problem.means(q), problem.d
+        c = np.asarray(problem.share @ means)
+        one = np.full(problem.f.size, max(1.0, float(np.abs(problem.f).max())))
+        s = np.clip(means - c, -d / 2, d / 2)
+        t = np.ones(means.shape) if d else np.zeros(means.shape)
+        return cls(problem, q, 1 - q, np.zeros(means.shape), c, s, s + d, d - s, one, one, t, t)
+
+    def residual(self) -> float:
+        """Return the largest violation of the linear equations."""
+        means = self.problem.means(self.q) - self.c - self.s
+        return float(max(np.abs(means).max(), np.abs(self.problem.share @ self.u).max()))
+
+    def mean_product(self) -> float:
+        """Return the mean complementarity, that of a share counted by its weight."""
+        problem = self.problem
+        total = float((problem.w * (self.low * self.q + self.high * self.p)).sum())
+        band = float((problem.share[:, None] * (self.below * self.over + self.above * self.under)).sum())
+        return (total + band) / (2 + (2 * problem.kinds if problem.d else 0))
+
+    def direction(self, aim: float, before: _Point | None) -> _Point:
+        """Return the Newton step towards complementarity ``aim``; ``before`` gives its second-order terms."""
+        problem, q, p = self.problem, self.q, self.p
+        second = (0.0, 0.0) if before is None else (before.low * before.q, before.high * before.p)
+        low, high = (aim - second[0]) / q - self.low, (aim - second[1]) / p - self.high
+        weight = problem.gamma + self.low / q + self.high / p
+        slope = problem.gamma * q - problem.f + problem.pull(self.u) - self.low + self.high
+        rest = low - high - slope
+        gap = self.c + self.s - problem.means(q)
+        soft, pressed, below, above = self._band(aim, before)
+        target = problem.means(rest / weight) - gap - pressed
+        du, dc = self._reduced(problem.curvature(problem.w / weight), soft, target)
+        dq, ds = (rest - problem.pull(du)) / weight, pressed + soft * du
+        if problem.d:
+            below, above = below - self.below * ds / self.over, above + self.above * ds / self.under
+        low, high = low - self.low * dq / q, high + self.high * dq / p
+        return _Point(problem, dq, -dq, du, dc, ds, ds, -ds, low, high, below, above)
+
+    def _band(self, aim: float, before: _Point | None) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return how the band gives way: ``ds = pressed + soft du``, and its multipliers' part without ``ds``."""
+        if not self.problem.d:
+            zero = np.zeros_like(self.s)
+            return zero, zero, zero, zero
+        second = (0.0, 0.0) if before is None else (before.below * before.over, before.above * before.under)
+        below = (aim - second[0]) / self.over - self.below
+        above = (aim - second[1]) / self.under - self.above
+        soft = 1.0 / (self.below / self.over + self.above / self.under)
+        return soft, (self.u - self.above + self.below + below - above) * soft, below, above
+
+    def _reduced(self, curved: Floats, soft: Floats, rest: Floats) -> tuple[Floats, Floats]:
+        """Solve for the multipliers and centres: curvature u + soft u + c = rest, shares' u = - balance."""
+        p = self.problem
+        size, kinds = p.size, p.kinds
+        many = size * kinds
+        system = np.zeros((many + kinds, many + kinds))
+        for k in range(size):
+            at = slice(k * kinds, (k + 1) * kinds)
+            system[at, at] = p.share[k] * (curved[k] + np.diag(soft[k]))
+            system[at, many:] = system[many:, at] = p.share[k] * np.eye(kinds)
+        right = np.concatenate([(p.share[:, None] * rest).ravel(), -(p.share @ self.u)])
+        scale = np.concatenate([np.repeat(1 / np.sqrt(p.share), kinds), np.ones(kinds)])
+        found = scale * np.linalg.lstsq(system * scale[:, None] * scale, right * scale, rcond=1e-15)[0]
+        return found[:many].reshape(size, kinds), found[many:]
+
+    def length(self, ahead: _Point) -> float:
+        """Return the longest step, at most 1, that keeps everything positive."""
+        names = ("q", "p", "low", "high", *(("over", "under", "below", "above") if self.problem.d else ()))
+        longest = 1.0
+        for name in names:
+            now, change = getattr(self, name), getattr(ahead, name)
+            falling = change < 0
+            if falling.any():
+                longest = min(longest, float((now[falling] / -change[falling]).min()))
+        return longest
+
+    def moved(self, ahead: _Point, length: float) -> _Point:
+        """Return the point a step further."""
+        names = ("q", "p", "u", "c", "s", "over", "under", "low", "high", "below", "above")
+        return _Point(self.problem, *(getattr(self, name) + length * getattr(ahead, name) for name in names))
+
+
+def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:
+    """Return the multipliers after Newton's method on the constraints that hold with equality."""
+    size, kinds, d = problem.size, problem.kinds, problem.d
+    u = u - problem.share @ u  # exact balance
+    side = np.zeros((size, kinds))
+    if d:
+        off = problem.means(problem.shares(u)) - c
+        side = np.where(np.abs(np.abs(off) - d) < 1e-6, np.sign(u), 0.0)
+        side = np.where(np.abs(u) > 1e-9, side, 0.0)
+    active = np.ones((size, kinds), dtype=bool) if not d else side != 0
+    u = np.where(active, u, 0.0)
+    best, least = (u, c), np.inf
+    for _ in range(POLISH):
+        q = problem.shares(u)
+        off = np.where(active, problem.means(q) - c - side * d, 0.0)
+        balance = problem.share @ u
+        violation = float(max(np.abs(off).max(), np.abs(balance).max()))
+        if violation < least:
+            best, least = (u, c), violation
+        if violation <= 1e-15:
+            break
+        inside = (q > 0) & (q < 1)
+        du, dc = _newton(problem, problem.curvature(problem.w * inside / problem.gamma), active, off, balance)
+        u, c = u + du, c + dc
+    return best
+
+
+def _newton(
+    problem: _Problem, curved: Floats, active: npt.NDArray[np.bool_], off: Floats, balance: Floats
+) -> tuple[Floats, Floats]:
+    """Solve the linearised active constraints for changes of the active multipliers and of the centres."""
+    size, kinds = active.shape
+    many = size * kinds
+    system = np.zeros((many + kinds, many + kinds))
+    for k in range(size):
+        at = slice(k * kinds, (k + 1) * kinds)
+        system[at, at] = -problem.share[k] * curved[k]
+        system[at, many:] = -problem.share[k] * np.eye(kinds)
+        system[many:, at] = problem.share[k] * np.eye(kinds)
+    right = -np.concatenate([(problem.share[:, None] * off).ravel(), balance])
+    keep = np.concatenate([active.ravel(), active.any(axis=0)])
+    found = np.zeros(many + kinds)
+    found[keep] = np.linalg.lstsq(system[np.ix_(keep, keep)], right[keep], rcond=1e-14)[0]
+    return found[:many].reshape(size, kinds), found[many:]

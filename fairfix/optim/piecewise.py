@@ -1,0 +1,119 @@
+r"""Functions of one number made of straight pieces, with jumps: the rules that thresholds, ramps and steps make.
+
+A function is given by increasing knots ``x_1 < ... < x_m`` and, at each, the limit from the left, the value and
+the limit from the right:
+
+.. math::
+    g(x) = \begin{cases}
+    \text{left}_1 & x < x_1 \\
+    \text{at}_j & x = x_j \\
+    \text{right}_j + (\text{left}_{j+1} - \text{right}_j) \frac{x - x_j}{x_{j+1} - x_j} & x_j < x < x_{j+1} \\
+    \text{right}_m & x > x_m .
+    \end{cases}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Piecewise:
+    """A piecewise linear function with values in [0, 1].
+
+    Attributes
+    ----------
+    knots
+        Increasing, shape (m,), m >= 1.
+    left, at, right
+        Limit from the left, value, limit from the right at the knots, shape (m,) each.
+    """
+
+    knots: Floats
+    left: Floats
+    at: Floats
+    right: Floats
+
+    @classmethod
+    def line(cls, slope: float, intercept: float) -> Piecewise:
+        """Return ``clip(slope x + intercept, 0, 1)``."""
+        if slope == 0.0:
+            level = float(np.clip(intercept, 0.0, 1.0))
+            return _made([0.0], [level], [level], [level])
+        ends = np.array([-intercept / slope, (1.0 - intercept) / slope])
+        if not np.isfinite(ends).all() or ends[0] == ends[1]:  # steeper or flatter than floats can tell
+            return cls.line(0.0, intercept)
+        values = np.array([0.0, 1.0]) if slope > 0 else np.array([1.0, 0.0])
+        return _made(np.sort(ends), values, values, values)
+
+    @classmethod
+    def steps(cls, edges: npt.ArrayLike, values: npt.ArrayLike) -> Piecewise:
+        """Return the function that is ``values[j]`` from ``edges[j]`` on, and ``values[0]`` below."""
+        level = np.asarray(values, dtype=np.float64)
+        before = np.concatenate([level[:1], level[:-1]])
+        keep = np.concatenate([[True], level[1:] != level[:-1]])
+        return _made(np.asarray(edges, dtype=np.float64)[keep], before[keep], level[keep], level[keep])
+
+    @classmethod
+    def separating(cls, x: npt.ArrayLike, share: npt.ArrayLike) -> Piecewise:
+        """Return the step that gives points their shares, which are 0, then one number in between, then 1.
+
+        It stands midway between the last point of share 0 and the first of share 1; where all points have one
+        of the two, at the last or the first of them.
+
+        Parameters
+        ----------
+        x, share
+            Shape (n,), in any order; shares do not decrease with ``x``.
+        """
+        x, q = np.asarray(x, dtype=np.float64), np.asarray(share, dtype=np.float64)
+        tied = (q > 0) & (q < 1)
+        if tied.any():
+            low, high, tie = float(x[tied].min()), float(x[tied].max()), float(q[tied][0])
+            if low == high:
+                return _made([low], [0.0], [tie], [1.0])
+            return _made([low, high], [0.0, tie], [tie, tie], [tie, 1.0])
+        if not (q > 0).any():
+            return _made([float(x.max())], [0.0], [0.0], [1.0])
+        above = float(x[q >= 1].min())
+        if (q >= 1).all():
+            return _made([above], [0.0], [1.0], [1.0])
+        below = float(x[q <= 0].max())
+        middle = below + (above - below) / 2
+        return _made([middle if middle > below else above], [0.0], [1.0], [1.0])
+
+    def mixed(self, mix: float, constant: float) -> Piecewise:
+        """Return ``mix g + (1 - mix) constant``."""
+        parts = (mix * part + (1.0 - mix) * constant for part in (self.left, self.at, self.right))
+        return _made(self.knots, *parts)
+
+    def __call__(self, x: npt.ArrayLike) -> Floats:
+        """Return the function at ``x``, same shape."""
+        x = np.asarray(x, dtype=np.float64)
+        knots, last = self.knots, self.knots.size - 1
+        after = np.searchsorted(knots, x, side="left")  # first knot not below x
+        j, i = np.minimum(after, last), np.maximum(after - 1, 0)
+        width = np.where(after * (last + 1 - after) > 0, knots[j] - knots[i], 1.0)
+        share = np.where(after * (last + 1 - after) > 0, (x - knots[i]) / width, 0.0)
+        inner = self.right[i] + (self.left[j] - self.right[i]) * share
+        out = np.where(after == 0, self.left[0], np.where(after > last, self.right[last], inner))
+        return np.asarray(np.where(knots[j] == x, self.at[j], out))
+
+    @property
+    def sharp(self) -> bool:
+        """Whether all values are 0 or 1."""
+        ends = np.concatenate([self.left, self.at, self.right])
+        flat = self.right[:-1] == self.left[1:]
+        return bool(((ends == 0) | (ends == 1)).all() and flat.all())
+
+
+def _made(knots: npt.ArrayLike, *parts: npt.ArrayLike) -> Piecewise:
+    arrays = [np.array(part, dtype=np.float64) for part in (knots, *parts)]
+    for array in arrays:
+        array.flags.writeable = False
+    return Piecewise(*arrays)

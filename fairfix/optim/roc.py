@@ -1,0 +1,289 @@
+r"""Points of common ROC: the best rules whose two rates are nearly the same in every cell.
+
+Point ``i`` of cell ``k`` has a probability ``eta_i`` of label 1, a weight ``w_i`` and gets a share ``q_i``. The two
+rates of a cell and the objective are
+
+.. math::
+    y_k = \frac{\sum_i w_i \eta_i q_i}{P_k},\quad x_k = \frac{\sum_i w_i (1 - \eta_i) q_i}{N_k},\qquad
+    \max \sum_k P_k y_k - N_k x_k, \quad
+    P_k = \sum_i w_i \eta_i,\; N_k = \sum_i w_i (1 - \eta_i),
+
+subject to ``|x_k - x_l| <= slack`` and ``|y_k - y_l| <= slack`` for any two cells. If ``eta`` is the isotonic
+regression of the labels, ``y`` and ``x`` are the true and false positive rates over the rows.
+
+**The curve of a cell.** Taken in decreasing order of ``eta``, the points trace a concave curve from (0, 0) to (1, 1):
+what lies between it and the diagonal is what rules monotone in ``eta`` and their mixtures with constants reach. The
+objective wants ``y`` large and ``x`` small, so nothing else is needed.
+
+**No slack.** All cells stand on one point (x, y), and ``y = T(x)`` with ``T = min_k roc_k`` is best at given
+``x``. ``T`` is concave and piecewise linear, so ``P T(x) - N x`` is largest at a vertex of some curve or where
+two curves cross. Vertices are evaluated all; around the best one the crossings of the lower envelope are
+evaluated too.
+
+**Slack.** A linear program in the ``x_k, y_k`` and the corner of the band, with the faces of the curves as
+constraints. Few faces matter: it starts from some and adds those that a solution violates, until none is.
+
+**The rule at a point.** The rule on the curve at the same ``x``, mixed with the constant rule ``x``:
+``q = beta q_roc + (1 - beta) x`` has rates ``(x, beta roc(x) + (1 - beta) x)``.
+
+References
+----------
+M. Hardt, E. Price and N. Srebro, *Equality of opportunity in supervised learning* (2016), section 3.2, for the
+geometry. The reduction to vertices and crossings, and the cutting planes, are derived above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+
+Floats = npt.NDArray[np.float64]
+
+FACES = 48  # of each curve that the linear program starts with
+ROUNDS = 60
+TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """The concave curve of a cell; made by :meth:`Roc.of`.
+
+    Attributes
+    ----------
+    eta
+        Distinct probabilities, decreasing, shape (n,).
+    x, y
+        Vertices, shape (n + 1,) or, where the first points have ``eta = 1``, (n,); ``x`` does not decrease.
+    positives, negatives
+        ``P`` and ``N``.
+    """
+
+    eta: Floats
+    x: Floats
+    y: Floats
+    positives: float
+    negatives: float
+
+    @classmethod
+    def of(cls, eta: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Roc:
+        """Sort the points of a cell.
+
+        Raises
+        ------
+        ValueError
+            If a probability is outside [0, 1], a weight is not positive, or all are 0 or all are 1.
+        """
+        p = np.asarray(eta, dtype=np.float64)
+        w = np.ones(p.shape) if weights is None else np.asarray(weights, dtype=np.float64)
+        if p.ndim != 1 or not p.size or p.shape != w.shape or not (p.min() >= 0 and p.max() <= 1):
+            raise ValueError("eta must be a row of probabilities with one weight each")
+        if not (w.min() > 0 and np.isfinite(w.max())):
+            raise ValueError("weights must be positive and finite: leave out points of weight 0")
+        order = np.argsort(-p, kind="stable")
+        p, w = p[order], w[order]
+        first = np.flatnonzero(np.concatenate([[True], p[1:] != p[:-1]]))
+        p, w = p[first], np.add.reduceat(w, first)
+        up, right = w * p, w * (1.0 - p)
+        positives, negatives = float(up.sum()), float(right.sum())
+        if not (positives > 0 and negatives > 0):
+            raise ValueError("a curve needs points of both labels")
+        x = np.minimum(np.concatenate([[0.0], np.cumsum(right)]) / negatives, 1.0)
+        y = np.minimum(np.concatenate([[0.0], np.cumsum(up)]) / positives, 1.0)
+        x[-1] = y[-1] = 1.0
+        start = 1 if p[0] == 1.0 else 0  # a vertical face: its top is all that counts
+        for array in (p, x, y):
+            array.flags.writeable = False
+        return cls(p, x[start:], y[start:], positives, negatives)
+
+    def height(self, x: npt.ArrayLike) -> Floats:
+        """Return the curve at ``x``."""
+        return np.interp(np.asarray(x, dtype=np.float64), self.x, self.y)
+
+    def rule(self, x: float, y: float) -> Mixture:
+        """Return the rule whose rates are (x, y), for a point between the curve and the diagonal."""
+        top = float(self.height(x))
+        mix = (
+            1.0 if top - x <= TOLERANCE or top - y <= TOLERANCE else float(np.clip((y - x) / (top - x), 0, 1))
+        )
+        at = int(np.searchsorted(self.x, x - TOLERANCE, side="left"))
+        at += self.eta.size + 1 - self.x.size  # vertex number in terms of points
+        vertex = at - (self.eta.size + 1 - self.x.size)
+        if abs(self.x[vertex] - x) <= TOLERANCE:
+            return Mixture(*self._between(at), mix, x)
+        share = (x - self.x[vertex - 1]) / (self.x[vertex] - self.x[vertex - 1])
+        return Mixture(float(self.eta[at - 1]), float(share), mix, x)
+
+    def _between(self, at: int) -> tuple[float, float]:
+        """Return level and tie that take exactly the first ``at`` points."""
+        p = self.eta
+        if at == 0:
+            return float(p[0]), 0.0
+        if at == p.size:
+            return float(p[-1]), 1.0
+        middle = p[at] + (p[at - 1] - p[at]) / 2
+        return (float(middle) if middle > p[at] else float(p[at - 1])), 1.0
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Shares by probability: ``mix * step + (1 - mix) * constant``; the step is ``tie`` at ``level``."""
+
+    level: float
+    tie: float
+    mix: float
+    constant: float
+
+    def shares(self, eta: npt.ArrayLike) -> Floats:
+        """Return the shares of points."""
+        p = np.asarray(eta, dtype=np.float64)
+        step = np.where(p == self.level, self.tie, (p > self.level).astype(np.float64))
+        return self.mix * step + (1.0 - self.mix) * self.constant
+
+
+@dataclass(frozen=True, eq=False)
+class RocSolution:
+    """The optimum: a point per cell.
+
+    Attributes
+    ----------
+    x, y
+        Rates of each cell, shape (K,).
+    value
+        ``sum_k P_k y_k - N_k x_k``, divided by ``sum_k P_k + N_k``.
+    rounds
+        Linear programs that were solved; 0 without slack.
+    """
+
+    x: Floats
+    y: Floats
+    value: float
+    rounds: int
+
+
+def solve_roc(cells: Sequence[Roc], slack: float) -> RocSolution:
+    """Return the best points within the slack of one another.
+
+    Raises
+    ------
+    ValueError
+        If there is no cell or the slack is negative.
+    """
+    if not cells:
+        raise ValueError("there must be at least one cell")
+    if not slack >= 0:
+        raise ValueError(f"slack must be 0 or more, got {slack!r}")
+    free = np.array([_best_point(cell) for cell in cells])
+    rounds = 0
+    if np.ptp(free, axis=0).max() <= slack:
+        x, y = free.T
+    elif slack == 0:
+        common = _common_point(cells)
+        x, y = (np.full(len(cells), part) for part in common)
+    else:
+        x, y, rounds = _program(cells, min(slack, 1.0))
+    up = np.array([cell.positives for cell in cells])
+    right = np.array([cell.negatives for cell in cells])
+    return RocSolution(x, y, float((up * y - right * x).sum() / (up + right).sum()), rounds)
+
+
+def _best_point(cell: Roc) -> tuple[float, float]:
+    """Return the vertex of the highest objective of a cell; the first of equals."""
+    at = int(np.argmax(cell.positives * cell.y - cell.negatives * cell.x))
+    return float(cell.x[at]), float(cell.y[at])
+
+
+def _common_point(cells: Sequence[Roc]) -> tuple[float, float]:
+    """Return the best point under all curves."""
+    up, right = sum(c.positives for c in cells), sum(c.negatives for c in cells)
+    places = np.unique(np.concatenate([c.x for c in cells]))
+    heights = np.stack([c.height(places) for c in cells])
+    value = up * heights.min(axis=0) - right * places
+    best = int(np.argmax(value))
+    x, found = float(places[best]), float(value[best])
+    for i in (best - 1, best):
+        if not 0 <= i < places.size - 1:
+            continue
+        width = places[i + 1] - places[i]
+        base, slope = heights[:, i], (heights[:, i + 1] - heights[:, i]) / width
+        with np.errstate(divide="ignore", invalid="ignore"):
+            meet = ((base[:, None] - base[None, :]) / (slope[None, :] - slope[:, None])).ravel()
+        meet = meet[(meet > 0) & (meet < width)]
+        if meet.size:
+            low = (base[:, None] + slope[:, None] * meet[None, :]).min(axis=0)
+            crossing = up * low - right * (places[i] + meet)
+            j = int(np.argmax(crossing))
+            if crossing[j] > found:
+                x, found = float(places[i] + meet[j]), float(crossing[j])
+    return x, min(float(c.height(x)) for c in cells)
+
+
+def _program(cells: Sequence[Roc], slack: float) -> tuple[Floats, Floats, int]:
+    """Return the points by linear programs with cutting planes.
+
+    Variables: x_1..x_K, y_1..y_K, and the lower corner (a, b) of the band.
+    """
+    size = len(cells)
+    up, right = np.array([c.positives for c in cells]), np.array([c.negatives for c in cells])
+    cost = np.concatenate([right, -up, [0.0, 0.0]]) / (up + right).sum()
+    faces = [_spread(cell) for cell in cells]
+    fixed, limit = _band(size, slack)
+    done, x, y = 0, np.zeros(size), np.zeros(size)
+    while done < ROUNDS:
+        done += 1
+        rows, bounds = _faces(cells, faces)
+        found = linprog(cost, np.vstack([fixed, rows]), np.concatenate([limit, bounds]), bounds=(0.0, 1.0))
+        assert found.x is not None  # the constant rules are feasible, and rates are bounded
+        x, y = found.x[:size], found.x[size : 2 * size]
+        over = [k for k, cell in enumerate(cells) if y[k] > cell.height(x[k]) + TOLERANCE]
+        fresh = [(k, _touching(cells[k], x[k]) - faces[k]) for k in over]
+        if not any(new for _, new in fresh):
+            break
+        for k, new in fresh:
+            faces[k] |= new
+    return x, np.array([min(b, float(c.height(a))) for a, b, c in zip(x, y, cells, strict=True)]), done
+
+
+def _band(size: int, slack: float) -> tuple[Floats, Floats]:
+    """Return the constraints that hold all points in one band, above the diagonal."""
+    eye, zero, one = np.eye(size), np.zeros((size, size)), np.ones((size, 1))
+    none = np.zeros((size, 1))
+    rows = np.vstack(
+        [
+            np.hstack([eye, zero, -one, none]),
+            np.hstack([-eye, zero, one, none]),
+            np.hstack([zero, eye, none, -one]),
+            np.hstack([zero, -eye, none, one]),
+            np.hstack([eye, -eye, none, none]),
+        ]
+    )
+    return rows, np.repeat([slack, 0.0, slack, 0.0, 0.0], size)
+
+
+def _spread(cell: Roc) -> set[int]:
+    """Return some faces of a curve, spread over its vertices."""
+    many = cell.x.size - 1
+    return set(np.unique(np.linspace(0, many - 1, min(FACES, many)).astype(int)).tolist())
+
+
+def _touching(cell: Roc, x: float) -> set[int]:
+    """Return the faces of a curve at and beside ``x``."""
+    at = int(np.searchsorted(cell.x, x, side="right")) - 1
+    return {i for i in (at - 1, at, at + 1) if 0 <= i < cell.x.size - 1}
+
+
+def _faces(cells: Sequence[Roc], faces: Sequence[set[int]]) -> tuple[Floats, Floats]:
+    """Return the constraints ``width * y <= rise * (x - x_i) + width * y_i`` of the chosen faces."""
+    size, rows, bounds = len(cells), [], []
+    for k, (cell, chosen) in enumerate(zip(cells, faces, strict=True)):
+        i = np.array(sorted(chosen))
+        width, rise = cell.x[i + 1] - cell.x[i], cell.y[i + 1] - cell.y[i]
+        scale = np.maximum(width, rise)
+        row = np.zeros((i.size, 2 * size + 2))
+        row[:, k], row[:, size + k] = -rise / scale, width / scale
+        rows.append(row)
+        bounds.append((width * cell.y[i] - rise * cell.x[i]) / scale)
+    return np.vstack(rows), np.concatenate(bounds)

@@ -1,0 +1,214 @@
+"""Ramps under linear constraints, covariances and pairs of means, held against quadratic programs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import quadprog
+from fairfix.optim.linear import LinearCell, solve_linear
+from fairfix.optim.overall import solve_covariance
+from fairfix.optim.pairs import solve_pairs
+from fairfix.optim.ramp import Cell, solve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def least(
+    f: np.ndarray, w: np.ndarray, gamma: float, rows: np.ndarray, bounds: np.ndarray, equal: int = 0
+) -> float:
+    """Return the least objective of ``rows q >= bounds`` by a general solver; extra columns are free variables."""
+    more, w = rows.shape[1] - f.size, w / w.sum()
+    hessian = np.diag(np.concatenate([w * gamma, np.full(more, 1e-13)]))
+    box = np.eye(f.size, f.size + more)
+    constraints = np.vstack([rows, box, -box])
+    limits = np.concatenate([bounds, np.zeros(f.size), -np.ones(f.size)])
+    q = quadprog.solve_qp(hessian, np.concatenate([w * f, np.zeros(more)]), constraints.T, limits, equal)[0]
+    return value(q[: f.size], f, w, gamma)
+
+
+def value(q: np.ndarray, f: np.ndarray, w: np.ndarray, gamma: float) -> float:
+    """Return the objective, divided by the total weight."""
+    return float((w * (gamma / 2 * q * q - f * q)).sum() / w.sum())
+
+
+def points(seed: int) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    """Return scores and weights; every third instance has ties."""
+    rng = np.random.default_rng(seed)
+    f = rng.uniform(-1, 1, rng.integers(1, 15))
+    return (np.round(f, 1) if seed % 3 == 0 else f), rng.uniform(0.1, 2, f.size), rng
+
+
+# ---- one linear constraint -----------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.floats(0.01, 3), st.booleans())
+@settings(max_examples=120, deadline=None)
+def test_one_constraint_is_solved_like_a_quadratic_program(seed: int, gamma: float, edge: bool) -> None:
+    """Slopes of any sign, zeros and ties: optimal, inside the interval, and certified."""
+    f, w, rng = points(seed)
+    z = rng.normal(size=f.size)
+    z = np.round(z) if seed % 3 == 0 else z
+    low, high = LinearCell.of(f, z, w).range()
+    low = rng.uniform(low, high)
+    high = low if edge else rng.uniform(low, high)
+    found = solve_linear(f, z, gamma, low, high, w)
+    row = w * z / w.sum()
+
+    assert low - 1e-12 <= found.mean <= high + 1e-12
+    assert abs(found.gap) <= 1e-10
+    try:
+        best = least(f, w, gamma, np.stack([row, -row]), np.array([low, -high]))
+    except ValueError:
+        return  # the reference solver calls a point interval empty where rounding moves its ends apart
+    assert found.objective <= best + 1e-9
+
+
+def test_slopes_of_one_are_a_mean() -> None:
+    """Cells with slope 1 give the solver of means the same optimum as sorted cells, to rounding."""
+    rng = np.random.default_rng(1)
+    scores, weights = [rng.uniform(-1, 1, n) for n in (300, 200)], [rng.random(n) + 0.1 for n in (300, 200)]
+    cells = [Cell.of(f, w) for f, w in zip(scores, weights, strict=True)]
+    linear = [LinearCell.of(f, np.ones(f.size), w) for f, w in zip(scores, weights, strict=True)]
+    for slack, rho in ((0.0, None), (0.05, None), (0.0, 0.3)):
+        one, other = solve(cells, 0.1, slack, rho), solve(linear, 0.1, slack, rho)
+        assert other.converged
+        assert other.offsets == pytest.approx(one.offsets, abs=1e-11)
+        assert other.objective == pytest.approx(one.objective, abs=1e-12)
+
+
+def test_an_interval_out_of_reach_is_refused() -> None:
+    """The message says what can be reached."""
+    with pytest.raises(ValueError, match=r"\[0, 1\]"):
+        solve_linear([0.1, 0.2], [1.0, 1.0], 0.1, 1.2, 1.5)
+    with pytest.raises(ValueError, match="gamma"):
+        solve_linear([0.1], [1.0], 0.0, 0.0, 1.0)
+    for bad in (([], []), ([0.1], [np.nan]), ([0.1, 0.2], [1.0])):
+        with pytest.raises(ValueError, match=r"finite|length"):
+            LinearCell.of(*bad)
+    with pytest.raises(ValueError, match="weight 0"):
+        LinearCell.of([0.1], [1.0], [0.0])
+
+
+def test_covariance_with_a_number_is_cut_down() -> None:
+    """The covariance of the shares with a real attribute goes to the bound, by a threshold that moves with it."""
+    rng = np.random.default_rng(2)
+    age = rng.uniform(20, 70, 5000)
+    f = np.clip(0.02 * (age - 45) + rng.normal(0, 0.4, age.size), -1, 1)
+    z = (age - age.mean()) / age.std()
+    free = solve_linear(f, z, 0.05, -9.0, 9.0)
+    tight = solve_linear(f, z, 0.05, -0.01, 0.01)
+
+    assert free.multiplier == 0.0
+    assert np.cov(free.shares, z, bias=True)[0, 1] > 0.1
+    assert np.cov(tight.shares, z, bias=True)[0, 1] == pytest.approx(0.01, abs=1e-12)
+    np.testing.assert_array_equal(tight.shares, np.clip((f - tight.multiplier * z) / 0.05, 0, 1))
+
+
+# ---- covariance with cells -----------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.005, 0.02, 0.1, 2.0]), st.floats(0.01, 2))
+@settings(max_examples=60, deadline=None)
+def test_covariance_is_solved_like_a_quadratic_program(seed: int, slack: float, gamma: float) -> None:
+    """Two to five cells: optimal, every covariance within the slack, certified."""
+    rng = np.random.default_rng(seed)
+    scores = [rng.uniform(-1, 1, rng.integers(2, 15)) for _ in range(rng.integers(2, 6))]
+    scores = [np.round(f, 1) for f in scores] if seed % 3 == 0 else scores
+    weights = [rng.uniform(0.1, 2, f.size) for f in scores]
+    found = solve_covariance([Cell.of(f, w) for f, w in zip(scores, weights, strict=True)], gamma, slack)
+    f, w = np.concatenate(scores), np.concatenate(weights)
+    cell = np.repeat(np.arange(len(scores)), [s.size for s in scores])
+    part = np.bincount(cell, w) / w.sum()
+    rows = np.array([w / w.sum() * ((cell == k) - part[k]) for k in range(part.size)])
+    q = np.clip((f - found.offsets[cell] - found.remainders[cell]) / gamma, 0, 1)
+    if slack:
+        best = least(f, w, gamma, np.vstack([rows, -rows]), np.full(2 * part.size, -slack))
+    else:
+        best = least(f, w, gamma, rows[:-1], np.zeros(part.size - 1), part.size - 1)
+
+    assert found.converged
+    assert np.abs(rows @ q).max() <= slack + 1e-12
+    assert value(q, f, w, gamma) == pytest.approx(best, abs=1e-9)
+    assert found.objective == pytest.approx(value(q, f, w, gamma), abs=1e-12)
+
+
+def test_covariance_of_two_cells_is_a_band() -> None:
+    """With shares p and 1-p the covariance is p(1-p) times the difference of the means."""
+    rng = np.random.default_rng(3)
+    cells = [Cell.of(rng.uniform(-1, 1, n)) for n in (30, 70)]
+    found = solve_covariance(cells, 0.1, 0.01)
+
+    np.testing.assert_array_equal(found.offsets, solve(cells, 0.1, 0.01 / 0.21).offsets)
+    with pytest.raises(ValueError, match="cell"):
+        solve_covariance([], 0.1, 0.0)
+    with pytest.raises(ValueError, match="slack"):
+        solve_covariance([*cells, cells[0]], 0.1, -0.1)
+
+
+# ---- two means per cell --------------------------------------------------------------------------------
+
+
+def odds(seed: int) -> tuple[np.ndarray, ...]:
+    """Return eta, slopes of both rates, cells and weights; with ties, zeros and ones in some instances."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 14, rng.integers(2, 5))
+    eta = rng.uniform(0.02, 0.98, sizes.sum())
+    if seed % 3 == 0:
+        eta = np.clip(np.round(1.4 * eta - 0.2, 1), 0, 1)
+    cell, w = np.repeat(np.arange(sizes.size), sizes), rng.uniform(0.1, 2, eta.size)
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    eta[first] = 0.5
+    base = np.bincount(cell, w * eta) / np.bincount(cell, w)
+    return eta, np.stack([eta / base[cell], (1 - eta) / (1 - base)[cell]], axis=1), cell, w
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.03, 0.2, 2.0]), st.floats(0.01, 2))
+@settings(max_examples=60, deadline=None)
+def test_two_means_are_solved_like_a_quadratic_program(seed: int, slack: float, gamma: float) -> None:
+    """Ties, zeros and ones of the probability: optimal, both rates within the slack, certified."""
+    eta, z, cell, w = odds(seed)
+    f = 2 * eta - 1
+    found = solve_pairs(f, z, cell, gamma, slack, w)
+    rows = []
+    for k in range(cell.max() + 1):
+        for j in range(2):
+            row = np.concatenate([np.where(cell == k, w * z[:, j], 0) / w[cell == k].sum(), np.zeros(2)])
+            row[f.size + j] = -1
+            rows += [row, -row]
+    # half a billionth of room: the reference solver calls bands without any inconsistent
+    best = least(f, w, gamma, np.array(rows), np.full(len(rows), -slack / 2 - 5e-10))
+    q = np.clip((f - (found.multipliers[cell] * z).sum(axis=1)) / gamma, 0, 1)
+
+    assert found.converged
+    assert np.ptp(found.means, axis=0).max() <= slack + 1e-9
+    assert value(q, f, w, gamma) == pytest.approx(best, abs=1e-8)
+    assert found.objective == pytest.approx(value(q, f, w, gamma), abs=1e-12)
+    assert found.objective <= best + 1e-8
+
+
+def test_two_means_of_many_points_meet_to_twelve_digits() -> None:
+    """The polished multipliers hold both rates together far beyond the interior point method's own precision."""
+    rng = np.random.default_rng(4)
+    cell = rng.integers(0, 5, 20_000)
+    eta = np.clip(rng.beta(2, 3, cell.size) + 0.05 * cell, 0, 1)
+    base = np.bincount(cell, eta) / np.bincount(cell)
+    z = np.stack([eta / base[cell], (1 - eta) / (1 - base)[cell]], axis=1)
+    for slack in (0.0, 0.03):
+        found = solve_pairs(2 * eta - 1, z, cell, 0.05, slack)
+        assert found.converged
+        assert np.ptp(found.means, axis=0).max() == pytest.approx(slack, abs=1e-12)
+        assert abs(found.gap) <= 1e-12
+
+
+def test_pairs_refuse_bad_numbers() -> None:
+    """Shapes, widths, slacks and empty cells."""
+    f, z, c = [0.1, 0.2], [[1.0], [1.0]], [0, 1]
+    for change, message in (
+        ({"scores": []}, "row"),
+        ({"scores": [0.1, np.inf]}, "finite"),
+        ({"cells": [0, 2]}, "cell"),
+        ({"gamma": 0.0}, "gamma"),
+        ({"slack": -1.0}, "slack"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            solve_pairs(**({"scores": f, "slopes": z, "cells": c, "gamma": 0.1, "slack": 0.0} | change))
