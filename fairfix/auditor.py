@@ -10,6 +10,7 @@ Which definition a number has is part of its name, ``metric.kind.scope``:
 * ``difference.between_groups``  ``max_g m_g - min_g m_g`` (all pairs)
 * ``ratio.between_groups``       ``min_g m_g / max_g m_g``
 * ``difference.to_overall``      ``max_g |m_g - m_everybody|``
+* ``covariance.to_overall``      ``max_g share_g |m_g - m_everybody|``, of the selection rate with membership
 * ``ratio.to_overall``           the ``m_g / m_everybody`` furthest from 1, as ``min(r, 1/r)``
 * ``....to_reference``           the same against a named group
 * ``min``, ``max``               the worst group
@@ -218,7 +219,7 @@ def _with_strata(block: Block, strata: Sequence[Block]) -> Block:
         return block
     more = {}
     for identifier in block.comparisons:
-        if identifier.endswith(".between_groups"):
+        if identifier.endswith((".between_groups", ".covariance.to_overall")):
             worst = _worst_stratum(identifier, [(s.stratum, s.comparisons[identifier]) for s in mine])
             reason = "; ".join(text for text in (worst.value.reason, note) if text)
             more[worst.id] = replace(worst, value=replace(worst.value, reason=reason))
@@ -235,7 +236,7 @@ def _worst_stratum(identifier: str, found: Sequence[tuple[str, ComparisonReport]
     interval = (pick(c.value.low for _, c in found), pick(c.value.high for _, c in found))
     reason = f"over the rest; undefined in {', '.join(undefined)}" if undefined else ""
     value = replace(top.value, low=interval[0], high=interval[1], reason=top.value.reason or reason)
-    name = identifier.removesuffix("between_groups") + "within_strata"
+    name = identifier.rpartition(".")[0] + ".within_strata"
     return ComparisonReport(name, value, top.groups, undefined, at=top.at, stratum=stratum)
 
 

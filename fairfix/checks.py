@@ -4,6 +4,7 @@ A check is written as the condition under which the model *fails*::
 
     dp.difference>0.1                  largest difference in selection rate between two groups
     dp.ratio<0.8                       smallest ratio of selection rates
+    dp.covariance>0.01                 covariance of the selection with membership of a group
     eo.difference.to_overall>0.05      scope: between_groups (default), to_overall, to_reference, within_strata
     ks[race]>0.05                      only for the protected column race
     accuracy.min<0.7                   the worst group: min or max
@@ -37,7 +38,7 @@ GAPS = ("equalized_odds", "ks")
 """Those of them that only comparisons have, not groups."""
 
 METRICS = (*RATES, *(name for name in MEANS if name != "square_loss_real"), *OTHER_METRICS)
-KINDS = ("difference", "ratio", "min", "max")
+KINDS = ("difference", "ratio", "covariance", "min", "max")
 SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
 
 _EXPRESSION = re.compile(
@@ -174,7 +175,8 @@ def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> st
             )
         return metric
     kind = rest.pop(0) if rest and rest[0] in KINDS else None
-    scope = rest.pop(0) if rest and rest[0] in SCOPES else "between_groups"
+    usual = "to_overall" if kind == "covariance" else "between_groups"
+    scope = rest.pop(0) if rest and rest[0] in SCOPES else usual
     if rest:
         raise UsageError(
             f"check {text!r}: unknown part {rest[0]!r}; after the metric comes a kind ({', '.join(KINDS)}) "

@@ -359,6 +359,12 @@ class Measured:
             )
             if ratios:
                 yield "ratio", "to_overall", lambda alpha: un.ratio_to_overall(estimates, rest, shares, alpha)
+            if name == "selection_rate":
+                yield (
+                    "covariance",
+                    "to_overall",
+                    lambda alpha: un.covariance_to_overall(estimates, rest, shares, alpha),
+                )
         reference = self.view.reference
         if reference is not None:
             yield (

@@ -72,6 +72,7 @@ __all__ = [
     "Proportions",
     "beta_quantile",
     "combine",
+    "covariance_to_overall",
     "difference_between_groups",
     "difference_to_overall",
     "difference_to_reference",
@@ -1037,7 +1038,24 @@ def difference_to_overall(
     alpha
         Miscoverage: of all per-group limits together, and of the gap.
     """
-    p, q, away = estimates.value, rest.value, 1 - np.asarray(share, dtype=np.float64)
+    return _to_rest(estimates, rest, 1 - np.asarray(share, dtype=np.float64), alpha)
+
+
+def covariance_to_overall(
+    estimates: Estimates, rest: Estimates, share: ArrayLike, alpha: float
+) -> Comparison:
+    """Covariance with membership of every group, and the largest absolute one.
+
+    ``cov(x, 1_g) = share (p_g - p_all) = share (1 - share)(p_g - p_rest)`` for a number ``p`` that is a mean of ``x``.
+    Parameters are those of :func:`difference_to_overall`.
+    """
+    part = np.asarray(share, dtype=np.float64)
+    return _to_rest(estimates, rest, part * (1 - part), alpha)
+
+
+def _to_rest(estimates: Estimates, rest: Estimates, away: Floats, alpha: float) -> Comparison:
+    """Return ``away`` times the difference of every group to everybody outside it."""
+    p, q = estimates.value, rest.value
     error, width = estimates.slack + rest.slack, _width(estimates)
     alone = (away <= 0) & ~np.isnan(p)  # the group is everybody
 

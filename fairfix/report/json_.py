@@ -29,6 +29,8 @@ SCOPES = {
     "ratio.between_groups": "smallest divided by largest value over the groups",
     "difference.to_overall": "largest absolute difference of a group to everybody",
     "ratio.to_overall": "the ratio of a group to everybody that is furthest from 1, as min(r, 1/r)",
+    "covariance.to_overall": "largest share of a group times its absolute difference to everybody",
+    "covariance.within_strata": "largest absolute covariance with membership of a group inside one stratum",
     "difference.to_reference": "largest absolute difference of a group to the reference group",
     "ratio.to_reference": "the ratio of a group to the reference group that is furthest from 1, as min(r, 1/r)",
     "difference.within_strata": "largest difference between two groups of one stratum, over the strata",

@@ -42,6 +42,8 @@ HEADLINES = (
     ("true_positive_rate.ratio.between_groups", "equal opportunity ratio"),
     ("equalized_odds.difference.between_groups", "equalized odds difference"),
     ("equalized_odds.ratio.between_groups", "equalized odds ratio"),
+    ("true_positive_rate.difference.within_strata", "equal opportunity difference, within strata"),
+    ("equalized_odds.difference.within_strata", "equalized odds difference, within strata"),
     ("accuracy.difference.between_groups", "accuracy difference"),
     ("auc.difference.between_groups", "AUC difference"),
     ("mean_score.difference.between_groups", "mean score difference"),

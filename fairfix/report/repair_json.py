@@ -42,7 +42,7 @@ def repair_dict(
         "verdict": verdict,
         "method": repaired.method,
         "parameters": dict(repaired.parameters),
-        "criterion": type(outcome.repairer).criterion,
+        "criterion": outcome.criterion,
         "seed": repaired.seed,
         "data": {
             "source": source,
