@@ -1,0 +1,761 @@
+"""The scikit-learn adapter: scikit-learn's own checks, and the laws of a repair seen through it."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from fairfix.engine import read_table
+from fairfix.errors import DataError, FairfixWarning, UsageError
+from fairfix.predictors import is_random
+from fairfix.repair import RepairProblem, methods
+from fairfix.sklearn import InputError, RepairedClassifier, SettingError
+from fairfix.table import Columns, Reading
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    TimeSeriesSplit,
+    cross_val_predict,
+    cross_val_score,
+)
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+ROOT = Path(__file__).parents[1]
+
+FAILING = {
+    "check_classifiers_train": "a repaired decision is drawn, or cut at another probability than one half",
+}
+"""Checks of scikit-learn that cannot hold, with the reason; docs/sklearn.md lists the same."""
+
+
+def odd(X: Any) -> Any:
+    """Return group 0 or 1 of rows: whether the first value, in thousandths and in whole, is odd."""
+    dense = np.asarray(X.toarray() if sparse.issparse(X) else X)
+    first = np.nan_to_num(dense[:, 0].astype(float), posinf=0, neginf=0)
+    return (np.floor(first) + np.floor(1000 * first)) % 2
+
+
+def people(rows: int = 600, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return a frame with text, boolean and number columns, and labels that favour one group."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["female", "male"], rows)
+    age = rng.choice(["old", "young"], rows)
+    x = rng.normal(size=rows) + 0.8 * (sex == "male") + 0.4 * (age == "old")
+    frame = pd.DataFrame(
+        {
+            "sex": sex,
+            "town": rng.choice(["north", "south", "west"], rows),
+            "x": x,
+            "age": age,
+            "member": rng.random(rows) < 0.5,
+            "z": rng.integers(0, 5, rows),
+        }
+    )
+    label = rng.random(rows) < 1 / (1 + np.exp(-x))
+    return frame, np.where(label, "yes", "no")
+
+
+def base() -> Pipeline:
+    """Return a classifier for the frame of :func:`people`, which does not look at the groups."""
+    columns = make_column_transformer((OneHotEncoder(), ["town"]), ("passthrough", ["x", "member", "z"]))
+    return make_pipeline(columns, LogisticRegression())
+
+
+def fitted_base(frame: pd.DataFrame, y: np.ndarray) -> Pipeline:
+    """Return the base, fitted without the protected columns."""
+    return base().fit(frame.drop(columns=["sex", "age"]), y)
+
+
+def gap(chance: np.ndarray, groups: pd.DataFrame, weight: np.ndarray | None = None) -> float:
+    """Return the demographic parity difference of decision probabilities, by the audit."""
+    names = tuple(groups)
+    frame = groups.assign(p=chance, w=1.0 if weight is None else weight)
+    settings = fairfix.Settings(intersect=len(names) > 1)
+    report = fairfix.audit(frame, Reading(Columns(names, probability="p", weight="w")), settings)
+    block = max(report.blocks, key=lambda block: len(block.columns))
+    return block.comparisons["selection_rate.difference.between_groups"].value.value
+
+
+# ---------------------------------------------------------------------- scikit-learn's own checks
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # in the checks
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(
+    [RepairedClassifier(LogisticRegression(), odd, parameters={"gamma": 0.5}, cv=3)],
+    expected_failed_checks=lambda _: FAILING,
+)
+def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    """The adapter keeps the contract of scikit-learn, but for the checks that cannot hold."""
+    check(estimator)
+
+
+# ---------------------------------------------------------------------- the repair
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.1])
+@pytest.mark.parametrize("protected", ["sex", ["sex", "age"]])
+def test_groups_are_selected_alike_on_the_rows_of_the_fit(slack: float, protected: Any) -> None:
+    """With a fitted estimator, the audited gap of the fit rows is at most the slack; before, it was larger."""
+    X, y = people()
+    inner = base().fit(X.drop(columns=protected), y)
+    model = RepairedClassifier(inner, protected, parameters={"slack": slack}, cv="prefit").fit(X, y)
+    groups = X[[protected] if isinstance(protected, str) else protected]
+    before = gap((inner.predict(X.drop(columns=protected)) == "yes").astype(float), groups)
+    after = gap(model.predict_proba(X)[:, 1], groups)
+
+    assert before > 0.2
+    assert after <= slack + 1e-12
+    assert after >= slack - 1e-9
+    assert model.trace_.converged
+    assert model.estimator_ is inner
+
+
+@pytest.mark.parametrize("positive", ["yes", "no"])
+def test_labels_reach_the_method(positive: str) -> None:
+    """Equal opportunity equalises the positive decisions of those whose label is the positive class."""
+    X, y = people()
+    model = RepairedClassifier(
+        fitted_base(X, y),
+        ["sex", "age"],
+        cv="prefit",
+        pos_label=positive,
+        parameters={"constraint": "equal_opportunity"},
+    ).fit(X, y)
+    chance = model.predict_proba(X)[:, model.classes_.tolist().index(positive)]
+    cells = (X["sex"] + X["age"]).to_numpy()
+
+    def spread(label: str) -> float:
+        return float(np.ptp([chance[(cells == cell) & (y == label)].mean() for cell in np.unique(cells)]))
+
+    assert spread(positive) <= 1e-9
+    assert spread("no" if positive == "yes" else "yes") > 0.01
+
+
+def test_the_repair_learns_from_out_of_fold_probabilities() -> None:
+    """The rule is the one that the method finds for the probabilities of cross_val_predict."""
+    X, y = people()
+    folds = KFold(4, shuffle=True, random_state=3)
+    model = RepairedClassifier(base(), "sex", cv=folds, parameters={"gamma": 0.2}).fit(X, y)
+    score = cross_val_predict(base(), X.drop(columns="sex"), y, cv=folds, method="predict_proba")[:, 1]
+    frame = pd.DataFrame({"sex": X["sex"], "label": y == "yes", "score": score})
+    table = read_table(frame, Reading(Columns(("sex",), label="label", score="score")))
+    rule = methods()["ramp"](gamma=0.2).fit(RepairProblem(table), rng=np.random.default_rng(0))
+    settings, arrays = model.predictor_.state()
+    other, expected = rule.state()
+
+    assert settings == other
+    for name in arrays:
+        np.testing.assert_allclose(arrays[name], expected[name], atol=1e-15)
+    np.testing.assert_allclose(
+        model.estimator_.predict_proba(X.drop(columns="sex")),
+        base().fit(X.drop(columns="sex"), y).predict_proba(X.drop(columns="sex")),
+    )
+
+
+def test_the_parts_of_the_default_folds_are_shuffled_and_seeded() -> None:
+    """Two fits agree to the bit; another seed gives other folds and other draws."""
+    X, y = people()
+    one, same, other = (
+        RepairedClassifier(base(), "sex", random_state=seed).fit(X, y)
+        for seed in (0, np.random.RandomState(0), 1)
+    )
+
+    assert one.predict_proba(X).tobytes() == same.predict_proba(X).tobytes()
+    assert one.predict(X).tolist() == same.predict(X).tolist()
+    assert one.predict_proba(X).tobytes() != other.predict_proba(X).tobytes()
+
+
+# ---------------------------------------------------------------------- decisions
+
+
+def wide(**settings: Any) -> tuple[RepairedClassifier, pd.DataFrame, np.ndarray]:
+    """Return a repaired classifier that leaves many decisions to chance, and its rows."""
+    X, y = people(2000)
+    model = RepairedClassifier(
+        fitted_base(X, y), ["sex", "age"], cv="prefit", parameters={"gamma": 1.0}, **settings
+    )
+    return model.fit(X, y), X, y
+
+
+def test_a_row_has_one_decision_in_any_batch() -> None:
+    """Alone, in a part, backwards, twice or as objects: the same row gets the same decision."""
+    model, X, _ = wide()
+    whole = model.predict(X)
+    order = np.random.default_rng(0).permutation(len(X))
+
+    assert 0.2 < is_random(model.predict_proba(X)[:, 1]).mean() < 1
+    assert model.predict(X.iloc[order]).tolist() == whole[order].tolist()
+    assert model.predict(X.iloc[:50]).tolist() == whole[:50].tolist()
+    assert [model.predict(X.iloc[[i]])[0] for i in range(30)] == whole[:30].tolist()
+    assert model.predict(pd.concat([X[:9], X[:9]])).tolist() == [*whole[:9], *whole[:9]]
+    boxed = {name: pd.Series(list(X[name].to_numpy()), dtype=object) for name in ("x", "z", "member")}
+    assert isinstance(boxed["x"][0], np.float64)
+    assert model.predict(X.assign(**boxed)).tolist() == whole.tolist()
+
+
+def test_decisions_follow_their_probabilities() -> None:
+    """Certain rows are never drawn, and the share of positive decisions is its expectation, within 4 deviations."""
+    model, X, _ = wide()
+    chance, positive = model.predict_proba(X)[:, 1], model.predict(X) == "yes"
+    deviation = np.sqrt((chance * (1 - chance)).sum())
+
+    assert positive[chance == 1].all()
+    assert not positive[chance == 0].any()
+    assert abs((positive - chance).sum()) < 4 * deviation
+    for part in (chance < 0.5, chance > 0.5):  # a cut at one half would fail here
+        assert 0 < (positive & part & is_random(chance)).sum() < (part & is_random(chance)).sum()
+
+
+def test_the_group_is_part_of_a_row() -> None:
+    """Rows that differ in their group alone have draws of their own, as rows that differ in another value."""
+    model, X, _ = wide()
+    other = X.assign(sex=np.where(X["sex"] == "male", "female", "male"))
+    less = model.predict_proba(X)[:, 1] <= model.predict_proba(other)[:, 1]
+
+    assert (less & (model.predict(X) > model.predict(other))).any()
+
+
+def test_another_seed_draws_anew() -> None:
+    """Without folds the rule does not depend on the seed, but the draws do."""
+    model, X, _ = wide()
+    other, _, _ = wide(random_state=1)
+
+    assert model.predict_proba(X).tobytes() == other.predict_proba(X).tobytes()
+    assert (model.predict(X) != other.predict(X)).any()
+
+
+def test_missing_values_are_part_of_a_row() -> None:
+    """Rows with missing values of any kind are decided, the same whatever stands for missing."""
+    X, y = people(400)
+    X = X[["sex", "x", "z"]].assign(z=X["z"].astype("Int64"))
+    X.loc[::3, "z"] = pd.NA
+    model = RepairedClassifier(
+        HistGradientBoostingClassifier(max_iter=5), "sex", cv=2, parameters={"gamma": 2.0}
+    )
+    decided = model.fit(X, y).predict(X)
+
+    assert is_random(model.predict_proba(X)[:, 1]).any()
+    assert decided.tolist() == model.predict(X.assign(z=X["z"].astype("float64"))).tolist()
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), (False, True), (1, 2), (-1.0, 1.0), ("b", "a")])
+def test_labels_of_any_type_are_kept(labels: tuple[Any, Any]) -> None:
+    """Classes are those of y; the columns of predict_proba are in their order, whichever class is positive."""
+    X, y = people(300)
+    named = np.array(labels, dtype=object if isinstance(labels[0], str) else None)[(y == "yes").astype(int)]
+    plain = RepairedClassifier(base(), "sex").fit(X, y == "yes")
+    model = RepairedClassifier(base(), "sex", pos_label=labels[1]).fit(X, named)
+    column = model.classes_.tolist().index(labels[1])
+
+    assert model.classes_.tolist() == sorted(labels)
+    assert set(model.predict(X)) == set(labels)
+    np.testing.assert_allclose(model.predict_proba(X)[:, column], plain.predict_proba(X)[:, 1])
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+    assert ((model.predict(X) == labels[1]) == plain.predict(X)).all()
+
+
+# ---------------------------------------------------------------------- where groups come from
+
+
+def test_groups_beside_x_equal_groups_in_x() -> None:
+    """Columns of X, a function of X and labels beside X: the same probabilities and decisions."""
+    X, y = people()
+    bare, groups = X.drop(columns=["sex", "age"]), X[["sex", "age"]]
+    inside = RepairedClassifier(base(), ["sex", "age"]).fit(X, y)
+    beside = RepairedClassifier(base()).fit(bare, y, protected=groups)
+    array = RepairedClassifier(base()).fit(bare, y, protected=groups.to_numpy().tolist())
+    function = RepairedClassifier(base(), lambda X: groups.loc[X.index]).fit(bare, y)
+
+    for chance, decided in [
+        (beside.predict_proba(bare, protected=groups), beside.predict(bare, protected=groups)),
+        (
+            beside.predict_proba(bare, protected=groups.to_numpy()),
+            beside.predict(bare, protected=groups.to_numpy()),
+        ),
+        (array.predict_proba(bare, protected=groups), array.predict(bare, protected=groups)),
+        (function.predict_proba(bare), function.predict(bare)),
+    ]:
+        assert chance.tobytes() == inside.predict_proba(X).tobytes()
+        assert decided.tolist() == inside.predict(X).tolist()
+    assert beside.score(bare, y, protected=groups) == inside.score(X, y) == np.mean(inside.predict(X) == y)
+    assert (inside.protected_names_, array.protected_names_) == (
+        ("sex", "age"),
+        ("protected_0", "protected_1"),
+    )
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, np.ndarray.tolist])
+def test_columns_of_arrays_are_named_by_position(kind: Any) -> None:
+    """A position, also from the end, names a column of an array, of a sparse one, of lists and of a frame."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=300), rng.integers(0, 2, 300)])
+    y = (X[:, 0] + X[:, 1] + rng.normal(size=300) > 0.5).astype(int)
+    first = RepairedClassifier(LogisticRegression(), 1).fit(kind(X), y)
+    last = RepairedClassifier(LogisticRegression(), -1).fit(kind(X), y)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    named = RepairedClassifier(LogisticRegression(), "b").fit(frame, y)
+
+    assert first.estimator_.n_features_in_ == 1
+    assert first.n_features_in_ == 2
+    assert named.feature_names_in_.tolist() == ["a", "b"]
+    assert first.predictor_.levels == (("0",), ("1",))
+    assert first.protected_names_ == ("x1",)
+    np.testing.assert_allclose(first.predict_proba(kind(X)), last.predict_proba(kind(X)))
+    np.testing.assert_allclose(first.predict_proba(kind(X)), named.predict_proba(frame), atol=1e-9)
+    assert first.predict(kind(X)).tolist() == named.predict(frame).tolist()
+
+
+def test_whole_numbers_are_one_group_in_every_type() -> None:
+    """Groups fitted as integers are known as floats, as booleans only if they were booleans."""
+    X, y = people()
+    bare, member = X[["x", "town", "z", "member"]], X["member"].astype(int).rename(None)
+    model = RepairedClassifier(base()).fit(bare, y, protected=member)
+
+    assert (
+        model.predict_proba(bare, protected=member.astype(float)).tobytes()
+        == model.predict_proba(bare, protected=member).tobytes()
+    )
+    with pytest.raises(InputError, match=r"group '(True|False)' of 'protected' was not there"):
+        model.predict(bare, protected=member.astype(bool))
+
+
+@pytest.mark.parametrize("drop", [True, False])
+def test_the_estimator_sees_the_protected_columns_if_asked(drop: bool) -> None:
+    """drop_protected says whether the estimator gets them; either way the groups are selected alike."""
+    X, y = people()
+    X = X[["sex", "x"]].assign(sex=(X["sex"] == "male").astype(int))
+    model = RepairedClassifier(LogisticRegression(), "sex", drop_protected=drop).fit(X, y)
+
+    assert model.estimator_.feature_names_in_.tolist() == (["x"] if drop else ["sex", "x"])
+    assert gap(model.predict_proba(X)[:, 1], X[["sex"]].astype(str)) < 0.05
+
+
+def test_rows_of_text_can_have_groups_beside_them() -> None:
+    """What the estimator takes, the adapter takes: here texts, one per row."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(["loan", "house", "car", "risk", "late"], 4)) for _ in range(200)]
+    y = np.array(["risk" in text for text in texts])
+    groups = np.array(["late" in text for text in texts])
+    model = RepairedClassifier(
+        make_pipeline(CountVectorizer(), LogisticRegression()), parameters={"gamma": 1.0}
+    )
+    model.fit(texts, y, protected=groups)
+
+    assert (
+        model.predict(texts[:5], protected=groups[:5]).tolist()
+        == model.predict(texts, protected=groups)[:5].tolist()
+    )
+
+
+# ---------------------------------------------------------------------- unseen groups
+
+
+def test_an_unseen_group_is_named_or_gets_the_base_decision() -> None:
+    """By default an unseen or missing group is an error; on request it gets the estimator's decision."""
+    X, y = people()
+    model = RepairedClassifier(base(), "sex").fit(X, y)
+    new = X.head(40).copy()
+    new.loc[:9, "sex"] = "other"
+    new.loc[10:19, "sex"] = None
+
+    with pytest.raises(InputError, match=r"group 'other' of 'sex' .* \(20 of 40 rows\).*unseen_group='base'"):
+        model.predict(new)
+    with pytest.raises(InputError, match=r"group '\(missing\)' of 'sex'"):
+        model.predict_proba(new[10:])
+    lenient = clone(model).set_params(unseen_group="base").fit(X, y)
+    chance = lenient.predict_proba(new)[:, 1]
+    decided = lenient.estimator_.predict(new.drop(columns="sex")) == "yes"
+    assert chance[:20].tolist() == decided[:20].astype(float).tolist()
+    assert chance[20:].tobytes() == model.predict_proba(new[20:])[:, 1].tobytes()
+
+
+# ---------------------------------------------------------------------- weights and routing
+
+
+def test_weight_two_is_the_row_twice() -> None:
+    """With a fitted estimator, whole weights give the rule of repeated rows; weight 0 of removed ones."""
+    X, y = people()
+    weight = np.random.default_rng(1).integers(0, 4, len(X))
+    repeated = X.index.repeat(weight)
+    model = RepairedClassifier(fitted_base(X, y), ["sex", "age"], cv="prefit", parameters={"gamma": 0.3})
+    weighted = clone(model).set_params(estimator=model.estimator).fit(X, y, sample_weight=weight)
+    twice = model.fit(X.loc[repeated], y[repeated])
+    plain = RepairedClassifier(model.estimator, ["sex", "age"], cv="prefit", parameters={"gamma": 0.3}).fit(
+        X, y
+    )
+
+    np.testing.assert_allclose(weighted.predict_proba(X), twice.predict_proba(X), atol=1e-12)
+    assert weighted.predict(X).tolist() == twice.predict(X).tolist()
+    assert np.abs(weighted.predict_proba(X) - plain.predict_proba(X)).max() > 1e-3
+    assert gap(weighted.predict_proba(X)[:, 1], X[["sex", "age"]], weight) <= 1e-12
+
+
+def test_the_estimator_gets_the_weights_too() -> None:
+    """The estimator and each of its folds are fitted with the weights of their rows."""
+    X, y = people()
+    weight = np.random.default_rng(1).random(len(X)) + 0.1
+    folds = KFold(3)
+    model = RepairedClassifier(LogisticRegression(), "sex", cv=folds).fit(
+        X[["sex", "x"]], y, sample_weight=weight
+    )
+    score = cross_val_predict(
+        LogisticRegression(), X[["x"]], y, cv=folds, method="predict_proba", params={"sample_weight": weight}
+    )[:, 1]
+    frame = pd.DataFrame({"sex": X["sex"], "score": score, "w": weight})
+    table = read_table(frame, Reading(Columns(("sex",), score="score", weight="w")))
+    rule = methods()["ramp"]().fit(RepairProblem(table), rng=np.random.default_rng(0))
+
+    expected = LogisticRegression().fit(X[["x"]], y, sample_weight=weight).coef_
+    np.testing.assert_allclose(model.estimator_.coef_, expected)
+    np.testing.assert_allclose(model.predictor_.state()[1]["offsets"], rule.state()[1]["offsets"], atol=1e-12)
+
+
+def test_an_estimator_without_weights_is_said() -> None:
+    """An estimator that takes no weights is fitted without them, with a warning; a pipeline's step can have them."""
+    X, y = people()
+    weight = np.linspace(0.1, 1, len(X))
+    numbers = X[["sex", "x"]]
+
+    with pytest.warns(FairfixWarning, match=r"KNeighborsClassifier\.fit takes no sample_weight"):
+        RepairedClassifier(KNeighborsClassifier(), "sex").fit(numbers, y, sample_weight=weight)
+    step = make_pipeline(LogisticRegression())
+    model = RepairedClassifier(step, "sex")
+    model.fit(numbers, y, sample_weight=weight, logisticregression__sample_weight=weight)
+    expected = LogisticRegression().fit(X[["x"]], y, sample_weight=weight).coef_
+    np.testing.assert_allclose(model.estimator_[-1].coef_, expected)
+
+
+def test_groups_and_weights_are_routed_through_a_pipeline() -> None:
+    """With scikit-learn's routing, a pipeline hands groups and weights on, under the requests that were set."""
+    X, y = people()
+    groups, weight = X["sex"], np.random.default_rng(1).random(len(X)) + 0.1
+    numbers = X[["x", "z"]]
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = LogisticRegression().set_fit_request(sample_weight=True)
+        model = RepairedClassifier(inner)
+        model.set_fit_request(protected=True, sample_weight=True).set_predict_request(protected=True)
+        model.set_predict_proba_request(protected=True).set_score_request(protected=True, sample_weight=True)
+        pipe = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
+        pipe.fit(numbers, y, protected=groups, sample_weight=weight)
+        chance = pipe.predict_proba(numbers, protected=groups)
+        decided = pipe.predict(numbers, protected=groups)
+        accuracy = pipe.score(numbers, y, protected=groups)
+        weighted = pipe.score(numbers, y, protected=groups, sample_weight=weight)
+        scores = cross_val_score(
+            pipe, numbers, y, cv=3, params={"protected": groups, "sample_weight": weight}
+        )
+        inside = RepairedClassifier(LogisticRegression(), "sex").fit(X[["sex", "x", "z"]], y)
+        unasked = make_pipeline(RepairedClassifier(LogisticRegression()))
+        with pytest.raises(ValueError, match="protected"):
+            unasked.fit(numbers, y, protected=groups)
+    scaled = StandardScaler().fit_transform(numbers)
+    by_hand = RepairedClassifier(LogisticRegression()).fit(scaled, y, sample_weight=weight, protected=groups)
+
+    np.testing.assert_allclose(chance, by_hand.predict_proba(scaled, protected=groups), atol=1e-12)
+    assert decided.tolist() == by_hand.predict(scaled, protected=groups).tolist()
+    assert accuracy == np.mean(decided == y)
+    assert np.isclose(weighted, np.average(decided == y, weights=weight))
+    assert weighted != accuracy
+    assert len(scores) == 3
+    assert inside.score(X[["sex", "x", "z"]], y) > 0.5
+    assert scores.min() > 0.5
+
+
+def test_groups_of_a_splitter_are_routed() -> None:
+    """A splitter that needs to know which rows belong together gets what it requests."""
+    X, y = people(300)
+    together = np.arange(300) // 3
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = RepairedClassifier(LogisticRegression(), "sex", cv=GroupKFold(3))
+        model.fit(X[["sex", "x"]], y, groups=together)
+    splits = list(GroupKFold(3).split(X, y, together))
+    expected = RepairedClassifier(LogisticRegression(), "sex", cv=splits).fit(X[["sex", "x"]], y)
+
+    assert model.predict_proba(X[["sex", "x"]]).tobytes() == expected.predict_proba(X[["sex", "x"]]).tobytes()
+
+
+# ---------------------------------------------------------------------- inside other tools
+
+
+def test_it_works_in_a_pipeline_and_in_cross_validation() -> None:
+    """A frame with text goes through a pipeline and cross-validation; accuracy stays far above chance."""
+    X, y = people()
+    pipe = Pipeline([("keep", "passthrough"), ("model", RepairedClassifier(base(), ["sex", "age"]))])
+    scores = cross_val_score(pipe, X, y, cv=3, error_score="raise")
+
+    assert scores.min() > 0.55
+    assert gap(cross_val_predict(pipe, X, y, cv=3, method="predict_proba")[:, 1], X[["sex", "age"]]) < 0.15
+
+
+def test_a_grid_reaches_the_method_and_the_estimator() -> None:
+    """Parameters of the method and of the estimator are axes of a grid, each with effect."""
+    X, y = people(300)
+    grid = {
+        "parameters__gamma": [0.05, 0.5],
+        "parameters__slack": [0.0, float("inf")],
+        "estimator__C": [0.001, 1.0],
+    }
+    search = GridSearchCV(RepairedClassifier(LogisticRegression(), "sex"), grid, cv=2, error_score="raise")
+    search.fit(X[["sex", "x"]], y)
+
+    assert len(search.cv_results_["params"]) == 8
+    assert len(set(search.cv_results_["mean_test_score"])) > 3
+    assert search.best_estimator_.get_params()["estimator__C"] == search.best_params_["estimator__C"]
+    chosen = {
+        key.removeprefix("parameters__"): value
+        for key, value in search.best_params_.items()
+        if "__C" not in key
+    }
+    assert search.best_estimator_.parameters == chosen
+
+
+def test_parameters_are_cloned_and_set() -> None:
+    """A clone has the same parameters and shares none; set_params changes one and leaves the others."""
+    given = {"gamma": 0.2}
+    model = RepairedClassifier(LogisticRegression(), "sex", parameters=given)
+    copy = clone(model).set_params(parameters__slack=0.1, estimator__C=2.0)
+
+    assert copy.parameters == {"gamma": 0.2, "slack": 0.1}
+    assert copy.get_params()["parameters__slack"] == 0.1
+    assert copy.estimator.C == 2.0
+    assert (model.parameters, given, model.estimator.C) == ({"gamma": 0.2}, {"gamma": 0.2}, 1.0)
+    copy.set_params(parameters={"gamma": 0.3}, parameters__slack=0.2)
+    assert copy.parameters == {"gamma": 0.3, "slack": 0.2}
+
+
+def test_a_fitted_object_can_be_saved() -> None:
+    """After pickle and joblib the probabilities and the decisions are the same."""
+    model, X, _ = wide()
+    file = io.BytesIO()
+    joblib.dump(model, file)
+    file.seek(0)
+    for loaded in (pickle.loads(pickle.dumps(model)), joblib.load(file)):
+        assert loaded.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
+        assert loaded.predict(X).tolist() == model.predict(X).tolist()
+
+
+def test_a_frozen_estimator_is_a_fitted_one() -> None:
+    """FrozenEstimator, scikit-learn's way to say prefit, gives the same rule."""
+    X, y = people()
+    inner = fitted_base(X, y)
+    frozen = RepairedClassifier(FrozenEstimator(inner), ["sex", "age"]).fit(X, y)
+    prefit = RepairedClassifier(inner, ["sex", "age"], cv="prefit").fit(X, y)
+
+    np.testing.assert_allclose(frozen.predict_proba(X), prefit.predict_proba(X), atol=1e-9)
+
+
+def test_jobs_change_nothing() -> None:
+    """Folds fitted side by side give the same result."""
+    X, y = people(200)
+    with joblib.parallel_backend("threading"):
+        both = RepairedClassifier(base(), "sex", n_jobs=2).fit(X, y)
+
+    assert (
+        both.predict_proba(X).tobytes()
+        == RepairedClassifier(base(), "sex").fit(X, y).predict_proba(X).tobytes()
+    )
+
+
+# ---------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "rampe"}, "method must be one of .*ramp"),
+        ({"parameters": {"gama": 1}}, "ramp has no parameter 'gama'; it has slack,.* gamma"),
+        ({"parameters": {"slack": -1}}, "ramp: slack must be at least 0"),
+        ({"parameters": 3}, "parameters must be a dictionary"),
+        ({"unseen_group": "abstain"}, "unseen_group must be 'error' or 'base', got 'abstain'"),
+        ({"cv": "prefitted"}, "cv must be a number, a splitter or 'prefit', got 'prefitted'"),
+        ({"pos_label": "maybe"}, r"pos_label='maybe' is no class of y, which has \['no', 'yes'\]"),
+        ({"estimator": LinearSVC()}, "LinearSVC has no predict_proba.*CalibratedClassifierCV"),
+        ({"protected": "race"}, "protected names the column 'race', but X has columns sex, x"),
+        ({"protected": 2}, "protected names the column 2, but X has columns sex, x"),
+        ({"protected": None}, "groups are needed once"),
+        ({"protected": []}, "protected names no column"),
+        ({"protected": ["sex", "sex"]}, "column 'sex' is given to"),
+        ({"cv": TimeSeriesSplit(3)}, "cv must put every row into exactly one test part"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(settings: dict[str, Any], message: str) -> None:
+    """A wrong parameter is a ValueError and an error of fairfix, which names it."""
+    X, y = people(100)
+    model = RepairedClassifier(LogisticRegression(), "sex").set_params(**settings)
+
+    with pytest.raises(ValueError, match=message) as caught:
+        model.fit(X[["sex", "x"]], y)
+    assert isinstance(caught.value, DataError | UsageError)
+
+
+def test_data_that_cannot_be_repaired_is_named() -> None:
+    """One group, a missing group, one class, three classes, wrong shapes: a ValueError that says which."""
+    X, y = people(100)
+    numbers = X[["sex", "x"]]
+    model = RepairedClassifier(LogisticRegression(), "sex")
+    cases: list[tuple[str, Any, Any, dict[str, Any]]] = [
+        ("'sex' has the single group 'male'", numbers.assign(sex="male"), y, {}),
+        (
+            r"missing group \(sex\) in 34 of 100 rows",
+            numbers.assign(sex=X["sex"].where(X.index % 3 > 0)),
+            y,
+            {},
+        ),
+        (r"only one class or none: \['no'\]", numbers, np.full(100, "no"), {}),
+        ("Only binary classification is supported", numbers, np.arange(100) % 3, {}),
+        (r"sample_weight has the shape \(3,\), but X has 100 rows", numbers, y, {"sample_weight": [1, 2, 3]}),
+        ("weight column 'sample_weight' holds -1", numbers, y, {"sample_weight": -np.ones(100)}),
+        ("once.*not both", numbers, y, {"protected": X["age"]}),
+    ]
+    for message, rows, labels, more in cases:
+        with pytest.raises(ValueError, match=message) as caught:
+            model.fit(rows, labels, **more)
+        assert isinstance(caught.value, InputError), message
+    beside = RepairedClassifier(LogisticRegression())
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[100, 99\]"):
+        beside.fit(X[["x"]], y, protected=X["sex"][:99])
+    with pytest.raises(NotFittedError):
+        model.predict(numbers)
+    with pytest.raises(NotFittedError):
+        RepairedClassifier(LogisticRegression(), "sex", cv="prefit").fit(numbers, y)
+    inner = LogisticRegression().fit(X[["x"]], y == "yes")
+    with pytest.raises(InputError, match=r"the estimator knows the classes .* but y has \['no', 'yes'\]"):
+        RepairedClassifier(inner, "sex", cv="prefit").fit(numbers, y)
+    with pytest.raises(SettingError, match="so check_input has no use"):
+        RepairedClassifier(inner, "sex", cv="prefit").fit(numbers, y, check_input=False)
+
+
+def test_groups_at_predict_must_be_those_of_the_fit() -> None:
+    """Another number of group columns, or others by name, is an error that lists both."""
+    X, y = people(200)
+    model = RepairedClassifier(LogisticRegression()).fit(X[["x"]], y, protected=X[["sex", "age"]])
+
+    for wrong in (X[["age", "sex"]], X[["sex", "town"]], X["sex"], X["sex"].to_numpy()):
+        with pytest.raises(InputError, match="but the fit had sex, age, in that order"):
+            model.predict(X[["x"]], protected=wrong)
+    with pytest.raises(InputError, match="groups are needed once"):
+        model.predict(X[["x"]])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.predict_proba(X[["x"]], protected=X[["sex", "age"]][:5])
+
+
+def test_rows_at_predict_must_be_those_of_the_fit() -> None:
+    """Another number, other names or another order of columns is a ValueError, protected columns included."""
+    X, y = people(100)
+    codes = X[["x"]].assign(sex=(X["sex"] == "male").astype(int))
+    array = RepairedClassifier(LogisticRegression(), 1).fit(codes.to_numpy(), y)
+    frame = RepairedClassifier(LogisticRegression(), "sex").fit(codes, y)
+
+    for width in (1, 3):
+        with pytest.raises(
+            ValueError, match=f"X has {width} features, but RepairedClassifier is expecting 2"
+        ):
+            array.predict(np.ones((5, width)))
+    with pytest.raises(ValueError, match="feature names should match"):
+        frame.predict(codes[["sex", "x"]])
+
+
+def test_a_fit_that_fails_leaves_nothing_fitted() -> None:
+    """After a failed fit, the rule of the fit before is not used with another estimator."""
+    X, y = people(100)
+    model = RepairedClassifier(LogisticRegression(), "sex").fit(X[["sex", "x"]], y)
+
+    with pytest.raises(InputError):
+        model.fit(X[["sex", "x"]].assign(sex="male"), y)
+    with pytest.raises(NotFittedError):
+        model.predict(X[["sex", "x"]])
+
+
+def test_missing_values_are_allowed_if_the_estimator_allows_them() -> None:
+    """The adapter's tags are those of its estimator."""
+    for inner, allowed in ((HistGradientBoostingClassifier(), True), (LogisticRegression(), False)):
+        assert get_tags(RepairedClassifier(inner)).input_tags.allow_nan is allowed
+
+
+def test_errors_are_of_both_families() -> None:
+    """They are caught as errors of fairfix and as scikit-learn's ValueError."""
+    assert issubclass(InputError, DataError)
+    assert issubclass(SettingError, UsageError)
+    assert issubclass(InputError, ValueError)
+    assert issubclass(SettingError, ValueError)
+
+
+class Logits(ClassifierMixin, BaseEstimator):
+    """A classifier whose predict_proba is none."""
+
+    def fit(self, X: Any, y: Any) -> Logits:
+        """Learn the classes."""
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return log odds."""
+        return np.column_stack([-np.asarray(X)[:, 0], np.asarray(X)[:, 0]]) * 3
+
+
+def test_what_is_no_probability_is_refused() -> None:
+    """Scores outside [0, 1] under the name of probabilities are an error, not a repair."""
+    X, y = people(100)
+
+    with pytest.raises(InputError, match=r"'predict_proba' holds .* outside \[0, 1\]"):
+        RepairedClassifier(Logits(), "sex").fit(X[["sex", "x"]], y)
+
+
+# ---------------------------------------------------------------------- house rules
+
+
+def test_fairfix_does_not_load_scikit_learn() -> None:
+    """Only the adapter does."""
+    script = "import fairfix, sys; assert 'sklearn' not in sys.modules; import fairfix.sklearn; print(len(sys.modules))"
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+def test_the_examples_of_the_docs_run() -> None:
+    """The Python of docs/sklearn.md runs in a checkout and prints what is shown, up to what versions change."""
+    page = (ROOT / "docs" / "sklearn.md").read_text()
+    example = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", example], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    number = r"\d\.\d{3}"
+
+    assert done.returncode == 0, done.stderr
+    assert re.sub(number, "N", done.stdout) == re.sub(number, "N", shown)
+    printed, expected = (
+        [float(found) for found in re.findall(number, text)] for text in (done.stdout, shown)
+    )
+    assert printed == pytest.approx(expected, abs=0.02)
+
+
+def test_the_docs_list_the_failing_checks() -> None:
+    """docs/sklearn.md names the checks that cannot hold, all of them and no others."""
+    page = (ROOT / "docs" / "sklearn.md").read_text()
+
+    assert set(re.findall(r"`(check_\w+)`", page)) == set(FAILING)
