@@ -1,0 +1,69 @@
+"""The benchmark's stand-in for the authors' schedule solves the problem that it is timed on."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from fairfix.optim.ramp import Cell, ramp, solve
+
+Draw = tuple[np.ndarray, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def authors() -> ModuleType:
+    """The module, loaded from the folder of the benchmarks."""
+    path = Path(__file__).parents[1] / "benchmarks" / "authors.py"
+    spec = importlib.util.spec_from_file_location("benchmarks_authors", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def smooth() -> Draw:
+    """Scores without clumps, in two groups of different means."""
+    rng = np.random.default_rng(0)
+    groups = (rng.random(3000) < 0.3).astype(np.int64)
+    return np.tanh(rng.normal(-0.3 + 0.5 * groups, 0.7)), groups
+
+
+def cells(draw: Draw) -> list[Cell]:
+    scores, groups = draw
+    return [Cell.of(scores[groups == k]) for k in range(2)]
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.1])
+@pytest.mark.parametrize("rho", [None, 0.2])
+def test_converges_to_the_exact_solution(
+    authors: ModuleType, smooth: Draw, slack: float, rho: float | None
+) -> None:
+    """On smooth scores and a wide ramp the published defaults end at the exact multipliers, band or not."""
+    scores, groups = smooth
+    rule = authors.Schedule(0.1, slack, rho).fit(scores, groups, rng=np.random.default_rng(1))
+    exact = solve(cells(smooth), 0.1, slack, (scores.mean() + 1) / 2 if rho is None else rho)
+    np.testing.assert_allclose(rule.offsets, exact.offsets, atol=1e-9)
+
+
+def test_narrow_band_is_missed_as_published(authors: ModuleType, smooth: Draw) -> None:
+    """Below a slack of 0.002 one multiplier is dropped but not its share of the band: every rate is rho + d."""
+    scores, groups = smooth
+    rule = authors.Schedule(0.1, 0.002, 0.4).fit(scores, groups, rng=np.random.default_rng(1))
+    chance = rule.predict(scores, groups)
+    assert [chance[groups == k].mean() for k in range(2)] == pytest.approx([0.401, 0.401], abs=1e-9)
+
+
+def test_both_ways_of_predicting_agree(authors: ModuleType, smooth: Draw) -> None:
+    """Row by row and on whole arrays, the rule is the ramp; on both of its ends too."""
+    scores, groups = smooth
+    rule = authors.AuthorsRule(np.array([scores[groups == 0][0], 0.1]), np.array([0.0, 0.3]), 0.1)
+    whole = rule.predict(scores, groups)
+    np.testing.assert_allclose(rule.predict_by_row(scores, groups), whole, atol=1e-14)
+    np.testing.assert_array_equal(whole, ramp(scores, rule.offsets[groups], 0.1))
