@@ -21,7 +21,6 @@ from fairfix.counts import Bools, Floats, Ints
 from fairfix.errors import ArtifactError
 from fairfix.optim.monotone import sigmoid_of
 from fairfix.optim.piecewise import Piecewise
-from fairfix.optim.ramp import ramp
 from fairfix.table import Table
 
 
@@ -131,11 +130,14 @@ class GroupwiseRamp(RepairedPredictor):
     def predict(self, table: Table) -> Floats:
         """Return the ramp of each row's group at its score; NaN for groups not seen in the fit."""
         code = codes_of(table, self.columns, self.levels)
-        score = 2.0 * table.probability - 1.0
-        known = code >= 0
-        at = np.where(known, code, 0)
-        share = ramp(score, self.offsets[at], self.gamma, self.remainders[at])
-        return np.where(known, share, np.nan)
+        share = 2.0 * table.probability - 1.0
+        for part in (
+            self.offsets,
+            self.remainders,
+        ):  # in place, as ramp() does it; unseen groups are the last entry
+            share -= np.append(part, np.nan)[code]
+        share /= self.gamma
+        return np.clip(share, 0.0, 1.0, out=share)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return the levels and the width as settings, the offsets as arrays."""

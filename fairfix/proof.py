@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,14 +23,16 @@ from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.findings import AuditReport, CheckResult, Settings, Value
 from fairfix.predictors import RepairedPredictor, is_random
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
-from fairfix.table import Table
+from fairfix.table import Reading, Table
 
 COMPARED = (
     "selection_rate.difference.between_groups",
     "selection_rate.ratio.between_groups",
     "selection_rate.difference.within_strata",
     "true_positive_rate.difference.between_groups",
+    "true_positive_rate.difference.within_strata",
     "equalized_odds.difference.between_groups",
+    "equalized_odds.difference.within_strata",
     "accuracy.min",
 )
 """Comparisons that the before/after table shows for every attribute."""
@@ -90,9 +92,21 @@ class Outcome:
     warnings: tuple[str, ...]
 
     @property
+    def criterion(self) -> str:
+        """Identifier of the audit comparison that the slack bounds on the rows of the fit."""
+        return _criterion(self.repairer, self.holdout.after.reading)
+
+    @property
     def checks(self) -> tuple[CheckResult, ...]:
         """The checks, judged on the held-out rows."""
         return self.holdout.after.checks
+
+
+def _criterion(repairer: Repairer, reading: Reading) -> str:
+    """Return what the slack bounds: within strata, where there are strata."""
+    if not reading.columns.strata:
+        return repairer.bounds
+    return repairer.bounds.rpartition(".")[0] + ".within_strata"
 
 
 def split_rows(table: Table, rng: np.random.Generator, *, validation: float, holdout: float) -> Split:
@@ -134,6 +148,7 @@ def repair_table(
     seed: int = 0,
     validation: float = 0.2,
     holdout: float = 0.3,
+    unlabelled: Table | None = None,
 ) -> Outcome:
     """Split, select, fit and prove.
 
@@ -145,13 +160,15 @@ def repair_table(
         The method with its parameters.
     choices
         Parameter name -> values, of which the validation part chooses the combination with the highest expected
-        accuracy; without any, no rows are set aside for validation.
+        accuracy; the chosen one is then fitted to the validation part as well. Without any, no rows are set aside.
     settings
         Intervals and checks of the proof.
     seed
         Of the split and of the fit.
     validation, holdout
         Shares of the rows.
+    unlabelled
+        More rows without labels, from which the fit learns rates. They prove nothing.
 
     Raises
     ------
@@ -167,19 +184,23 @@ def repair_table(
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairfixWarning)
-        problem = RepairProblem(table.take(split.fit))
+        problem = RepairProblem(table.take(split.fit), unlabelled=unlabelled)
         best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
+        fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
+        if selection:
+            problem = RepairProblem(fitted, unlabelled=unlabelled)
         predictor = best.fit(problem, rng=fit_rng)
     notes += [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
     notes += [*predictor.trace.notes, *_unproven(table, split)]
     plain = replace(settings, checks=())
+    notes += _cost_of_rounding(best, predictor, table.take(split.holdout), plain)
     return Outcome(
         best,
         predictor,
         split,
         selection,
-        prove(table.take(split.fit), predictor, plain),
-        prove(table.take(split.holdout), predictor, settings),
+        prove(fitted, predictor, plain, (_criterion(best, table.reading),)),
+        prove(table.take(split.holdout), predictor, settings, (_criterion(best, table.reading),)),
         tuple(dict.fromkeys(notes)),
     )
 
@@ -204,6 +225,26 @@ def _select(
     return variants[best], shown
 
 
+def _cost_of_rounding(
+    repairer: Repairer, predictor: RepairedPredictor, held: Table, settings: Settings
+) -> Iterator[str]:
+    """Yield what a deterministic rule costs against the randomised one that it was rounded from."""
+    before = predictor.trace.randomized
+    if before is None:
+        return
+    name = _criterion(repairer, held.reading)
+    found = []
+    for rule in (before, predictor):
+        chance = rule.predict(held)
+        report = audit(held.with_decision(chance), held.reading, settings)
+        gap = max(b.comparisons[name].value.value for b in report.blocks if name in b.comparisons)
+        right = expected_accuracy(held, chance) if held.reading.binary else math.nan
+        found.append((gap, right))
+    (gap, right), (rounded_gap, rounded_right) = found
+    accuracy = "" if math.isnan(right) else f", accuracy {rounded_right:.4f} instead of {right:.4f}"
+    yield f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}"
+
+
 def _unproven(table: Table, split: Split) -> Iterator[str]:
     """Yield a note for every group without held-out rows."""
     for name in table.reading.columns.protected:
@@ -214,8 +255,8 @@ def _unproven(table: Table, split: Split) -> Iterator[str]:
                 yield f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it"
 
 
-def prove(table: Table, predictor: RepairedPredictor, settings: Settings) -> Proof:
-    """Audit the base decisions and the repaired ones on the same rows.
+def prove(table: Table, predictor: RepairedPredictor, settings: Settings, also: Sequence[str] = ()) -> Proof:
+    """Audit the base decisions and the repaired ones on the same rows; ``also`` names more comparisons to show.
 
     Raises
     ------
@@ -227,17 +268,17 @@ def prove(table: Table, predictor: RepairedPredictor, settings: Settings) -> Pro
     chance = predictor.predict(table)
     before = audit(table, table.reading, replace(settings, checks=()))
     after = audit(table.with_decision(chance), table.reading, settings)
-    rows = [*_overall_rows(table, chance, before, after, settings), *_comparison_rows(before, after)]
+    rows = [*_overall_rows(table, chance, before, after, settings), *_comparison_rows(before, after, also)]
     random = float(np.average(is_random(chance), weights=table.rows.weight))
     return Proof(len(table), random, tuple(rows), after)
 
 
-def _comparison_rows(before: AuditReport, after: AuditReport) -> Iterator[ProofRow]:
+def _comparison_rows(before: AuditReport, after: AuditReport, also: Sequence[str]) -> Iterator[ProofRow]:
     for block in after.blocks:
         if block.stratum:
             continue
         other = before.block(block.attribute)
-        for identifier in COMPARED:
+        for identifier in dict.fromkeys((*COMPARED, *also)):
             if identifier in block.comparisons and identifier in other.comparisons:
                 yield ProofRow(
                     f"{identifier} [{block.attribute}]",

@@ -282,7 +282,7 @@ class Repaired:
             assert table.rows.score is not None
             base = (table.rows.score >= self.reading.thresholds[0]).astype(np.float64)
             return np.where(unseen, base, chance)
-        groups = table.groups()
+        groups = table.groups(self.predictor.inputs)
         name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
         raise DataError(
             f"group {name!r} of {' x '.join(groups.columns)!r} was not there in the fit "
@@ -370,9 +370,12 @@ def hash_key(seed: int, data: str) -> bytes:
     return hashlib.blake2b(f"{seed}:{data}".encode(), digest_size=16, person=b"fairfix-draw").digest()
 
 
-def at_predict_time(reading: Reading) -> Reading:
-    """Return the reading of new rows: no label, no weight, no decision; missing values by policy."""
-    columns = replace(reading.columns, label=None, weight=None, prediction=None, probability=None, strata=())
+def at_predict_time(reading: Reading, inputs: Sequence[str]) -> Reading:
+    """Return the reading of new rows: no label, no weight, no decision, only strata that the predictor looks at."""
+    strata = tuple(name for name in reading.columns.strata if name in inputs)
+    columns = replace(
+        reading.columns, label=None, weight=None, prediction=None, probability=None, strata=strata
+    )
     return replace(
         reading,
         columns=columns,

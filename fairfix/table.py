@@ -672,7 +672,7 @@ class Table:
         names = tuple(self.reading.columns.protected if columns is None else columns)
         at = [keys.index(name) for name in names]
         level_of_cell = [tuple(cell[i] for i in at) for cell in self.rows.cells]
-        present = np.unique(self.rows.cell)
+        present = np.flatnonzero(np.bincount(self.rows.cell))
         levels = tuple(sorted({level_of_cell[c] for c in present}))
         place = {level: i for i, level in enumerate(levels)}
         into = np.array([place.get(level, -1) for level in level_of_cell], dtype=np.int64)

@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "proof": {"auditor", "counts", "errors", "findings", "predictors", "repair", "table", "uncertainty"},
     "artifact": {"errors", "io"},
     "repaired": {"artifact", "counts", "errors", "io", "predictors", "table"},
+    "sklearn": {"counts", "errors", "predictors", "repair", "repaired", "table"},
     "report": {"findings", "metrics", "proof", "repaired", "report", "table"},
 }
 """Room -> rooms it may import; whoever is not here (cli, __init__, __main__) may import anything but cli."""

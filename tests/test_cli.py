@@ -198,9 +198,20 @@ BAD_CALLS = {
         "choose one of ramp",
     ),
     "no method": (("repair", "data.parquet", "--protected", "race"), "choose one of ramp"),
-    "strata in a repair": (
-        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--strata", "sex"),
-        "does not repair within strata",
+    "a rate for a constraint that finds its own": (
+        (
+            "repair",
+            "data.parquet",
+            "--protected",
+            "race",
+            "--method",
+            "ramp",
+            "--rho",
+            "0.3",
+            "--constraint",
+            "covariance",
+        ),
+        "finds its own rates",
     ),
     "negative slack": (
         ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--slack", "-1"),

@@ -182,7 +182,7 @@ def test_saved_and_loaded_predicts_the_same_bits(method: type[Repairer], tmp_pat
     """An artifact gives back the same predictions to the bit, from the same bytes each time."""
     table = table_of(frame())
     predictor = fit(method(), table)
-    reading = at_predict_time(table.reading)
+    reading = at_predict_time(table.reading, predictor.inputs)
     repaired = Repaired(
         method.name,
         method().parameters,

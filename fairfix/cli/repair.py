@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from fairfix.io import Source
     from fairfix.models import ScoringModel
     from fairfix.repair import Repairer
-    from fairfix.table import Reading
+    from fairfix.repair.base import Rule
+    from fairfix.table import Reading, Table
 
 
 class RepairCommand(click.Command):
@@ -56,12 +57,18 @@ def method_options() -> list[click.Option]:
         out.append(
             click.Option(
                 [flag],
-                metavar="|".join(rule.choices) or ("NUMBER[,NUMBER...]" if rule.selectable else "NUMBER"),
+                metavar=_metavar(rule),
                 envvar="FAIRFIX_" + name.upper(),
                 help=f"{of}{rule.help}.  [default: {default}]",
             )
         )
     return out
+
+
+def _metavar(rule: Rule) -> str:
+    """Return how the values of a hyper-parameter are written in the help."""
+    one = "|".join(rule.choices or (*rule.words, "NUMBER"))
+    return f"{one}[,...]" if rule.selectable else one
 
 
 id_options = [
@@ -92,6 +99,12 @@ id_options = [
     help="Where to write the repaired predictor.",
 )
 @option("--seed", type=click.IntRange(0), default=0, help="Of the split and the fit.")
+@option(
+    "--unlabelled",
+    type=click.Path(),
+    metavar="DATA",
+    help="More scored rows with the same columns but no label, to learn rates from.",
+)
 @option("--holdout", type=float, default=0.3, help="Share of the rows kept for the proof.")
 @option(
     "--validation",
@@ -132,13 +145,14 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     check_outputs(given)
     repairer, choices = chosen_method(given)
     checks = tuple(Check.parse(text) for text in given["fail_on"])
-    if given["strata"]:
+    if given["strata"] and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out --strata")
     source, reading, inferred, model = open_data(given)
     if not reading.columns.score:
         raise UsageError("a repair needs scores, not decisions; name a score column with --score")
     _check_ids(source, reading, given)
     table = read_table(source, reading, columns=())
+    more = _unlabelled(reading, given, model)
     outcome = repair_table(
         table,
         repairer,
@@ -147,13 +161,14 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         seed=given["seed"],
         validation=given["validation"],
         holdout=given["holdout"],
+        unlabelled=more,
     )
     for note in outcome.warnings:
         talk(given, f"warning: {note}")
     from fairfix.repaired import Repaired, at_predict_time, fingerprint, hash_key, identity_columns
 
     data = fingerprint(count_table(table).counts, source.schema)
-    known = at_predict_time(outcome.holdout.after.reading)
+    known = at_predict_time(outcome.holdout.after.reading, outcome.predictor.inputs)
     repaired = Repaired(
         repairer.name,
         outcome.repairer.parameters,
@@ -180,7 +195,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     return exit_status((check.verdict for check in outcome.checks), given["undecided"])
 
 
-def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[float, ...]]]:
+def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[Any, ...]]]:
     """Return the repairer, and the parameters of which several values were given.
 
     Raises
@@ -198,17 +213,14 @@ def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[f
     method = known[given["method"]]
     own = dict(method.rules())
     fixed: dict[str, Any] = {}
-    choices: dict[str, tuple[float, ...]] = {}
+    choices: dict[str, tuple[Any, ...]] = {}
     for name in {part.name for other in known.values() for part in other.parameter_fields()}:
         text = given.get(name)
         if text is None:
             continue
         if name not in own:
             raise UsageError(f"--{name.replace('_', '-')} is not an option of {method.name}")
-        if own[name].choices:
-            fixed[name] = text
-            continue
-        values = tuple(_number(name, part) for part in str(text).split(","))
+        values = tuple(own[name].parse(method.name, name, part) for part in str(text).split(","))
         if len(values) > 1 and not own[name].selectable:
             raise UsageError(f"--{name.replace('_', '-')} takes one value, got {text!r}")
         fixed[name] = values[0]
@@ -219,11 +231,21 @@ def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[f
     return repairer, choices
 
 
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(f"--{name.replace('_', '-')}: {text.strip()!r} is not a number") from None
+def _unlabelled(reading: Reading, given: Mapping[str, Any], model: ScoringModel | None) -> Table | None:
+    """Return the rows of --unlabelled, read like the data but for the label."""
+    if not given["unlabelled"]:
+        return None
+    from dataclasses import replace
+
+    from fairfix.engine import read_table
+    from fairfix.io import open_source
+    from fairfix.scoring import ScoredSource
+
+    source: Source = open_source(given["unlabelled"])
+    if model is not None:
+        source = ScoredSource(source, model)
+    bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=None)
+    return read_table(source, bare, columns=())
 
 
 def _check_ids(source: Source, reading: Reading, given: Mapping[str, Any]) -> None:

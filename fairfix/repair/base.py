@@ -249,7 +249,7 @@ class Repairer(ABC):
             raise DataError(
                 f"column {where!r} has the single group {only!r}; a repair needs at least two groups"
             )
-        mass = np.bincount(groups.codes, problem.weight, len(groups.levels))
+        mass = problem.once("mass", lambda: np.bincount(groups.codes, problem.weight, len(groups.levels)))
         if not mass.all():
             empty = groups.names[int(np.argmin(mass))]
             raise DataError(
@@ -261,7 +261,9 @@ class Repairer(ABC):
                 raise DataError(
                     f"{self.name} needs labels with these parameters; name the column with --label"
                 )
-        elif problem.table.reading.binary and (label == label[0]).all():
+        elif problem.table.reading.binary and problem.once(
+            "one class", lambda: bool((label == label[0]).all())
+        ):
             raise DataError(f"all labels are {int(label[0])}; a repair needs both classes to be judged by")
 
     @abstractmethod

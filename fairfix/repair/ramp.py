@@ -18,8 +18,8 @@ constraint              means of a group                               rule
 demographic_parity      ``E[q | k]``                                   ``clip((f - t_k)/gamma, 0, 1)``
 covariance              ``p_k |E[q | k] - E[q]| <= epsilon``           ``clip((f - t_k)/gamma, 0, 1)``
 equal_opportunity       ``E[eta q | k] / E[eta | k]``                  ``clip((f - u_k eta/pi_k)/gamma, 0, 1)``
-equalized_odds          that, and the same with ``1 - eta``            ``clip((f - u_k eta/pi_k - v_k (1 - eta)/(1 - pi_k))
-                                                                       / gamma, 0, 1)``
+equalized_odds          that, and the same with ``1 - eta``            ``clip((f - u_k eta/pi_k
+                                                                       - v_k (1 - eta)/(1 - pi_k))/gamma, 0, 1)``
 ======================  =============================================  ==========================================
 
 The common means ``rho`` are optimised together with the multipliers, unless one is given: the paper's default,
@@ -265,7 +265,7 @@ class Ramp(Repairer):
         rules = []
         for p, v, m, step in zip(points, worth, mass, best.steps, strict=True):
             rules.append(_Rule(curve=p.curve(np.where(m > 0, step.shares(v), 0.0)), on_points=True))
-        total = sum(float(p.weights.sum()) for p in points)
+        total = sum(p.mass for p in points)
         scale = sum(float(m.sum()) for m in mass) / total
         return _Solved(tuple(rules), total, True, 1, -best.value * scale, math.nan)
 
@@ -288,7 +288,7 @@ class Ramp(Repairer):
             rule = curve.rule(float(x), float(y))
             step = replace(rule, mix=1.0).shares(p.eta)
             rules.append(_Rule(curve=p.curve(step).mixed(rule.mix, rule.constant), on_points=True))
-        total = sum(float(p.weights.sum()) for p in points)
+        total = sum(p.mass for p in points)
         return _Solved(tuple(rules), total, True, best.rounds, -best.value, math.nan)
 
     def _rate(self, cells: Sequence[_Cell]) -> float | None:
@@ -296,9 +296,7 @@ class Ramp(Repairer):
         if self.rho == "joint":
             return None
         if self.rho == "mean":
-            mass = [cell.weights for cell in cells]
-            total = sum(float((w * (1 + cell.score) / 2).sum()) for w, cell in zip(mass, cells, strict=True))
-            return total / sum(float(w.sum()) for w in mass)
+            return (1 + sum(cell.sum_of_scores for cell in cells) / sum(cell.mass for cell in cells)) / 2
         if self.rho == "labels":
             hulls = [_calibrated(cell, "isotonic") for cell in cells]
             return solve_steps([Staircase.of(p.score, p.weights) for p in hulls], self.slack).rho
@@ -332,12 +330,12 @@ class Ramp(Repairer):
         """Return the deterministic thresholds nearest to a predictor's rates, with what they cost."""
         curves, shift, gaps = [], 0.0, []
         for k, cell in enumerate(cells.cells):
-            table_free = _apply(predictor, k, cell.score)
-            eta = points[k].of_rows(cell.score)
-            masses = _masses(self.constraint, eta, cell.weights)
-            cut = _nearest_cut(cell.score, masses, [float(m @ table_free) / float(m.sum()) for m in masses])
-            curves.append(Piecewise.separating(cell.score, cut.astype(np.float64)))
-            shift += float((cell.weights * (2 * eta - 1)) @ (cut - table_free))
+            score, eta, weight = self._counted(cell, points[k])
+            chance = _apply(predictor, k, score)
+            masses = _masses(self.constraint, eta, weight)
+            cut = _nearest_cut(score, masses, [float(m @ chance) / float(m.sum()) for m in masses])
+            curves.append(Piecewise.separating(score, cut.astype(np.float64)))
+            shift += float((weight * (2 * points[k].of_rows(score) - 1)) @ (cut - chance))
             gaps.append([float(m @ cut) / float(m.sum()) for m in masses])
         worst = max(
             float(np.ptp(np.array([gaps[k] for k in inside]), axis=0).max()) for _, inside in cells.strata()
@@ -349,6 +347,14 @@ class Ramp(Repairer):
         )
         trace = replace(predictor.trace, notes=(*predictor.trace.notes, note), randomized=predictor)
         return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace)
+
+    def _counted(self, cell: _Cell, points: _Points) -> tuple[Floats, Floats, Floats]:
+        """Return scores, probabilities of label 1 and weights by which rates are counted: labels, where they matter."""
+        if self.constraint in ABOUT_LABELS and self.calibration != "none":
+            score, label, weight = cell.labelled
+            ones = (label == 1).astype(np.float64)
+            return score, ones, np.ones(score.size) if weight is None else weight
+        return cell.score, points.of_rows(cell.score), cell.weights
 
     def _warnings(self, cells: _Cells) -> tuple[str, ...]:
         """Say it where the scores are badly calibrated and the result hangs on them."""
@@ -381,6 +387,16 @@ class _Cell:
     def weights(self) -> Floats:
         """Row weights, ones where there are none."""
         return np.ones(self.score.size) if self.weight is None else self.weight
+
+    @cached_property
+    def mass(self) -> float:
+        """Sum of the weights."""
+        return float(self.score.size if self.weight is None else self.weight.sum())
+
+    @cached_property
+    def sum_of_scores(self) -> float:
+        """Weighted sum of the scores."""
+        return float(self.score.sum() if self.weight is None else self.score @ self.weight)
 
     @property
     def labelled(self) -> tuple[Floats, npt.NDArray[np.generic], Floats | None]:
@@ -511,6 +527,21 @@ class _Points:
         """Mean of ``eta``."""
         return float(self.eta @ self.weights / self.weights.sum())
 
+    @cached_property
+    def mass(self) -> float:
+        """Sum of the weights."""
+        return float(self.score.size if self.weight is None else self.weight.sum())
+
+    @cached_property
+    def ends(self) -> Floats:
+        """Least and greatest score: every rule is monotone, so it is extreme there."""
+        return np.array([self.score.min(), self.score.max()])
+
+    @cached_property
+    def raw_ends(self) -> Floats:
+        """Least and greatest raw score."""
+        return np.array([self.raw.min(), self.raw.max()])
+
     def curve(self, share: Floats) -> Piecewise:
         """Return the rule on the raw score that gives the points their shares."""
         if self.blocks is not None:
@@ -607,7 +638,7 @@ class _Solved:
 
     @classmethod
     def of(cls, rules: tuple[_Rule, ...], best: RampSolution, cells: Sequence[_Cell | _Points]) -> _Solved:
-        mass = sum(float(cell.weights.sum()) for cell in cells)
+        mass = sum(cell.mass for cell in cells)
         return cls(rules, mass, best.converged, best.iterations, best.objective, best.gap)
 
 
@@ -626,7 +657,8 @@ def _trace(parts: Sequence[_Solved], notes: tuple[str, ...]) -> FitTrace:
 def _notes(rules: Sequence[_Rule], points: Sequence[_Points]) -> tuple[str, ...]:
     """Say it when the repair decides the same for everybody."""
     shares = [
-        rule.piecewise(p.raw if rule.on_points else p.score) for rule, p in zip(rules, points, strict=True)
+        rule.piecewise(p.raw_ends if rule.on_points else p.ends)
+        for rule, p in zip(rules, points, strict=True)
     ]
     least, most = min(float(q.min()) for q in shares), max(float(q.max()) for q in shares)
     if most <= 0.0 or least >= 1.0:
