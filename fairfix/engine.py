@@ -564,6 +564,16 @@ def read_table(data: Any, reading: Reading, columns: Iterable[str] | None = None
     return assemble([batch for batch in batches if batch.num_rows], reading, source.name)
 
 
+def stream_batches(source: Source, reading: Reading) -> Iterator[tuple[int, Part, pa.RecordBatch]]:
+    """Yield (rows before, part, batch) of the counted columns, in order, one batch in memory at a time."""
+    before = 0
+    for part in source.parts(reading.columns.counted, _types(reading)):
+        for batch in part.batches():
+            if batch.num_rows:
+                yield before, part, batch
+                before += batch.num_rows
+
+
 def default_threshold(reading: Reading) -> float | None:
     """Return the score at which the scale's probability is one half, if it has one."""
     return None if reading.task == "regression" else NATURAL_THRESHOLD.get(reading.score_scale)

@@ -15,15 +15,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from fairfix import uncertainty as un
 from fairfix.auditor import audit, with_default_threshold
 from fairfix.counts import Floats, Ints
+from fairfix.engine import Scan, scan, stream_batches
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.findings import AuditReport, CheckResult, Settings, Value
+from fairfix.io import Source
 from fairfix.predictors import RepairedPredictor, is_random
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
-from fairfix.table import Reading, Table
+from fairfix.table import Encoder, Reading, Table, arrow_array, assemble
 
 COMPARED = (
     "selection_rate.difference.between_groups",
@@ -80,12 +83,26 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class RowCounts:
+    """Rows that came in, rows that are used, and why the others are not."""
+
+    read: int
+    used: int
+    excluded: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """A fitted repair with its proof."""
+    """A fitted repair with its proof.
+
+    ``split`` holds row numbers; None for a stream, whose rows have no place in memory. ``sizes`` are the numbers of
+    rows.
+    """
 
     repairer: Repairer
     predictor: RepairedPredictor
-    split: Split
+    split: Split | None
+    sizes: Mapping[str, int]
     selection: tuple[Candidate, ...]
     fit: Proof
     holdout: Proof
@@ -198,11 +215,122 @@ def repair_table(
         best,
         predictor,
         split,
+        {"fit": split.fit.size, "validation": split.validation.size, "holdout": split.holdout.size},
         selection,
         prove(fitted, predictor, plain, (_criterion(best, table.reading),)),
         prove(table.take(split.holdout), predictor, settings, (_criterion(best, table.reading),)),
         tuple(dict.fromkeys(notes)),
     )
+
+
+HELD_ROWS = 1 << 20
+"""Held-out rows of a stream that are kept in memory for the proof; further ones are left aside."""
+
+SHOWN_ROWS = 1 << 18
+"""Rows of a stream's fit on which the proof shows what the fit reached."""
+
+
+def repair_stream(
+    source: Source,
+    reading: Reading,
+    repairer: Repairer,
+    *,
+    settings: Settings | None = None,
+    seed: int = 0,
+    holdout: float = 0.3,
+) -> tuple[Outcome, Scan]:
+    """Learn from the rows as they come, and prove on a sample that was not learned from.
+
+    Memory does not grow with the data: of the held-out rows at most ``HELD_ROWS`` are kept. Which rows are held out
+    hangs on the seed and their numbers.
+
+    Returns
+    -------
+    The outcome, and the counts of the whole source.
+
+    Raises
+    ------
+    DataError, UsageError
+        The data, the share or the method do not allow the repair.
+    """
+    if not 0 < holdout < 1:
+        raise UsageError(f"--holdout {holdout:g} must be a share that leaves rows to fit on; 0.3 is usual")
+    if not repairer.streams:
+        raise UsageError(f"{repairer.name} does not learn from a stream with these parameters")
+    if reading.columns.strata:
+        raise UsageError(
+            "learning from a stream does not go with --strata; take a solver that reads all rows"
+        )
+    reading = with_default_threshold(reading).in_type_of(source.schema)
+    settings = replace(settings or Settings(), intersect=len(reading.columns.protected) > 1)
+    counted = scan(source, reading, exact=False, losses=False)
+    used = counted.counts.used
+    salt, fit_rng = seed, np.random.default_rng(seed).spawn(2)[1]
+    kept = min(holdout, HELD_ROWS / used), min(1 - holdout, SHOWN_ROWS / used)
+    held, shown = _sampled(source, reading, salt, [(0.0, kept[0]), (holdout, holdout + kept[1])])
+    passes: list[int] = []
+
+    def rows() -> Iterator[Table]:
+        passes.append(0)
+        for table in _streamed(source, reading, salt, holdout):
+            passes[-1] += len(table)
+            yield table
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FairfixWarning)
+        predictor = repairer.learn(rows, rng=fit_rng)
+    notes = [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
+    outcome = Outcome(
+        repairer,
+        predictor,
+        None,
+        {"fit": passes[0], "validation": 0, "holdout": len(held)},
+        (),
+        prove(shown, predictor, replace(settings, checks=())),
+        prove(held, predictor, settings),
+        tuple(dict.fromkeys((*notes, *predictor.trace.notes))),
+    )
+    return outcome, counted
+
+
+def _sampled(
+    source: Source, reading: Reading, salt: int, spans: Sequence[tuple[float, float]]
+) -> list[Table]:
+    """Return the rows whose number falls into each span of [0, 1)."""
+    kept: list[list[Any]] = [[] for _ in spans]
+    for before, _, batch in stream_batches(source, reading):
+        place = _places(before, batch.num_rows, salt)
+        for rows, (low, high) in zip(kept, spans, strict=True):
+            rows.append(batch.filter(arrow_array((place >= low) & (place < high))))
+    tables = [
+        assemble([b for b in rows if b.num_rows], reading, source.name)
+        for rows in kept
+        if any(b.num_rows for b in rows)
+    ]
+    if len(tables) < len(spans):
+        raise DataError(f"{source.name} has too few rows to hold some out for the proof; raise --holdout")
+    return tables
+
+
+def _streamed(source: Source, reading: Reading, salt: int, holdout: float) -> Iterator[Table]:
+    """Yield the rows that are not held out, a batch at a time."""
+    encoders: dict[str, Encoder] = {}
+    for before, part, batch in stream_batches(source, reading):
+        encoder = encoders.setdefault(part.where, Encoder(reading, part.where, part.first_row))
+        rows = encoder.encode(batch.filter(arrow_array(_places(before, batch.num_rows, salt) >= holdout)))
+        if len(rows):
+            yield Table(reading, rows, pa.table({}))
+
+
+def _places(before: int, many: int, salt: int) -> Floats:
+    """Return a number in [0, 1) for each row, by its number alone (SplitMix64 of Steele, Lea and Flood, 2014)."""
+    with np.errstate(over="ignore"):
+        z = np.arange(before, before + many, dtype=np.uint64) + np.uint64(1)
+        z = (z + np.uint64(salt) * np.uint64(0xD1342543DE82EF95)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _select(

@@ -788,3 +788,107 @@ def test_every_command_has_help(call: Call) -> None:
     status, out, _ = call("--help")
     assert "Exit status" in out
     assert call("--version")[1].startswith("fairfix, version")
+
+
+# ---------------------------------------------------------------------- the ramp in full
+
+
+def test_a_repair_within_strata_from_end_to_end(call: Call, tmp_path: Path) -> None:
+    """Repair half within strata, predict the other half in Parquet and CSV, audit the result with the strata."""
+    whole = people(8000)
+    half = whole.slice(0, 4000)
+    pq.write_table(half, tmp_path / "half.parquet")
+    pq.write_table(whole.slice(4000), tmp_path / "other.parquet")
+    pyarrow.csv.write_csv(whole.slice(4000), tmp_path / "other.csv")
+    given = ("--protected", "race", "--strata", "sex", "--id", "id")
+
+    status, out, _ = call("repair", "half.parquet", *given, "--method", "ramp", "--format", "json")
+    result = json.loads(out)
+    assert status == 0
+    assert result["criterion"] == "selection_rate.difference.within_strata"
+    assert result["requires"]["columns"] == ["sex", "race", "score", "id"]
+    fitted = {row["name"]: row["after"]["value"] for row in result["proof"]["fit"]["table"]}
+    assert fitted["selection_rate.difference.within_strata [race]"] < 1e-9
+
+    assert call("predict", "repaired.fairfix", "other.parquet", "-o", "out.parquet")[0] == 0
+    assert call("predict", "repaired.fairfix", "other.csv", "-o", "out.csv")[0] == 0
+    one, other = pq.read_table(tmp_path / "out.parquet"), pyarrow.csv.read_csv(tmp_path / "out.csv")
+    assert one["decision"].to_pylist() == other["decision"].to_pylist()
+    for name in ("out.parquet", "out.csv"):
+        given = ("--protected", "race", "--strata", "sex", "--probability", "p_positive")
+        status, out, _ = call(
+            "audit", name, *given, "--format", "json", "--fail-on", "dp.difference.within_strata>0.1"
+        )
+        assert status == 0
+        assert json.loads(out)["verdict"] == "pass"
+
+
+def test_rows_of_a_stratum_that_the_fit_has_not_seen(call: Call, data: str, tmp_path: Path) -> None:
+    """The message names stratum and group; the policy leaves the base decision."""
+    call("repair", data, "--protected", "race", "--strata", "sex", "--id", "id", "--method", "ramp")
+    new = people(50).set_column(2, "sex", pa.array(["x"] * 50))
+    pq.write_table(new, tmp_path / "new.parquet")
+    status, _, err = call("predict", "repaired.fairfix", "new.parquet", "-o", "out.parquet")
+
+    assert status == 2
+    assert "'x & " in err
+    assert "'sex x race'" in err
+    again = ("predict", "repaired.fairfix", "new.parquet", "-o", "out.parquet", "--unseen-group", "base")
+    assert call(*again)[0] == 0
+
+
+def test_unlabelled_rows_come_from_a_file_of_their_own(call: Call, data: str, tmp_path: Path) -> None:
+    """They change the thresholds and not the number of rows that prove something."""
+    pq.write_table(people(9000, seed=5).drop_columns(["label"]), tmp_path / "more.parquet")
+    given = ("repair", data, "--protected", "race", "--method", "ramp", "--format", "json", "--id", "id")
+    plain, more = (json.loads(call(*given, *also)[1]) for also in ((), ("--unlabelled", "more.parquet")))
+
+    assert plain["split"] == more["split"]
+    assert plain["artifact"]["sha256"] != more["artifact"]["sha256"]
+    stream = ("--unlabelled", "more.parquet", "--solver", "sgd")
+    assert "takes no --unlabelled" in call(*given, *stream)[2]
+
+
+def test_words_and_numbers_are_chosen_among(call: Call, data: str) -> None:
+    """A rate may be a word or a number; the validation part chooses, and is then fitted to as well."""
+    given = ("--rho", "joint,mean,0.4", "--gamma", "0.05,0.5", "--shape", "centred,one-sided")
+    status, out, _ = call(
+        "repair", data, "--protected", "race", "--method", "ramp", *given, "--format", "json"
+    )
+    result = json.loads(out)
+
+    assert status == 0
+    assert len(result["selection"]) == 12
+    assert result["proof"]["fit"]["rows"] == result["split"]["fit"] + result["split"]["validation"]
+
+
+def test_a_solver_that_streams_writes_the_same_kind_of_artifact(call: Call, data: str) -> None:
+    """The stochastic solver goes through the whole way of a repair."""
+    given = ("repair", data, "--protected", "race", "--method", "ramp", "--solver", "sgd", "--id", "id")
+    status, out, _ = call(*given, "--format", "json")
+
+    assert status == 0
+    assert sum(json.loads(out)["split"].values()) == 3000
+    assert call("predict", "repaired.fairfix", data, "-o", "out.parquet")[0] == 0
+    assert "takes one value" in call(*given, "--gamma", "0.1,0.2")[2]
+    assert call(*given, "--strata", "sex")[0] == 2
+
+
+def test_covariance_is_audited_and_gated(call: Call, data: str) -> None:
+    """The covariance of selection and group is a comparison of the audit, and bounded by the repair."""
+    status, out, _ = call(
+        "audit", data, "--protected", "race", "--format", "json", "--fail-on", "dp.covariance>0.01"
+    )
+    block = json.loads(out)["attributes"][0]
+    found = {c["id"]: c["value"] for c in block["comparisons"]}
+    share = [g["share"] for g in block["groups"]]
+    between = found["selection_rate.difference.between_groups"]
+
+    assert status == 1
+    assert found["selection_rate.covariance.to_overall"] == pytest.approx(
+        share[0] * share[1] * between, abs=1e-12
+    )
+    given = ("--constraint", "covariance", "--slack", "0.01", "--format", "json")
+    _, out, _ = call("repair", data, "--protected", "race", "--method", "ramp", *given)
+    fitted = {row["name"]: row["after"]["value"] for row in json.loads(out)["proof"]["fit"]["table"]}
+    assert fitted["selection_rate.covariance.to_overall [race]"] == pytest.approx(0.01, abs=1e-9)

@@ -314,6 +314,73 @@ def test_recalibration_mends_what_slack_spoils() -> None:
     assert accuracy["sigmoid"] > accuracy["none"] + 0.01
 
 
+# ---- streams -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"slack": 0.05}, {"rho": 0.3}, {"rho": "mean"}, {"shape": "centred", "gamma": 0.3, "rho": "mean"}],
+)
+def test_the_stochastic_solver_comes_to_the_exact_rule(given: dict) -> None:
+    """On rows in memory and on rows in pieces, the rule is that of the exact solver, to the solver's promise."""
+    table = table_of(frame(rows=60_000))
+    exact = fit(Ramp(**given), table).predict(table)
+    pieces = [table.take(np.arange(at, min(at + 7000, len(table)))) for at in range(0, len(table), 7000)]
+    stream = Ramp(**given, solver="sgd").learn(lambda: iter(pieces), rng=np.random.default_rng(0))
+    for found in (fit(Ramp(**given, solver="sgd"), table), stream):
+        chance = found.predict(table)
+        assert found.trace.converged
+        assert np.abs(chance - exact).mean() < (0.02 if "slack" in given else 0.003)
+        rates = np.bincount(table.groups().codes, chance) / np.bincount(table.groups().codes)
+        assert np.ptp(rates) <= given.get("slack", 0.0) + 2e-3
+
+
+def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
+    """A repair of a stream learns from rows that it does not judge by, the same ones whatever the pieces."""
+    import pyarrow.parquet as pq
+    from fairfix.io import open_source
+    from fairfix.proof import repair_stream
+
+    data = frame(rows=20_000)
+    outcomes = []
+    for size in (2_000, 20_000):
+        pq.write_table(data, tmp_path / f"{size}.parquet", row_group_size=size)
+        reading = table_of(data).reading
+        outcomes.append(
+            repair_stream(open_source(str(tmp_path / f"{size}.parquet")), reading, Ramp(solver="sgd"))
+        )
+    (one, counts), (other, _) = outcomes
+    gap_after = {row.name: row.after.value for row in one.holdout.table}
+
+    assert one.sizes["fit"] + one.sizes["holdout"] == counts.counts.used == 20_000
+    assert one.sizes["holdout"] == pytest.approx(6_000, abs=300)
+    assert one.holdout.rows == one.sizes["holdout"]
+    np.testing.assert_allclose(one.predictor.offsets, other.predictor.offsets, atol=1e-6)
+    assert gap_after["selection_rate.difference.between_groups [race]"] < 0.05
+    with pytest.raises(UsageError, match="does not learn from a stream"):
+        repair_stream(open_source(data), reading, Ramp())
+    with pytest.raises(UsageError, match="strata"):
+        repair_stream(open_source(data), table_of(data, strata=("job",)).reading, Ramp(solver="sgd"))
+    with pytest.raises(DataError, match="single group 'g0'"):
+        Ramp(solver="sgd").learn(lambda: iter([table_of(frame(groups=1))]), rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"gamma": 0.0},
+        {"constraint": "covariance"},
+        {"calibrate": "isotonic"},
+        {"rho": "labels"},
+        {"decisions": "deterministic"},
+    ],
+)
+def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
+    """The message names the parameter and the other solver."""
+    with pytest.raises(UsageError, match=f"{next(iter(given))} .*--solver exact"):
+        Ramp(solver="sgd", **given)
+
+
 # ---- gates ---------------------------------------------------------------------------------------------
 
 

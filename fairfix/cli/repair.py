@@ -23,8 +23,11 @@ from fairfix.cli.options import (
 from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
+    from fairfix.counts import Counts
+    from fairfix.findings import Settings
     from fairfix.io import Source
     from fairfix.models import ScoringModel
+    from fairfix.proof import Outcome, RowCounts
     from fairfix.repair import Repairer
     from fairfix.repair.base import Rule
     from fairfix.table import Reading, Table
@@ -139,7 +142,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     from fairfix.checks import Check, exit_status
     from fairfix.engine import count_table, read_table
     from fairfix.findings import Settings
-    from fairfix.proof import repair_table
+    from fairfix.proof import RowCounts, repair_table
     from fairfix.report.repair_json import repair_dict
 
     check_outputs(given)
@@ -151,23 +154,28 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if not reading.columns.score:
         raise UsageError("a repair needs scores, not decisions; name a score column with --score")
     _check_ids(source, reading, given)
-    table = read_table(source, reading, columns=())
-    more = _unlabelled(reading, given, model)
-    outcome = repair_table(
-        table,
-        repairer,
-        choices=choices,
-        settings=Settings(confidence=given["confidence"], checks=checks, gate_on=given["gate_on"]),
-        seed=given["seed"],
-        validation=given["validation"],
-        holdout=given["holdout"],
-        unlabelled=more,
-    )
+    asked = Settings(confidence=given["confidence"], checks=checks, gate_on=given["gate_on"])
+    if repairer.streams:
+        outcome, counted, rows = _from_stream(source, reading, repairer, choices, asked, given)
+    else:
+        table = read_table(source, reading, columns=())
+        outcome = repair_table(
+            table,
+            repairer,
+            choices=choices,
+            settings=asked,
+            seed=given["seed"],
+            validation=given["validation"],
+            holdout=given["holdout"],
+            unlabelled=_unlabelled(reading, given, model),
+        )
+        counted = count_table(table).counts
+        rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
     for note in outcome.warnings:
         talk(given, f"warning: {note}")
     from fairfix.repaired import Repaired, at_predict_time, fingerprint, hash_key, identity_columns
 
-    data = fingerprint(count_table(table).counts, source.schema)
+    data = fingerprint(counted, source.schema)
     known = at_predict_time(outcome.holdout.after.reading, outcome.predictor.inputs)
     repaired = Repaired(
         repairer.name,
@@ -181,7 +189,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         {},
         given["seed"],
     )
-    result = repair_dict(outcome, repaired, source.name, table, inferred, data)
+    result = repair_dict(outcome, repaired, source.name, rows, inferred, data)
     facts = {
         name: result[name]
         for name in ("data", "split", "selection", "proof", "checks", "verdict", "warnings")
@@ -229,6 +237,31 @@ def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[A
     repairer = method(**fixed)
     repairer.variants(choices)  # checks every value before any data is read
     return repairer, choices
+
+
+def _from_stream(
+    source: Source,
+    reading: Reading,
+    repairer: Repairer,
+    choices: Mapping[str, Any],
+    settings: Settings,
+    given: Mapping[str, Any],
+) -> tuple[Outcome, Counts, RowCounts]:
+    """Learn from the file as it is read; what needs all rows at once is refused."""
+    from fairfix.proof import RowCounts, repair_stream
+
+    if choices:
+        raise UsageError(
+            f"--{next(iter(choices)).replace('_', '-')} takes one value with a solver that learns from a stream: "
+            "nothing is set aside to choose by"
+        )
+    if given["unlabelled"]:
+        raise UsageError("a solver that learns from a stream takes no --unlabelled; add the rows to the data")
+    outcome, found = repair_stream(
+        source, reading, repairer, settings=settings, seed=given["seed"], holdout=given["holdout"]
+    )
+    counts = found.counts
+    return outcome, counts, RowCounts(counts.read, counts.used, counts.excluded)
 
 
 def _unlabelled(reading: Reading, given: Mapping[str, Any], model: ScoringModel | None) -> Table | None:

@@ -125,6 +125,7 @@ def learn(
     rng: np.random.Generator,
     passes: int = 1,
     mean_share: bool = False,
+    lift: float = 0.0,
 ) -> StreamSolution:
     """Return offsets learned from a stream.
 
@@ -144,6 +145,8 @@ def learn(
         Stochastic passes; there are three more around them.
     mean_share
         Take the mean of ``(1 + score)/2`` over all points for ``rho``.
+    lift
+        Added to every score, but not to that mean.
 
     Raises
     ------
@@ -152,20 +155,24 @@ def learn(
     """
     if passes < 0:
         raise ValueError(f"passes must be 0 or more, got {passes!r}")
-    state = _State.start(batches(), gamma, slack, rho, rng, mean_share=mean_share)
+
+    def lifted() -> Iterator[Batch]:
+        return (Batch(b.scores + lift, b.cells, b.weights) if lift else b for b in batches())
+
+    state = _State.start(lifted(), gamma, slack, rho, rng, mean_share=mean_share, lift=lift)
     start, start_rho = state.t.copy(), state.rho
     for _ in range(passes):
-        for batch in _mini(batches()):
+        for batch in _mini(lifted()):
             state.step(batch)
         state.settle_rho()
-    found = _measured(state, batches())
+    found = _measured(state, lifted())
     state.newton(found)
-    again = _measured(state, batches())
+    again = _measured(state, lifted())
     if again.off > found.off:  # an atom was stepped over
         state.t, again = found.offsets, found
     if again.off > PROMISED_RATE and passes:
         after, state.t, state.rho = state.rho, start, start_rho
-        first = _measured(state, batches())
+        first = _measured(state, lifted())
         if first.off < again.off:
             return _solution(state, first, passes + 4)
         state.rho = after
@@ -205,7 +212,8 @@ class _State:
         rho: float | None,
         rng: np.random.Generator,
         *,
-        mean_share: bool,
+        mean_share: bool = False,
+        lift: float = 0.0,
     ) -> _State:
         """Solve on a sample of each cell, weighted to the cell's total."""
         sample = _Sample(rng)
@@ -217,7 +225,7 @@ class _State:
         state.free_rho = rho is None and not mean_share
         state.points, state.mass = sample.points, sample.mass
         if mean_share:
-            rho = (1 + sample.scores / sample.mass.sum()) / 2
+            rho = (1 + sample.scores / sample.mass.sum() - lift) / 2
         there = np.flatnonzero(state.mass)
         cells = [sample.cell(int(k)) for k in there]
         best = solve(cells, gamma, slack, rho)

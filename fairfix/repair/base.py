@@ -209,6 +209,11 @@ class Repairer(ABC):
         """Whether the fit uses labels with these parameters."""
         return self.needs_labels
 
+    @property
+    def streams(self) -> bool:
+        """Whether :meth:`learn` works with these parameters, so that the rows need not fit into memory."""
+        return False
+
     @final
     def fit(self, problem: RepairProblem, *, rng: np.random.Generator) -> RepairedPredictor:
         """Return the repaired predictor of a problem.
@@ -231,12 +236,46 @@ class Repairer(ABC):
             The solver stopped before its tolerance; ``predictor.trace.converged`` is False.
         """
         self._check(problem)
-        predictor = self._fit(problem, rng)
+        return self._told(self._fit(problem, rng))
+
+    @final
+    def learn(self, tables: Callable[[], Iterator[Table]], *, rng: np.random.Generator) -> RepairedPredictor:
+        """Return the repaired predictor of rows that come in pieces.
+
+        Parameters
+        ----------
+        tables
+            Starts the rows again at each call: the same pieces in the same order.
+        rng
+            Source of all randomness of the fit.
+
+        Raises
+        ------
+        UsageError
+            The method does not learn from a stream with these parameters.
+        DataError
+            Fewer than two groups.
+
+        Warns
+        -----
+        ConvergenceWarning
+            As :meth:`fit` does.
+        """
+        if not self.streams:
+            raise UsageError(f"{self.name} does not learn from a stream with these parameters")
+        return self._told(self._learn(tables, rng))
+
+    def _learn(self, tables: Callable[[], Iterator[Table]], rng: np.random.Generator) -> RepairedPredictor:
+        """Do the method on a stream; only called where ``streams``."""
+        raise NotImplementedError
+
+    def _told(self, predictor: RepairedPredictor) -> RepairedPredictor:
+        """Return the predictor, with a warning if it has not converged."""
         if not predictor.trace.converged:
             warnings.warn(
                 f"{self.name} stopped after {predictor.trace.iterations} steps without reaching its tolerance",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return predictor
 

@@ -34,6 +34,9 @@ each group (``calibrate="isotonic"``), rates counted with ``eta`` are those coun
 opportunity and equalized odds hold on the rows of the fit, and with ``gamma = 0`` the rule is the most accurate
 of all that are monotone in the score. It is the default where the constraint is about labels.
 
+**Streams.** ``solver="sgd"`` is the paper's projected stochastic gradient, :mod:`fairfix.optim.ramp_sgd`, for rows that
+do not fit into memory.
+
 **Strata.** Within strata, each stratum is a problem of its own, with its own ``rho``.
 
 =================  =================  ==============================================
@@ -61,7 +64,7 @@ M. Hardt, E. Price and N. Srebro, *Equality of opportunity in supervised learnin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -77,6 +80,7 @@ from fairfix.optim.overall import solve_covariance
 from fairfix.optim.pairs import solve_pairs
 from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.ramp import Cell, RampSolution, ramp, solve
+from fairfix.optim.ramp_sgd import Batch, StreamSolution, learn
 from fairfix.optim.roc import Roc, solve_roc
 from fairfix.optim.step import Staircase, solve_steps
 from fairfix.predictors import FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor, codes_of
@@ -144,8 +148,16 @@ class Ramp(Repairer):
         choices=("randomized", "deterministic"),
     )
 
+    solver: str = param(
+        "exact",
+        "exact, or sgd: the paper's stochastic gradient, in passes over rows that need not fit into memory",
+        choices=("exact", "sgd"),
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.solver == "sgd":
+            self._check_stream()
         if 0 < self.gamma < NARROWEST:
             raise UsageError(f"ramp: gamma must be 0 or at least {NARROWEST:g}, got {self.gamma:g}")
         if self.rho != "joint" and self.constraint in ("equalized_odds", "covariance"):
@@ -156,6 +168,26 @@ class Ramp(Repairer):
             raise UsageError(
                 f"ramp: rho {self.rho!r} is a selection rate, which {self.constraint} is not about"
             )
+
+    def _check_stream(self) -> None:
+        """Refuse parameters that need all rows at once."""
+        needs = {
+            "constraint": self.constraint == "demographic_parity",
+            "gamma": self.gamma > 0,
+            "calibrate": self.calibration == "none",
+            "rho": self.rho != "labels",
+            "decisions": self.decisions == "randomized",
+        }
+        for name, good in needs.items():
+            if not good:
+                raise UsageError(
+                    f"ramp: solver sgd does not go with {name} {getattr(self, name)}; take --solver exact"
+                )
+
+    @property
+    def streams(self) -> bool:
+        """Whether the rows may come as a stream."""
+        return self.solver == "sgd"
 
     @property
     def calibration(self) -> str:
@@ -181,6 +213,8 @@ class Ramp(Repairer):
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         cells = problem.once("cells", lambda: _cells(problem))
+        if self.solver == "sgd":
+            return self._learned_from(cells, rng)
         points = problem.once(("points", self.calibration), lambda: _points(cells, self.calibration))
         parts = [
             self._solved(problem, [cells.cells[k] for k in inside], [points[k] for k in inside], stratum)
@@ -190,6 +224,63 @@ class Ramp(Repairer):
         trace = _trace(parts, (*_notes(rules, points), *self._warnings(cells)))
         predictor = self._predictor(cells, points, rules, trace)
         return self._rounded(cells, points, predictor) if self.decisions == "deterministic" else predictor
+
+    # ------------------------------------------------------------------ streams
+
+    def _learned_from(self, cells: _Cells, rng: np.random.Generator) -> RepairedPredictor:
+        """Return what the stream solver makes of rows in memory, in random order."""
+        if len(set(cells.stratum)) > 1:
+            raise UsageError("ramp: solver sgd does not go with strata; take --solver exact")
+        code = np.repeat(np.arange(len(cells.cells)), [cell.score.size for cell in cells.cells])
+        order = rng.permutation(code.size)
+        score, weight = (
+            np.concatenate(part) for part in zip(*((c.score, c.weights) for c in cells.cells), strict=True)
+        )
+        batch = Batch(score[order], code[order], weight[order])
+        found = self._learned(lambda: [batch], rng)
+        return self._streamed(cells.columns, cells.levels, found)
+
+    def _learn(self, tables: Callable[[], Iterator[Table]], rng: np.random.Generator) -> RepairedPredictor:
+        """Return the ramps learned from a stream; cells are numbered as they appear."""
+        numbers: dict[tuple[str, ...], int] = {}
+        columns: list[tuple[str, ...]] = []
+
+        def batches() -> Iterator[Batch]:
+            for table in tables():
+                groups = table.groups()
+                columns[:] = [groups.columns]
+                into = np.array([numbers.setdefault(level, len(numbers)) for level in groups.levels])
+                score = 2.0 * table.probability - 1.0
+                yield Batch(score, into[groups.codes], table.rows.weight)
+
+        found = self._learned(batches, rng)
+        levels = sorted(numbers)
+        if len(levels) < 2:
+            where = " x ".join(columns[0])
+            raise DataError(
+                f"column {where!r} has the single group {' & '.join(levels[0])!r}; a repair needs at least two groups"
+            )
+        order = [numbers[level] for level in levels]
+        found = replace(found, offsets=found.offsets[order], rates=found.rates[order])
+        return self._streamed(columns[0], tuple(levels), found)
+
+    def _learned(self, batches: Callable[[], Iterable[Batch]], rng: np.random.Generator) -> StreamSolution:
+        """Return the solution of a stream of scores as they are."""
+        lift = self.gamma / 2 if self.shape == "centred" else 0.0
+        rho = float(self.rho) if not isinstance(self.rho, str) else None
+        found = learn(batches, self.gamma, self.slack, rho, rng=rng, mean_share=self.rho == "mean", lift=lift)
+        return replace(found, offsets=found.offsets - lift)
+
+    def _streamed(
+        self, columns: tuple[str, ...], levels: tuple[tuple[str, ...], ...], found: StreamSolution
+    ) -> RepairedPredictor:
+        note = (
+            f"after {found.passes} passes over {found.points:,} rows the selection rates are off the allowed band by "
+            f"{found.off:.1e}; scores of few values under a narrow ramp do that: widen it with --gamma"
+        )
+        notes = () if found.converged else (note,)
+        trace = FitTrace(found.converged, found.passes, found.objective, math.nan, notes)
+        return GroupwiseRamp(columns, levels, found.offsets, np.zeros(len(levels)), self.gamma, trace)
 
     # ------------------------------------------------------------------ one stratum
 

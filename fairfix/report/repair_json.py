@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairfix import __version__
-from fairfix.proof import Outcome, Proof, ProofRow
+from fairfix.proof import Outcome, Proof, ProofRow, RowCounts
 from fairfix.repaired import Repaired
 from fairfix.report.json_ import check_dict, value_dict
-from fairfix.table import Table
 
 REPAIR_SCHEMA = "fairfix.repair/1"
 
@@ -29,12 +28,11 @@ def repair_dict(
     outcome: Outcome,
     repaired: Repaired,
     source: str,
-    table: Table,
+    rows: RowCounts,
     inferred: Mapping[str, str],
     fingerprint: str,
 ) -> dict[str, Any]:
     """Return the JSON form of a repair."""
-    split = outcome.split
     verdict = outcome.holdout.after.verdict
     return {
         "schema": REPAIR_SCHEMA,
@@ -47,15 +45,15 @@ def repair_dict(
         "data": {
             "source": source,
             "rows": {
-                "read": table.rows.read,
-                "used": len(table),
-                "excluded": [{"reason": why, "rows": rows} for why, rows in table.rows.excluded.items()],
+                "read": rows.read,
+                "used": rows.used,
+                "excluded": [{"reason": why, "rows": many} for why, many in rows.excluded.items()],
             },
             "inferred": dict(inferred),
             "fingerprint": fingerprint,
         },
         "requires": repaired.requires(),
-        "split": {"fit": split.fit.size, "validation": split.validation.size, "holdout": split.holdout.size},
+        "split": dict(outcome.sizes),
         "selection": [
             {
                 "parameters": ", ".join(f"{name} {value}" for name, value in candidate.parameters.items()),
