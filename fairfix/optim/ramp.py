@@ -170,6 +170,8 @@ class Cell(MeanCurve):
         Weight of the first ``i`` points at place ``i``, shape (n + 1,); None when unweighted.
     blocks
         Sum of ``w f`` over the first ``b`` blocks of ``BLOCK`` points at place ``b``.
+    above, above_sum
+        Weight and sum of ``w f`` of further points, above all of these, that have share 1 wherever the ramp is put.
     """
 
     scores: Floats
@@ -177,6 +179,8 @@ class Cell(MeanCurve):
     total: float
     below: Floats | None
     blocks: Floats
+    above: float = 0.0
+    above_sum: float = 0.0
 
     @classmethod
     def of(cls, scores: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Cell:
@@ -263,7 +267,7 @@ class Cell(MeanCurve):
     def _piece(self, t: float, gamma: float) -> tuple[int, int, float, float]:
         """Return the points ``i..j-1`` on the ramp at ``t``, the sum of shares and the ramp's weight."""
         i, j = int(self.scores.searchsorted(t)), int(self.scores.searchsorted(t + gamma))
-        shares = self._weight(j, self.scores.size) + self._excess(i, j, t) / gamma
+        shares = self.above + self._weight(j, self.scores.size) + self._excess(i, j, t) / gamma
         return i, j, shares, self._weight(i, j)
 
     def _on_piece(self, i: int, j: int, t: float, gamma: float) -> bool:
@@ -279,7 +283,8 @@ class Cell(MeanCurve):
     def _bracket(self, rate: float, gamma: float) -> tuple[float, float]:
         """Return ``low, high`` around the root; if ``low >= high``, [high, low] is a flat piece at it."""
         f, n = self.scores, self.scores.size
-        out = self.total * (1 - rate)  # weight that would get nothing if the ramp were a step
+        left_out = self.total - self.above - self._weight(0, n)
+        out = self.total * (1 - rate) - left_out  # weight, of these points, that a step would give nothing
         near = SAME_RATE * self.total
         if self.below is None:
             i = min(int(out), n - 1)
@@ -342,15 +347,15 @@ class Cell(MeanCurve):
         above = slice(on.stop, None)
         rest = self.scores.size - on.stop if self.weights is None else np.add.reduce(self.weights[above])
         inside = self._sum(((q > 0) & (q < 1)).astype(np.float64), on)
-        return (self._sum(q, on) + float(rest)) / self.total, inside / self.total
+        return (self._sum(q, on) + float(rest) + self.above) / self.total, inside / self.total
 
     def objective(self, t: float, remainder: float, gamma: float) -> float:
         """Return the weighted sum of ``gamma/2 q^2 - f q``."""
         on, q = self._shares(t, remainder, gamma)
         above = slice(on.stop, None)
-        return self._sum((gamma / 2 * q - self.scores[on]) * q, on) + self._sum(
-            gamma / 2 - self.scores[above], above
-        )
+        ramped = self._sum((gamma / 2 * q - self.scores[on]) * q, on)
+        certain = self._sum(gamma / 2 - self.scores[above], above)
+        return ramped + certain + gamma / 2 * self.above - self.above_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,19 +418,19 @@ def solve(cells: Sequence[MeanCurve], gamma: float, slack: float, rho: float | N
         raise ValueError(f"slack must be 0 or more, got {slack!r}")
     if rho is not None and not 0 <= rho <= 1:
         raise ValueError(f"rho must be in [0, 1], got {rho!r}; leave it out to have it chosen")
-    problem = _Problem(tuple(cells), gamma, slack / 2, tuple(c.reached(0.0, 0.0, gamma)[0] for c in cells))
+    problem = Problem(tuple(cells), gamma, slack / 2, tuple(c.reached(0.0, 0.0, gamma)[0] for c in cells))
     least, most = min(problem.free), max(problem.free)
     if rho is not None:
-        return _certified(problem, problem.at(rho, None), given=True, iterations=1)
+        return certified(problem, problem.at(rho, None), given=True, iterations=1)
     if most - least <= slack + SAME_RATE:
-        idle = _Trial(least + (most - least) / 2, (0.0,) * len(cells), (0.0,) * len(cells), 0.0)
-        return _certified(problem, idle, given=False, iterations=0)
-    best, iterations = _balance(problem, least + slack / 2, most - slack / 2)
-    return _certified(problem, best, given=False, iterations=iterations)
+        idle = Trial(least + (most - least) / 2, (0.0,) * len(cells), (0.0,) * len(cells), 0.0)
+        return certified(problem, idle, given=False, iterations=0)
+    best, iterations = balance(problem, least + slack / 2, most - slack / 2)
+    return certified(problem, best, given=False, iterations=iterations)
 
 
 @dataclass(frozen=True)
-class _Trial:
+class Trial:
     """Offsets at one ``rho``, how fast each falls with its rate (0 if idle), and ``h = sum_k W_k t_k``."""
 
     rho: float
@@ -437,15 +442,15 @@ class _Trial:
         """Return where the offset of cell ``k`` would be after a rise of its rate, were ``phi_k`` a line."""
         return self.offsets[k] - self.falls[k] * rise if rise else self.offsets[k]
 
-    def middle(self, other: _Trial) -> _Trial:
+    def middle(self, other: Trial) -> Trial:
         """Return the mixture with a trial of opposite pull that has no pull."""
         share = self.pull / (self.pull - other.pull)
         offsets = tuple(t + share * (u - t) for t, u in zip(self.offsets, other.offsets, strict=True))
-        return _Trial(self.rho + share * (other.rho - self.rho), offsets, self.falls, 0.0)
+        return Trial(self.rho + share * (other.rho - self.rho), offsets, self.falls, 0.0)
 
 
 @dataclass(frozen=True)
-class _Problem:
+class Problem:
     """Cells, width, half the slack, and the mean of each cell at offset 0."""
 
     cells: tuple[MeanCurve, ...]
@@ -457,7 +462,7 @@ class _Problem:
         """Return the mean of cell ``k`` at the optimum for ``rho``."""
         return min(max(self.free[k], rho - self.band), rho + self.band)
 
-    def at(self, rho: float, near: _Trial | None) -> _Trial:
+    def at(self, rho: float, near: Trial | None) -> Trial:
         """Return the trial at ``rho``; a trial near by gives Newton's method its start."""
         offsets, falls = [], []
         for k, cell in enumerate(self.cells):
@@ -471,10 +476,10 @@ class _Problem:
             offsets.append(t)
             falls.append(self.gamma * cell.total / on_ramp if on_ramp > 0 else math.inf)
         pull = math.fsum(cell.total * t for cell, t in zip(self.cells, offsets, strict=True))
-        return _Trial(rho, tuple(offsets), tuple(falls), pull)
+        return Trial(rho, tuple(offsets), tuple(falls), pull)
 
 
-def _balance(problem: _Problem, low: float, high: float) -> tuple[_Trial, int]:
+def balance(problem: Problem, low: float, high: float) -> tuple[Trial, int]:
     """Return the trial in ``low <= rho <= high`` without pull, and how many were made.
 
     Newton's method on ``h``, guarded like the search for a single root. Each step goes a hair too far, so
@@ -525,7 +530,7 @@ def _settle(cell: MeanCurve, t: float, rate: float, gamma: float) -> _Place:
     return place
 
 
-def _certified(problem: _Problem, trial: _Trial, *, given: bool, iterations: int) -> RampSolution:
+def certified(problem: Problem, trial: Trial, *, given: bool, iterations: int) -> RampSolution:
     """Return the trial with its last digits, its value and the proof of its optimality."""
     cells, gamma, rho = problem.cells, problem.gamma, trial.rho
     places = [
@@ -554,7 +559,7 @@ def _certified(problem: _Problem, trial: _Trial, *, given: bool, iterations: int
     )
 
 
-def _gap(problem: _Problem, places: Sequence[_Place], rho: float, *, given: bool) -> float:
+def _gap(problem: Problem, places: Sequence[_Place], rho: float, *, given: bool) -> float:
     """Return objective minus dual value; adding ``rho`` times the pull to both parts saves digits."""
     gap, pull = [], []
     for cell, place in zip(problem.cells, places, strict=True):

@@ -132,6 +132,12 @@ class RepairProblem:
         names = self.table.reading.columns.strata
         return self.table.groups(names) if names else None
 
+    def again(self, key: Any) -> bool:
+        """Return whether this was asked before with this key: what pays for many fits waits for the second."""
+        before = ("again", key) in self._found
+        self._found["again", key] = True
+        return before
+
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
         """Return what ``make`` makes, from the first call with this key on: fits of one problem share a sort."""
         if key not in self._found:
@@ -288,7 +294,9 @@ class Repairer(ABC):
             raise DataError(
                 f"column {where!r} has the single group {only!r}; a repair needs at least two groups"
             )
-        mass = problem.once("mass", lambda: np.bincount(groups.codes, problem.weight, len(groups.levels)))
+        mass = problem.once(
+            "mass", lambda: np.bincount(groups.codes, problem.table.rows.weight, len(groups.levels))
+        )
         if not mass.all():
             empty = groups.names[int(np.argmin(mass))]
             raise DataError(

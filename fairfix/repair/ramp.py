@@ -66,7 +66,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -83,6 +83,7 @@ from fairfix.optim.ramp import Cell, RampSolution, ramp, solve
 from fairfix.optim.ramp_sgd import Batch, StreamSolution, learn
 from fairfix.optim.roc import Roc, solve_roc
 from fairfix.optim.step import Staircase, solve_steps
+from fairfix.optim.windows import solve_points
 from fairfix.predictors import FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor, codes_of
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.table import Table
@@ -298,6 +299,11 @@ class Ramp(Repairer):
         if self.constraint == "equal_opportunity":
             return self._opportunity_ramps(points, lift)
 
+        if self.constraint == "demographic_parity" and not problem.again((self.calibration, key)):
+            scores = [p.score + lift if lift else p.score for p in points]
+            best = solve_points(scores, [p.weight for p in points], self.gamma, self.slack, self._rate(cells))
+            return self._ramps(best, lift, cells)
+
         def sort() -> list[Cell]:
             return [Cell.of(p.score, p.weight) for p in points]
 
@@ -307,6 +313,10 @@ class Ramp(Repairer):
             best = solve_covariance(lifted, self.gamma, self.slack)
         else:
             best = solve(lifted, self.gamma, self.slack, self._rate(cells))
+        return self._ramps(best, lift, cells)
+
+    def _ramps(self, best: RampSolution, lift: float, cells: Sequence[_Cell]) -> _Solved:
+        """Return the ramps of a solution for lifted scores."""
         down = [_two_sum(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
         rules = tuple(_Rule(offset=t, remainder=r, gamma=self.gamma) for t, r in down)
         return _Solved.of(rules, best, cells)
@@ -472,7 +482,12 @@ class _Cell:
     name: str
     score: Floats
     weight: Floats | None
-    label: npt.NDArray[np.generic] | None
+    labels: Callable[[], npt.NDArray[np.generic]] | None
+
+    @cached_property
+    def label(self) -> npt.NDArray[np.generic] | None:
+        """Labels, gathered when they are first asked for."""
+        return None if self.labels is None else self.labels()
 
     @cached_property
     def weights(self) -> Floats:
@@ -546,8 +561,8 @@ def _cells(problem: RepairProblem) -> _Cells:
     for k, level in enumerate(levels):
         score = _joined([f[where[k]] for (_, f, _), where in zip(parts, rows, strict=True)])
         heavy = [w[where[k]] for (_, _, w), where in zip(parts, rows, strict=True) if w is not None]
-        label = None if table.rows.label is None else table.rows.label[rows[0][k]]
-        cells.append(_Cell(" & ".join(level), score, _joined(heavy) if heavy else None, label))
+        labels = None if table.rows.label is None else partial(table.rows.label.__getitem__, rows[0][k])
+        cells.append(_Cell(" & ".join(level), score, _joined(heavy) if heavy else None, labels))
     return _Cells(columns, levels, tuple(cells), tuple(int(s) for s in stratum))
 
 

@@ -1,0 +1,141 @@
+r"""The ramp for many points: only those near the ramp are sorted.
+
+The optimum of :mod:`fairfix.optim.ramp` hangs on the points near its ramps. Points below a ramp, wherever it may
+come to stand, have share 0, points above it share 1; of them only sums are needed. So:
+
+1. Solve a small sample, every so many points of each cell. Its rates are within a few times ``1/sqrt(sample)``.
+2. Take that much room, ``ROOM``, on both sides of each cell's rate: two roots on the sample give an interval
+   ``[low_k, high_k]`` for the offset. One pass keeps the points in ``[low_k, high_k + gamma]`` and adds up those
+   above.
+3. Sort what is kept and solve exactly, the centre of the band inside ``rho +- ROOM``.
+4. If an offset comes to lie at an end of its interval, or the pull has one sign on the whole range of ``rho``, the
+   sample was misleading (sorted data, say): everything is sorted instead.
+
+The result is the same to rounding in either way: the sample decides what is looked at, never what comes out. Weighted
+points gain most, since sorting them costs an argsort and two gathers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairfix.optim.ramp import Cell, Floats, Problem, RampSolution, balance, certified, solve
+
+SAMPLE = 4096
+"""Points of each cell that are solved first."""
+
+ROOM = 0.04
+"""Rate on either side of the sample's: five standard errors of its mean share."""
+
+MANY = 1 << 16
+MANY_WEIGHTED = 1 << 14
+"""Fewer points than this in the largest cell are sorted at once; weighted ones are dearer to sort."""
+
+WIDE = 0.6
+"""If more than this share of the points is kept, sorting all is as fast."""
+
+
+def solve_points(
+    scores: Sequence[Floats],
+    weights: Sequence[Floats | None],
+    gamma: float,
+    slack: float,
+    rho: float | None = None,
+) -> RampSolution:
+    """Return what :func:`fairfix.optim.ramp.solve` returns for the cells of these points.
+
+    Parameters
+    ----------
+    scores, weights
+        Per cell, as :meth:`Cell.of` takes them.
+    gamma, slack, rho
+        As :func:`~fairfix.optim.ramp.solve` takes them.
+    """
+    found = None
+    if max(f.size for f in scores) >= (MANY if weights[0] is None else MANY_WEIGHTED):
+        found = _near_the_ramp(scores, weights, gamma, slack, rho)
+    if found is not None:
+        return found
+    return solve([Cell.of(f, w) for f, w in zip(scores, weights, strict=True)], gamma, slack, rho)
+
+
+def _near_the_ramp(
+    scores: Sequence[Floats],
+    weights: Sequence[Floats | None],
+    gamma: float,
+    slack: float,
+    rho: float | None,
+) -> RampSolution | None:
+    """Return the solution from the points near the ramps; None if the sample misled or most points are near."""
+    samples = [_sample(f, w) for f, w in zip(scores, weights, strict=True)]
+    guess = solve(samples, gamma, slack, rho)
+    if not guess.iterations:
+        return None
+    ends = [
+        (cell.root(min(rate + ROOM, 1.0), gamma), cell.root(max(rate - ROOM, 0.0), gamma))
+        for cell, rate in zip(samples, guess.rates, strict=True)
+    ]
+    cells = []
+    for f, w, (low, high) in zip(scores, weights, ends, strict=True):
+        cell = _window(f, w, low, high + gamma)
+        if cell is None:
+            return None
+        cells.append(cell)
+    free = tuple(
+        cell.reached(min(max(0.0, low), high), 0.0, gamma)[0]
+        for cell, (low, high) in zip(cells, ends, strict=True)
+    )
+    problem = Problem(tuple(cells), gamma, slack / 2, free)
+    centres = (
+        (rho, rho) if rho is not None else (max(guess.rho - ROOM / 2, 0.0), min(guess.rho + ROOM / 2, 1.0))
+    )
+    if not _reaches(problem, ends, centres):
+        return None
+    if rho is not None:
+        found = certified(problem, problem.at(rho, None), given=True, iterations=1)
+    else:
+        best, tried = balance(problem, *centres)
+        if best.rho in centres:
+            return None
+        found = certified(problem, best, given=False, iterations=tried)
+    inside = all(lo < t < hi for t, (lo, hi) in zip(found.offsets, ends, strict=True))
+    return found if inside and found.converged else None
+
+
+def _reaches(problem: Problem, ends: Sequence[tuple[float, float]], centres: tuple[float, float]) -> bool:
+    """Return whether each cell's interval holds the offsets of all rates that may be asked for."""
+    for k, (cell, (low, high)) in enumerate(zip(problem.cells, ends, strict=True)):
+        most, least = (cell.reached(t, 0.0, problem.gamma)[0] for t in (low, high))
+        asked = [problem.target(k, rho) for rho in centres]
+        moves = any(abs(rate - problem.free[k]) > 0 for rate in asked)
+        if moves and not (least < min(asked) and max(asked) < most):
+            return False
+    return True
+
+
+def _sample(f: Floats, w: Floats | None) -> Cell:
+    """Return every so many points of a cell, with the cell's weight."""
+    step = max(f.size // SAMPLE, 1)
+    some = f[::step]
+    heavy = np.ones(some.size) if w is None else w[::step]
+    total = float(f.size if w is None else w.sum())
+    return Cell.of(some, heavy * (total / heavy.sum()))
+
+
+def _window(f: Floats, w: Floats | None, low: float, high: float) -> Cell | None:
+    """Return the points of a cell inside [low, high], with the sums of those above."""
+    over = f > high
+    kept = (f >= low) & ~over
+    many = int(np.count_nonzero(kept))
+    if not many or many > WIDE * f.size:
+        return None
+    near = Cell.of(f[kept], None if w is None else w[kept])
+    if w is None:
+        above, total = float(np.count_nonzero(over)), float(f.size)
+        above_sum = float(f.sum(where=over))
+    else:
+        heavy = np.where(over, w, 0.0)
+        above, total, above_sum = float(heavy.sum()), float(w.sum()), float(heavy @ f)
+    return Cell(near.scores, near.weights, total, near.below, near.blocks, above, above_sum)
