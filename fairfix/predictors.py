@@ -129,13 +129,16 @@ class GroupwiseRamp(RepairedPredictor):
 
     def predict(self, table: Table) -> Floats:
         """Return the ramp of each row's group at its score; NaN for groups not seen in the fit."""
-        code = codes_of(table, self.columns, self.levels)
+        code, cell = codes_of_cells(table, self.columns, self.levels), table.rows.cell
         share = 2.0 * table.probability - 1.0
         for part in (
             self.offsets,
             self.remainders,
-        ):  # in place, as ramp() does it; unseen groups are the last entry
-            share -= np.append(part, np.nan)[code]
+        ):  # in place, in the order of ramp(); 0 would change nothing
+            if part.any():
+                share -= np.append(part, np.nan)[code][cell]
+        if (code < 0).any():
+            share[(code < 0)[cell]] = np.nan
         share /= self.gamma
         return np.clip(share, 0.0, 1.0, out=share)
 
@@ -273,10 +276,16 @@ CURVE_PARTS = ("knots", "left", "at", "right")
 
 def codes_of(table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:
     """Return the index of each row's group among ``levels``, -1 for a group that is not there; shape (n,)."""
-    groups = table.groups(columns)
+    return codes_of_cells(table, columns, levels)[table.rows.cell]
+
+
+def codes_of_cells(table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:
+    """Return the same for each of the table's cells, in their order."""
+    keys = table.reading.columns.cell_keys
+    at = [keys.index(name) for name in columns]
     place = {level: i for i, level in enumerate(levels)}
-    into = np.array([place.get(level, -1) for level in groups.levels], dtype=np.int64)
-    return into[groups.codes]
+    found = [place.get(tuple(cell[i] for i in at), -1) for cell in table.rows.cells]
+    return np.array(found, dtype=np.int64)
 
 
 def decide(chance: Floats, identities: Iterable[bytes], key: bytes) -> npt.NDArray[np.int8]:

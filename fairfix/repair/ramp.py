@@ -585,10 +585,10 @@ def _joined(parts: Sequence[Floats]) -> Floats:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _by_cell(code: Ints, many: int) -> list[Bools | Ints]:
-    """Return the rows of each cell: masks for a few cells, one stable sort for many."""
+def _by_cell(code: Ints, many: int) -> list[Ints]:
+    """Return the rows of each cell: a look for each of a few cells, one stable sort for many."""
     if many <= 8:
-        return [code == k for k in range(many)]
+        return [np.flatnonzero(code == k) for k in range(many)]
     order = np.argsort(code.astype(np.uint16) if many < 1 << 16 else code, kind="stable")
     return list(np.split(order, np.cumsum(np.bincount(code, minlength=many))[:-1]))
 
@@ -639,14 +639,14 @@ class _Points:
         return float(self.score.size if self.weight is None else self.weight.sum())
 
     @cached_property
-    def ends(self) -> Floats:
+    def ends(self) -> tuple[float, float]:
         """Least and greatest score: every rule is monotone, so it is extreme there."""
-        return np.array([self.score.min(), self.score.max()])
+        return float(self.score.min()), float(self.score.max())
 
     @cached_property
-    def raw_ends(self) -> Floats:
+    def raw_ends(self) -> tuple[float, float]:
         """Least and greatest raw score."""
-        return np.array([self.raw.min(), self.raw.max()])
+        return float(self.raw.min()), float(self.raw.max())
 
     def curve(self, share: Floats) -> Piecewise:
         """Return the rule on the raw score that gives the points their shares."""
@@ -723,6 +723,13 @@ class _Rule:
     gamma: float = 0.0
     on_points: bool = False
 
+    def shares(self, points: _Points) -> tuple[float, float]:
+        """Return the shares of the least and the greatest score of a cell."""
+        low, high = points.raw_ends if self.on_points else points.ends
+        if self.curve is None:
+            return (low - self.offset) / self.gamma, (high - self.offset) / self.gamma
+        return tuple(self.curve((low, high)).tolist())
+
     @cached_property
     def piecewise(self) -> Piecewise:
         """The rule as a curve."""
@@ -762,11 +769,8 @@ def _trace(parts: Sequence[_Solved], notes: tuple[str, ...]) -> FitTrace:
 
 def _notes(rules: Sequence[_Rule], points: Sequence[_Points]) -> tuple[str, ...]:
     """Say it when the repair decides the same for everybody."""
-    shares = [
-        rule.piecewise(p.raw_ends if rule.on_points else p.ends)
-        for rule, p in zip(rules, points, strict=True)
-    ]
-    least, most = min(float(q.min()) for q in shares), max(float(q.max()) for q in shares)
+    shares = [q for rule, p in zip(rules, points, strict=True) for q in rule.shares(p)]
+    least, most = min(shares), max(shares)
     if most <= 0.0 or least >= 1.0:
         return (f"the repaired rule decides {'negative' if most <= 0 else 'positive'} for everybody",)
     return ()
