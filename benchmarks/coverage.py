@@ -407,6 +407,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[*SCENARIOS, "rivals"], default=[*SCENARIOS, "rivals"])
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
+    print("## Coverage of the intervals")
     seen: dict[str, list[Tally]] = {}
     for name in SCENARIOS:
         if name in options.only:

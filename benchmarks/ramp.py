@@ -6,7 +6,7 @@ import statistics
 import time
 
 import numpy as np
-from fairfix.optim.ramp import Cell, solve
+from fairfix.optim.windows import solve_points
 
 
 def scores(rows: int, cells: int, kind: str, rng: np.random.Generator) -> list[np.ndarray]:
@@ -37,7 +37,7 @@ def main() -> None:
                     times = []
                     for _ in range(3):
                         begin = time.process_time()
-                        best = solve([Cell.of(f, w) for f, w in zip(data, weights, strict=True)], gamma, 0.0)
+                        best = solve_points(data, weights, gamma, 0.0)
                         times.append(1e3 * (time.process_time() - begin))
                     rates = [
                         np.average(np.clip((f - t - r) / gamma, 0, 1), weights=w)

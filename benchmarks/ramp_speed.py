@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
-from fairfix.optim.ramp import Cell, RampSolution, solve
+from fairfix.optim.ramp import RampSolution
+from fairfix.optim.windows import solve_points
 from fairfix.repair.base import RepairProblem
 from fairfix.repair.ramp import Ramp
 from fairfix.table import Table
@@ -137,8 +138,8 @@ def ramp_of(gamma: float, rho: str | float) -> Ramp:
 
 def solve_arrays(f: Floats, group: Ints, gamma: float) -> RampSolution:
     """Return the optimum from arrays, at the mean score."""
-    cells = [Cell.of(f[group == k]) for k in range(int(group.max()) + 1)]
-    return solve(cells, gamma, 0.0, (float(np.mean(f)) + 1.0) / 2.0)
+    cells = [f[group == k] for k in range(int(group.max()) + 1)]
+    return solve_points(cells, [None] * len(cells), gamma, 0.0, (float(np.mean(f)) + 1.0) / 2.0)
 
 
 def measure(rows: int, groups: int, kind: str, gamma: float, *, holisticai: bool) -> Measured:

@@ -66,16 +66,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from fairfix.counts import Bools, Floats, Ints
+from fairfix.counts import Bools, Floats
 from fairfix.errors import DataError, UsageError
 from fairfix.optim.linear import LinearCell
-from fairfix.optim.monotone import Isotonic, Sigmoid, isotonic, sigmoid
 from fairfix.optim.overall import solve_covariance
 from fairfix.optim.pairs import solve_pairs
 from fairfix.optim.piecewise import Piecewise
@@ -84,8 +82,9 @@ from fairfix.optim.ramp_sgd import Batch, StreamSolution, learn
 from fairfix.optim.roc import Roc, solve_roc
 from fairfix.optim.step import Staircase, solve_steps
 from fairfix.optim.windows import solve_points
-from fairfix.predictors import FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor, codes_of
+from fairfix.predictors import FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
+from fairfix.repair.cells import Cells, Points, ScoredCell, calibrated, cells_of, miscalibration, points_of
 from fairfix.table import Table
 
 NARROWEST = 1e-6
@@ -105,7 +104,10 @@ class Ramp(Repairer):
     """Groups made alike from trained scores by a randomised threshold per group; see the module's docstring."""
 
     name: ClassVar[str] = "ramp"
-    summary: ClassVar[str] = "randomised threshold per group on trained scores"
+    summary: ClassVar[str] = (
+        "randomised threshold per group on trained scores: demographic parity, covariance, equal opportunity, "
+        "equalized odds"
+    )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
     knows_strata: ClassVar[bool] = True
 
@@ -213,10 +215,10 @@ class Ramp(Repairer):
         return self.calibration != "none" or self.rho == "labels"
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
-        cells = problem.once("cells", lambda: _cells(problem))
+        cells = problem.once("cells", lambda: cells_of(problem))
         if self.solver == "sgd":
             return self._learned_from(cells, rng)
-        points = problem.once(("points", self.calibration), lambda: _points(cells, self.calibration))
+        points = problem.once(("points", self.calibration), lambda: points_of(cells, self.calibration))
         parts = [
             self._solved(problem, [cells.cells[k] for k in inside], [points[k] for k in inside], stratum)
             for stratum, inside in cells.strata()
@@ -228,7 +230,7 @@ class Ramp(Repairer):
 
     # ------------------------------------------------------------------ streams
 
-    def _learned_from(self, cells: _Cells, rng: np.random.Generator) -> RepairedPredictor:
+    def _learned_from(self, cells: Cells, rng: np.random.Generator) -> RepairedPredictor:
         """Return what the stream solver makes of rows in memory, in random order."""
         if len(set(cells.stratum)) > 1:
             raise UsageError("ramp: solver sgd does not go with strata; take --solver exact")
@@ -286,7 +288,7 @@ class Ramp(Repairer):
     # ------------------------------------------------------------------ one stratum
 
     def _solved(
-        self, problem: RepairProblem, cells: Sequence[_Cell], points: Sequence[_Points], key: int
+        self, problem: RepairProblem, cells: Sequence[ScoredCell], points: Sequence[Points], key: int
     ) -> _Solved:
         """Return the rules of the cells of one stratum."""
         if self.constraint in ABOUT_LABELS:
@@ -315,13 +317,13 @@ class Ramp(Repairer):
             best = solve(lifted, self.gamma, self.slack, self._rate(cells))
         return self._ramps(best, lift, cells)
 
-    def _ramps(self, best: RampSolution, lift: float, cells: Sequence[_Cell]) -> _Solved:
+    def _ramps(self, best: RampSolution, lift: float, cells: Sequence[ScoredCell]) -> _Solved:
         """Return the ramps of a solution for lifted scores."""
         down = [_two_sum(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
         rules = tuple(_Rule(offset=t, remainder=r, gamma=self.gamma) for t, r in down)
         return _Solved.of(rules, best, cells)
 
-    def _opportunity_ramps(self, points: Sequence[_Points], lift: float) -> _Solved:
+    def _opportunity_ramps(self, points: Sequence[Points], lift: float) -> _Solved:
         """Return the ramps of equal opportunity: ``f - u eta/pi`` is a line in ``f = 2 eta - 1``."""
         found = [LinearCell.of(p.score + lift, p.eta / p.base_rate, p.weight) for p in points]
         best = solve(found, self.gamma, self.slack, None if self.rho == "joint" else float(self.rho))
@@ -332,7 +334,7 @@ class Ramp(Repairer):
             rules.append(_Rule(curve=line))
         return _Solved.of(tuple(rules), best, points)
 
-    def _odds_ramps(self, points: Sequence[_Points]) -> _Solved:
+    def _odds_ramps(self, points: Sequence[Points]) -> _Solved:
         """Return the ramps of equalized odds, each with a slope of its own."""
         lift = self.gamma / 2 if self.shape == "centred" else 0.0
         score, eta = (np.concatenate([getattr(p, name) for p in points]) for name in ("score", "eta"))
@@ -349,7 +351,7 @@ class Ramp(Repairer):
         mass = float(weight.sum())
         return _Solved(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap)
 
-    def _steps(self, cells: Sequence[_Cell], points: Sequence[_Points]) -> _Solved:
+    def _steps(self, cells: Sequence[ScoredCell], points: Sequence[Points]) -> _Solved:
         """Return the thresholds with tie probabilities; the objective is minus the value."""
         if self.constraint == "equalized_odds":
             return self._odds_steps(points)
@@ -380,7 +382,7 @@ class Ramp(Repairer):
             )
         return self.slack * sum(mass) ** 2 / (mass[0] * mass[1])
 
-    def _odds_steps(self, points: Sequence[_Points]) -> _Solved:
+    def _odds_steps(self, points: Sequence[Points]) -> _Solved:
         """Return thresholds with tie probabilities, mixed with constants."""
         curves = [Roc.of(p.eta, p.weights) for p in points]
         best = solve_roc(curves, self.slack)
@@ -392,21 +394,21 @@ class Ramp(Repairer):
         total = sum(p.mass for p in points)
         return _Solved(tuple(rules), total, True, best.rounds, -best.value, math.nan)
 
-    def _rate(self, cells: Sequence[_Cell]) -> float | None:
+    def _rate(self, cells: Sequence[ScoredCell]) -> float | None:
         """Return the common rate that is asked for; None for the best by the scores."""
         if self.rho == "joint":
             return None
         if self.rho == "mean":
             return (1 + sum(cell.sum_of_scores for cell in cells) / sum(cell.mass for cell in cells)) / 2
         if self.rho == "labels":
-            hulls = [_calibrated(cell, "isotonic") for cell in cells]
+            hulls = [calibrated(cell, "isotonic") for cell in cells]
             return solve_steps([Staircase.of(p.score, p.weights) for p in hulls], self.slack).rho
         return float(self.rho)
 
     # ------------------------------------------------------------------ all strata
 
     def _predictor(
-        self, cells: _Cells, points: Sequence[_Points], rules: Sequence[_Rule], trace: FitTrace
+        self, cells: Cells, points: Sequence[Points], rules: Sequence[_Rule], trace: FitTrace
     ) -> RepairedPredictor:
         """Return the predictor of the rules: ramps as such, where they are ramps of the score itself."""
         if self.gamma > 0 and self.calibration == "none" and all(rule.curve is None for rule in rules):
@@ -426,7 +428,7 @@ class Ramp(Repairer):
         )
 
     def _rounded(
-        self, cells: _Cells, points: Sequence[_Points], predictor: RepairedPredictor
+        self, cells: Cells, points: Sequence[Points], predictor: RepairedPredictor
     ) -> RepairedPredictor:
         """Return the deterministic thresholds nearest to a predictor's rates, with what they cost."""
         curves, shift, gaps = [], 0.0, []
@@ -449,7 +451,7 @@ class Ramp(Repairer):
         trace = replace(predictor.trace, notes=(*predictor.trace.notes, note), randomized=predictor)
         return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace)
 
-    def _counted(self, cell: _Cell, points: _Points) -> tuple[Floats, Floats, Floats]:
+    def _counted(self, cell: ScoredCell, points: Points) -> tuple[Floats, Floats, Floats]:
         """Return scores, probabilities of label 1 and weights by which rates are counted: labels, where they matter."""
         if self.constraint in ABOUT_LABELS and self.calibration != "none":
             score, label, weight = cell.labelled
@@ -457,12 +459,12 @@ class Ramp(Repairer):
             return score, ones, np.ones(score.size) if weight is None else weight
         return cell.score, points.of_rows(cell.score), cell.weights
 
-    def _warnings(self, cells: _Cells) -> tuple[str, ...]:
+    def _warnings(self, cells: Cells) -> tuple[str, ...]:
         """Say it where the scores are badly calibrated and the result hangs on them."""
         hangs = (self.slack > 0 and self.rho == "joint") or self.constraint in ABOUT_LABELS
         if not hangs or self.calibration != "none":
             return ()
-        off, chance = _miscalibration(cells.cells)
+        off, chance = miscalibration(cells.cells)
         if not off - chance > MISCALIBRATED:
             return ()
         does = "the rates that are made alike are not those of the labels"
@@ -472,213 +474,10 @@ class Ramp(Repairer):
         return (f"{said}; recalibrate with --calibrate isotonic or sigmoid",)
 
 
-# ---------------------------------------------------------------------- rows by cell
+# ---------------------------------------------------------------------- rules
 
 
-@dataclass(frozen=True, eq=False)
-class _Cell:
-    """The rows of one group in one stratum: all of them, and labels of the first ``label.size``."""
-
-    name: str
-    score: Floats
-    weight: Floats | None
-    labels: Callable[[], npt.NDArray[np.generic]] | None
-
-    @cached_property
-    def label(self) -> npt.NDArray[np.generic] | None:
-        """Labels, gathered when they are first asked for."""
-        return None if self.labels is None else self.labels()
-
-    @cached_property
-    def weights(self) -> Floats:
-        """Row weights, ones where there are none."""
-        return np.ones(self.score.size) if self.weight is None else self.weight
-
-    @cached_property
-    def mass(self) -> float:
-        """Sum of the weights."""
-        return float(self.score.size if self.weight is None else self.weight.sum())
-
-    @cached_property
-    def sum_of_scores(self) -> float:
-        """Weighted sum of the scores."""
-        return float(self.score.sum() if self.weight is None else self.score @ self.weight)
-
-    @property
-    def labelled(self) -> tuple[Floats, npt.NDArray[np.generic], Floats | None]:
-        """Scores, labels and weights of the rows that have labels."""
-        assert self.label is not None
-        many = self.label.size
-        return self.score[:many], self.label, None if self.weight is None else self.weight[:many]
-
-
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """All cells, with the levels of their columns: strata first, then groups."""
-
-    columns: tuple[str, ...]
-    levels: tuple[tuple[str, ...], ...]
-    cells: tuple[_Cell, ...]
-    stratum: tuple[int, ...]
-
-    def strata(self) -> list[tuple[int, list[int]]]:
-        """Return (stratum, its cells) in order."""
-        return [
-            (s, [k for k, own in enumerate(self.stratum) if own == s]) for s in dict.fromkeys(self.stratum)
-        ]
-
-
-def _cells(problem: RepairProblem) -> _Cells:
-    """Return the rows by cell.
-
-    Raises
-    ------
-    DataError
-        Unlabelled rows are of a cell that the labelled ones do not have: names it.
-    """
-    groups, strata, table = problem.cells, problem.strata, problem.table
-    code = groups.codes.astype(np.int64)
-    above: tuple[tuple[str, ...], ...] = ((),)
-    columns = groups.columns
-    if strata is not None:
-        code = strata.codes * len(groups.levels) + groups.codes
-        above, columns = strata.levels, (*strata.columns, *groups.columns)
-    seen, code = (
-        np.unique(code, return_inverse=True) if strata is not None else (np.arange(len(groups.levels)), code)
-    )
-    stratum = seen // len(groups.levels)
-    levels = tuple(
-        (*above[s], *groups.levels[g]) for s, g in zip(stratum, seen % len(groups.levels), strict=True)
-    )
-    score, weight = 2.0 * table.probability - 1.0, table.rows.weight
-    parts = [(code, score, weight)]
-    if problem.unlabelled is not None:
-        parts.append(_more(problem.unlabelled, columns, levels))
-        if (parts[0][2] is None) != (parts[1][2] is None):
-            parts = [(c, f, np.ones(f.size) if w is None else w) for c, f, w in parts]
-    rows = [_by_cell(c, len(levels)) for c, _, _ in parts]
-    cells = []
-    for k, level in enumerate(levels):
-        score = _joined([f[where[k]] for (_, f, _), where in zip(parts, rows, strict=True)])
-        heavy = [w[where[k]] for (_, _, w), where in zip(parts, rows, strict=True) if w is not None]
-        labels = None if table.rows.label is None else partial(table.rows.label.__getitem__, rows[0][k])
-        cells.append(_Cell(" & ".join(level), score, _joined(heavy) if heavy else None, labels))
-    return _Cells(columns, levels, tuple(cells), tuple(int(s) for s in stratum))
-
-
-def _more(
-    table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]
-) -> tuple[Ints, Floats, Floats | None]:
-    """Return cell, score and weight of unlabelled rows."""
-    code = codes_of(table, columns, levels)
-    if (code < 0).any():
-        groups = table.groups(columns)
-        name = groups.names[int(groups.codes[int(np.argmax(code < 0))])]
-        raise DataError(
-            f"unlabelled rows are of the group {name!r} of {' x '.join(columns)!r}, which no labelled row has; "
-            "leave these rows out"
-        )
-    return code, 2.0 * table.probability - 1.0, table.rows.weight
-
-
-def _joined(parts: Sequence[Floats]) -> Floats:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _by_cell(code: Ints, many: int) -> list[Ints]:
-    """Return the rows of each cell: a look for each of a few cells, one stable sort for many."""
-    if many <= 8:
-        return [np.flatnonzero(code == k) for k in range(many)]
-    order = np.argsort(code.astype(np.uint16) if many < 1 << 16 else code, kind="stable")
-    return list(np.split(order, np.cumsum(np.bincount(code, minlength=many))[:-1]))
-
-
-# ---------------------------------------------------------------------- calibrated points
-
-
-@dataclass(frozen=True, eq=False)
-class _Points:
-    """What is solved for a cell: its rows, or the blocks of its isotonic regression.
-
-    Attributes
-    ----------
-    score
-        ``2 eta - 1``, shape (m,).
-    weight
-        None for 1 each.
-    raw
-        Scores as they come: of the rows, or the least of each block.
-    blocks, map
-        The recalibration, if there is one.
-    """
-
-    score: Floats
-    weight: Floats | None
-    raw: Floats
-    blocks: Isotonic | None = None
-    map: Sigmoid | None = None
-
-    @cached_property
-    def eta(self) -> Floats:
-        """Probability of label 1."""
-        return (1.0 + self.score) / 2.0 if self.blocks is None else self.blocks.values
-
-    @cached_property
-    def weights(self) -> Floats:
-        """Weights, ones where there are none."""
-        return np.ones(self.score.size) if self.weight is None else self.weight
-
-    @cached_property
-    def base_rate(self) -> float:
-        """Mean of ``eta``."""
-        return float(self.eta @ self.weights / self.weights.sum())
-
-    @cached_property
-    def mass(self) -> float:
-        """Sum of the weights."""
-        return float(self.score.size if self.weight is None else self.weight.sum())
-
-    @cached_property
-    def ends(self) -> tuple[float, float]:
-        """Least and greatest score: every rule is monotone, so it is extreme there."""
-        return float(self.score.min()), float(self.score.max())
-
-    @cached_property
-    def raw_ends(self) -> tuple[float, float]:
-        """Least and greatest raw score."""
-        return float(self.raw.min()), float(self.raw.max())
-
-    def curve(self, share: Floats) -> Piecewise:
-        """Return the rule on the raw score that gives the points their shares."""
-        if self.blocks is not None:
-            return Piecewise.steps(self.raw, share)
-        return Piecewise.separating(self.raw, share)
-
-    def of_rows(self, raw: Floats) -> Floats:
-        """Return the probability of label 1 at raw scores."""
-        if self.blocks is not None:
-            return self.blocks.values[self.blocks.block(raw)]
-        return self.map.apply(raw) if self.map else (1.0 + raw) / 2.0
-
-
-def _points(cells: _Cells, how: str) -> list[_Points]:
-    return [_calibrated(cell, how) for cell in cells.cells]
-
-
-def _calibrated(cell: _Cell, how: str) -> _Points:
-    """Return the points of a cell after its recalibration."""
-    if how == "none":
-        return _Points(cell.score, cell.weight, cell.score)
-    score, label, weight = cell.labelled
-    if how == "sigmoid":
-        map_ = sigmoid(score, label, weight)
-        return _Points(2.0 * map_.apply(cell.score) - 1.0, cell.weight, cell.score, map=map_)
-    blocks = isotonic(score, label, weight)
-    mass = np.bincount(blocks.block(cell.score), cell.weight, blocks.values.size).astype(np.float64)
-    return _Points(2.0 * blocks.values - 1.0, mass, blocks.edges, blocks=blocks)
-
-
-def _require_both_labels(cells: Sequence[_Cell], points: Sequence[_Points]) -> None:
+def _require_both_labels(cells: Sequence[ScoredCell], points: Sequence[Points]) -> None:
     """Raise where a rate among the rows of one label is undefined."""
     for cell, p in zip(cells, points, strict=True):
         if not 0 < p.base_rate < 1:
@@ -686,31 +485,6 @@ def _require_both_labels(cells: Sequence[_Cell], points: Sequence[_Points]) -> N
                 f"group {cell.name!r} has no rows with label {0 if p.base_rate else 1} to fit on, so a rate among them "
                 "is undefined; leave the group out or fold it into another"
             )
-
-
-def _miscalibration(cells: Sequence[_Cell]) -> tuple[float, float]:
-    """Return the mean distance of score and label over ten bins per cell, and what chance alone gives of it."""
-    off = chance = total = 0.0
-    for cell in cells:
-        if cell.label is None:
-            continue
-        score, label, weight = cell.labelled
-        w = np.ones(score.size) if weight is None else weight
-        bin_ = np.searchsorted(np.quantile(score, np.arange(0.1, 1.0, 0.1)), score, side="right")
-        mass = np.bincount(bin_, w, 10)
-        p, y = (
-            np.bincount(bin_, w * part, 10) for part in ((1 + score) / 2, (label == 1).astype(np.float64))
-        )
-        full = mass > 0
-        mean = p[full] / mass[full]
-        off += float(np.abs(p - y).sum())
-        spread = np.bincount(bin_, w * w, 10)[full] * mean * (1 - mean)
-        chance += float(np.sqrt(2 / math.pi * spread).sum())
-        total += float(mass.sum())
-    return (off / total, chance / total) if total else (0.0, 0.0)
-
-
-# ---------------------------------------------------------------------- rules
 
 
 @dataclass(frozen=True)
@@ -723,7 +497,7 @@ class _Rule:
     gamma: float = 0.0
     on_points: bool = False
 
-    def shares(self, points: _Points) -> tuple[float, float]:
+    def shares(self, points: Points) -> tuple[float, float]:
         """Return the shares of the least and the greatest score of a cell."""
         low, high = points.raw_ends if self.on_points else points.ends
         if self.curve is None:
@@ -750,7 +524,9 @@ class _Solved:
     gap: float
 
     @classmethod
-    def of(cls, rules: tuple[_Rule, ...], best: RampSolution, cells: Sequence[_Cell | _Points]) -> _Solved:
+    def of(
+        cls, rules: tuple[_Rule, ...], best: RampSolution, cells: Sequence[ScoredCell | Points]
+    ) -> _Solved:
         mass = sum(cell.mass for cell in cells)
         return cls(rules, mass, best.converged, best.iterations, best.objective, best.gap)
 
@@ -767,7 +543,7 @@ def _trace(parts: Sequence[_Solved], notes: tuple[str, ...]) -> FitTrace:
     )
 
 
-def _notes(rules: Sequence[_Rule], points: Sequence[_Points]) -> tuple[str, ...]:
+def _notes(rules: Sequence[_Rule], points: Sequence[Points]) -> tuple[str, ...]:
     """Say it when the repair decides the same for everybody."""
     shares = [q for rule, p in zip(rules, points, strict=True) for q in rule.shares(p)]
     least, most = min(shares), max(shares)
