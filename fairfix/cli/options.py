@@ -88,7 +88,7 @@ data_options = stacked(
         multiple=True,
         metavar="COLUMN",
         callback=_names,
-        help="Also compare within each level of this column.",
+        help="Compare, and repair, within each level of this column.",
     ),
     option(
         "--threshold",
