@@ -26,7 +26,7 @@ from fairfix.findings import AuditReport, CheckResult, Settings, Value
 from fairfix.io import Source
 from fairfix.predictors import RepairedPredictor, is_random
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
-from fairfix.table import Encoder, Reading, Table, arrow_array, assemble
+from fairfix.table import Encoder, Reading, Table, arrow_array, assemble, to_probability
 
 COMPARED = (
     "selection_rate.difference.between_groups",
@@ -284,7 +284,7 @@ def repair_stream(
         repairer,
         predictor,
         None,
-        {"fit": passes[0], "validation": 0, "holdout": len(held)},
+        {"fit": max(passes), "validation": 0, "holdout": len(held)},
         (),
         prove(shown, predictor, replace(settings, checks=())),
         prove(held, predictor, settings),
@@ -344,7 +344,15 @@ def _select(
     variants = repairer.variants(choices)
     if len(variants) == 1:
         return variants[0], ()
-    scores = [expected_accuracy(validation, v.fit(problem, rng=rng).predict(validation)) for v in variants]
+    reading = validation.reading
+    cut = (
+        float(to_probability(np.array(reading.thresholds[0]), reading.score_scale))
+        if reading.thresholds
+        else 0.5
+    )
+    scores = [
+        expected_accuracy(validation, v.fit(problem, rng=rng).predict(validation), cut) for v in variants
+    ]
     best = int(np.argmax(scores))
     shown = tuple(
         Candidate({name: getattr(v, name) for name in choices}, score, i == best)

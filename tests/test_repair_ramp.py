@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -244,6 +245,44 @@ def test_a_centred_ramp_is_the_ramp_of_raised_scores() -> None:
         fit(Ramp(gamma=0.4, rho=0.3, shape=shape), table).predict(table) for shape in ("one-sided", "centred")
     ]
     np.testing.assert_allclose(given[0], given[1], atol=1e-12)
+
+
+def cut_at(table: Table, cut: float) -> Table:
+    """Return the table with another threshold of the base decisions."""
+    return replace(table, reading=replace(table.reading, thresholds=(cut,)))
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("gamma", [0.0, 0.05])
+def test_the_threshold_in_force_is_where_the_rule_stands(constraint: str, gamma: float) -> None:
+    """Where nothing binds, a narrow rule selects what the base decisions at that threshold select."""
+    cut = 0.305  # between the tied scores
+    table = cut_at(table_of(frame(rows=3000, skew=1.0)), cut)
+    rule = Ramp(constraint=constraint, gamma=gamma / 100, slack=2.0, calibrate="none", shape="centred")
+    if constraint == "covariance" and gamma == 0:
+        rule = replace(rule, slack=0.0)
+        assert abs(fit(rule, table).predict(table).mean() - (table.rows.score >= cut).mean()) < 0.05
+        return
+    base = (table.rows.score >= cut).astype(float)
+    assert np.abs(fit(rule, table).predict(table) - base).mean() < 0.002
+    assert np.abs(fit(rule, cut_at(table, 0.5)).predict(table) - base).mean() > 0.2
+
+
+@pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity", "equalized_odds"])
+def test_costs_of_the_threshold_are_what_is_optimised(constraint: str) -> None:
+    """No other threshold's rule has a higher accuracy as weighted by this one, on the rows of the fit."""
+    table = table_of(frame(rows=1500))
+    found = {
+        cut: expected_accuracy(
+            table,
+            fit(Ramp(gamma=0.0, constraint=constraint, calibrate="isotonic"), cut_at(table, cut)).predict(
+                table
+            ),
+            0.3,
+        )
+        for cut in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
+    }
+    assert max(found, key=found.__getitem__) == 0.3
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)

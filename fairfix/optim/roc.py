@@ -153,7 +153,7 @@ class RocSolution:
     x, y
         Rates of each cell, shape (K,).
     value
-        ``sum_k P_k y_k - N_k x_k``, divided by ``sum_k P_k + N_k``.
+        The objective, divided by ``sum_k P_k + N_k``.
     rounds
         Linear programs that were solved; 0 without slack.
     """
@@ -164,41 +164,53 @@ class RocSolution:
     rounds: int
 
 
-def solve_roc(cells: Sequence[Roc], slack: float) -> RocSolution:
+def solve_roc(cells: Sequence[Roc], slack: float, lift: float = 0.0) -> RocSolution:
     """Return the best points within the slack of one another.
+
+    Parameters
+    ----------
+    cells
+        At least one.
+    slack
+        Largest allowed difference of each rate.
+    lift
+        Added to the worth ``2 eta - 1`` of every point, above -1 and below 1: the objective becomes
+        ``sum_k (1 + lift) P_k y_k - (1 - lift) N_k x_k``.
 
     Raises
     ------
     ValueError
-        If there is no cell or the slack is negative.
+        If there is no cell or a number is out of its range.
     """
     if not cells:
         raise ValueError("there must be at least one cell")
+    if not -1 < lift < 1:
+        raise ValueError(f"lift must lie between -1 and 1, got {lift!r}")
     if not slack >= 0:
         raise ValueError(f"slack must be 0 or more, got {slack!r}")
-    free = np.array([_best_point(cell) for cell in cells])
+    up = (1 + lift) * np.array([cell.positives for cell in cells])
+    right = (1 - lift) * np.array([cell.negatives for cell in cells])
+    total = sum(cell.positives + cell.negatives for cell in cells)
+    free = np.array([_best_point(cell, u, r) for cell, u, r in zip(cells, up, right, strict=True)])
     rounds = 0
     if np.ptp(free, axis=0).max() <= slack:
         x, y = free.T
     elif slack == 0:
-        common = _common_point(cells)
+        common = _common_point(cells, float(up.sum()), float(right.sum()))
         x, y = (np.full(len(cells), part) for part in common)
     else:
-        x, y, rounds = _program(cells, min(slack, 1.0))
-    up = np.array([cell.positives for cell in cells])
-    right = np.array([cell.negatives for cell in cells])
-    return RocSolution(x, y, float((up * y - right * x).sum() / (up + right).sum()), rounds)
+        x, y, rounds = _program(cells, min(slack, 1.0), up, right)
+    return RocSolution(x, y, float((up * y - right * x).sum() / total), rounds)
 
 
-def _best_point(cell: Roc) -> tuple[float, float]:
+def _best_point(cell: Roc, up: float, right: float) -> tuple[float, float]:
     """Return the vertex of the highest objective of a cell; the first of equals."""
-    at = int(np.argmax(cell.positives * cell.y - cell.negatives * cell.x))
+    at = int(np.argmax(up * cell.y - right * cell.x))
     return float(cell.x[at]), float(cell.y[at])
 
 
-def _common_point(cells: Sequence[Roc]) -> tuple[float, float]:
+def _common_point(cells: Sequence[Roc], up: float, right: float) -> tuple[float, float]:
     """Return the best point under all curves."""
-    up, right = sum(c.positives for c in cells), sum(c.negatives for c in cells)
     places = np.unique(np.concatenate([c.x for c in cells]))
     heights = np.stack([c.height(places) for c in cells])
     value = up * heights.min(axis=0) - right * places
@@ -221,13 +233,12 @@ def _common_point(cells: Sequence[Roc]) -> tuple[float, float]:
     return x, min(float(c.height(x)) for c in cells)
 
 
-def _program(cells: Sequence[Roc], slack: float) -> tuple[Floats, Floats, int]:
+def _program(cells: Sequence[Roc], slack: float, up: Floats, right: Floats) -> tuple[Floats, Floats, int]:
     """Return the points by linear programs with cutting planes.
 
     Variables: x_1..x_K, y_1..y_K, and the lower corner (a, b) of the band.
     """
     size = len(cells)
-    up, right = np.array([c.positives for c in cells]), np.array([c.negatives for c in cells])
     cost = np.concatenate([right, -up, [0.0, 0.0]]) / (up + right).sum()
     faces = [_spread(cell) for cell in cells]
     fixed, limit = _band(size, slack)

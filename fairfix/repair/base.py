@@ -325,10 +325,13 @@ class Repairer(ABC):
         return out
 
 
-def expected_accuracy(table: Table, chance: Floats) -> float:
-    """Return the share of right decisions, expected over the randomisation: mean of q y + (1 - q)(1 - y)."""
+def expected_accuracy(table: Table, chance: Floats, threshold: float = 0.5) -> float:
+    """Return the share of right decisions, expected over the randomisation: mean of q y + (1 - q)(1 - y).
+
+    A ``threshold`` c on the probability weighs the two kinds by 2 (1 - c) and 2 c, as it does in a decision.
+    """
     label, weight = table.rows.label, table.rows.weight
     if label is None:
         raise DataError("selecting among parameter values needs labels; name the column with --label")
-    right = np.where(label == 1, chance, 1.0 - chance)
+    right = np.where(label == 1, 2.0 * (1.0 - threshold) * chance, 2.0 * threshold * (1.0 - chance))
     return float(np.average(right, weights=weight))

@@ -29,6 +29,9 @@ equalized odds, their mixtures with a constant). All optima are exact; the deriv
 (weighted means), :mod:`~fairfix.optim.pairs` (two means), :mod:`~fairfix.optim.step` and
 :mod:`~fairfix.optim.roc` (no width).
 
+**Threshold.** If the base decisions cut the probability at ``c`` and not at 1/2, ``f + 1 - 2c = 2 (p - c)`` takes the
+place of ``f``: errors cost what makes ``c`` the best threshold. The formulas here have ``c = 1/2``.
+
 **Labels.** Demographic parity needs none. If ``eta`` is the isotonic regression of the labels on the scores of
 each group (``calibrate="isotonic"``), rates counted with ``eta`` are those counted with the labels, so equal
 opportunity and equalized odds hold on the rows of the fit, and with ``gamma = 0`` the rule is the most accurate
@@ -85,7 +88,7 @@ from fairfix.optim.windows import solve_points
 from fairfix.predictors import FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.cells import Cells, Points, ScoredCell, calibrated, cells_of, miscalibration, points_of
-from fairfix.table import Table
+from fairfix.table import Reading, Table, to_probability
 
 NARROWEST = 1e-6
 """Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
@@ -217,7 +220,7 @@ class Ramp(Repairer):
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         cells = problem.once("cells", lambda: cells_of(problem))
         if self.solver == "sgd":
-            return self._learned_from(cells, rng)
+            return self._learned_from(cells, problem.table.reading, rng)
         points = problem.once(("points", self.calibration), lambda: points_of(cells, self.calibration))
         parts = [
             self._solved(problem, [cells.cells[k] for k in inside], [points[k] for k in inside], stratum)
@@ -230,7 +233,7 @@ class Ramp(Repairer):
 
     # ------------------------------------------------------------------ streams
 
-    def _learned_from(self, cells: Cells, rng: np.random.Generator) -> RepairedPredictor:
+    def _learned_from(self, cells: Cells, reading: Reading, rng: np.random.Generator) -> RepairedPredictor:
         """Return what the stream solver makes of rows in memory, in random order."""
         if len(set(cells.stratum)) > 1:
             raise UsageError("ramp: solver sgd does not go with strata; take --solver exact")
@@ -240,7 +243,7 @@ class Ramp(Repairer):
             np.concatenate(part) for part in zip(*((c.score, c.weights) for c in cells.cells), strict=True)
         )
         batch = Batch(score[order], code[order], weight[order])
-        found = self._learned(lambda: [batch], rng)
+        found = self._learned(lambda: [batch], reading, rng)
         return self._streamed(cells.columns, cells.levels, found)
 
     def _learn(self, tables: Callable[[], Iterator[Table]], rng: np.random.Generator) -> RepairedPredictor:
@@ -256,7 +259,7 @@ class Ramp(Repairer):
                 score = 2.0 * table.probability - 1.0
                 yield Batch(score, into[groups.codes], table.rows.weight)
 
-        found = self._learned(batches, rng)
+        found = self._learned(batches, next(tables()).reading, rng)
         levels = sorted(numbers)
         if len(levels) < 2:
             where = " x ".join(columns[0])
@@ -267,9 +270,11 @@ class Ramp(Repairer):
         found = replace(found, offsets=found.offsets[order], rates=found.rates[order])
         return self._streamed(columns[0], tuple(levels), found)
 
-    def _learned(self, batches: Callable[[], Iterable[Batch]], rng: np.random.Generator) -> StreamSolution:
+    def _learned(
+        self, batches: Callable[[], Iterable[Batch]], reading: Reading, rng: np.random.Generator
+    ) -> StreamSolution:
         """Return the solution of a stream of scores as they are."""
-        lift = self.gamma / 2 if self.shape == "centred" else 0.0
+        lift = self._lift(reading)
         rho = float(self.rho) if not isinstance(self.rho, str) else None
         found = learn(batches, self.gamma, self.slack, rho, rng=rng, mean_share=self.rho == "mean", lift=lift)
         return replace(found, offsets=found.offsets - lift)
@@ -291,19 +296,21 @@ class Ramp(Repairer):
         self, problem: RepairProblem, cells: Sequence[ScoredCell], points: Sequence[Points], key: int
     ) -> _Solved:
         """Return the rules of the cells of one stratum."""
+        lift = self._lift(problem.table.reading)
         if self.constraint in ABOUT_LABELS:
             _require_both_labels(cells, points)
         if self.gamma == 0:
-            return self._steps(cells, points)
+            return self._steps(cells, points, lift)
         if self.constraint == "equalized_odds":
-            return self._odds_ramps(points)
-        lift = self.gamma / 2 if self.shape == "centred" else 0.0
+            return self._odds_ramps(points, lift)
         if self.constraint == "equal_opportunity":
             return self._opportunity_ramps(points, lift)
 
         if self.constraint == "demographic_parity" and not problem.again((self.calibration, key)):
             scores = [p.score + lift if lift else p.score for p in points]
-            best = solve_points(scores, [p.weight for p in points], self.gamma, self.slack, self._rate(cells))
+            best = solve_points(
+                scores, [p.weight for p in points], self.gamma, self.slack, self._rate(cells, lift)
+            )
             return self._ramps(best, lift, cells)
 
         def sort() -> list[Cell]:
@@ -314,7 +321,7 @@ class Ramp(Repairer):
         if self.constraint == "covariance":
             best = solve_covariance(lifted, self.gamma, self.slack)
         else:
-            best = solve(lifted, self.gamma, self.slack, self._rate(cells))
+            best = solve(lifted, self.gamma, self.slack, self._rate(cells, lift))
         return self._ramps(best, lift, cells)
 
     def _ramps(self, best: RampSolution, lift: float, cells: Sequence[ScoredCell]) -> _Solved:
@@ -334,9 +341,8 @@ class Ramp(Repairer):
             rules.append(_Rule(curve=line))
         return _Solved.of(tuple(rules), best, points)
 
-    def _odds_ramps(self, points: Sequence[Points]) -> _Solved:
+    def _odds_ramps(self, points: Sequence[Points], lift: float) -> _Solved:
         """Return the ramps of equalized odds, each with a slope of its own."""
-        lift = self.gamma / 2 if self.shape == "centred" else 0.0
         score, eta = (np.concatenate([getattr(p, name) for p in points]) for name in ("score", "eta"))
         cell = np.repeat(np.arange(len(points)), [p.score.size for p in points])
         base = np.array([p.base_rate for p in points])
@@ -351,17 +357,19 @@ class Ramp(Repairer):
         mass = float(weight.sum())
         return _Solved(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap)
 
-    def _steps(self, cells: Sequence[ScoredCell], points: Sequence[Points]) -> _Solved:
+    def _steps(self, cells: Sequence[ScoredCell], points: Sequence[Points], lift: float) -> _Solved:
         """Return the thresholds with tie probabilities; the objective is minus the value."""
         if self.constraint == "equalized_odds":
-            return self._odds_steps(points)
+            return self._odds_steps(points, lift)
         slack, mass = self.slack, [p.weights for p in points]
         if self.constraint == "equal_opportunity":
-            worth = [np.divide(p.score, p.eta, where=p.eta > 0, out=np.zeros_like(p.eta)) for p in points]
+            worth = [
+                np.divide(p.score + lift, p.eta, where=p.eta > 0, out=np.zeros_like(p.eta)) for p in points
+            ]
             mass = [w * p.eta for w, p in zip(mass, points, strict=True)]
             rate = None if self.rho == "joint" else float(self.rho)
         else:
-            worth, rate = [p.score for p in points], self._rate(cells)
+            worth, rate = [p.score + lift for p in points], self._rate(cells, lift)
             slack = self._covariance_slack([float(m.sum()) for m in mass])
         stairs = [Staircase.of(v[m > 0], m[m > 0]) for v, m in zip(worth, mass, strict=True)]
         best = solve_steps(stairs, slack, rate)
@@ -382,10 +390,10 @@ class Ramp(Repairer):
             )
         return self.slack * sum(mass) ** 2 / (mass[0] * mass[1])
 
-    def _odds_steps(self, points: Sequence[Points]) -> _Solved:
+    def _odds_steps(self, points: Sequence[Points], lift: float) -> _Solved:
         """Return thresholds with tie probabilities, mixed with constants."""
         curves = [Roc.of(p.eta, p.weights) for p in points]
-        best = solve_roc(curves, self.slack)
+        best = solve_roc(curves, self.slack, lift)
         rules = []
         for p, curve, x, y in zip(points, curves, best.x, best.y, strict=True):
             rule = curve.rule(float(x), float(y))
@@ -394,7 +402,18 @@ class Ramp(Repairer):
         total = sum(p.mass for p in points)
         return _Solved(tuple(rules), total, True, best.rounds, -best.value, math.nan)
 
-    def _rate(self, cells: Sequence[ScoredCell]) -> float | None:
+    def _lift(self, reading: Reading) -> float:
+        """Return what is added to ``2 p - 1``, so that the objective is largest at the threshold that is in force.
+
+        A threshold ``c`` on the probability is best where the two errors cost ``c`` and ``1 - c``; then
+        ``2 (p - c)`` is what a positive decision is worth. The centred ramp adds half its width.
+        """
+        cut = 0.5
+        if reading.thresholds:
+            cut = float(to_probability(np.array(reading.thresholds[0]), reading.score_scale))
+        return (1.0 - 2.0 * cut) + (self.gamma / 2 if self.shape == "centred" else 0.0)
+
+    def _rate(self, cells: Sequence[ScoredCell], lift: float) -> float | None:
         """Return the common rate that is asked for; None for the best by the scores."""
         if self.rho == "joint":
             return None
@@ -402,7 +421,8 @@ class Ramp(Repairer):
             return (1 + sum(cell.sum_of_scores for cell in cells) / sum(cell.mass for cell in cells)) / 2
         if self.rho == "labels":
             hulls = [calibrated(cell, "isotonic") for cell in cells]
-            return solve_steps([Staircase.of(p.score, p.weights) for p in hulls], self.slack).rho
+            threshold = lift - (self.gamma / 2 if self.shape == "centred" else 0.0)
+            return solve_steps([Staircase.of(p.score + threshold, p.weights) for p in hulls], self.slack).rho
         return float(self.rho)
 
     # ------------------------------------------------------------------ all strata
