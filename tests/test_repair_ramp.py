@@ -268,6 +268,16 @@ def test_the_threshold_in_force_is_where_the_rule_stands(constraint: str, gamma:
     assert np.abs(fit(rule, cut_at(table, 0.5)).predict(table) - base).mean() > 0.2
 
 
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("gamma", [0.0, 0.05])
+def test_thresholds_at_the_ends_decide_the_same_for_everybody(constraint: str, gamma: float) -> None:
+    """At 0 every positive decision is worth something, at 1 none is."""
+    table = table_of(frame())
+    for cut, share in ((0.0, 1.0), (1.0, 0.0)):
+        chance = fit(Ramp(constraint=constraint, gamma=gamma), cut_at(table, cut)).predict(table)
+        assert abs(chance.mean() - share) < 0.05  # blocks without any label 1 are worth nothing at 0
+
+
 @pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity", "equalized_odds"])
 def test_costs_of_the_threshold_are_what_is_optimised(constraint: str) -> None:
     """No other threshold's rule has a higher accuracy as weighted by this one, on the rows of the fit."""

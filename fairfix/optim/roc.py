@@ -174,7 +174,7 @@ def solve_roc(cells: Sequence[Roc], slack: float, lift: float = 0.0) -> RocSolut
     slack
         Largest allowed difference of each rate.
     lift
-        Added to the worth ``2 eta - 1`` of every point, above -1 and below 1: the objective becomes
+        Added to the worth ``2 eta - 1`` of every point, in [-1, 1]: the objective becomes
         ``sum_k (1 + lift) P_k y_k - (1 - lift) N_k x_k``.
 
     Raises
@@ -184,8 +184,8 @@ def solve_roc(cells: Sequence[Roc], slack: float, lift: float = 0.0) -> RocSolut
     """
     if not cells:
         raise ValueError("there must be at least one cell")
-    if not -1 < lift < 1:
-        raise ValueError(f"lift must lie between -1 and 1, got {lift!r}")
+    if not -1 <= lift <= 1:
+        raise ValueError(f"lift must be in [-1, 1], got {lift!r}")
     if not slack >= 0:
         raise ValueError(f"slack must be 0 or more, got {slack!r}")
     up = (1 + lift) * np.array([cell.positives for cell in cells])
