@@ -273,9 +273,10 @@ def test_the_threshold_in_force_is_where_the_rule_stands(constraint: str, gamma:
 def test_thresholds_at_the_ends_decide_the_same_for_everybody(constraint: str, gamma: float) -> None:
     """At 0 every positive decision is worth something, at 1 none is."""
     table = table_of(frame())
-    for cut, share in ((0.0, 1.0), (1.0, 0.0)):
-        chance = fit(Ramp(constraint=constraint, gamma=gamma), cut_at(table, cut)).predict(table)
-        assert abs(chance.mean() - share) < 0.05  # blocks without any label 1 are worth nothing at 0
+    rule = Ramp(constraint=constraint, gamma=gamma)
+    all_, none = (fit(rule, cut_at(table, cut)).predict(table) for cut in (0.0, 1.0))
+    assert all_[table.rows.label == 1].mean() > 0.98  # blocks without any label 1 are worth nothing at 0
+    assert none.mean() < 0.01
 
 
 @pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity", "equalized_odds"])
