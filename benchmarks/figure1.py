@@ -77,7 +77,7 @@ def picture(found: dict[str, dict[str, float]], path: Path) -> None:
         zip(found, ("", "//", ".."), ("#bbbbbb", "#4477aa", "#ee6677"), strict=True)
     ):
         values = np.array(list(found[rule].values()))
-        axes.bar(
+        bars = axes.bar(
             places + 0.27 * (i - 1),
             values,
             0.25,
@@ -86,7 +86,8 @@ def picture(found: dict[str, dict[str, float]], path: Path) -> None:
             color=colour,
             edgecolor="black",
         )
-    axes.set_xticks(places, list(found["before"]))
+        axes.bar_label(bars, fmt="%.2f", fontsize=6, padding=1)
+    axes.set_xticks(places, [name.replace("-", "\n") for name in found["before"]])
     axes.set_ylabel("gap of selection rates\nbetween the sexes")
     axes.set_title("Adult: parity by sex alone, and inside race groups")
     axes.legend(frameon=False)

@@ -50,6 +50,7 @@ def test_blocks_count_labels_like_their_values() -> None:
     found = isotonic(f, y, w)
     block = found.block(f)
 
+    np.testing.assert_allclose(np.bincount(block, w), found.mass, atol=1e-12)
     np.testing.assert_allclose(np.bincount(block, w * y) / np.bincount(block, w), found.values, atol=1e-14)
 
 

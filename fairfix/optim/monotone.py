@@ -43,10 +43,13 @@ class Isotonic:
         Least score of each block, increasing, shape (B,); the first block reaches down to minus infinity.
     values
         Share of label 1 in each block, increasing, shape (B,).
+    mass
+        Weight of the fitted points in each block, shape (B,).
     """
 
     edges: Floats
     values: Floats
+    mass: Floats
 
     def block(self, scores: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Return the block of each score."""
@@ -82,18 +85,20 @@ def isotonic(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLik
         positive = np.add.reduceat(w * (y == 1), first)
     fitted = isotonic_regression(positive / mass, weights=mass)
     starts = fitted.blocks[:-1]
-    values = np.add.reduceat(positive, starts) / np.add.reduceat(mass, starts)
+    heavy = np.add.reduceat(mass, starts)
+    values = np.add.reduceat(positive, starts) / heavy
     fresh = np.concatenate([[True], values[1:] > values[:-1]])  # blocks that rounding kept apart
     starts = starts[fresh]
     if not fresh.all():
-        values = np.add.reduceat(positive, starts) / np.add.reduceat(mass, starts)
+        heavy = np.add.reduceat(mass, starts)
+        values = np.add.reduceat(positive, starts) / heavy
     edges = f[starts].copy()
     below = f[starts[1:] - 1]
     middle = below + (edges[1:] - below) / 2
     edges[1:] = np.where(middle > below, middle, edges[1:])
-    for array in (edges, values):
+    for array in (edges, values, heavy):
         array.flags.writeable = False
-    return Isotonic(edges, values)
+    return Isotonic(edges, values, heavy)
 
 
 def _counted(f: Floats, y: npt.NDArray[np.generic]) -> tuple[Floats, Floats, Floats]:

@@ -238,7 +238,9 @@ def calibrated(cell: ScoredCell, how: str) -> Points:
         map_ = sigmoid(score, label, weight)
         return Points(2.0 * map_.apply(cell.score) - 1.0, cell.weight, cell.score, map=map_)
     blocks = isotonic(score, label, weight)
-    mass = np.bincount(blocks.block(cell.score), cell.weight, blocks.values.size).astype(np.float64)
+    mass = blocks.mass
+    if cell.score.size > score.size:  # unlabelled rows count as well
+        mass = np.bincount(blocks.block(cell.score), cell.weight, blocks.values.size).astype(np.float64)
     return Points(2.0 * blocks.values - 1.0, mass, blocks.edges, blocks=blocks)
 
 
