@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -551,17 +551,31 @@ def _merged_ties(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
 # ---------------------------------------------------------------------- whole tables
 
 
-def read_table(data: Any, reading: Reading, columns: Iterable[str] | None = None) -> Table:
+def read_table(
+    data: Any,
+    reading: Reading,
+    columns: Iterable[str] | None = None,
+    raw: Mapping[str, pa.DataType] | None = None,
+) -> Table:
     """Return data (a path, a frame, a source) as one table in memory, with its features.
 
-    ``columns`` names the feature columns to read (default: all without a role).
+    Parameters
+    ----------
+    data, reading
+        What is read, and how.
+    columns
+        Feature columns to read; None for all without a role.
+    raw
+        Columns to keep among the features whatever their role, with the types that text files are read as.
     """
     source = open_source(data)
     source.require(reading.columns.counted)
     reading = reading.in_type_of(source.schema)
-    names = list(dict.fromkeys((*reading.columns.counted, *(source.columns if columns is None else columns))))
-    batches = [batch for part in source.parts(names, _types(reading)) for batch in part.batches()]
-    return assemble([batch for batch in batches if batch.num_rows], reading, source.name)
+    raw = raw or {}
+    wanted = source.columns if columns is None else columns
+    names = list(dict.fromkeys((*reading.columns.counted, *wanted, *raw)))
+    batches = [batch for part in source.parts(names, {**raw, **_types(reading)}) for batch in part.batches()]
+    return assemble([batch for batch in batches if batch.num_rows], reading, source.name, tuple(raw))
 
 
 def stream_batches(source: Source, reading: Reading) -> Iterator[tuple[int, Part, pa.RecordBatch]]:

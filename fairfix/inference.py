@@ -17,11 +17,12 @@ DECISIONS = frozenset({"prediction", "y_pred"})
 
 
 def infer_columns(
-    columns: Columns, schema: pa.Schema, *, score_from_model: bool = False
+    columns: Columns, schema: pa.Schema, *, score_from_model: bool = False, score_needed: bool = True
 ) -> tuple[Columns, dict[str, str]]:
     """Return the columns with label and score filled in by name, and what was inferred (part -> column).
 
-    A missing label is no error: metrics that need none are still computed.
+    A missing label is no error: metrics that need none are still computed. Nor is a missing score, where a model is yet
+    to be learned and it is not ``score_needed``; decisions are not looked for then.
 
     Raises
     ------
@@ -37,6 +38,8 @@ def infer_columns(
     if columns.score or columns.prediction or columns.probability or score_from_model:
         return columns, inferred
     score = _only(SCORES, names, "score")
+    if score is None and not score_needed:
+        return columns, inferred
     if score is None:
         raise ColumnError(
             "no score column: name it with --score COLUMN (or decisions with --prediction, or a model file "
@@ -44,6 +47,8 @@ def infer_columns(
         )
     kind = schema.field(score).type
     if score in DECISIONS and not pa.types.is_floating(kind):
+        if not score_needed:
+            return columns, inferred
         return replace(columns, prediction=score), {**inferred, "prediction": score}
     return replace(columns, score=score), {**inferred, "score": score}
 

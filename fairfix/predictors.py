@@ -12,7 +12,8 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,11 @@ class FitTrace:
         What the user should know, in words.
     randomized
         The randomised rule that a deterministic one was rounded from, to show what that costs; not saved.
+    base
+        The same model without the repair, where the method learned it, to compare with; not saved.
+    fitted, base_fitted
+        Values of the rows of the fit, each by a model that has not seen the row, shape (n,) each; None where the
+        predictor's own values are that. Not saved.
     """
 
     converged: bool
@@ -50,10 +56,13 @@ class FitTrace:
     gap: float = float("nan")
     notes: tuple[str, ...] = ()
     randomized: RepairedPredictor | None = None
+    base: RepairedPredictor | None = None
+    fitted: Floats | None = None
+    base_fitted: Floats | None = None
 
 
 class RepairedPredictor(ABC):
-    """Maps the rows of a table to a probability of a positive decision.
+    """Maps the rows of a table to a probability of a positive decision, or to a value.
 
     A kind is a subclass with a ``kind`` of its own; it is found by it when an artifact is loaded.
     """
@@ -61,11 +70,17 @@ class RepairedPredictor(ABC):
     kind: ClassVar[str]
     kinds: ClassVar[dict[str, type[RepairedPredictor]]] = {}
     randomized: ClassVar[bool] = False
-    """Whether the probability may lie strictly between 0 and 1, so that decisions are drawn."""
+    """Whether some results are drawn: decisions of a probability strictly between 0 and 1, or values."""
+    gives: ClassVar[Literal["decision", "value"]] = "decision"
+    """What a prediction is: the probability of a positive decision, or a value such as a repaired score."""
     needs_protected: ClassVar[bool] = False
     """Whether the protected attribute is needed at predict time."""
+    needs_score: ClassVar[bool] = True
+    """Whether the model's score is needed at predict time."""
     inputs: tuple[str, ...] = ()
     """Group columns that prediction looks at."""
+    features: Mapping[str, str] = MappingProxyType({})
+    """Feature columns that prediction looks at, with their kinds (see :mod:`fairfix.features`)."""
     trace: FitTrace
 
     def __init_subclass__(cls) -> None:
@@ -75,7 +90,16 @@ class RepairedPredictor(ABC):
 
     @abstractmethod
     def predict(self, table: Table) -> Floats:
-        """Return P(decision = 1) per row, shape (n,); NaN for rows of a group not seen in the fit."""
+        """Return P(decision = 1) or the value per row, shape (n,); NaN for rows of a group not seen in the fit."""
+
+    def drawn(self, table: Table) -> Bools:
+        """Return which rows have a value that hangs on ``table.draws``, shape (n,)."""
+        return np.zeros(len(table), dtype=bool)
+
+    def unrepaired(self, table: Table) -> Floats:
+        """Return what the base would give each row, shape (n,): its decision at the threshold, as 0 or 1."""
+        assert table.rows.score is not None
+        return np.asarray((table.rows.score >= table.reading.thresholds[0]).astype(np.float64))
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -307,14 +331,19 @@ def decide(chance: Floats, identities: Iterable[bytes], key: bytes) -> npt.NDArr
     """
     out = (chance >= 1.0).astype(np.int8)
     open_rows = np.flatnonzero(is_random(chance))
+    uniform = draws_of(identities, key)
+    assert uniform.size == open_rows.size
+    out[open_rows] = uniform < chance[open_rows]
+    return out
+
+
+def draws_of(identities: Iterable[bytes], key: bytes) -> Floats:
+    """Return a number in [0, 1) per identity: BLAKE2b of 8 bytes, the upper 53 bits as a fraction, shape (n,)."""
     blake2b = hashlib.blake2b
     drawn = np.frombuffer(
         b"".join(blake2b(identity, digest_size=8, key=key).digest() for identity in identities), dtype=">u8"
     )
-    assert drawn.size == open_rows.size
-    uniform = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    out[open_rows] = uniform < chance[open_rows]
-    return out
+    return np.asarray((drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def is_random(chance: Floats) -> Bools:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from fairfix import uncertainty as un
 from fairfix.auditor import audit, with_default_threshold
-from fairfix.counts import Floats, Ints
+from fairfix.counts import Bools, Floats, Ints
 from fairfix.engine import Scan, scan, stream_batches
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.findings import AuditReport, CheckResult, Settings, Value
@@ -39,6 +39,16 @@ COMPARED = (
     "accuracy.min",
 )
 """Comparisons that the before/after table shows for every attribute."""
+
+COMPARED_VALUES = (
+    "ks.to_overall",
+    "ks.between_groups",
+    "log_loss.max",
+    "square_loss.max",
+    "selection_rate.difference.between_groups",
+    "accuracy.min",
+)
+"""The same, where values are repaired and not decisions."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +74,26 @@ class ProofRow:
 class Proof:
     """What a repair did to some rows.
 
-    ``randomized`` is the weighted share of decisions that are left to chance.
+    Attributes
+    ----------
+    rows
+        Number of rows.
+    randomized
+        Weighted share of the rows whose decision or value is left to chance.
+    table
+        Numbers before and after.
+    after
+        Audit of the repaired rows.
+    noise
+        Attribute -> what chance alone makes of ``ks.to_overall`` on so many rows (mean, 95 % quantile); empty for
+        decisions.
     """
 
     rows: int
     randomized: float
     table: tuple[ProofRow, ...]
     after: AuditReport
+    noise: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,6 +130,7 @@ class Outcome:
     fit: Proof
     holdout: Proof
     warnings: tuple[str, ...]
+    reading: Reading
 
     @property
     def criterion(self) -> str:
@@ -117,6 +141,13 @@ class Outcome:
     def checks(self) -> tuple[CheckResult, ...]:
         """The checks, judged on the held-out rows."""
         return self.holdout.after.checks
+
+
+def with_threshold(reading: Reading) -> Reading:
+    """Return the reading with its default threshold; a probability that is yet to be learned has one as well."""
+    if reading.task == "classification" and not reading.columns.score and not reading.thresholds:
+        return replace(reading, thresholds=(0.5,))
+    return with_default_threshold(reading)
 
 
 def _criterion(repairer: Repairer, reading: Reading) -> str:
@@ -166,6 +197,8 @@ def repair_table(
     validation: float = 0.2,
     holdout: float = 0.3,
     unlabelled: Table | None = None,
+    features: tuple[str, ...] | None = None,
+    protected_as_feature: bool = False,
 ) -> Outcome:
     """Split, select, fit and prove.
 
@@ -186,6 +219,8 @@ def repair_table(
         Shares of the rows.
     unlabelled
         More rows without labels, from which the fit learns rates. They prove nothing.
+    features, protected_as_feature
+        What the method learns from; see :class:`~fairfix.repair.base.RepairProblem`.
 
     Raises
     ------
@@ -193,7 +228,7 @@ def repair_table(
         The data or the shares do not allow the repair.
     """
     settings = replace(settings or Settings(), intersect=len(table.reading.columns.protected) > 1)
-    table = replace(table, reading=with_default_threshold(table.reading))
+    table = replace(table, reading=with_threshold(table.reading))
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     split = split_rows(table, split_rng, validation=validation if choices else 0.0, holdout=holdout)
     if not split.holdout.size:
@@ -201,11 +236,11 @@ def repair_table(
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairfixWarning)
-        problem = RepairProblem(table.take(split.fit), unlabelled=unlabelled)
+        problem = RepairProblem(table.take(split.fit), None, unlabelled, features, protected_as_feature)
         best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
         fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
         if selection:
-            problem = RepairProblem(fitted, unlabelled=unlabelled)
+            problem = RepairProblem(fitted, None, unlabelled, features, protected_as_feature)
         predictor = best.fit(problem, rng=fit_rng)
     notes += [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
     notes += [*predictor.trace.notes, *_unproven(table, split)]
@@ -217,9 +252,10 @@ def repair_table(
         split,
         {"fit": split.fit.size, "validation": split.validation.size, "holdout": split.holdout.size},
         selection,
-        prove(fitted, predictor, plain, (_criterion(best, table.reading),)),
+        prove(fitted, predictor, plain, (_criterion(best, table.reading),), of_fit=True),
         prove(table.take(split.holdout), predictor, settings, (_criterion(best, table.reading),)),
         tuple(dict.fromkeys(notes)),
+        table.reading,
     )
 
 
@@ -289,6 +325,7 @@ def repair_stream(
         prove(shown, predictor, replace(settings, checks=())),
         prove(held, predictor, settings),
         tuple(dict.fromkeys((*notes, *predictor.trace.notes))),
+        reading,
     )
     return outcome, counted
 
@@ -350,9 +387,7 @@ def _select(
         if reading.thresholds
         else 0.5
     )
-    scores = [
-        expected_accuracy(validation, v.fit(problem, rng=rng).predict(validation), cut) for v in variants
-    ]
+    scores = [v.quality(validation, v.fit(problem, rng=rng).predict(validation), cut) for v in variants]
     best = int(np.argmax(scores))
     shown = tuple(
         Candidate({name: getattr(v, name) for name in choices}, score, i == best)
@@ -391,30 +426,97 @@ def _unproven(table: Table, split: Split) -> Iterator[str]:
                 yield f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it"
 
 
-def prove(table: Table, predictor: RepairedPredictor, settings: Settings, also: Sequence[str] = ()) -> Proof:
-    """Audit the base decisions and the repaired ones on the same rows; ``also`` names more comparisons to show.
+def prove(
+    table: Table,
+    predictor: RepairedPredictor,
+    settings: Settings,
+    also: Sequence[str] = (),
+    *,
+    of_fit: bool = False,
+) -> Proof:
+    """Audit the base and the repaired results on the same rows.
+
+    Parameters
+    ----------
+    table
+        The rows.
+    predictor
+        The repair.
+    settings
+        Intervals and checks; the checks are about the repaired results.
+    also
+        More comparisons to show.
+    of_fit
+        Whether these are the rows of the fit, of which the fit may have kept values by models that have not seen them.
 
     Raises
     ------
     DataError
-        The score has no threshold, so there is no base to compare with.
+        There is no base to compare with: the score has no threshold.
     """
+    base, repaired, random = results_on(table, predictor, of_fit=of_fit)
+    before = audit(base, base.reading, replace(settings, checks=()))
+    after = audit(repaired, repaired.reading, settings)
+    shown = COMPARED_VALUES if predictor.gives == "value" else COMPARED
+    rows = [
+        *_overall_rows(base, repaired, before, after, settings),
+        *_comparison_rows(before, after, (*shown, *also)),
+    ]
+    noise = dict(_noise(after, repaired)) if predictor.gives == "value" else {}
+    return Proof(len(table), float(np.average(random, weights=table.rows.weight)), tuple(rows), after, noise)
+
+
+def results_on(
+    table: Table, predictor: RepairedPredictor, *, of_fit: bool = False
+) -> tuple[Table, Table, Bools]:
+    """Return the rows with base results, the rows with repaired results, and which of these are left to chance.
+
+    Raises
+    ------
+    DataError
+        Decisions are repaired and the score has no threshold.
+    """
+    return (_values if predictor.gives == "value" else _decisions)(table, predictor, of_fit)
+
+
+def _decisions(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tuple[Table, Table, Bools]:
+    """Return the rows with base and with repaired decisions, and which of these are random."""
     if table.reading.threshold is None:
         raise DataError("the base decisions need a threshold on the score; give one with --threshold")
     chance = predictor.predict(table)
-    before = audit(table, table.reading, replace(settings, checks=()))
-    after = audit(table.with_decision(chance), table.reading, settings)
-    rows = [*_overall_rows(table, chance, before, after, settings), *_comparison_rows(before, after, also)]
-    random = float(np.average(is_random(chance), weights=table.rows.weight))
-    return Proof(len(table), random, tuple(rows), after)
+    return table, table.with_decision(chance), is_random(chance)
 
 
-def _comparison_rows(before: AuditReport, after: AuditReport, also: Sequence[str]) -> Iterator[ProofRow]:
+def _values(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tuple[Table, Table, Bools]:
+    """Return the rows with base and with repaired values, and which of these are drawn."""
+    trace = predictor.trace
+    base, fitted = table, trace.fitted if of_fit else None
+    if table.rows.score is None:
+        assert trace.base is not None
+        own = trace.base_fitted if of_fit else None
+        base = table.with_score(trace.base.predict(table) if own is None else own)
+    repaired = table.with_score(predictor.predict(table) if fitted is None else fitted)
+    return base, repaired, predictor.drawn(table)
+
+
+def _noise(report: AuditReport, table: Table) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Yield attribute -> mean and quantile of the largest distance to everybody that chance alone makes."""
+    for block in report.blocks:
+        if block.stratum:
+            continue
+        groups = table.groups(block.columns)
+        weight = table.rows.weight
+        mass = np.bincount(groups.codes, weight)
+        sizes = mass if weight is None else mass**2 / np.bincount(groups.codes, weight**2)
+        yield block.attribute, un.ks_noise(sizes)
+
+
+def _comparison_rows(before: AuditReport, after: AuditReport, shown: Sequence[str]) -> Iterator[ProofRow]:
     for block in after.blocks:
         if block.stratum:
             continue
         other = before.block(block.attribute)
-        for identifier in dict.fromkeys((*COMPARED, *also)):
+        for identifier in dict.fromkeys(shown):
             if identifier in block.comparisons and identifier in other.comparisons:
                 yield ProofRow(
                     f"{identifier} [{block.attribute}]",
@@ -424,35 +526,68 @@ def _comparison_rows(before: AuditReport, after: AuditReport, also: Sequence[str
 
 
 def _overall_rows(
-    table: Table, chance: Floats, before: AuditReport, after: AuditReport, settings: Settings
+    base: Table, repaired: Table, before: AuditReport, after: AuditReport, settings: Settings
 ) -> Iterator[ProofRow]:
-    """Yield selection rate, accuracy, log loss and square loss over everybody."""
-    assert table.rows.score is not None
-    base = (table.rows.score >= table.reading.thresholds[0]).astype(np.float64)
-    pick = "selection_rate"
-    yield ProofRow(
-        pick,
-        before.overall.metrics[pick],
-        after.overall.metrics[pick],
-        _paired(chance - base, table, settings),
-    )
-    label = table.rows.label
-    if label is None or not table.reading.binary:
+    """Yield selection rate, accuracy and the losses over everybody."""
+    was, now = before.overall.metrics, after.overall.metrics
+    then, chance = _chances(base), _chances(repaired)
+    if then is not None and chance is not None:
+        change = _paired(chance - then, base, settings)
+        yield ProofRow("selection_rate", was["selection_rate"], now["selection_rate"], change)
+        if base.reading.binary:
+            y = base.rows.label == 1
+            right = np.where(y, chance, 1 - chance) - np.where(y, then, 1 - then)
+            yield ProofRow("accuracy", was["accuracy"], now["accuracy"], _paired(right, base, settings))
+    if base.rows.label is None:
         return
-    right = np.where(label == 1, chance, 1 - chance) - np.where(label == 1, base, 1 - base)
-    yield ProofRow(
-        "accuracy",
-        before.overall.metrics["accuracy"],
-        after.overall.metrics["accuracy"],
-        _paired(right, table, settings),
-    )
-    given = np.where(label == 1, chance, 1 - chance)
+    if repaired.reading.columns.probability and base.reading.binary:
+        yield from _losses_of_decisions(repaired, before, settings)
+    elif not repaired.reading.columns.probability:
+        yield from _losses_of_values(base, repaired, was, now, settings)
+
+
+def _chances(table: Table) -> Floats | None:
+    """Return the probability of a positive decision per row, None where nothing is decided."""
+    if table.rows.decision is not None:
+        return table.rows.decision
+    if table.reading.threshold is None or table.reading.task == "regression" or table.rows.score is None:
+        return None
+    return (table.rows.score >= table.reading.threshold).astype(np.float64)
+
+
+def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) -> Iterator[ProofRow]:
+    """Yield log loss and square loss of the decision probabilities, beside those of the base score."""
+    chance = table.rows.decision
+    assert chance is not None
+    given = np.where(table.rows.label == 1, chance, 1 - chance)
     with np.errstate(divide="ignore"):
-        yield ProofRow(
-            "log_loss", before.overall.metrics["log_loss"], _log_loss(-np.log(given), table, settings)
-        )
+        loss = _log_loss(-np.log(given), table, settings)
+    yield ProofRow("log_loss", before.overall.metrics["log_loss"], loss)
     square = _mean((1 - given) ** 2, table, settings, (0.0, 1.0))
     yield ProofRow("square_loss", before.overall.metrics["square_loss"], square)
+
+
+def _losses_of_values(
+    base: Table, repaired: Table, was: Mapping[str, Value], now: Mapping[str, Value], settings: Settings
+) -> Iterator[ProofRow]:
+    """Yield the losses of values, with the interval of their paired change."""
+    for name in ("log_loss", "square_loss", "absolute_loss"):
+        if name in was and name in now:
+            change = _loss(name, repaired) - _loss(name, base)
+            inside = bool(np.isfinite(change).all())
+            paired = _mean(change, base, settings, (-math.inf, math.inf)) if inside else None
+            yield ProofRow(name, was[name], now[name], paired)
+
+
+def _loss(name: str, table: Table) -> Floats:
+    """Return the loss of each row."""
+    y, u = table.rows.label, table.rows.score if table.reading.task == "regression" else table.probability
+    assert y is not None
+    assert u is not None
+    if name == "log_loss":
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.log(np.where(y == 1, u, 1 - u)))
+    return np.asarray(np.abs(u - y) if name == "absolute_loss" else (u - y) ** 2)
 
 
 def _log_loss(loss: Floats, table: Table, settings: Settings) -> Value:

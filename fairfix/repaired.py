@@ -16,19 +16,23 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+import fairfix.values  # noqa: F401  its kinds of predictor register themselves
 from fairfix import __version__
 from fairfix.artifact import Artifact, read, write
 from fairfix.counts import Bools, Counts, Floats
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.io import Source
-from fairfix.predictors import RepairedPredictor, decide, identity_of, is_random
-from fairfix.table import Columns, Encoder, Reading, Rows, Table, arrow_array
+from fairfix.predictors import RepairedPredictor, decide, draws_of, identity_of, is_random
+from fairfix.table import Columns, Encoder, Reading, Rows, Table, arrow_array, to_probability
 
 UnseenGroup = Literal["error", "base", "abstain"]
 MissingScore = Literal["error", "abstain"]
 
 OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("randomized", pa.bool_())])
-"""Columns that prediction adds."""
+"""Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``."""
+
+BASES = ("column", "file", "features")
+"""Where scores may come from."""
 
 SCHEME = "blake2b-53/1"
 """How decisions are drawn: BLAKE2b of 8 bytes over the row identity, the upper 53 bits as a fraction."""
@@ -53,7 +57,8 @@ class Repaired:
     key
         Key of the hash that draws decisions.
     base
-        Where scores come from: ``{"kind": "column", "name": ...}`` or a model file with its hash.
+        Where scores come from: ``{"kind": "column", "name": ...}``, a model file with its hash, or ``{"kind":
+        "features", "names": [...]}`` where the predictor makes them itself.
     facts
         What only people read: proof, selection, split, fingerprint, warnings.
     seed
@@ -75,11 +80,20 @@ class Repaired:
     def required(self) -> tuple[str, ...]:
         """Columns that prediction needs, the score of a model file excepted."""
         names = [name for name in self.reading.columns.counted if name != self._made_score]
+        names += list(self.predictor.features)
         return tuple(dict.fromkeys((*names, *(self.identity if self.predictor.randomized else ()))))
 
     @property
     def _made_score(self) -> str | None:
         return self.reading.columns.score if self.base["kind"] == "file" else None
+
+    @property
+    def output(self) -> pa.Schema:
+        """Columns that prediction adds; values of a regression are followed by no decision."""
+        if self.predictor.gives == "decision":
+            return OUTPUT
+        decided = [OUTPUT.field("decision")] if self.reading.thresholds else []
+        return pa.schema([("prediction", pa.float64()), *decided, OUTPUT.field("randomized")])
 
     # ------------------------------------------------------------------ files
 
@@ -99,8 +113,9 @@ class Repaired:
             },
             "base": dict(self.base),
             "policies": {
+                "task": self.reading.task,
                 "score_scale": self.reading.score_scale,
-                "threshold": self.reading.thresholds[0],
+                "threshold": self.reading.thresholds[0] if self.reading.thresholds else None,
                 "unseen_group": self.unseen_group,
             },
             "requires": self.requires(),
@@ -147,12 +162,13 @@ class Repaired:
         reading = Reading(
             Columns(
                 tuple(_texts(columns["protected"])),
-                score=_text(columns["score"]),
+                score=None if columns["score"] is None else _text(columns["score"]),
                 strata=tuple(_texts(columns["strata"])),
                 id=None if columns["id"] is None else _text(columns["id"]),
             ),
+            task=_one_of(policies["task"], ("classification", "regression")),
             score_scale=_one_of(policies["score_scale"], ("probability", "margin", "logit", "raw")),
-            thresholds=(float(policies["threshold"]),),
+            thresholds=() if policies["threshold"] is None else (float(policies["threshold"]),),
             missing_group="group",
             missing_rows="drop",
         )
@@ -165,17 +181,21 @@ class Repaired:
         )
         key = bytes.fromhex(_text(manifest["randomization"]["key"]))
         try:
-            reading.check()
+            reading.check(protected=predictor.needs_protected)
         except UsageError as error:
             raise ArtifactError(f"the manifest contradicts itself: {error}") from error
         if not set(predictor.inputs) <= set(reading.columns.cell_keys):
             raise ArtifactError(
                 f"the predictor needs {', '.join(predictor.inputs)}, which the manifest does not list"
             )
+        if predictor.needs_score and reading.columns.score is None:
+            raise ArtifactError("the predictor needs a score, which the manifest does not name")
+        if predictor.gives == "decision" and not reading.thresholds:
+            raise ArtifactError("the manifest names no threshold")
         if predictor.randomized and not (identity and 0 < len(key) <= 64):
             raise ArtifactError("the manifest does not say how decisions are drawn")
         base = dict(manifest["base"])
-        if base.get("kind") not in ("column", "file") or (base["kind"] == "file" and not _is_model(base)):
+        if base.get("kind") not in BASES or (base["kind"] == "file" and not _is_model(base)):
             raise ArtifactError("the manifest does not say where scores come from")
         return cls(
             _text(manifest["method"]),
@@ -204,7 +224,7 @@ class Repaired:
             policies do not allow it, or identities repeat.
         """
         source.require(self.required)
-        for name in OUTPUT.names:
+        for name in self.output.names:
             if name in source.columns:
                 raise DataError(
                     f"{source.name} already has a column {name!r}; rename it, since prediction adds one"
@@ -225,16 +245,17 @@ class Repaired:
         """Return the schema of what :meth:`predict_source` yields."""
         types = self._types()
         if not source.text:
-            return pa.schema([*source.schema, *OUTPUT])
+            return pa.schema([*source.schema, *self.output])
         fields = [
             f if pa.types.is_boolean(f.type) else f.with_type(types.get(f.name, f.type))
             for f in source.schema
         ]
-        return pa.schema([*fields, *OUTPUT])
+        return pa.schema([*fields, *self.output])
 
     def _types(self) -> dict[str, pa.DataType]:
         """Return the types to read identity and cell columns with, so that text files give what was fitted."""
         types: dict[str, pa.DataType] = {name: IDENTITY_TYPES[kind] for name, kind in self.identity.items()}
+        types |= {name: FEATURE_TYPES[kind] for name, kind in self.predictor.features.items()}
         types |= dict.fromkeys(self.reading.columns.cell_keys, pa.string())
         if self.reading.columns.score and not self._made_score:
             types[self.reading.columns.score] = pa.float64()
@@ -249,39 +270,50 @@ class Repaired:
                 f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows from row "
                 f"{first + 1:,} of {encoder.where}; fill them, or leave these rows undecided with --missing abstain"
             )
-        chance = self._chance(rows, encoder, first)
-        undecided = np.isnan(chance)
-        drawn = is_random(chance)
-        decision = decide(chance, self._identities(batch, drawn), self.key)
-        columns = [
-            arrow_array(np.where(undecided, 0.0, chance), undecided),
-            arrow_array(decision, undecided),
-            arrow_array(drawn),
-        ]
+        result, drawn = self._result(batch, rows, encoder, first)
+        undecided = np.isnan(result)
+        columns = [arrow_array(np.where(undecided, 0.0, result), undecided)]
+        if self.predictor.gives == "decision":
+            decision = decide(result, self._identities(batch, drawn), self.key)
+            columns.append(arrow_array(decision, undecided))
+        elif self.reading.thresholds:
+            cut = to_probability(np.array(self.reading.thresholds[0]), self.reading.score_scale)
+            columns.append(arrow_array((result >= cut).astype(np.int8), undecided))
+        columns.append(arrow_array(drawn))
         return pa.RecordBatch.from_arrays(
-            [*batch.columns, *columns], schema=pa.schema([*batch.schema, *OUTPUT])
+            [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])
         )
 
-    def _chance(self, rows: Rows, encoder: Encoder, first: int) -> Floats:
-        """Return P(decision = 1) per incoming row; NaN where there is none."""
-        table = Table(self.reading, rows, pa.table({}))
-        chance = self.predictor.predict(table) if len(rows) else np.zeros(0)
-        unseen = np.isnan(chance)
+    def _result(
+        self, batch: pa.RecordBatch, rows: Rows, encoder: Encoder, first: int
+    ) -> tuple[Floats, Bools]:
+        """Return P(decision = 1) or the value per incoming row, NaN where there is none, and which are drawn."""
+        kept = np.ones(rows.read, dtype=bool) if rows.kept is None else rows.kept
+        some = batch if rows.kept is None else batch.filter(arrow_array(kept))
+        table = Table(self.reading, rows, pa.Table.from_batches([some.select(list(self.predictor.features))]))
+        result, drawn = self._of_table(table, some) if len(rows) else (np.zeros(0), np.zeros(0, dtype=bool))
+        unseen = np.isnan(result)
         if unseen.any():
-            chance = self._unseen(table, chance, unseen, encoder, first)
-        if rows.kept is None:
-            return chance
-        full = np.full(rows.read, np.nan)
-        full[rows.kept] = chance
-        return full
+            result, drawn = self._unseen(table, result, unseen, encoder, first), drawn & ~unseen
+        full, chance = np.full(rows.read, np.nan), np.zeros(rows.read, dtype=bool)
+        full[kept], chance[kept] = result, drawn
+        return full, chance
+
+    def _of_table(self, table: Table, rows: pa.RecordBatch) -> tuple[Floats, Bools]:
+        """Return the predictions of rows, and which of them are left to chance."""
+        if self.predictor.gives == "decision":
+            chance = self.predictor.predict(table)
+            return chance, is_random(chance)
+        drawn = self.predictor.drawn(table)
+        draw = np.zeros(len(table))
+        draw[drawn] = draws_of(self._identities(rows, drawn), self.key)
+        return self.predictor.predict(replace(table, draw=lambda: draw)), drawn
 
     def _unseen(self, table: Table, chance: Floats, unseen: Bools, encoder: Encoder, first: int) -> Floats:
         if self.unseen_group == "abstain":
             return chance
         if self.unseen_group == "base":
-            assert table.rows.score is not None
-            base = (table.rows.score >= self.reading.thresholds[0]).astype(np.float64)
-            return np.where(unseen, base, chance)
+            return np.where(unseen, self.predictor.unrepaired(table), chance)
         groups = table.groups(self.predictor.inputs)
         name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
         raise DataError(
@@ -309,6 +341,13 @@ IDENTITY_TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
 }
 """Kinds of identity columns, with the type a text file is read as."""
+
+FEATURE_TYPES: Mapping[str, pa.DataType] = {
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "category": pa.string(),
+}
+"""The same for kinds of features."""
 
 
 def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
@@ -356,6 +395,12 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
         seen.add(value)
 
 
+def row_draws(columns: pa.Table, identity: Mapping[str, str], key: bytes) -> Floats:
+    """Return the draw of each row from its identity, the same as at predict time; shape (n,)."""
+    parts = [columns.column(name).to_pylist() for name in identity]
+    return draws_of((identity_of(values) for values in zip(*parts, strict=True)), key)
+
+
 def fingerprint(counts: Counts, schema: pa.Schema) -> str:
     """Return a hash of the counts and the schema: it tells data sets apart and holds no row."""
     digest = hashlib.sha256()
@@ -370,11 +415,17 @@ def hash_key(seed: int, data: str) -> bytes:
     return hashlib.blake2b(f"{seed}:{data}".encode(), digest_size=16, person=b"fairfix-draw").digest()
 
 
-def at_predict_time(reading: Reading, inputs: Sequence[str]) -> Reading:
-    """Return the reading of new rows: no label, no weight, no decision, only strata that the predictor looks at."""
-    strata = tuple(name for name in reading.columns.strata if name in inputs)
-    columns = replace(
-        reading.columns, label=None, weight=None, prediction=None, probability=None, strata=strata
+def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
+    """Return the reading of new rows: no label, weight or decision; groups and score only if they are looked at."""
+    strata, protected = (
+        tuple(name for name in names if name in predictor.inputs)
+        for names in (reading.columns.strata, reading.columns.protected)
+    )
+    columns = Columns(
+        protected,
+        score=reading.columns.score if predictor.needs_score else None,
+        strata=strata,
+        id=reading.columns.id,
     )
     return replace(
         reading,

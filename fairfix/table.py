@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -84,9 +85,9 @@ class Columns:
         """Columns that are not features."""
         return (*self.counted, *((self.id,) if self.id else ()))
 
-    def check(self) -> None:
-        """Raise where one column plays two parts that exclude each other."""
-        if not self.protected:
+    def check(self, *, protected: bool = True) -> None:
+        """Raise where one column plays two parts that exclude each other, or none is ``protected`` and one must be."""
+        if protected and not self.protected:
             raise UsageError("no protected column is named; name one with --protected COLUMN")
         parts = [
             *((name, "--strata") for name in self.strata),
@@ -126,15 +127,20 @@ class Reading:
     missing_rows: MissingRows = "error"
     max_groups: int = 1000
 
-    def check(self) -> None:
+    def check(self, *, protected: bool = True) -> None:
         """Raise where the columns contradict each other or a threshold cannot be one.
+
+        Parameters
+        ----------
+        protected
+            Whether a protected column must be named; a predictor that looks at none needs none.
 
         Raises
         ------
         UsageError
             Names the column or the threshold.
         """
-        self.columns.check()
+        self.columns.check(protected=protected)
         low, high = (-math.inf, math.inf)
         if self.task == "classification":
             low, high = SCORE_RANGE.get(self.score_scale, (low, high))
@@ -250,6 +256,9 @@ class Encoder:
     def _cell_codes(self, batch: pa.RecordBatch, drop: dict[str, Bools]) -> Ints:
         """Return the cell of each row, registering new cells."""
         names = self.reading.columns.cell_keys
+        if not names:
+            self._cells.setdefault((), 0)
+            return np.zeros(batch.num_rows, dtype=np.int64)
         coded = [self._group_codes(batch, name, drop) for name in names]
         sizes = [len(levels) for _, levels in coded]
         many = math.prod(sizes)
@@ -656,12 +665,19 @@ class Groups:
 class Table:
     """A whole data set in memory, validated; all arrays are read-only and of length n.
 
-    ``features`` are the columns without a role, as Arrow data, for methods that learn from them.
+    Attributes
+    ----------
+    features
+        Columns without a role, as Arrow data, for methods that learn from them.
+    draw
+        Makes a number in [0, 1) per row of the row's identity, for predictors whose values hang on chance, when it is
+        asked for; None where nobody knows identities.
     """
 
     reading: Reading
     rows: Rows
     features: pa.Table
+    draw: Callable[[], Floats] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -695,7 +711,9 @@ class Table:
             excluded={},
             kept=None,
         )
-        return replace(self, rows=some, features=self.features.take(arrow_array(rows)))
+        features = self.features.take(arrow_array(rows)) if self.features.num_columns else self.features
+        draw = None if self.draw is None else lambda: self.draws[rows]
+        return replace(self, rows=some, features=features, draw=draw)
 
     def with_decision(self, decision: Floats) -> Table:
         """Return the table with the given probabilities of a positive decision instead of its own."""
@@ -705,6 +723,23 @@ class Table:
             reading=replace(self.reading, columns=columns),
             rows=replace(self.rows, decision=_frozen(np.array(decision, dtype=np.float64))),
         )
+
+    def with_score(self, values: Floats) -> Table:
+        """Return the table with the given scores instead of its own: probabilities, or values of a regression."""
+        columns = replace(self.reading.columns, score="prediction", prediction=None, probability=None)
+        cuts: tuple[float, ...] = ()
+        if self.reading.task == "classification":
+            given = np.array(self.reading.thresholds or (0.5,))
+            scale = self.reading.score_scale if self.reading.thresholds else "probability"
+            cuts = tuple(float(cut) for cut in to_probability(given, scale))
+        reading = replace(self.reading, columns=columns, score_scale="probability", thresholds=cuts)
+        rows = replace(self.rows, score=_frozen(np.array(values, dtype=np.float64)), decision=None)
+        return replace(self, reading=reading, rows=rows)
+
+    @cached_property
+    def draws(self) -> Floats:
+        """A number in [0, 1) per row, shape (n,): the given ones, else from a hash of the row's own values."""
+        return _hashed(self) if self.draw is None else self.draw()
 
     @property
     def probability(self) -> Floats:
@@ -720,6 +755,20 @@ class Table:
         return to_probability(self.rows.score, self.reading.score_scale)
 
 
+def _hashed(table: Table) -> Floats:
+    """Return numbers in [0, 1) from the levels, score and features of the rows: equal rows share one."""
+    from pandas import DataFrame
+    from pandas.util import hash_pandas_object
+
+    frame = table.features.to_pandas() if table.features.num_columns else DataFrame(index=range(len(table)))
+    frame = frame.set_axis([f"feature {name}" for name in frame.columns], axis=1)
+    frame["cell"] = np.array([" & ".join(cell) for cell in table.rows.cells], dtype=object)[table.rows.cell]
+    if table.rows.score is not None:
+        frame["score"] = table.rows.score
+    mixed = hash_pandas_object(frame, index=False).to_numpy()
+    return np.asarray((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+
+
 def to_probability(score: Floats, scale: ScoreScale) -> Floats:
     """Return the probability that a score on the given scale stands for."""
     if scale == "probability":
@@ -731,8 +780,12 @@ def to_probability(score: Floats, scale: ScoreScale) -> Floats:
     raise DataError("a raw score stands for no probability; say --score-scale probability, margin or logit")
 
 
-def assemble(batches: Sequence[pa.RecordBatch], reading: Reading, where: str = "") -> Table:
+def assemble(
+    batches: Sequence[pa.RecordBatch], reading: Reading, where: str = "", raw: Sequence[str] = ()
+) -> Table:
     """Return one table of all batches, with every policy on missing values applied.
+
+    ``raw`` names columns with a role that are kept among the features as they come.
 
     Raises
     ------
@@ -765,12 +818,14 @@ def assemble(batches: Sequence[pa.RecordBatch], reading: Reading, where: str = "
         excluded,
     )
     check_positive(rows.label, reading)
-    return Table(reading, rows, _features(batches, parts, reading))
+    return Table(reading, rows, _features(batches, parts, reading, raw))
 
 
-def _features(batches: Sequence[pa.RecordBatch], parts: Sequence[Rows], reading: Reading) -> pa.Table:
-    """Return the columns without a role, for the rows that were kept."""
-    roles = set(reading.columns.roles)
+def _features(
+    batches: Sequence[pa.RecordBatch], parts: Sequence[Rows], reading: Reading, raw: Sequence[str]
+) -> pa.Table:
+    """Return the columns without a role and those asked for, for the rows that were kept."""
+    roles = set(reading.columns.roles) - set(raw)
     names = [name for name in batches[0].schema.names if name not in roles]
     kept = []
     for batch, part in zip(batches, parts, strict=True):

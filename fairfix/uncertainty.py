@@ -81,6 +81,7 @@ __all__ = [
     "ks_between_cdfs",
     "ks_between_groups",
     "ks_margin",
+    "ks_noise",
     "ks_shortfall",
     "ks_to_overall",
     "normal_quantile",
@@ -1193,6 +1194,36 @@ def ks_margin(n1: ArrayLike, n2: ArrayLike, alpha: float) -> Floats:
 def _inverse_sizes(n1: ArrayLike, n2: ArrayLike) -> Floats:
     with np.errstate(divide="ignore"):
         return np.asarray(1 / np.asarray(n1, dtype=np.float64) + 1 / np.asarray(n2, dtype=np.float64))
+
+
+def ks_noise(sizes: ArrayLike, chance: float = 0.95) -> tuple[float, float]:
+    """Return what chance alone makes of the largest distance of a group to everybody: its mean and a quantile.
+
+    Parameters
+    ----------
+    sizes
+        Rows of each group (effective ones, where rows are weighted), shape (K,).
+    chance
+        Probability of the quantile.
+
+    Notes
+    -----
+    If groups are alike, ``sqrt(n_a n / (n - n_a)) sup |F_a - F|`` follows Kolmogorov's law for continuous scores and
+    large groups; groups are taken as independent. Ties make it smaller.
+    """
+    n = np.asarray(sizes, dtype=np.float64)
+    scale = np.sqrt(np.maximum(1.0 / n - 1.0 / n.sum(), 0.0))
+    if not scale.any():
+        return 0.0, 0.0
+    x = np.linspace(0.0, 4.0 * scale.max(), 2001)[1:]
+    k = np.arange(1, 101)[:, None]
+    below = np.ones_like(x)
+    for s in scale[scale > 0]:
+        z = x / s
+        series = 1.0 - 2.0 * np.sum((-1.0) ** (k - 1) * np.exp(-2.0 * k**2 * z**2), axis=0)
+        below *= np.where(z < 0.2, 0.0, np.clip(series, 0.0, 1.0))
+    mean = float((1.0 - below).sum() * (x[1] - x[0]))
+    return min(mean, 1.0), min(float(np.interp(chance, below, x)), 1.0)
 
 
 def ks_shortfall(n1: ArrayLike, n2: ArrayLike, alpha: float) -> Floats:

@@ -195,9 +195,9 @@ BAD_CALLS = {
     "10,000 groups": (("audit", "data.parquet", "--protected", "id"), "does not look like groups"),
     "unknown method": (
         ("repair", "data.parquet", "--protected", "race", "--method", "magic"),
-        "choose one of ramp",
+        "choose one of fair-regression",
     ),
-    "no method": (("repair", "data.parquet", "--protected", "race"), "choose one of ramp"),
+    "no method": (("repair", "data.parquet", "--protected", "race"), "choose one of fair-regression"),
     "a rate for a constraint that finds its own": (
         (
             "repair",

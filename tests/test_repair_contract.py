@@ -20,6 +20,7 @@ from fairfix.auditor import audit
 from fairfix.engine import read_table
 from fairfix.errors import DataError, UsageError
 from fairfix.predictors import RepairedPredictor
+from fairfix.proof import results_on
 from fairfix.repair import Repairer, RepairProblem, methods
 from fairfix.repair.base import expected_accuracy
 from fairfix.repaired import Repaired, at_predict_time
@@ -48,7 +49,7 @@ def frame(seed: int = 0, rows: int = 600, groups: int = 3) -> pa.Table:
 def table_of(data: pa.Table, *, weight: str | None = None) -> Table:
     """Return the validated table of a frame."""
     columns = Columns(("race",), label="label", score="score", weight=weight)
-    return read_table(data, Reading(columns, thresholds=(0.5,)))
+    return read_table(data, Reading(columns, thresholds=(0.5,)), columns=("x",))
 
 
 def fit(repairer: Repairer, table: Table, seed: int = 0) -> RepairedPredictor:
@@ -67,9 +68,13 @@ def law(name: str) -> Callable[[type[Repairer]], None]:
 
 
 def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredictor) -> float:
-    """Return the audited value of the method's criterion on the rows of the fit."""
-    report = audit(table.with_decision(predictor.predict(table)), table.reading)
-    return report.block("race").comparisons[repairer.criterion].value.value
+    """Return the audited value of the method's criterion on the rows of the fit, values expected over their draws."""
+    if predictor.drawn(table).any():
+        times, many = 512, len(table)
+        draw = np.repeat((np.arange(times) + 0.5) / times, many)
+        table = replace(table.take(np.tile(np.arange(many), times)), draw=lambda: draw)
+    _, repaired, _ = results_on(table, predictor)
+    return audit(repaired, repaired.reading).block("race").comparisons[repairer.criterion].value.value
 
 
 @pytest.fixture(params=METHODS, ids=[method.name for method in METHODS])
@@ -146,14 +151,18 @@ def test_infinite_slack_is_the_unconstrained_fit(method: type[Repairer]) -> None
 
 
 def test_the_gap_on_the_fit_rows_is_at_most_the_slack(method: type[Repairer]) -> None:
-    """The audit finds the criterion within the slack, and tighter slack leaves no larger gap."""
+    """The audit finds the criterion within the slack, and tighter slack leaves no larger gap.
+
+    Values that are drawn hold it in expectation, which 512 draws tell to a tenth.
+    """
     law("slack")(method)
     table = table_of(frame())
     gaps = []
     for slack in (0.0, 0.01, 0.05, 0.2):
         repairer = method(slack=slack)
-        gaps.append(gap_on_fit_rows(repairer, table, fit(repairer, table)))
-        assert gaps[-1] <= slack + 1e-9
+        predictor = fit(repairer, table)
+        gaps.append(gap_on_fit_rows(repairer, table, predictor))
+        assert gaps[-1] <= slack * (1.1 if predictor.drawn(table).any() else 1.0) + 1e-9
 
     assert gaps == sorted(gaps)
 
@@ -182,7 +191,7 @@ def test_saved_and_loaded_predicts_the_same_bits(method: type[Repairer], tmp_pat
     """An artifact gives back the same predictions to the bit, from the same bytes each time."""
     table = table_of(frame())
     predictor = fit(method(), table)
-    reading = at_predict_time(table.reading, predictor.inputs)
+    reading = at_predict_time(table.reading, predictor)
     repaired = Repaired(
         method.name,
         method().parameters,

@@ -45,7 +45,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "ramp",
         outcome.repairer.parameters,
         outcome.predictor,
-        at_predict_time(reading, outcome.predictor.inputs),
+        at_predict_time(reading, outcome.predictor),
         "error",
         identity_columns(people().schema, reading),
         hash_key(0, "data"),

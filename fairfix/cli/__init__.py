@@ -22,6 +22,7 @@ from fairfix.errors import ExitStatus, FairfixError, FairfixWarning
 COMMANDS = {
     "audit": "Measure how a model treats groups, and gate on it.",
     "repair": "Fit a repaired predictor and prove it on held-out rows.",
+    "compare": "Show what each method costs over a range of slack.",
     "predict": "Apply a repaired predictor to new rows.",
     "inspect": "Show what is in a repaired predictor; runs nothing.",
     "report": "Render a saved result in another format.",

@@ -16,6 +16,7 @@ from fairfix.cli.options import (
     output_options,
     run_options,
     show_settings,
+    task_option,
     write_results,
 )
 from fairfix.errors import UsageError
@@ -28,12 +29,7 @@ from fairfix.errors import UsageError
     metavar="COLUMN",
     help="Probability of a positive decision of a randomised rule (p_positive).",
 )
-@option(
-    "--task",
-    type=click.Choice(["classification", "regression"]),
-    default="classification",
-    help="What the label is: 0/1, or a real number.",
-)
+@task_option
 @option("--intersect", is_flag=True, help="Also audit the cells of all protected columns together.")
 @option(
     "--reference",

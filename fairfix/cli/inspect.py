@@ -48,9 +48,8 @@ def _lines(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Iterator[s
     yield f"needs             {', '.join(requires['columns'])}"
     yield f"protected needed  {'yes' if requires['protected_at_predict'] else 'no'}, at predict time"
     base = manifest["base"]
-    yield f"scores from       {base['name']}" + (
-        f" ({base['sha256']})" if base["kind"] == "file" else " (column)"
-    )
+    where = {"file": base.get("sha256"), "column": "column", "features": "features"}[base["kind"]]
+    yield f"scores from       {base['name'] if 'name' in base else ', '.join(base['names'])} ({where})"
     yield f"policies          {_pairs(policies)}"
     draw = manifest["randomization"]
     yield f"randomisation     {draw['scheme']} over {', '.join(draw['identity'])}"

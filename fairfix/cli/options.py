@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -79,7 +80,8 @@ data_options = stacked(
         multiple=True,
         metavar="COLUMN",
         callback=_names,
-        help="The model's feature columns, if it does not name them itself.",
+        help="Feature columns: of the model file, if it does not name them itself; for a method that learns, what it "
+        "learns from: columns, all (every column without a role), or score (the model's score alone).",
     ),
     option("--positive-label", metavar="VALUE", help="The positive value of labels that are not 0/1."),
     option("--weight", metavar="COLUMN", help="Row weights."),
@@ -122,6 +124,14 @@ data_options = stacked(
     ),
 )
 """The data and its columns."""
+
+
+task_option = option(
+    "--task",
+    type=click.Choice(["classification", "regression"]),
+    default="classification",
+    help="What the label is: 0/1, or a real number.",
+)
 
 
 def gate_options(what: str) -> Decorator[Any]:
@@ -289,6 +299,41 @@ def _toml(value: Any) -> str:
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+INDEX_NAME = re.compile(r"__index_level_\d+__")
+"""What pandas calls the index of a frame in a Parquet file; row numbers are no feature."""
+
+
+def learned_features(
+    given: Mapping[str, Any], source: Source, reading: Reading, model: ScoringModel | None
+) -> tuple[str, ...] | None:
+    """Return the feature columns that a method learns from; None for the model's score alone.
+
+    Raises
+    ------
+    UsageError, ColumnError
+        A column is not there, or has a role already, or there is no score to learn from.
+    """
+    asked = given["features"]
+    if model is not None or asked == ("score",) or (not asked and reading.columns.score):
+        if reading.columns.score is None:
+            raise UsageError("--features score: there is no score column; name it with --score")
+        return None
+    free = [name for name in source.columns if name not in reading.columns.roles]
+    usual = [name for name in free if not INDEX_NAME.fullmatch(name)]
+    names = usual if asked in ((), ("all",)) else list(asked)
+    source.require(names)
+    for name in names:
+        if name in reading.columns.protected:
+            raise UsageError(
+                f"--features {name}: a protected column is a feature by --protected-as-feature; leave it out here"
+            )
+        if name not in free:
+            raise UsageError(f"--features {name}: the column has a role already; leave it out")
+    if not names:
+        raise UsageError("there are no feature columns to learn from; name some with --features")
+    return tuple(names)
+
+
 # ---------------------------------------------------------------------- from options to data
 
 
@@ -298,7 +343,9 @@ def talk(given: Mapping[str, Any], text: str) -> None:
         click.echo(f"fairfix: {text}", err=True)
 
 
-def open_data(given: Mapping[str, Any]) -> tuple[Source, Reading, dict[str, str], ScoringModel | None]:
+def open_data(
+    given: Mapping[str, Any], *, score_needed: bool = True
+) -> tuple[Source, Reading, dict[str, str], ScoringModel | None]:
     """Return the source, how to read it, what was inferred, and the model that scores it, if any."""
     from fairfix.inference import infer_columns
     from fairfix.io import open_source
@@ -310,7 +357,9 @@ def open_data(given: Mapping[str, Any]) -> tuple[Source, Reading, dict[str, str]
     if given["model"]:
         source, columns, model = _scored(given, source, columns)
     inferred: dict[str, str] = {}
-    columns, inferred = infer_columns(columns, source.schema, score_from_model=model is not None)
+    columns, inferred = infer_columns(
+        columns, source.schema, score_from_model=model is not None, score_needed=score_needed
+    )
     for part, name in inferred.items():
         talk(given, f"{part} is column {name!r} (by its name)")
     reading = Reading(

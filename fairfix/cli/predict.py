@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "-o",
     type=click.Path(),
     required=True,
-    help="Parquet or CSV file to write: the rows, with p_positive, decision, randomized.",
+    help="Parquet or CSV file to write: the rows, with the predictions.",
 )
 @option(
     "--model",
@@ -58,8 +58,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """Apply a repaired predictor to new rows.
 
     The rows come out in order with three columns more: p_positive, the exact probability of a positive decision;
-    decision, 0 or 1; randomized, whether chance had a part in it. A person's decision hangs on the row's identity
-    alone, not on the batch or its order.
+    decision, 0 or 1; randomized, whether chance had a part in it. A method that repairs values writes prediction
+    for p_positive, and for a regression no decision. What is drawn hangs on the row's identity alone, not on the batch
+    or its order.
 
     \b
     fairfix predict repaired.fairfix new.parquet -o decided.parquet
@@ -75,7 +76,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     source = _scored(open_source(given["data"]), repaired, given)
     if repaired.predictor.needs_protected:
         names = ", ".join(repaired.reading.columns.protected)
-        talk(given, f"decisions use the protected attribute ({names})")
+        what = "decisions" if repaired.predictor.gives == "decision" else "values"
+        talk(given, f"{what} use the protected attribute ({names})")
     rows = 0
     with atomic_output(given["output"]) as file:
         batches = repaired.predict_source(
@@ -91,11 +93,12 @@ def command(ctx: click.Context, /, **given: Any) -> int:
 
 def _scored(source: Source, repaired: Repaired, given: Mapping[str, Any]) -> Source:
     """Return the source with the scores of the model file that the artifact was fitted on."""
-    if repaired.base["kind"] == "column":
+    if repaired.base["kind"] != "file":
         if given["model"]:
-            raise UsageError(
-                f"this artifact takes its scores from the column {repaired.base['name']!r}; leave out --model"
+            where = (
+                "features" if repaired.base["kind"] == "features" else f"the column {repaired.base['name']!r}"
             )
+            raise UsageError(f"this artifact takes its scores from {where}; leave out --model")
         return source
     if not given["model"]:
         raise UsageError(

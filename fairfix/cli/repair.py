@@ -12,12 +12,14 @@ from fairfix.cli.options import (
     check_outputs,
     data_options,
     gate_options,
+    learned_features,
     open_data,
     option,
     output_options,
     run_options,
     show_settings,
     talk,
+    task_option,
     write_results,
 )
 from fairfix.errors import UsageError
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from fairfix.findings import Settings
     from fairfix.io import Source
     from fairfix.models import ScoringModel
+    from fairfix.predictors import RepairedPredictor
     from fairfix.proof import Outcome, RowCounts
     from fairfix.repair import Repairer
     from fairfix.repair.base import Rule
@@ -47,30 +50,39 @@ def method_options() -> list[click.Option]:
     """Return one option per hyper-parameter; methods that share a name share the option."""
     from fairfix.repair import methods
 
-    shown: dict[str, tuple[list[str], Any, Any]] = {}
+    shown: dict[str, tuple[dict[str, Any], Rule]] = {}
     for name, method in methods().items():
         for part in method.parameter_fields():
-            users, _, _ = shown.setdefault(part.name, ([], part.default, part.metadata["rule"]))
-            users.append(name)
+            users, _ = shown.setdefault(part.name, ({}, part.metadata["rule"]))
+            users[name] = part.default
     everybody = list(methods())
     out = []
-    for name, (users, default, rule) in shown.items():
+    for name, (users, rule) in shown.items():
         flag = "--" + name.replace("_", "-")
-        of = "" if users == everybody and len(users) > 1 else f"{', '.join(users)}: "
+        of = "" if list(users) == everybody and len(users) > 1 else f"{', '.join(users)}: "
+        default = _default(users)
         out.append(
             click.Option(
                 [flag],
                 metavar=_metavar(rule),
                 envvar="FAIRFIX_" + name.upper(),
-                help=f"{of}{rule.help}.  [default: {default}]",
+                help=f"{of}{rule.help}." + (f"  [default: {default}]" if default else ""),
             )
         )
     return out
 
 
+def _default(users: Mapping[str, Any]) -> str:
+    """Return the default of a hyper-parameter, by method where methods differ."""
+    values = {name: str(value) for name, value in users.items()}
+    if len(set(values.values())) == 1:
+        return next(iter(values.values()))
+    return ", ".join(f"{value} for {name}" for name, value in values.items())
+
+
 def _metavar(rule: Rule) -> str:
     """Return how the values of a hyper-parameter are written in the help."""
-    one = "|".join(rule.choices or (*rule.words, "NUMBER"))
+    one = "|".join(rule.choices or (*rule.words, "TEXT" if rule.text else "NUMBER"))
     return f"{one}[,...]" if rule.selectable else one
 
 
@@ -91,6 +103,12 @@ id_options = [
 
 @click.command("repair", cls=RepairCommand)
 @data_options
+@task_option
+@option(
+    "--protected-as-feature",
+    is_flag=True,
+    help="The protected columns are features too; they are needed at predict time then.",
+)
 @id_options[0]
 @id_options[1]
 @option("--method", metavar="NAME", help="The repair method: the word before the colon of its options.")
@@ -139,10 +157,12 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if given["show_settings"]:
         show_settings(ctx)
     given = dict(ctx.params)
+    from dataclasses import replace
+
     from fairfix.checks import Check, exit_status
-    from fairfix.engine import count_table, read_table
     from fairfix.findings import Settings
     from fairfix.proof import RowCounts, repair_table
+    from fairfix.repaired import Repaired, at_predict_time, fingerprint, hash_key, identity_columns
     from fairfix.report.repair_json import repair_dict
 
     check_outputs(given)
@@ -150,15 +170,15 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     checks = tuple(Check.parse(text) for text in given["fail_on"])
     if given["strata"] and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out --strata")
-    source, reading, inferred, model = open_data(given)
-    if not reading.columns.score:
-        raise UsageError("a repair needs scores, not decisions; name a score column with --score")
+    source, reading, inferred, model = open_data(given, score_needed=not repairer.learns)
+    features = _learned_from(source, reading, repairer, given, model)
     _check_ids(source, reading, given)
     asked = Settings(confidence=given["confidence"], checks=checks, gate_on=given["gate_on"])
     if repairer.streams:
         outcome, counted, rows = _from_stream(source, reading, repairer, choices, asked, given)
+        data = fingerprint(counted, source.schema)
     else:
-        table = read_table(source, reading, columns=())
+        table, data = _read(source, reading, repairer, features, given, model)
         outcome = repair_table(
             table,
             repairer,
@@ -168,24 +188,21 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             validation=given["validation"],
             holdout=given["holdout"],
             unlabelled=_unlabelled(reading, given, model),
+            features=features,
+            protected_as_feature=given["protected_as_feature"],
         )
-        counted = count_table(table).counts
         rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
     for note in outcome.warnings:
         talk(given, f"warning: {note}")
-    from fairfix.repaired import Repaired, at_predict_time, fingerprint, hash_key, identity_columns
-
-    data = fingerprint(counted, source.schema)
-    known = at_predict_time(outcome.holdout.after.reading, outcome.predictor.inputs)
     repaired = Repaired(
         repairer.name,
         outcome.repairer.parameters,
         outcome.predictor,
-        known,
+        at_predict_time(outcome.reading, outcome.predictor),
         given["unseen_group"],
         identity_columns(_without_score(source, model), reading),
         hash_key(given["seed"], data),
-        _base(reading, given, model),
+        _base(reading, given, model, outcome.predictor),
         {},
         given["seed"],
     )
@@ -194,13 +211,62 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         name: result[name]
         for name in ("data", "split", "selection", "proof", "checks", "verdict", "warnings")
     }
-    from dataclasses import replace
-
     digest = replace(repaired, facts=facts).save(given["output"])
     talk(given, f"wrote {given['output']}")
+    talk(given, f"needed at predict time: {', '.join(repaired.required)}")
     result["artifact"] = {"file": given["output"].rsplit("/", 1)[-1], "sha256": digest}
     write_results(result, given)
     return exit_status((check.verdict for check in outcome.checks), given["undecided"])
+
+
+def _learned_from(
+    source: Source,
+    reading: Reading,
+    repairer: Repairer,
+    given: Mapping[str, Any],
+    model: ScoringModel | None,
+) -> tuple[str, ...] | None:
+    """Return the columns to learn from, and say which they are; None for the score."""
+    if not repairer.learns:
+        if not reading.columns.score:
+            raise UsageError("a repair needs scores, not decisions; name a score column with --score")
+        if given["protected_as_feature"] or (given["features"] not in ((), ("score",)) and model is None):
+            raise UsageError(
+                f"{repairer.name} works on scores and learns from no features; leave out --features"
+            )
+        return None
+    features = learned_features(given, source, reading, model)
+    from_what = (
+        f"score {reading.columns.score!r} alone" if features is None else f"features {', '.join(features)}"
+    )
+    group = ", and the protected columns" if given["protected_as_feature"] else ""
+    talk(given, f"{repairer.name} works on the {from_what}{group}")
+    return features
+
+
+def _read(
+    source: Source,
+    reading: Reading,
+    repairer: Repairer,
+    features: tuple[str, ...] | None,
+    given: Mapping[str, Any],
+    model: ScoringModel | None,
+) -> tuple[Table, str]:
+    """Return the rows in memory, with their draws where the method may need them, and the data's fingerprint."""
+    from dataclasses import replace
+
+    from fairfix.engine import count_table, read_table
+    from fairfix.repaired import IDENTITY_TYPES, fingerprint, hash_key, identity_columns, row_draws
+
+    identity = identity_columns(_without_score(source, model), reading) if repairer.draws else {}
+    types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if reading.columns.id else {}
+    raw = {name: types.get(name, source.schema.field(name).type) for name in identity}
+    table = read_table(source, reading, features or (), raw)
+    data = fingerprint(count_table(table).counts, source.schema)
+    key = hash_key(given["seed"], data)
+    if not identity:
+        return table, data
+    return replace(table, draw=lambda: row_draws(table.features, identity, key)), data
 
 
 def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[Any, ...]]]:
@@ -228,7 +294,8 @@ def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[A
             continue
         if name not in own:
             raise UsageError(f"--{name.replace('_', '-')} is not an option of {method.name}")
-        values = tuple(own[name].parse(method.name, name, part) for part in str(text).split(","))
+        parts = [str(text)] if own[name].text else str(text).split(",")
+        values = tuple(own[name].parse(method.name, name, part) for part in parts)
         if len(values) > 1 and not own[name].selectable:
             raise UsageError(f"--{name.replace('_', '-')} takes one value, got {text!r}")
         fixed[name] = values[0]
@@ -304,7 +371,11 @@ def _without_score(source: Source, model: ScoringModel | None) -> Any:
     return pa.schema(fields)
 
 
-def _base(reading: Reading, given: Mapping[str, Any], model: ScoringModel | None) -> dict[str, Any]:
+def _base(
+    reading: Reading, given: Mapping[str, Any], model: ScoringModel | None, predictor: RepairedPredictor
+) -> dict[str, Any]:
+    if not predictor.needs_score:
+        return {"kind": "features", "names": sorted(predictor.features)}
     if model is None:
         return {"kind": "column", "name": reading.columns.score}
     return {

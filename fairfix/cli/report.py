@@ -11,7 +11,7 @@ import click
 from fairfix.cli.options import check_outputs, option, output_options, write_results
 from fairfix.errors import DataError
 
-SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1")
+SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1", "fairfix.compare/1")
 
 
 @click.command("report")
@@ -21,7 +21,7 @@ SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1")
 def command(result: str, **given: Any) -> int:
     """Render a saved result in another format.
 
-    RESULT is a JSON file written by 'fairfix audit' or 'fairfix repair'.
+    RESULT is a JSON file written by 'fairfix audit', 'fairfix repair' or 'fairfix compare'.
 
     \b
     fairfix report audit.json --format markdown

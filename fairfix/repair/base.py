@@ -20,7 +20,7 @@ import numpy as np
 from fairfix.counts import Floats
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.predictors import RepairedPredictor
-from fairfix.table import Groups, Table
+from fairfix.table import Groups, Reading, Table, Task
 
 Made = TypeVar("Made")
 
@@ -36,6 +36,7 @@ class Rule:
     choices: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     selectable: bool = False
+    text: bool = False
 
     def parse(self, owner: str, name: str, text: str) -> Any:
         """Return the value that a text stands for: a choice, a word, or a number.
@@ -46,7 +47,7 @@ class Rule:
             The text is none of them.
         """
         text = text.strip()
-        if self.choices or text in self.words:
+        if self.text or self.choices or text in self.words:
             return text
         try:
             return float(text)
@@ -69,7 +70,7 @@ class Rule:
             if value not in self.choices:
                 raise UsageError(f"{owner}: {name} must be one of {', '.join(self.choices)}, got {value!r}")
             return
-        if isinstance(value, str) and value in self.words:
+        if isinstance(value, str) and (self.text or value in self.words):
             return
         if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
             raise UsageError(f"{owner}: {name} must be a number, got {value!r}")
@@ -91,13 +92,14 @@ def param(
     choices: tuple[str, ...] = (),
     words: tuple[str, ...] = (),
     selectable: bool = False,
+    text: bool = False,
 ) -> Any:
     """Return a dataclass field that is a hyper-parameter.
 
     ``choices`` are the texts it may be; ``words`` are texts it may be instead of a number. ``selectable``: several
-    values may be given, of which the validation part chooses one.
+    values may be given, of which the validation part chooses one. ``text``: any text, which the method reads itself.
     """
-    rule = Rule(help, above, at_least, at_most, choices, words, selectable)
+    rule = Rule(help, above, at_least, at_most, choices, words, selectable, text)
     return field(default=default, metadata={"rule": rule}, kw_only=True)
 
 
@@ -114,11 +116,17 @@ class RepairProblem:
         race and by sex.
     unlabelled
         More rows with scores and groups but no labels, for what needs none.
+    features
+        Feature columns to learn from; None for the model's score alone.
+    protected_as_feature
+        Whether the protected columns are features too, and so needed at predict time.
     """
 
     table: Table
     groups: Groups | None = None
     unlabelled: Table | None = None
+    features: tuple[str, ...] | None = None
+    protected_as_feature: bool = False
     _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -168,6 +176,12 @@ class Repairer(ABC):
         Whether the fit uses labels, by default.
     knows_strata
         Whether it can make groups alike within strata.
+    learns
+        Whether it can learn from feature columns.
+    tasks
+        What labels it knows: 0/1 (classification), real numbers (regression).
+    draws
+        Whether values of its predictors may hang on chance, so that rows of the fit need an identity.
     exceptions
         Laws of the contract suite that the method leaves, with the reason.
     """
@@ -177,6 +191,9 @@ class Repairer(ABC):
     criterion: ClassVar[str]
     needs_labels: ClassVar[bool] = False
     knows_strata: ClassVar[bool] = False
+    learns: ClassVar[bool] = False
+    draws: ClassVar[bool] = False
+    tasks: ClassVar[tuple[Task, ...]] = ("classification",)
     exceptions: ClassVar[Mapping[str, str]] = {}
 
     slack: float = param(
@@ -289,6 +306,12 @@ class Repairer(ABC):
         groups, where = problem.cells, " x ".join(problem.cells.columns)
         if problem.strata is not None and not self.knows_strata:
             raise UsageError(f"{self.name} does not repair within strata; leave out --strata")
+        if problem.table.reading.task not in self.tasks:
+            raise UsageError(
+                f"{self.name} repairs {' and '.join(self.tasks)}, not {problem.table.reading.task}"
+            )
+        if not self.learns and (problem.features is not None or problem.protected_as_feature):
+            raise UsageError(f"{self.name} works on scores and learns from no features; leave out --features")
         if len(groups.levels) < 2:
             only = groups.names[0] if groups.names else "none"
             raise DataError(
@@ -313,9 +336,18 @@ class Repairer(ABC):
         ):
             raise DataError(f"all labels are {int(label[0])}; a repair needs both classes to be judged by")
 
+    def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
+        """Return what selection among parameter values makes large: the expected accuracy of the decisions."""
+        return expected_accuracy(table, predicted, threshold)
+
     @abstractmethod
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Do the method; the inputs are valid. Returns the predictor with its trace."""
+
+    @classmethod
+    def contenders(cls, reading: Reading) -> Iterator[tuple[str, Repairer]]:
+        """Yield (title, repairer) of what `compare` shows of the method on such data."""
+        yield cls.name, cls()
 
     def variants(self, choices: Mapping[str, tuple[Any, ...]]) -> list[Repairer]:
         """Return the repairers of all combinations of the given parameter values."""

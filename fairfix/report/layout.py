@@ -98,9 +98,12 @@ def interval(value: Mapping[str, Any]) -> str:
 
 
 def layout(result: Mapping[str, Any], *, detail: bool = False) -> Iterator[Section]:
-    """Yield the sections of an audit's or a repair's JSON form."""
-    if str(result["schema"]).startswith("fairfix.repair/"):
+    """Yield the sections of a result's JSON form."""
+    kind = str(result["schema"]).rpartition("/")[0]
+    if kind == "fairfix.repair":
         yield from _repair(result)
+    elif kind == "fairfix.compare":
+        yield from _compare(result)
     else:
         yield from _audit(result, detail=detail)
 
@@ -227,14 +230,23 @@ def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
             notes = [
                 f"{r['name']}: {r['after']['reason']}" for r in proof["table"] if r["after"].get("reason")
             ]
-            head = f"{proof['rows']:,} rows; {proof['randomized']:.2%} of the decisions are random"
-            yield Section(title, (head, *notes), (Grid(("metric", "before", "after", "change"), rows),))
+            head = f"{proof['rows']:,} rows; {proof['randomized']:.2%} of the results hang on chance"
+            yield Section(
+                title, (head, *_noise(proof), *notes), (Grid(("metric", "before", "after", "change"), rows),)
+            )
     if result["selection"]:
         tried = tuple(
             (s["parameters"], show(s["score"]), "chosen" if s["chosen"] else "") for s in result["selection"]
         )
-        yield Section(
-            "Selection on the validation part", (), (Grid(("parameters", "expected accuracy", ""), tried),)
+        yield Section("Selection on the validation part", (), (Grid(("parameters", "score", ""), tried),))
+
+
+def _noise(proof: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what chance alone makes of the distance to everybody, which no repair can go below on so many rows."""
+    for one in proof.get("noise", ()):
+        yield (
+            f"ks.to_overall [{one['attribute']}]: {show(one['mean'])} on average, up to {show(one['upper'])} in 19 of "
+            "20 samples of so many rows, if the groups were exactly alike"
         )
 
 
@@ -266,3 +278,49 @@ def _repair_facts(result: Mapping[str, Any]) -> Iterator[str]:
         yield f"written to {result['artifact']['file']} ({result['artifact']['sha256']})"
     for warning in result["warnings"]:
         yield f"warning: {warning}"
+
+
+# ---------------------------------------------------------------------- comparison
+
+
+def _compare(result: Mapping[str, Any]) -> Iterator[Section]:
+    rows, split = result["data"]["rows"], result["split"]
+    seed = result["settings"]["seed"]
+    used = f"{rows['read']:,} rows read, {rows['used']:,} used"
+    facts = [
+        f"{used}: {split['fit']:,} to fit, {split['holdout']:,} held out (seed {seed})",
+        "all numbers are of held-out rows; * marks the frontier: no other point has a smaller gap and better quality",
+    ]
+    for contender in result["contenders"]:
+        told = ", ".join(f"{name} {value}" for name, value in contender["parameters"].items() if value != "")
+        facts.append(f"{contender['title']}: {told}")
+    yield Section(f"fairfix comparison on {result['data']['source']}", tuple(facts))
+    points = [point for point in result["points"] if "failure" not in point]
+    gaps = list(dict.fromkeys(name for point in points for name in point["gaps"]))
+    qualities = list(dict.fromkeys(name for point in points for name in point["qualities"]))
+    for gap in gaps:
+        chosen = [point for point in points if gap in point["gaps"]]
+        shown = [name for name in qualities if any(name in point["qualities"] for point in chosen)]
+        table = tuple(_point_row(point, gap, shown) for point in chosen)
+        yield Section(gap, (), (Grid(("method", "slack", "gap", *shown, "random", "uses group"), table, 2),))
+    failed = [f"{p['title']}, slack {p['slack']}: {p['failure']}" for p in result["points"] if "failure" in p]
+    said = [f"{p['title']}, slack {p['slack']}: {note}" for p in points for note in p["notes"]]
+    if failed or said:
+        yield Section("Notes", tuple(dict.fromkeys((*failed, *said))))
+
+
+def _point_row(point: Mapping[str, Any], gap: str, qualities: Sequence[str]) -> tuple[str, ...]:
+    values = []
+    for name in qualities:
+        value = point["qualities"].get(name)
+        mark = "*" if f"{gap}|{name}" in point["front"] else ""
+        values.append("" if value is None else interval(value) + mark)
+    slack = "" if point["slack"] is None else str(point["slack"])
+    return (
+        point["title"],
+        slack,
+        interval(point["gaps"][gap]),
+        *values,
+        f"{point['randomized']:.1%}",
+        "yes" if point["protected_at_predict"] else "no",
+    )

@@ -21,7 +21,12 @@ def _row(row: ProofRow) -> dict[str, Any]:
 
 
 def _proof(proof: Proof) -> dict[str, Any]:
-    return {"rows": proof.rows, "randomized": proof.randomized, "table": [_row(row) for row in proof.table]}
+    noise = [
+        {"attribute": attribute, "mean": mean, "upper": upper}
+        for attribute, (mean, upper) in proof.noise.items()
+    ]
+    table = [_row(row) for row in proof.table]
+    return {"rows": proof.rows, "randomized": proof.randomized, "table": table, "noise": noise}
 
 
 def repair_dict(

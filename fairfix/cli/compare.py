@@ -1,0 +1,185 @@
+"""``fairfix compare``: every method over a range of slack, on one split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairfix.cli.options import (
+    check_outputs,
+    data_options,
+    learned_features,
+    open_data,
+    option,
+    output_options,
+    run_options,
+    show_settings,
+    talk,
+    task_option,
+    write_results,
+)
+from fairfix.errors import UsageError
+
+if TYPE_CHECKING:
+    from fairfix.compare import Contender
+    from fairfix.table import Reading
+
+
+@click.command("compare")
+@data_options
+@task_option
+@option(
+    "--protected-as-feature",
+    is_flag=True,
+    help="Methods that learn see the protected columns too, and need them at predict time.",
+)
+@option("--methods", metavar="NAME[,...]", help="The methods to compare.  [default: all that fit the data]")
+@option(
+    "--slacks",
+    default="0,0.01,0.02,0.05,0.1,0.2",
+    metavar="NUMBER[,...]",
+    help="Allowed gaps to try, each in the method's own criterion.",
+)
+@option("--seed", type=click.IntRange(0), default=0, help="Of the split and the fits.")
+@option("--holdout", type=float, default=0.3, help="Share of the rows kept to judge by.")
+@option("--confidence", type=float, default=0.95, help="Of every interval.")
+@option(
+    "--picture",
+    type=click.Path(),
+    metavar="FILE",
+    help="Also draw the frontier, as .png or .svg; needs the extra fairfix[plot].",
+)
+@output_options("text", "json", "markdown")
+@run_options
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> int:
+    """Show what each method costs over a range of slack.
+
+    All repairs are fitted on the same rows and judged on the same others. Nothing is gated and no artifact is written:
+    take the method and the slack you choose to 'fairfix repair'.
+
+    \b
+    fairfix compare loans.parquet --protected race
+    fairfix compare loans.parquet --protected race --slacks 0.01,0.05 --picture frontier.svg
+    """
+    if given["show_settings"]:
+        show_settings(ctx)
+    from fairfix.compare import compare_table
+    from fairfix.engine import read_table
+    from fairfix.proof import RowCounts
+    from fairfix.report.compare_json import compare_dict
+
+    check_outputs(given)
+    kind = _picture_kind(given["picture"])
+    slacks = _numbers(given["slacks"])
+    source, reading, inferred, model = open_data(given, score_needed=False)
+    if reading.columns.label is None:
+        raise UsageError("a comparison needs labels to judge by; name the column with --label")
+    if reading.columns.prediction:
+        raise UsageError("a comparison needs scores or features, not decisions; leave out --prediction")
+    features = learned_features(given, source, reading, model)
+    contenders = chosen(given["methods"], reading, learned=features is not None)
+    talk(given, f"comparing {', '.join(dict.fromkeys(one.title for one in contenders))}")
+    table = read_table(source, reading)
+    outcome = compare_table(
+        table,
+        contenders,
+        slacks=slacks,
+        confidence=given["confidence"],
+        seed=given["seed"],
+        holdout=given["holdout"],
+        features=features,
+        protected_as_feature=given["protected_as_feature"],
+    )
+    rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
+    settings = {
+        "protected": list(reading.columns.protected),
+        "task": reading.task,
+        "confidence": given["confidence"],
+        "seed": given["seed"],
+        "features": "score" if features is None else list(features),
+        "protected_as_feature": given["protected_as_feature"],
+    }
+    result = compare_dict(outcome, source.name, rows, inferred, settings)
+    if kind:
+        _draw(result, given["picture"], kind)
+        talk(given, f"wrote {given['picture']}")
+    write_results(result, given)
+    return 0
+
+
+def chosen(asked: str | None, reading: Reading, *, learned: bool) -> list[Contender]:
+    """Return the contenders of the methods asked for; of all that fit the data where none is named.
+
+    Raises
+    ------
+    UsageError
+        A method is unknown or does not fit the data, or none does.
+    """
+    from fairfix.compare import Contender
+    from fairfix.repair import methods
+
+    known = methods()
+    names = [name.strip() for name in asked.split(",")] if asked else list(known)
+    out = []
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--methods {name}: unknown; choose among {', '.join(known)}")
+        method = known[name]
+        why = _unfit(method, reading, learned=learned)
+        if why and asked:
+            raise UsageError(f"--methods {name}: {why}")
+        if not why:
+            out += [Contender(title, repairer) for title, repairer in method.contenders(reading)]
+    if not out:
+        raise UsageError("no method fits these data; name features to learn from, or a score column")
+    return out
+
+
+def _unfit(method: Any, reading: Reading, *, learned: bool) -> str:
+    """Return why a method does not fit the data; empty if it does."""
+    if reading.task not in method.tasks:
+        return f"it repairs {' and '.join(method.tasks)}, not {reading.task}"
+    if learned and not method.learns and not reading.columns.score:
+        return "it works on scores; name a score column with --score"
+    return ""
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        slacks = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError:
+        raise UsageError(f"--slacks {text!r}: write numbers with commas, such as 0.01,0.05,0.1") from None
+    if any(math.isnan(slack) or slack < 0 for slack in slacks):
+        raise UsageError(f"--slacks {text!r}: a slack is an allowed gap, which cannot be negative")
+    return slacks
+
+
+def _picture_kind(path: str | None) -> str:
+    """Return the format of the picture; empty if none is asked for."""
+    if not path:
+        return ""
+    from pathlib import Path
+
+    from fairfix.report.picture import FORMATS
+
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise UsageError(
+            f"--picture {path}: the name must end in {' or '.join('.' + name for name in FORMATS)}"
+        )
+    if not Path(path).resolve().parent.is_dir():
+        raise UsageError(f"--picture {path}: the folder {Path(path).parent} does not exist")
+    return kind
+
+
+def _draw(result: Mapping[str, Any], path: str, kind: str) -> None:
+    from fairfix.io import atomic_output
+    from fairfix.report.picture import draw
+
+    content = draw(result, kind)
+    with atomic_output(path) as file:
+        file.write(content)

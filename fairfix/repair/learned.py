@@ -1,0 +1,137 @@
+"""What a method learns from: the score as it is, or members over features, with scores that have not seen their row.
+
+A repair that is fitted on top of a model has to see the model's scores as new rows will get them. Scores of rows that
+the model was fitted to are too confident, those of trees badly so. So every row is scored by a member that was fitted
+without it, in ``FOLDS`` folds; new rows are scored by the member fitted to all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairfix.counts import Floats, Ints
+from fairfix.errors import DataError
+from fairfix.features import Features
+from fairfix.learners import Member, fit_classes, fit_mean, folds_of, out_of_fold
+from fairfix.repair.base import RepairProblem
+from fairfix.values import Scorer
+
+FOLDS = 5
+"""Parts of the rows, each scored by a member fitted to the others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A scorer for new rows, and the scores of the rows of the fit.
+
+    Attributes
+    ----------
+    scorer
+        For new rows.
+    values
+        Scores of the rows of the fit, each by a member that has not seen the row; shape (n,) or (n, K).
+    """
+
+    scorer: Scorer
+    values: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Features of a problem as a matrix, with the folds of its rows."""
+
+    features: Features
+    matrix: Floats
+    folds: Ints
+
+
+def design_of(problem: RepairProblem, learner: str) -> Design:
+    """Return the matrix that members are fitted to; made once for a problem and a learner."""
+
+    def make() -> Design:
+        groups = problem.cells.columns if problem.protected_as_feature else ()
+        features = Features.learn(problem.table, problem.features, groups)
+        matrix = features.matrix(problem.table, gaps=learner == "trees")
+        return Design(features, matrix, folds_of(matrix, FOLDS))
+
+    return problem.once(("design", learner), make)
+
+
+def mean_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scored:
+    """Return the model of the label: the score as it is, or a member over features.
+
+    Raises
+    ------
+    DataError
+        There is neither a score nor a feature, or no label to learn from.
+    """
+    table = problem.table
+    if problem.features is None:
+        if table.rows.score is None:
+            raise DataError(
+                "there is neither a score nor a feature to learn from; name one with --score or --features"
+            )
+        return Scored(Scorer(), Scorer()(table))
+    y = label_of(problem)
+    binary = table.reading.task == "classification"
+
+    def fit(rows: Ints) -> Member:
+        design = design_of(problem, learner)
+        return fit_mean(
+            design.matrix[rows], y[rows], _at(problem, rows), learner=learner, loss=loss, l2=l2, seed=seed
+        )
+
+    bounds = (0.0, 1.0) if binary and loss == "square" else None
+    return problem.once(("mean", learner, loss, l2, seed), lambda: _scored(problem, learner, fit, bounds))
+
+
+def groups_of(problem: RepairProblem, learner: str, l2: float, seed: int) -> Scored:
+    """Return the model of the group: P(group | what is looked at), shape (n, K) on the rows of the fit."""
+    codes, many = problem.cells.codes, len(problem.cells.levels)
+
+    def fit(rows: Ints) -> Member:
+        design = design_of(problem, learner)
+        return fit_classes(
+            design.matrix[rows], codes[rows], many, _at(problem, rows), learner=learner, l2=l2, seed=seed
+        )
+
+    def usable(rows: Ints) -> bool:
+        return bool(np.bincount(codes[rows], minlength=many).all())
+
+    return problem.once(("groups", learner, l2, seed), lambda: _scored(problem, learner, fit, None, usable))
+
+
+def _scored(
+    problem: RepairProblem,
+    learner: str,
+    fit: Callable[[Ints], Member],
+    bounds: tuple[float, float] | None,
+    usable: Callable[[Ints], bool] | None = None,
+) -> Scored:
+    design = design_of(problem, learner)
+    member = fit(np.arange(len(problem.table)))
+    values = out_of_fold(fit, design.matrix, design.folds, member, usable)
+    return Scored(
+        Scorer(design.features, member, bounds), values if bounds is None else np.clip(values, *bounds)
+    )
+
+
+def label_of(problem: RepairProblem) -> Floats:
+    """Return the labels as numbers, shape (n,).
+
+    Raises
+    ------
+    DataError
+        There are none.
+    """
+    if problem.table.rows.label is None:
+        raise DataError("learning from features needs labels; name the column with --label")
+    return problem.table.rows.label.astype(np.float64)
+
+
+def _at(problem: RepairProblem, rows: Ints) -> Floats | None:
+    weight = problem.table.rows.weight
+    return None if weight is None else weight[rows]

@@ -1,0 +1,438 @@
+"""Predictors of values: repaired scores and regressions, from the model's score or from members over features.
+
+What a predictor looks at is a :class:`Scorer`: the model's own score as it is, or a fitted member over a matrix of
+features. :class:`GroupTube` maps scores group by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.counts import Bools, Floats
+from fairfix.errors import ArtifactError
+from fairfix.features import Features
+from fairfix.learners import Member
+from fairfix.optim.plugin import PluginRule, mixed
+from fairfix.optim.quantiles import Levels, Tube
+from fairfix.predictors import FitTrace, RepairedPredictor, codes_of
+from fairfix.table import Table
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """Where scores come from: a member over features, or the model's score as it is where there is no member.
+
+    Attributes
+    ----------
+    features, member
+        Both or none.
+    bounds
+        Least and greatest value, which others are moved to; None for no bounds.
+    """
+
+    features: Features | None = None
+    member: Member | None = None
+    bounds: tuple[float, float] | None = None
+
+    def __call__(self, table: Table) -> Floats:
+        """Return the score of each row, shape (n,), or probabilities of classes, shape (n, K)."""
+        if self.features is None or self.member is None:
+            score = table.rows.score
+            assert score is not None
+            out = score if table.reading.task == "regression" else table.probability
+        else:
+            out = self.member.predict(self.features.matrix(table, gaps=self.member.kind == "trees"))
+        return out if self.bounds is None else np.clip(out, *self.bounds)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Protected columns that it looks at."""
+        return self.features.groups if self.features else ()
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Feature columns that it looks at, with their kinds."""
+        return self.features.inputs if self.features else {}
+
+    @property
+    def needs_score(self) -> bool:
+        """Whether it looks at the model's score."""
+        return self.features is None or self.features.needs_score
+
+    def state(self, prefix: str) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
+        """Return (JSON settings, arrays whose names begin with the prefix and a point)."""
+        bounds = None if self.bounds is None else list(self.bounds)
+        if self.features is None or self.member is None:
+            return {"bounds": bounds}, {}
+        settings, arrays = self.member.state()
+        named = {f"{prefix}.{name}": array for name, array in arrays.items()}
+        member = {"kind": self.member.kind, "settings": settings}
+        return {"bounds": bounds, "features": self.features.state(), "member": member}, named
+
+    @classmethod
+    def from_state(cls, prefix: str, settings: Any, arrays: Arrays) -> Scorer:
+        """Return the scorer of a saved state.
+
+        Raises
+        ------
+        ArtifactError
+            The state does not fit together.
+        """
+        if not isinstance(settings, Mapping) or set(settings) not in (
+            {"bounds"},
+            {"bounds", "features", "member"},
+        ):
+            raise ArtifactError("the artifact does not say where its scores come from")
+        bounds = _bounds(settings["bounds"])
+        if "member" not in settings:
+            return cls(bounds=bounds)
+        features, told = Features.from_state(settings["features"]), settings["member"]
+        if (
+            not isinstance(told, Mapping)
+            or set(told) != {"kind", "settings"}
+            or told["kind"] not in Member.kinds
+        ):
+            raise ArtifactError("the artifact holds a member of an unknown kind")
+        own = {
+            name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")
+        }
+        member = Member.kinds[told["kind"]].from_state(told["settings"], own)
+        return cls(features, member, bounds)
+
+
+def _bounds(told: Any) -> tuple[float, float] | None:
+    if told is None:
+        return None
+    if not (
+        isinstance(told, list)
+        and len(told) == 2
+        and all(isinstance(b, float) for b in told)
+        and told[0] < told[1]
+    ):
+        raise ArtifactError("the bounds of the artifact's scores are malformed")
+    return told[0], told[1]
+
+
+class ValuePredictor(RepairedPredictor):
+    """A predictor of values, which looks at scorers."""
+
+    gives: ClassVar = "value"
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """All scorers it looks at."""
+        raise NotImplementedError
+
+    def traced(self, trace: FitTrace) -> Self:
+        """Return the predictor with this trace."""
+        return replace(self, trace=trace)  # type: ignore[type-var]  # every kind is a dataclass
+
+    def unrepaired(self, table: Table) -> Floats:
+        """Return the first scorer's score of each row."""
+        return self.scorers[0](table)
+
+    @property
+    def needs_protected(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
+        """Whether some protected column is looked at."""
+        return bool(self.inputs)
+
+    @property
+    def needs_score(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
+        """Whether the model's score is looked at."""
+        return any(scorer.needs_score for scorer in self.scorers)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]  # an attribute of the base, derived here
+        """Group columns that prediction looks at."""
+        return tuple(dict.fromkeys(name for scorer in self.scorers for name in scorer.groups))
+
+    @property
+    def features(self) -> Mapping[str, str]:  # type: ignore[override]  # an attribute of the base, derived here
+        """Feature columns that prediction looks at, with their kinds."""
+        return {name: kind for scorer in self.scorers for name, kind in scorer.inputs.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Unrepaired(ValuePredictor):
+    """The scores of a scorer as they are: what a repair is compared with."""
+
+    kind: ClassVar[str] = "unrepaired"
+
+    scorer: Scorer
+    trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """The one scorer."""
+        return (self.scorer,)
+
+    def predict(self, table: Table) -> Floats:
+        """Return the score of each row."""
+        return self.scorer(table)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the scorer's state."""
+        settings, arrays = self.scorer.state("scorer")
+        return {"scorer": settings}, arrays
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Return the predictor of a saved state, checked."""
+        if set(settings) != {"scorer"}:
+            raise ArtifactError(f"a {cls.kind} predictor has other settings than this artifact holds")
+        return cls(Scorer.from_state("scorer", settings["scorer"], arrays))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTube(ValuePredictor):
+    r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.optim.quantiles`.
+
+    .. math:: u = c_k(F_k(f))
+
+    Attributes
+    ----------
+    columns
+        Columns whose levels make the group.
+    levels
+        One tuple of levels per group, sorted.
+    scorer
+        Where ``f`` comes from.
+    tube
+        ``F_k`` and ``c_k``.
+    """
+
+    kind: ClassVar[str] = "group_tube"
+
+    columns: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+    scorer: Scorer
+    tube: Tube
+    trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """The one scorer."""
+        return (self.scorer,)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]  # an attribute of the base, derived here
+        """Group columns that prediction looks at."""
+        return tuple(dict.fromkeys((*self.columns, *self.scorer.groups)))
+
+    @property
+    def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
+        """Whether some rows get a value that is drawn."""
+        return self.tube.drawn
+
+    def predict(self, table: Table) -> Floats:
+        """Return the value of each row; NaN for groups not seen in the fit."""
+        return self.of_scores(table, self.scorer(table))
+
+    def of_scores(self, table: Table, score: Floats) -> Floats:
+        """Return the value of each row from its score, shape (n,)."""
+        code = codes_of(table, self.columns, self.levels)
+        draw = table.draws if self.randomized else np.zeros(len(table))
+        out = np.full(score.shape, np.nan)
+        for k in range(len(self.levels)):
+            inside = code == k
+            out[inside] = self.tube.of_group(k, score[inside], draw[inside])
+        return out
+
+    def drawn(self, table: Table) -> Bools:
+        """Return which rows have a value that hangs on a draw: those of a spread score, or all where some are mixed."""
+        if not self.randomized or self.tube.share > 0:
+            return np.full(len(table), self.tube.share > 0)
+        code, score = codes_of(table, self.columns, self.levels), self.scorer(table)
+        out = np.zeros(len(table), dtype=bool)
+        for k, one in enumerate(self.tube.levels):
+            inside = code == k
+            out[inside] = one.heavy(score[inside])
+        return out
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the levels and sizes as settings, distributions and curve as arrays."""
+        settings, arrays = self.scorer.state("scorer")
+        tube = self.tube
+        told = {
+            "columns": list(self.columns),
+            "levels": [list(level) for level in self.levels],
+            "knots": [int(one.knots.size) for one in tube.levels],
+            "constant": tube.constant,
+            "share": tube.share,
+            "scorer": settings,
+        }
+        parts = {part: np.concatenate([getattr(one, part) for one in tube.levels]) for part in LEVEL_PARTS}
+        return told, {**arrays, **parts, **({} if tube.curves is None else {"curves": tube.curves})}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Return the predictor of a saved state, checked."""
+        own = {name: a for name, a in arrays.items() if not name.startswith("scorer.")}
+        if set(settings) != {"columns", "levels", "knots", "constant", "share", "scorer"} or set(own) - {
+            "curves"
+        } != set(LEVEL_PARTS):
+            raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
+        columns, levels = names_and_levels(cls.kind, settings)
+        sizes, curves = settings["knots"], own.get("curves")
+        sound = (
+            isinstance(sizes, list)
+            and len(sizes) == len(levels)
+            and all(isinstance(size, int) and size > 0 for size in sizes)
+            and all(a.dtype == np.float64 and bool(np.isfinite(a).all()) for a in own.values())
+            and all(own[part].shape == (sum(sizes),) for part in LEVEL_PARTS)
+            and all(isinstance(settings[part], float) for part in ("constant", "share"))
+            and 0 <= settings["share"] <= 1
+            and (curves is None or _are_curves(curves, len(levels)))
+        )
+        if not sound:
+            raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
+        cuts = np.cumsum(sizes)[:-1]
+        split = zip(*(np.split(own[part], cuts) for part in LEVEL_PARTS), strict=True)
+        parts = tuple(Levels(*three) for three in split)
+        if not all(_are_levels(one) for one in parts):
+            raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
+        tube = Tube(parts, curves, settings["constant"], settings["share"])
+        return cls(columns, levels, Scorer.from_state("scorer", settings["scorer"], arrays), tube)
+
+
+def _are_curves(curves: npt.NDArray[Any], groups: int) -> bool:
+    """Tell whether there is a nondecreasing curve per group."""
+    return (
+        curves.ndim == 2
+        and len(curves) == groups
+        and curves.shape[1] > 1
+        and bool((np.diff(curves) >= 0).all())
+    )
+
+
+def _are_levels(one: Levels) -> bool:
+    """Tell whether knots increase and levels go from 0 to 1 at most."""
+    ends = np.stack([one.low, one.high], axis=1).ravel()
+    return bool(
+        (np.diff(one.knots) > 0).all() and (np.diff(ends) >= 0).all() and ends[0] >= 0 and ends[-1] <= 1
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PluginScore(ValuePredictor):
+    """A score of the expected label and of the probabilities of groups, which does not see the group.
+
+    Attributes
+    ----------
+    label, group
+        Where the expected label and the probabilities of groups come from.
+    rule
+        See :mod:`fairfix.optim.plugin`.
+    constant, share
+        With chance ``share`` a row gets the constant.
+    """
+
+    kind: ClassVar[str] = "plugin_score"
+
+    label: Scorer
+    group: Scorer
+    rule: PluginRule
+    constant: float
+    share: float
+    trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """That of the label and that of the group."""
+        return (self.label, self.group) if self.rule.thresholds.size else (self.label,)
+
+    @property
+    def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
+        """Whether some rows get the constant by a draw."""
+        return self.share > 0
+
+    def predict(self, table: Table) -> Floats:
+        """Return the value of each row."""
+        pi = self.group(table) if self.rule.thresholds.size else np.zeros((len(table), 0))
+        return self.of_scores(table, self.label(table), pi)
+
+    def of_scores(self, table: Table, eta: Floats, pi: Floats) -> Floats:
+        """Return the value of each row from its expected label (n,) and its probabilities of groups (n, K)."""
+        draw = table.draws if self.randomized else np.zeros(0)
+        return mixed(self.rule.score(eta, pi), self.constant, self.share, draw)
+
+    def drawn(self, table: Table) -> Bools:
+        """Return which rows have a value that hangs on a draw: all, where some get the constant."""
+        return np.full(len(table), self.share > 0)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the scorers, the constant and its share as settings, prices and grid as arrays."""
+        label, label_arrays = self.label.state("label")
+        group, group_arrays = self.group.state("group")
+        told = {
+            "label": label,
+            "group": group,
+            "constant": self.constant,
+            "share": self.share,
+            "logistic": self.rule.logistic,
+        }
+        own = {name: getattr(self.rule, name) for name in RULE_PARTS}
+        return told, {**label_arrays, **group_arrays, **own}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Return the predictor of a saved state, checked."""
+        own = {name: a for name, a in arrays.items() if not name.startswith(("label.", "group."))}
+        if set(settings) != {"label", "group", "constant", "share", "logistic"} or set(own) != set(
+            RULE_PARTS
+        ):
+            raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
+        thresholds, grid, prices, shares = (own[name] for name in RULE_PARTS)
+        sound = (
+            all(a.dtype == np.float64 and bool(np.isfinite(a).all()) for a in own.values())
+            and thresholds.ndim == grid.ndim == shares.ndim == 1
+            and prices.shape == (shares.size, thresholds.size)
+            and grid.size == (thresholds.size + 1 if thresholds.size else 0)
+            and bool((np.diff(thresholds) > 0).all() and (shares > 0).all())
+            and all(isinstance(settings[part], float) for part in ("constant", "share"))
+            and 0 <= settings["share"] <= 1
+            and isinstance(settings["logistic"], bool)
+        )
+        if not sound:
+            raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
+        return cls(
+            Scorer.from_state("label", settings["label"], arrays),
+            Scorer.from_state("group", settings["group"], arrays),
+            PluginRule(thresholds, grid, prices, shares, settings["logistic"]),
+            settings["constant"],
+            settings["share"],
+        )
+
+
+RULE_PARTS = ("thresholds", "grid", "prices", "shares")
+LEVEL_PARTS = ("knots", "low", "high")
+
+
+def names_and_levels(
+    kind: str, settings: Mapping[str, Any]
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Return the group columns and levels of a saved state.
+
+    Raises
+    ------
+    ArtifactError
+        They are malformed.
+    """
+    columns: Sequence[Any] = settings["columns"]
+    levels = tuple(tuple(level) for level in settings["levels"])
+    texts = [*columns, *(part for level in levels for part in level)]
+    sound = (
+        all(isinstance(text, str) for text in texts)
+        and all(len(level) == len(columns) for level in levels)
+        and len(set(levels)) == len(levels) > 0
+    )
+    if not sound:
+        raise ArtifactError(f"the groups of this {kind} are malformed")
+    return tuple(columns), levels
