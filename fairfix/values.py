@@ -411,6 +411,83 @@ class PluginScore(ValuePredictor):
         )
 
 
+@dataclass(frozen=True, eq=False)
+class ModelMixture(ValuePredictor):
+    """Several models with weights: one is drawn for each row, or they are averaged; one alone is a model.
+
+    Attributes
+    ----------
+    models
+        Where scores come from.
+    weights
+        Shape (M,), positive, of sum 1.
+    averaged
+        Whether the value is the average; else each row draws its model.
+    """
+
+    kind: ClassVar[str] = "model_mixture"
+
+    models: tuple[Scorer, ...]
+    weights: Floats
+    averaged: bool
+    trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """All models."""
+        return self.models
+
+    @property
+    def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
+        """Whether rows draw a model."""
+        return len(self.models) > 1 and not self.averaged
+
+    def predict(self, table: Table) -> Floats:
+        """Return the value of each row."""
+        values = np.stack([model(table) for model in self.models])
+        if not self.randomized:
+            return np.asarray(self.weights @ values)
+        drawn = np.searchsorted(np.cumsum(self.weights)[:-1], table.draws, side="right")
+        return np.asarray(values[drawn, np.arange(len(table))])
+
+    def unrepaired(self, table: Table) -> Floats:
+        """Return the value of each row: it hangs on no group."""
+        return self.predict(table)
+
+    def drawn(self, table: Table) -> Bools:
+        """Return which rows have a value that hangs on a draw: all, where models are drawn."""
+        return np.full(len(table), self.randomized)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the models' states, and the weights."""
+        parts = [model.state(f"model{i}") for i, model in enumerate(self.models)]
+        arrays = {name: array for _, own in parts for name, array in own.items()}
+        return {"models": [told for told, _ in parts], "averaged": self.averaged}, {
+            **arrays,
+            "weights": self.weights,
+        }
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Return the predictor of a saved state, checked."""
+        told, weights = settings.get("models"), arrays.get("weights")
+        sound = (
+            set(settings) == {"models", "averaged"}
+            and isinstance(settings["averaged"], bool)
+            and isinstance(told, list)
+            and weights is not None
+            and weights.dtype == np.float64
+            and weights.shape == (len(told),)
+            and weights.size > 0
+            and bool((weights > 0).all())
+            and abs(float(weights.sum()) - 1.0) < 1e-9
+        )
+        if not sound or told is None or weights is None:
+            raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
+        models = tuple(Scorer.from_state(f"model{i}", one, arrays) for i, one in enumerate(told))
+        return cls(models, weights, settings["averaged"])
+
+
 RULE_PARTS = ("thresholds", "grid", "prices", "shares")
 LEVEL_PARTS = ("knots", "low", "high")
 

@@ -33,7 +33,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 
 from fairfix.optim.parity import ks_to_overall
 from fairfix.optim.quantiles import second
@@ -229,6 +228,8 @@ class PluginProblem:
         start
             Multipliers of another slack to begin from.
         """
+        from scipy.optimize import minimize
+
         dual = _Dual(self, slack)
         now = np.zeros(2 * dual.price.size) if start is None else start
         evaluations = 0
@@ -266,16 +267,16 @@ class _Dual:
     def __init__(self, problem: PluginProblem, slack: Floats) -> None:
         self.problem = problem
         self.weight, _, self.r = problem.cells
-        self.pull = self.weight[:, None] * self.r
+        self.pull: Floats = self.weight[:, None] * self.r
         self.unit = problem.of_constant / problem.thresholds.size
         shape = slack.size, problem.thresholds.size
         self.asked = np.broadcast_to(np.isfinite(slack)[:, None], shape)
-        self.price = np.where(self.asked, np.where(np.isfinite(slack), slack, 0.0)[:, None], 0.0)
+        self.price: Floats = np.where(self.asked, np.where(np.isfinite(slack), slack, 0.0)[:, None], 0.0)
 
     def prices(self, x: Floats) -> Floats:
         """Return the prices ``m``, shape (K, Z)."""
         up, down = x.reshape(2, *self.price.shape)
-        return (up - down) * self.unit
+        return np.asarray((up - down) * self.unit)
 
     def _priced(self, x: Floats) -> Floats:
         out: Floats = self.problem.losses.copy()
@@ -302,7 +303,8 @@ class _Dual:
     def _away(self, chance: Floats) -> Floats:
         """Return ``E[r_a 1(u > t_j)]``, shape (K, Z)."""
         above = np.cumsum(chance[:, ::-1], axis=1)[:, -2::-1]
-        return np.asarray(self.pull.T @ above, dtype=np.float64)
+        away: Floats = self.pull.T @ above
+        return away
 
     def certificate(self, x: Floats, temperature: float) -> tuple[float, float]:
         """Return the loss of a mixture that holds the slack, and the dual's bound.

@@ -56,21 +56,42 @@ E. Chzhen, C. Denis, M. Hebiri, L. Oneto and M. Pontil, *Fair regression with Wa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fairfix.counts import Floats
-from fairfix.errors import UsageError
+from fairfix.counts import Floats, Ints
+from fairfix.errors import DataError, UsageError
+from fairfix.learners import ConstantMember, LinearMember, Link, Member, fit_mean, out_of_fold
+from fairfix.optim.group_loss import Infeasible, solve_linear, solve_members
 from fairfix.optim.plugin import PluginProblem, expected_loss, fit_plugin
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube
+from fairfix.optim.reduction import (
+    LOSSES,
+    CostSensitive,
+    Direct,
+    Heuristic,
+    LinearModel,
+    Mixture,
+    Oracle,
+    reduce,
+)
 from fairfix.predictors import FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
-from fairfix.repair.learned import Scored, groups_of, mean_of
+from fairfix.repair.learned import (
+    Scored,
+    bounds_of,
+    design_of,
+    groups_of,
+    label_of,
+    learned_of,
+    mean_of,
+    model_of,
+)
 from fairfix.table import Groups, Reading, Table, Task
-from fairfix.values import GroupTube, PluginScore, Unrepaired, ValuePredictor
+from fairfix.values import GroupTube, ModelMixture, PluginScore, Scorer, Unrepaired, ValuePredictor
 
 
 @dataclass(frozen=True)
@@ -103,6 +124,21 @@ class FairRegression(Repairer):
         "how statistical parity is reached; auto: closed-form if the protected columns are features, else plug-in",
         choices=("auto", "closed-form", "plug-in", "reduction"),
     )
+    oracle: str = param(
+        "auto",
+        "how the reduction finds models; auto: direct for linear ones, least-squares or risk for trees",
+        choices=("auto", "direct", "least-squares", "risk", "cost-sensitive"),
+    )
+    mixture: str = param(
+        "drawn",
+        "the reduction's models: one drawn for each row, which has parity, or their average, which need not",
+        choices=("drawn", "averaged"),
+    )
+    bound: str = param(
+        "",
+        "largest loss of a group, for bounded_group_loss: one number, or GROUP=NUMBER,... for some groups",
+        text=True,
+    )
     learner: str = param(
         "linear",
         "model that is learned from features: linear (or logistic), or boosted trees",
@@ -115,6 +151,30 @@ class FairRegression(Repairer):
         at_least=0.0,
         selectable=True,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        about_loss = self.constraint == "bounded_group_loss"
+        if about_loss != bool(self.bound):
+            wanted = (
+                "needs a bound; give --bound NUMBER" if about_loss else "takes no bound; leave out --bound"
+            )
+            raise UsageError(f"fair-regression: {self.constraint} {wanted}")
+        if about_loss and (self.solver != "auto" or self.group_slack):
+            raise UsageError("fair-regression: bounded_group_loss takes no --solver and no --group-slack")
+        if self.oracle != "auto" and self.solver != "reduction":
+            raise UsageError("fair-regression: --oracle goes with --solver reduction")
+        if self.loss == "absolute" and (about_loss or self.solver != "reduction"):
+            raise UsageError("fair-regression: the absolute loss goes with --solver reduction only")
+        if self.learner == "trees" and self.oracle in ("direct", "cost-sensitive"):
+            raise UsageError(
+                f"fair-regression: the oracle {self.oracle} fits linear models; leave out --learner trees"
+            )
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether the fit uses labels, whatever it learns from."""
+        return self.constraint == "bounded_group_loss" or self.solver == "reduction"
 
     @property
     def bounds(self) -> str:
@@ -139,6 +199,12 @@ class FairRegression(Repairer):
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         seed = int(rng.integers(2**31))
+        if self.loss == "logistic" and problem.table.reading.task == "regression":
+            _check_chances(problem)
+        if self.constraint == "bounded_group_loss":
+            return self._bounded(problem, seed)
+        if self.solver == "reduction":
+            return self._by_reduction(problem, seed)
         solver = self.solver
         if solver == "auto":
             solver = "closed-form" if problem.protected_as_feature else "plug-in"
@@ -197,6 +263,136 @@ class FairRegression(Repairer):
         notes = tuple(_note_on_share(found.share, found.ks, slack, groups))
         return _traced(predictor, base, fitted, FitTrace(True, found.evaluations, value, found.gap, notes))
 
+    # ------------------------------------------------------------------ a model class
+
+    def _by_reduction(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
+        """Return the paper's mixture of models, found in scores from 0 to 1."""
+        groups, table = problem.cells, problem.table
+        loss, y = self._loss(table.reading), label_of(problem)
+        design = design_of(problem, self.learner)
+        low, high = (0.0, 1.0) if loss == "logistic" else (float(y.min()), float(y.max()))
+        span = high - low
+        bounds = (low, high) if loss != "logistic" else None
+        link: Link = "sigmoid" if loss == "logistic" else "identity"
+
+        def linear(model: LinearModel) -> Member:
+            coef, intercept = model.coef, model.intercept
+            if link == "identity":
+                coef, intercept = span * coef, low + span * intercept
+            return LinearMember(coef[:, None], np.array([intercept]), link)
+
+        def fitted(target: Floats) -> tuple[Member, Floats]:
+            member = fit_mean(
+                design.matrix,
+                low + span * target,
+                table.rows.weight,
+                learner=self.learner,
+                loss=loss if loss == "logistic" else "square",
+                l2=self.l2,
+                seed=seed,
+            )
+            return member, np.clip((member.predict(design.matrix) - low) / span, 0.0, 1.0)
+
+        oracle = self._oracle(loss, design.matrix, fitted)
+        found = reduce((y - low) / span, groups.codes, table.rows.weight, self._slacks(groups), loss, oracle)
+        members: list[Member] = []
+        for model in found.models:
+            if isinstance(model, float):
+                members.append(ConstantMember(np.array([low + span * model])))
+            else:
+                members.append(linear(model) if isinstance(model, LinearModel) else model)
+        scorers = tuple(Scorer(design.features, member, bounds) for member in members)
+        averaged = self.mixture == "averaged"
+        objective = found.loss * (span**2 if loss == "square" else span if loss == "absolute" else 1.0)
+        trace = FitTrace(
+            True, found.calls, objective, math.nan, tuple(_notes_on_mixture(found, span, averaged))
+        )
+        trace = replace(trace, base=Unrepaired(model_of(problem, self.learner, loss, self.l2, seed)))
+        return ModelMixture(scorers, found.weights, averaged).traced(trace)
+
+    def _oracle(self, loss: str, X: Floats, fit: Callable[[Floats], tuple[Any, Floats]]) -> Oracle:
+        """Return the oracle in force."""
+        oracle = self.oracle
+        if oracle == "auto":
+            oracle = (
+                "direct" if self.learner == "linear" else "risk" if loss == "logistic" else "least-squares"
+            )
+        if oracle == "direct":
+            return Direct(X, sigmoid=loss == "logistic", l2=self.l2)
+        if oracle == "cost-sensitive":
+            if loss == "logistic":
+                raise UsageError(
+                    "fair-regression: the cost-sensitive oracle has no log loss; take direct or risk"
+                )
+            return CostSensitive(X)
+        if (oracle == "risk") != (loss == "logistic"):
+            raise UsageError(
+                "fair-regression: the oracle risk goes with the logistic loss, least-squares with others"
+            )
+        return Heuristic(fit)
+
+    # ------------------------------------------------------------------ bounded group loss
+
+    def _bounded(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
+        """Return one model, or an average of trees, whose loss is bounded in every group."""
+        groups, table = problem.cells, problem.table
+        loss, y = self._loss(table.reading), label_of(problem)
+        limits = self._limits(groups)
+        design, weight = design_of(problem, self.learner), table.rows.weight
+        bounds = bounds_of(problem, loss)
+        if self.learner == "linear":
+            one = solve_linear(design.matrix, y, groups.codes, weight, limits, loss=loss, l2=self.l2)
+            if isinstance(one, Infeasible):
+                raise _refused(one, limits, groups, f"linear model ({loss} loss)")
+            link: Link = "sigmoid" if loss == "logistic" else "identity"
+            member = LinearMember(one.coef[:, None], np.array([one.intercept]), link)
+            trace = FitTrace(
+                one.converged, one.iterations, one.objective, one.gap, _priced(one.multipliers, groups)
+            )
+            base = Unrepaired(model_of(problem, self.learner, loss, self.l2, seed))
+            single = ModelMixture((Scorer(design.features, member, bounds),), np.ones(1), averaged=True)
+            return single.traced(replace(trace, base=base))
+
+        def fit(row_weight: Floats) -> tuple[Member, Floats]:
+            def member_of(rows: Ints) -> Member:
+                return fit_mean(
+                    design.matrix[rows],
+                    y[rows],
+                    row_weight[rows],
+                    learner=self.learner,
+                    loss=loss,
+                    l2=self.l2,
+                    seed=seed,
+                )
+
+            def usable(rows: Ints) -> bool:
+                return bool((row_weight[rows] > 0).any())
+
+            member = member_of(np.arange(y.size))
+            return member, out_of_fold(member_of, design.matrix, design.folds, member, usable)
+
+        many = solve_members(fit, lambda u: LOSSES[loss].value(y, u), groups.codes, weight, limits)
+        if isinstance(many, Infeasible):
+            raise _refused(many, limits, groups, f"average of boosted trees that was tried ({loss} loss)")
+        scorers = tuple(Scorer(design.features, member, bounds) for member in many.models)
+        learned = learned_of(problem, self.learner, loss, self.l2, seed)
+        trace = FitTrace(True, many.rounds, many.objective, math.nan, ())
+        trace = replace(
+            trace, base=Unrepaired(learned.scorer), base_fitted=learned.values, fitted=many.values
+        )
+        return ModelMixture(scorers, many.weights, averaged=True).traced(trace)
+
+    def _limits(self, groups: Groups) -> Floats:
+        """Return the bound of each group, shape (K,); infinite where none is asked."""
+        try:
+            level = float(self.bound)
+        except ValueError:
+            own = pairs_of(self.bound, groups.names, "--bound")
+            return np.array([own.get(name, math.inf) for name in groups.names], dtype=np.float64)
+        if not level >= 0:
+            raise UsageError(f"--bound {self.bound}: a loss is at least 0")
+        return np.full(len(groups.names), level)
+
     def _slacks(self, groups: Groups) -> Floats:
         """Return the slack of each group, shape (K,)."""
         own = pairs_of(self.group_slack, groups.names, "--group-slack")
@@ -212,6 +408,55 @@ def _traced(predictor: ValuePredictor, base: Scored, fitted: Floats, trace: FitT
         return predictor.traced(trace)
     learned = replace(trace, base=Unrepaired(base.scorer), base_fitted=base.values, fitted=fitted)
     return predictor.traced(learned)
+
+
+def _check_chances(problem: RepairProblem) -> None:
+    """Raise where real labels are no probabilities."""
+    y = label_of(problem)
+    if y.min() < 0 or y.max() > 1:
+        name = problem.table.reading.columns.label
+        raise DataError(
+            f"label column {name!r} goes from {y.min():g} to {y.max():g}; the logistic loss needs labels in [0, 1]: "
+            "take --loss square, or rescale it"
+        )
+
+
+def _refused(found: Infeasible, limits: Floats, groups: Groups, what: str) -> DataError:
+    """Return the refusal of bounds that cannot be held, with what can."""
+    asked = np.isfinite(limits)
+    level = limits[asked]
+    reach = (
+        f"the least bound that can be held in every group is {level[0] + found.excess:.6g}"
+        if (level == level[0]).all()
+        else f"every one is at least {found.excess:.3g} above some bound"
+    )
+    weights = ", ".join(
+        f"{name} {weight:.3g}"
+        for name, weight in zip(groups.names, found.weights, strict=True)
+        if weight > 1e-6
+    )
+    proof = f" (proof: group weights {weights})" if found.certified else ""
+    return DataError(f"no {what} holds --bound on the rows of the fit: {reach}{proof}; raise it")
+
+
+def _priced(multipliers: Floats, groups: Groups) -> tuple[str, ...]:
+    """Return a note on the groups whose bound costs something."""
+    paid = [f"{name} {m:.3g}" for name, m in zip(groups.names, multipliers, strict=True) if m > 0]
+    return (f"bounds that bind, with what a unit more would save: {', '.join(paid)}",) if paid else ()
+
+
+def _notes_on_mixture(found: Mixture, span: float, averaged: bool) -> Iterator[str]:
+    """Yield what a mixture of models is."""
+    many = len(found.models)
+    if many == 1:
+        return
+    if averaged:
+        yield f"the average of {many} models is taken; parity was found for the mixture and need not hold for it"
+        return
+    yield (
+        f"each row draws one of {many} models by its identity; a row's score varies by {span * found.spread:.3g} on "
+        "average (standard deviation), and parity holds for the mixture, in expectation over the draws"
+    )
 
 
 def pairs_of(text: str, names: tuple[str, ...], option: str) -> dict[str, float]:

@@ -69,14 +69,18 @@ def mean_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: in
         There is neither a score nor a feature, or no label to learn from.
     """
     table = problem.table
-    if problem.features is None:
-        if table.rows.score is None:
-            raise DataError(
-                "there is neither a score nor a feature to learn from; name one with --score or --features"
-            )
-        return Scored(Scorer(), Scorer()(table))
+    if problem.features is not None:
+        return learned_of(problem, learner, loss, l2, seed)
+    if table.rows.score is None:
+        raise DataError(
+            "there is neither a score nor a feature to learn from; name one with --score or --features"
+        )
+    return problem.once("score", lambda: Scored(Scorer(), Scorer()(table)))
+
+
+def learned_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scored:
+    """Return a member for the label over features (or over the score, as a feature), with scores out of fold."""
     y = label_of(problem)
-    binary = table.reading.task == "classification"
 
     def fit(rows: Ints) -> Member:
         design = design_of(problem, learner)
@@ -84,8 +88,22 @@ def mean_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: in
             design.matrix[rows], y[rows], _at(problem, rows), learner=learner, loss=loss, l2=l2, seed=seed
         )
 
-    bounds = (0.0, 1.0) if binary and loss == "square" else None
+    bounds = bounds_of(problem, loss)
     return problem.once(("mean", learner, loss, l2, seed), lambda: _scored(problem, learner, fit, bounds))
+
+
+def model_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scorer:
+    """Return the model of the label over features (or over the score, as a feature), fitted to all rows at once."""
+    design, y = design_of(problem, learner), label_of(problem)
+    member = fit_mean(
+        design.matrix, y, problem.table.rows.weight, learner=learner, loss=loss, l2=l2, seed=seed
+    )
+    return Scorer(design.features, member, bounds_of(problem, loss))
+
+
+def bounds_of(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
+    """Return the range that values are moved into: [0, 1] where they are chances but no loss keeps them there."""
+    return (0.0, 1.0) if problem.table.reading.task == "classification" and loss != "logistic" else None
 
 
 def groups_of(problem: RepairProblem, learner: str, l2: float, seed: int) -> Scored:

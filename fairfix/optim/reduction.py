@@ -1,0 +1,456 @@
+r"""Statistical parity of the scores of a model class: the paper's reduction, Algorithm 1, by column generation.
+
+Over distributions ``Q`` on models ``f`` of a class, with scores in [0, 1],
+
+.. math::
+    \min_Q\; E_{f \sim Q}\, E[l(Y, f(X))] \quad\text{s.t.}\quad
+    \sup_z |P_Q(f > z \mid a) - P_Q(f > z)| \le e_a \text{ for each group } a .
+
+The master is a linear program over the models found so far and the best constant, which makes it feasible for every
+slack. Its constraints are those of a grid of thresholds; thresholds at which the mixture breaks the slack are added
+until none does, so the slack holds at all. With the prices ``lambda`` of the constraints a model costs
+
+.. math::
+    \frac{1}{W} \sum_i w_i \Big( l(y_i, u_i) + S_{a_i}(u_i) \Big), \qquad
+    S_a(u) = \sum_{z < u} \Big( \frac{\lambda_{a,z}}{p_a} - \sum_b \lambda_{b,z} \Big) ,
+
+a loss plus a staircase. An oracle looks for a model of least cost:
+
+==================  ====================================================================================================
+``direct``          minimises it over linear models, steps smoothed by a logistic kernel of shrinking width
+``least-squares``   fits a learner to the scores ``U_i`` of least cost for each row on the grid, by least squares
+``risk``            the same by the log loss with soft labels ``U_i``
+``cost-sensitive``  minimises the convex hinge of the steps over linear models with coefficients of at most 1
+==================  ====================================================================================================
+
+For a log loss of ``u = sigma(C (2 s - 1))`` the paper weighs label 1 by ``U``; setting the derivative of ``-W_2 log u -
+(1 - W_2) log(1 - u)`` to zero at ``s = U`` gives ``W_2 = sigma(C (2 U - 1))``. Scores here are probabilities
+themselves, so the soft label is ``U``. On a plateau of least cost ``U`` is its middle: the first point would shift all
+scores where labels lie on the grid.
+
+Only a best response would bound the optimum, and none of these is one for certain: no gap is claimed.
+
+References
+----------
+A. Agarwal, M. Dudik and Z. S. Wu, *Fair regression* (2019), Algorithm 1 and section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.optim.parity import ks_to_overall
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+GRID = 40
+"""Thresholds of the first grid."""
+
+WIDTHS = (0.1, 0.025)
+"""Smoothing of the steps in the direct oracle, one after the other."""
+
+CUTS = 60
+"""Most rounds of added thresholds."""
+
+EDGE = 1e-6
+"""Probabilities are kept this far from 0 and 1 before the log loss is taken."""
+
+
+@dataclass(frozen=True)
+class RowLoss:
+    """A loss of a score, convex in it: its values and its slopes."""
+
+    value: Callable[[Floats, Floats], Floats]
+    slope: Callable[[Floats, Floats], Floats]
+
+
+def _log_value(y: Floats, u: Floats) -> Floats:
+    v = np.clip(u, EDGE, 1 - EDGE)
+    return np.asarray(-y * np.log(v) - (1 - y) * np.log1p(-v))
+
+
+def _log_slope(y: Floats, u: Floats) -> Floats:
+    v = np.clip(u, EDGE, 1 - EDGE)
+    return np.asarray((v - y) / (v * (1 - v)))
+
+
+LOSSES = {
+    "square": RowLoss(lambda y, u: (u - y) ** 2, lambda y, u: 2 * (u - y)),
+    "logistic": RowLoss(_log_value, _log_slope),
+    "absolute": RowLoss(lambda y, u: np.abs(u - y), lambda y, u: np.sign(u - y)),
+}
+"""Losses by name; another convex one is another line."""
+
+
+@dataclass(frozen=True, eq=False)
+class Penalised:
+    """What an oracle minimises: rows with their loss, and a staircase per group.
+
+    Attributes
+    ----------
+    y, codes, share
+        Label, group and weight of each row, shape (n,) each; weights sum to 1.
+    loss
+        Of a score.
+    thresholds
+        Places of the steps, increasing, shape (Z,).
+    steps
+        Heights, shape (K, Z).
+    """
+
+    y: Floats
+    codes: Ints
+    share: Floats
+    loss: RowLoss
+    thresholds: Floats
+    steps: Floats
+
+    def cost(self, u: Floats) -> float:
+        """Return the cost of scores, shape (n,)."""
+        heights = np.concatenate([np.zeros((len(self.steps), 1)), np.cumsum(self.steps, axis=1)], axis=1)
+        paid = heights[self.codes, np.searchsorted(self.thresholds, u, side="left")]
+        return float(self.share @ (self.loss.value(self.y, u) + paid))
+
+    def smooth(self, u: Floats, width: float) -> tuple[float, Floats]:
+        """Return the cost with smoothed steps and its slope per row, weights included."""
+        own = self.steps[self.codes]
+        passed = 0.5 * (1.0 + np.tanh((u[:, None] - self.thresholds) / (2.0 * width)))
+        value = self.loss.value(self.y, u) + (own * passed).sum(axis=1)
+        slope = self.loss.slope(self.y, u) + (own * passed * (1.0 - passed)).sum(axis=1) / width
+        return float(self.share @ value), self.share * slope
+
+    @cached_property
+    def points(self) -> Floats:
+        """Scores between the thresholds, shape (Z + 1,)."""
+        z = self.thresholds
+        return np.concatenate([[z[0] / 2], (z[1:] + z[:-1]) / 2, [(1 + z[-1]) / 2]])
+
+    @cached_property
+    def on_grid(self) -> Floats:
+        """Cost of each row at each point, weights aside, shape (n, Z + 1)."""
+        heights = np.concatenate([np.zeros((len(self.steps), 1)), np.cumsum(self.steps, axis=1)], axis=1)
+        return np.asarray(self.loss.value(self.y[:, None], self.points) + heights[self.codes])
+
+    def targets(self) -> Floats:
+        """Return the point of least cost for each row, the middle of a plateau, shape (n,)."""
+        cost = self.on_grid
+        best = cost <= cost.min(axis=1, keepdims=True) + 1e-12
+        first = best.argmax(axis=1)
+        last = best.shape[1] - 1 - best[:, ::-1].argmax(axis=1)
+        return np.asarray((self.points[first] + self.points[last]) / 2)
+
+
+class Oracle(Protocol):
+    """Returns a model of low cost and its scores on the rows, shape (n,)."""
+
+    def __call__(self, problem: Penalised) -> tuple[Any, Floats]:
+        """Answer to one set of prices."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """``X coef + intercept``, or its sigmoid."""
+
+    coef: Floats
+    intercept: float
+
+
+class Direct:
+    """The direct oracle over linear models; remembers its answers to begin from."""
+
+    def __init__(self, X: Floats, *, sigmoid: bool, l2: float = 0.0) -> None:
+        self.A = np.column_stack([X, np.ones(len(X))])
+        self.sigmoid, self.l2 = sigmoid, l2
+        self.starts: list[Floats] = []
+        # in these coordinates the columns are uncorrelated and of scale 1, which L-BFGS likes
+        center = X.mean(axis=0)
+        _, size, axes = np.linalg.svd((X - center) / np.sqrt(len(X)), full_matrices=False)
+        keep = size > 1e-8 * max(float(size.max(initial=0.0)), 1e-300)
+        back = axes[keep].T / size[keep]
+        self.back = np.block(
+            [[back, np.zeros((X.shape[1], 1))], [-(center @ back)[None, :], np.ones((1, 1))]]
+        )
+        self.B = self.A @ self.back
+
+    def __call__(self, problem: Penalised) -> tuple[LinearModel, Floats]:
+        """Return the best of what is found from the unpriced optimum and from the last answers."""
+        if not self.starts:
+            plain = Penalised(
+                problem.y, problem.codes, problem.share, problem.loss, problem.thresholds, 0 * problem.steps
+            )
+            self.starts.append(self._descend(plain, np.zeros(self.B.shape[1])))
+        known = sorted(self.starts, key=lambda v: problem.cost(self._scores(v)))[:2]
+        found = [self._descend(problem, v) for v in known]
+        best = min([*found, *known], key=lambda v: problem.cost(self._scores(v)) + self._penalty(v)[0])
+        self.starts.append(best)
+        whole = self.back @ best
+        return LinearModel(whole[:-1], float(whole[-1])), self._scores(best)
+
+    def _scores(self, v: Floats) -> Floats:
+        form = self.B @ v
+        return np.asarray(0.5 * (1.0 + np.tanh(form / 2.0)) if self.sigmoid else form)
+
+    def _penalty(self, v: Floats) -> tuple[float, Floats]:
+        own = self.back[:-1] @ v
+        return self.l2 * float(own @ own), 2.0 * self.l2 * (self.back[:-1].T @ own)
+
+    def _descend(self, problem: Penalised, start: Floats) -> Floats:
+        from scipy.optimize import minimize
+
+        now = start
+        for width in WIDTHS:
+            found: Any = minimize(
+                self.value, now, args=(problem, width), jac=True, method="L-BFGS-B", options={"maxiter": 100}
+            )
+            now = found.x
+        return now
+
+    def value(self, v: Floats, problem: Penalised, width: float) -> tuple[float, Floats]:
+        """Return the smoothed cost of whitened coefficients and its gradient."""
+        u = self._scores(v)
+        cost, slope = problem.smooth(u, width)
+        held, pull = self._penalty(v)
+        inner = slope * u * (1.0 - u) if self.sigmoid else slope
+        return cost + held, self.B.T @ inner + pull
+
+
+class Heuristic:
+    """The oracles that fit a learner to the best score of each row: least squares, or risk with soft labels."""
+
+    def __init__(self, fit: Callable[[Floats], tuple[Any, Floats]]) -> None:
+        self.fit = fit
+
+    def __call__(self, problem: Penalised) -> tuple[Any, Floats]:
+        """Return the learner's fit to the targets."""
+        return self.fit(problem.targets())
+
+
+class CostSensitive:
+    """The hinge oracle over linear models with coefficients of at most 1; columns of X must be scaled."""
+
+    def __init__(self, X: Floats, *, margin: float = 0.5 / GRID, smoothing: float = 2e-4) -> None:
+        self.A = np.column_stack([X, np.ones(len(X))])
+        self.margin, self.smoothing = margin, smoothing
+        self.last = np.zeros(self.A.shape[1])
+
+    def __call__(self, problem: Penalised) -> tuple[LinearModel, Floats]:
+        """Return the minimiser of the hinge, Huber-smoothed less and less."""
+        from scipy.optimize import minimize
+
+        gain = np.diff(problem.on_grid, axis=1)
+        side, size = -np.sign(gain), np.abs(gain) * problem.share[:, None]
+        now = self.last
+        for smoothing in (100 * self.smoothing, 10 * self.smoothing, self.smoothing):
+            found: Any = minimize(
+                self.value,
+                now,
+                args=(problem.thresholds, side, size, smoothing),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(-1.0, 1.0)] * (self.A.shape[1] - 1) + [(None, None)],
+                options={"maxiter": 500, "maxfun": 2000, "ftol": 1e-12},
+            )
+            now = found.x
+        self.last = now
+        return LinearModel(now[:-1], float(now[-1])), self.A @ now
+
+    def value(
+        self, v: Floats, thresholds: Floats, side: Floats, size: Floats, smoothing: float
+    ) -> tuple[float, Floats]:
+        """Return the smoothed hinge of coefficients and its gradient."""
+        short = self.margin - side * ((self.A @ v)[:, None] - thresholds)
+        inside = np.clip(short, 0.0, smoothing)
+        value = float((size * (inside * inside / (2 * smoothing) + np.maximum(short - smoothing, 0.0))).sum())
+        slope = -(size * side * inside / smoothing).sum(axis=1)
+        return value, self.A.T @ slope
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A distribution over models.
+
+    Attributes
+    ----------
+    models
+        As the oracle returned them; a number for the constant.
+    weights
+        Their chances, shape (M,), positive, of sum 1.
+    values
+        Score of each row by each model, shape (M, n).
+    loss
+        Expected loss.
+    ks
+        Distance of each group to everybody, of the mixture, over all thresholds, shape (K,).
+    spread
+        Mean over rows of the standard deviation of the models' scores.
+    calls
+        Of the oracle.
+    """
+
+    models: tuple[Any, ...]
+    weights: Floats
+    values: Floats
+    loss: float
+    ks: Floats
+    spread: float
+    calls: int
+
+
+def mixture_distances(values: Floats, weights: Floats, codes: Ints, share: Floats, groups: int) -> Floats:
+    """Return the distance of each group to everybody of a mixture with scores (M, n), over all thresholds."""
+    rows = weights[:, None] * share
+    return ks_to_overall(values.ravel(), np.tile(codes, len(values)), rows.ravel(), groups)
+
+
+def reduce(
+    y: Floats,
+    codes: Ints,
+    weight: Floats | None,
+    slack: Floats,
+    loss: str,
+    oracle: Oracle,
+    *,
+    rounds: int = 15,
+) -> Mixture:
+    """Return the mixture of least loss that the oracle's models make within the slack.
+
+    Parameters
+    ----------
+    y
+        Shape (n,), in [0, 1].
+    codes, weight
+        Group and weight of each row, shape (n,) each.
+    slack
+        Of each group, shape (K,), at least 0; infinite where none is asked.
+    loss
+        A name of ``LOSSES``.
+    oracle
+        Finds models.
+    rounds
+        Most calls of the oracle.
+    """
+    master = _Master(y, codes, weight, slack, LOSSES[loss])
+    master.add(float(master.constant), np.full(y.size, master.constant))
+    prices = np.zeros(master.away[0].shape)
+    best, idle = np.inf, 0
+    for call in range(1, rounds + 1):
+        model, values = oracle(master.penalised(prices))
+        master.add(model, values)
+        value, _, new = master.solve()
+        prices = new if call == 1 else 0.5 * (prices + new)
+        idle = idle + 1 if value > best - 1e-6 * abs(best) else 0
+        best = min(best, value)
+        if idle >= 4:
+            break
+    return master.mixture(call)
+
+
+class _Master:
+    """The linear program over models found, with thresholds added where the slack breaks."""
+
+    def __init__(self, y: Floats, codes: Ints, weight: Floats | None, slack: Floats, loss: RowLoss) -> None:
+        self.y, self.codes, self.slack, self.loss = y, codes, np.asarray(slack, dtype=np.float64), loss
+        w = np.ones(y.size) if weight is None else weight
+        self.share: Floats = w / w.sum()
+        self.shares = np.bincount(codes, self.share, slack.size)
+        self.thresholds: Floats = (np.arange(GRID) + 0.5) / GRID
+        self.models: list[Any] = []
+        self.values: list[Floats] = []
+        self.losses: list[float] = []
+        self.away: list[Floats] = []
+
+    @cached_property
+    def constant(self) -> float:
+        """The constant of least loss, to a thousandth."""
+        tried = np.unique(np.concatenate([np.linspace(0, 1, 1001), [self.share @ self.y]]))
+        return float(
+            tried[int(np.argmin([self.share @ self.loss.value(self.y, np.full(1, c)) for c in tried]))]
+        )
+
+    def add(self, model: Any, values: Floats) -> None:
+        """Add a model with its scores."""
+        self.models.append(model)
+        self.values.append(values)
+        self.losses.append(float(self.share @ self.loss.value(self.y, values)))
+        self.away.append(self._away(values, self.thresholds))
+
+    def _away(self, values: Floats, thresholds: Floats) -> Floats:
+        """Return ``P(u > z | a) - P(u > z)``, shape (K, Z)."""
+        cell = np.searchsorted(thresholds, values, side="left")
+        wide = thresholds.size + 1
+        mass = np.bincount(self.codes * wide + cell, self.share, self.slack.size * wide)
+        mass = mass.reshape(self.slack.size, wide)
+        above = np.cumsum(mass[:, ::-1], axis=1)[:, -2::-1]
+        return np.asarray(above / self.shares[:, None] - above.sum(axis=0))
+
+    def penalised(self, prices: Floats) -> Penalised:
+        """Return what models cost at prices, shape (K, Z)."""
+        steps = prices / self.shares[:, None] - prices.sum(axis=0)
+        return Penalised(self.y, self.codes, self.share, self.loss, self.thresholds, steps)
+
+    def solve(self) -> tuple[float, Floats, Floats]:
+        """Return the least loss of a mixture, its weights and the prices of the constraints."""
+        from scipy.optimize import linprog
+
+        asked = np.isfinite(self.slack)
+        table = np.stack([part[asked].ravel() for part in self.away], axis=1)
+        limit = np.repeat(self.slack[asked], self.thresholds.size)
+        found: Any = linprog(
+            self.losses,
+            A_ub=np.concatenate([table, -table]),
+            b_ub=np.concatenate([limit, limit]),
+            A_eq=np.ones((1, len(self.losses))),
+            b_eq=[1.0],
+            method="highs",
+        )
+        prices = np.zeros((self.slack.size, self.thresholds.size))
+        up, down = np.split(-np.asarray(found.ineqlin.marginals), 2)
+        prices[asked] = (up - down).reshape(int(asked.sum()), -1)
+        return float(found.fun), np.maximum(found.x, 0.0), prices
+
+    def mixture(self, calls: int) -> Mixture:
+        """Return the mixture that holds the slack at all thresholds."""
+        values = np.array(self.values)
+        for _ in range(CUTS):
+            _, q, _ = self.solve()
+            more = self._broken(values, q)
+            if not more.size:
+                break
+            self.thresholds = np.unique(np.concatenate([self.thresholds, more]))
+            self.away = [self._away(one, self.thresholds) for one in self.values]
+        q = self._mended(values, q)
+        kept = q > 1e-9
+        q = q[kept] / q[kept].sum()
+        values = values[kept]
+        mean = q @ values
+        spread = float(self.share @ np.sqrt(np.maximum(q @ (values - mean) ** 2, 0.0)))
+        ks = mixture_distances(values, q, self.codes, self.share, self.slack.size)
+        loss = float(q @ np.array(self.losses)[kept])
+        models = tuple(model for model, keep in zip(self.models, kept, strict=True) if keep)
+        return Mixture(models, q, values, loss, ks, spread, calls)
+
+    def _broken(self, values: Floats, q: Floats) -> Floats:
+        """Return the thresholds at which groups are furthest beyond their slack."""
+        used = q > 1e-12
+        rows = np.unique(values[used].ravel())
+        if rows.size > 20_000:
+            rows = rows[:: rows.size // 20_000]
+        away = sum(chance * self._away(one, rows) for chance, one in zip(q[used], values[used], strict=True))
+        over = np.abs(away) - self.slack[:, None]
+        worst = over.argmax(axis=1)
+        return np.unique(rows[worst[over.max(axis=1) > 1e-10]])
+
+    def _mended(self, values: Floats, q: Floats) -> Floats:
+        """Return the weights with as much more of the constant as the slack still needs."""
+        ks = mixture_distances(values, q, self.codes, self.share, self.slack.size)
+        keep = float(np.min(np.divide(self.slack, ks, out=np.ones_like(ks), where=ks > self.slack)))
+        out = keep * q
+        out[0] += 1.0 - keep
+        return out

@@ -1,0 +1,155 @@
+"""Bounded group loss against general solvers, its certificates and its invariances."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from fairfix.optim.group_loss import (
+    GroupLossSolution,
+    Infeasible,
+    MembersSolution,
+    best_level,
+    solve_linear,
+    solve_members,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+Floats = npt.NDArray[np.float64]
+Data = tuple[Floats, Floats, npt.NDArray[np.int64]]
+
+
+def data(seed: int, groups: int = 3, rows: int = 120, *, binary: bool = False) -> Data:
+    """Return rows whose groups follow different lines."""
+    rng = np.random.default_rng(seed)
+    codes = np.concatenate([np.arange(groups), rng.integers(0, groups, rows - groups)])
+    X = rng.normal(size=(rows, 3))
+    form = X @ [1.0, -0.5, 0.2] + codes * (X[:, 0] - 0.7) + 0.3 * rng.normal(size=rows)
+    return X, (rng.random(rows) < 1 / (1 + np.exp(-form))).astype(float) if binary else form, codes
+
+
+def losses_at(
+    v: Floats, X: Floats, y: Floats, codes: npt.NDArray[np.int64], loss: str, groups: int
+) -> Floats:
+    """Return the mean loss of each group."""
+    form = X @ v[:-1] + v[-1]
+    each = (form - y) ** 2 if loss == "square" else np.logaddexp(0, form) - y * form
+    return np.array([each[codes == k].mean() for k in range(groups)])
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_optimum_is_that_of_a_general_solver(loss: str, seed: int) -> None:
+    """The objective equals SLSQP's on the convex program, and the gap is certified."""
+    X, y, codes = data(seed, binary=loss == "logistic")
+    level, _ = best_level(X, y, codes, None, 3, loss=loss)
+    bounds = np.full(3, 1.03 * level)
+    found = solve_linear(X, y, codes, None, bounds, loss=loss, l2=1e-3)
+    assert isinstance(found, GroupLossSolution)
+    shares = np.bincount(codes) / codes.size
+
+    def value(v: Floats) -> float:
+        return float(shares @ losses_at(v, X, y, codes, loss, 3) + 1e-3 * v[:-1] @ v[:-1])
+
+    start = np.append(found.coef, found.intercept) + 0.05
+    other = minimize(
+        value,
+        start,
+        method="SLSQP",
+        constraints=[{"type": "ineq", "fun": lambda v: bounds - losses_at(v, X, y, codes, loss, 3)}],
+        options={"maxiter": 500, "ftol": 1e-12},
+    )
+
+    assert found.objective == pytest.approx(other.fun, abs=2e-6)
+    assert 0 <= found.gap + 1e-12 <= 1e-7
+    assert (found.losses <= bounds + 1e-12).all()
+    assert found.converged
+    np.testing.assert_allclose(
+        found.losses, losses_at(np.append(found.coef, found.intercept), X, y, codes, loss, 3), rtol=1e-9
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    groups=st.integers(2, 5),
+    factor=st.sampled_from([0.9, 0.999, 1.000001, 1.05, 2.0]),
+)
+def test_bounds_are_held_or_refused_with_a_proof(seed: int, groups: int, factor: float) -> None:
+    """Above the best level the bounds hold; below it a weighting of groups proves that they cannot."""
+    X, y, codes = data(seed, groups)
+    level, _ = best_level(X, y, codes, None, groups, loss="square")
+    found = solve_linear(X, y, codes, None, np.full(groups, factor * level), loss="square")
+
+    if factor > 1:
+        assert isinstance(found, GroupLossSolution)
+        assert (found.losses <= factor * level * (1 + 1e-9)).all()
+        assert found.gap <= 1e-6 * found.objective
+    else:
+        assert isinstance(found, Infeasible)
+        assert found.excess == pytest.approx((1 - factor) * level, rel=1e-4)
+        row = (found.weights / np.bincount(codes))[
+            codes
+        ]  # the least weighted loss of any model, by least squares
+        A = np.column_stack([X, np.ones(len(X))]) * np.sqrt(row)[:, None]
+        least = np.sum((A @ np.linalg.lstsq(A, np.sqrt(row) * y, rcond=None)[0] - np.sqrt(row) * y) ** 2)
+        assert least - factor * level >= found.excess * (1 - 1e-6)
+
+
+def test_loose_bounds_leave_the_least_squares_fit() -> None:
+    """Without a bound that binds the model is the ordinary one, with multipliers of 0."""
+    X, y, codes = data(3)
+    found = solve_linear(X, y, codes, None, np.array([np.inf, 1e9, 1e9]), loss="square")
+    plain = np.linalg.lstsq(np.column_stack([X, np.ones(len(X))]), y, rcond=None)[0]
+
+    assert isinstance(found, GroupLossSolution)
+    np.testing.assert_allclose(np.append(found.coef, found.intercept), plain, atol=1e-6)
+    assert not found.multipliers.any()
+
+
+def test_weights_are_repeated_rows_and_labels_of_groups_mean_nothing() -> None:
+    """Whole weights act as repeated rows, and renamed groups have renamed multipliers."""
+    X, y, codes = data(4)
+    weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    level, _ = best_level(X, y, codes, weight, 3, loss="square")
+    bounds = np.full(3, 1.02 * level)
+    one = solve_linear(X, y, codes, weight, bounds, loss="square")
+    i = np.repeat(np.arange(len(y)), weight.astype(int))
+    two = solve_linear(X[i], y[i], codes[i], None, bounds, loss="square")
+    three = solve_linear(X, y, (codes + 1) % 3, weight, bounds, loss="square")
+
+    assert isinstance(one, GroupLossSolution)
+    assert isinstance(two, GroupLossSolution)
+    assert isinstance(three, GroupLossSolution)
+    np.testing.assert_allclose(two.coef, one.coef, atol=1e-7)
+    np.testing.assert_allclose(np.roll(one.multipliers, 1), three.multipliers, atol=1e-6)
+
+
+def test_members_are_averaged_within_the_bounds() -> None:
+    """Reweighted fits of a learner reach the optimum of its class where the class is linear, and refuse what it cannot."""
+    X, y, codes = data(5)
+    A = np.column_stack([X, np.ones(len(X))])
+
+    def fit(weight: Floats) -> tuple[Floats, Floats]:
+        root = np.sqrt(weight)
+        v = np.linalg.lstsq(A * root[:, None], root * y, rcond=None)[0]
+        return v, A @ v
+
+    level, _ = best_level(X, y, codes, None, 3, loss="square")
+    bounds = np.full(3, 1.05 * level)
+    best = solve_linear(X, y, codes, None, bounds, loss="square")
+    found = solve_members(fit, lambda u: (u - y) ** 2, codes, None, bounds, rounds=15)
+    refused = solve_members(fit, lambda u: (u - y) ** 2, codes, None, np.full(3, 0.9 * level), rounds=15)
+
+    assert isinstance(best, GroupLossSolution)
+    assert isinstance(found, MembersSolution)
+    assert (found.losses <= bounds + 1e-9).all()
+    assert found.objective <= 1.01 * best.objective
+    np.testing.assert_allclose(
+        found.values, sum(w * (A @ v) for w, v in zip(found.weights, found.models, strict=True))
+    )
+    assert isinstance(refused, Infeasible)
+    assert not refused.certified
+    assert refused.excess > 0.05 * level
