@@ -266,6 +266,7 @@ class GroupTube(ValuePredictor):
             "knots": [int(one.knots.size) for one in tube.levels],
             "constant": tube.constant,
             "share": tube.share,
+            "moved": tube.curves is not None,
             "scorer": settings,
         }
         parts = {part: np.concatenate([getattr(one, part) for one in tube.levels]) for part in LEVEL_PARTS}
@@ -275,9 +276,9 @@ class GroupTube(ValuePredictor):
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return the predictor of a saved state, checked."""
         own = {name: a for name, a in arrays.items() if not name.startswith("scorer.")}
-        if set(settings) != {"columns", "levels", "knots", "constant", "share", "scorer"} or set(own) - {
-            "curves"
-        } != set(LEVEL_PARTS):
+        wanted = {*LEVEL_PARTS, *(("curves",) if settings.get("moved") else ())}
+        told = {"columns", "levels", "knots", "constant", "share", "moved", "scorer"}
+        if set(settings) != told or set(own) != wanted:
             raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
         columns, levels = names_and_levels(cls.kind, settings)
         sizes, curves = settings["knots"], own.get("curves")

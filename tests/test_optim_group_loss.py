@@ -128,7 +128,7 @@ def test_weights_are_repeated_rows_and_labels_of_groups_mean_nothing() -> None:
 
 
 def test_members_are_averaged_within_the_bounds() -> None:
-    """Reweighted fits of a learner reach the optimum of its class where the class is linear, and refuse what it cannot."""
+    """Reweighted fits of a linear learner come near its class's optimum; bounds that it cannot hold are refused."""
     X, y, codes = data(5)
     A = np.column_stack([X, np.ones(len(X))])
 

@@ -173,7 +173,7 @@ def test_targets_take_the_middle_of_a_plateau() -> None:
 
 
 def test_the_soft_label_is_the_target_and_the_papers_weight_is_not() -> None:
-    """A saturated fit returns the target for soft labels; the paper's weight U for its scaled loss gives 0.72 for 0.9."""
+    """A saturated fit returns the target for soft labels; the paper's weight for its scaled loss gives 0.72 for 0.9."""
     grid = np.linspace(1e-4, 1 - 1e-4, 100_001)
     plain = -0.9 * np.log(grid) - 0.1 * np.log1p(-grid)
     assert grid[plain.argmin()] == pytest.approx(0.9, abs=1e-3)

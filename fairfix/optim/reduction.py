@@ -412,7 +412,7 @@ class _Master:
         )
         prices = np.zeros((self.slack.size, self.thresholds.size))
         up, down = np.split(-np.asarray(found.ineqlin.marginals), 2)
-        prices[asked] = (up - down).reshape(int(asked.sum()), -1)
+        prices[asked] = (up - down).reshape(int(asked.sum()), self.thresholds.size)
         return float(found.fun), np.maximum(found.x, 0.0), prices
 
     def mixture(self, calls: int) -> Mixture:

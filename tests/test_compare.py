@@ -1,0 +1,160 @@
+"""The comparison: one split for all, the frontier, its formats and its picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.cli import run
+from fairfix.compare import Contender, compare_table
+from fairfix.engine import read_table
+from fairfix.repair import methods
+from fairfix.table import Columns, Reading
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+def frame(many: int = 800) -> pa.Table:
+    """Return scored people with a feature."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, many)
+    score = np.clip(rng.beta(2, 3, many) + 0.15 * group, 0, 1)
+    return pa.table(
+        {
+            "sex": group.astype(str),
+            "x": score + 0.1 * rng.normal(size=many),
+            "label": (rng.random(many) < score).astype(int),
+            "score": score,
+        }
+    )
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Call:
+    """Run compare on the frame and return status, output and talk."""
+    pq.write_table(frame(), tmp_path / "people.parquet")
+
+    def invoke(*options: str) -> tuple[int, str, str]:
+        base = ["compare", str(tmp_path / "people.parquet"), "--protected", "sex", "--slacks", "0.02,0.1"]
+        status = run([*base, *options, "--no-config"])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return invoke
+
+
+def test_every_method_is_compared_on_one_split() -> None:
+    """Each contender has a point for each slack, all on the same held-out rows, beside base and constant."""
+    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
+    contenders = [Contender(name, method()) for name, method in methods().items()]
+    outcome = compare_table(table, contenders, slacks=(0.05, 0.2))
+    titles = [point.title for point in outcome.points]
+
+    assert titles[:2] == ["base", "constant"]
+    assert {title: titles.count(title) for title in methods()} == dict.fromkeys(methods(), 2)
+    assert outcome.held == 240
+    assert not any(point.failure for point in outcome.points)
+    alone = compare_table(table, contenders[-1:], slacks=(0.2,)).points[-1]
+    assert alone.gaps == outcome.points[-1].gaps  # what is compared with it changes nothing
+
+
+def test_the_frontier_is_what_no_other_point_beats() -> None:
+    """A point is marked if and only if no other has both a smaller gap and a better quality."""
+    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
+    outcome = compare_table(
+        table, [Contender(name, m()) for name, m in methods().items()], slacks=(0.02, 0.05, 0.1)
+    )
+    gap, quality = "selection_rate.difference.between_groups [sex]", "accuracy"
+    places = [
+        (p.gaps[gap].value, p.qualities[quality].value, f"{gap}|{quality}" in p.front) for p in outcome.points
+    ]
+
+    for i, (x, y, marked) in enumerate(places):
+        beaten = any(
+            (u <= x and v >= y and (u < x or v > y)) or ((u, v) == (x, y) and j < i)
+            for j, (u, v, _) in enumerate(places)
+        )
+        assert marked != beaten
+
+
+def test_the_json_holds_to_its_schema_and_renders_again(call: Call, tmp_path: Path) -> None:
+    """JSON is the source: valid by the shipped schema, and text and Markdown come from it."""
+    saved = str(tmp_path / "c.json")
+    status, out, err = call("--format", "json", "--out", f"json={saved}")
+    schema = json.loads(files("fairfix.report").joinpath("compare.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+    assert status == 0, err
+    jsonschema.validate(json.loads(out), schema, jsonschema.Draft202012Validator)
+    assert json.loads(Path(saved).read_text()) == json.loads(out)
+    assert run(["report", saved, "--format", "markdown"]) == 0
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**json.loads(out), "more": 1}, schema, jsonschema.Draft202012Validator)
+
+
+def test_same_input_same_bytes(call: Call) -> None:
+    """Two runs print the same."""
+    assert call("--format", "json")[1] == call("--format", "json")[1]
+
+
+def test_text_shows_the_frontier_and_who_needs_the_group(call: Call) -> None:
+    """The table has a row per point with its interval, the frontier mark and whether the group is needed."""
+    _, out, _ = call()
+
+    assert "ks.to_overall [sex]" in out
+    assert "uses group" in out
+    assert any("*" in line and line.startswith("ramp") for line in out.splitlines())
+    assert any(line.startswith("fair-regression") and line.endswith("no") for line in out.splitlines())
+
+
+def test_features_are_learned_from_when_asked(call: Call) -> None:
+    """With features the methods that learn use them; methods that need a score are compared where there is one."""
+    status, out, err = call("--features", "x", "--protected-as-feature", "--format", "json")
+    result = json.loads(out)
+
+    assert status == 0, err
+    assert result["settings"]["features"] == ["x"]
+    assert {point["title"] for point in result["points"]} >= {"fair-regression", "ramp"}
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_the_picture_is_drawn_and_reproducible(kind: str, call: Call, tmp_path: Path) -> None:
+    """The picture is of its format, names the methods, and has the same bytes each time."""
+    pytest.importorskip("matplotlib")
+    places = [tmp_path / f"{i}.{kind}" for i in (1, 2)]
+    for place in places:
+        assert call("--picture", str(place))[0] == 0
+    content = places[0].read_bytes()
+
+    assert content == places[1].read_bytes()
+    assert content.startswith(b"\x89PNG" if kind == "png" else b"<?xml")
+    if kind == "svg":
+        assert b"fair-regression" in content
+        assert b"frontier" in content
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--slacks", "0.1,x"], "--slacks '0.1,x'"),
+        (["--slacks=-1"], "cannot be negative"),
+        (["--methods", "magic"], "--methods magic"),
+        (["--methods", "ramp", "--task", "regression"], "not regression"),
+        (["--picture", "front.pdf"], "must end in .png or .svg"),
+        (["--picture", "nowhere/front.png"], "does not exist"),
+        (["--features", "label"], "has a role already"),
+    ],
+)
+def test_status_2_when_it_did_not_run(options: list[str], said: str, call: Call) -> None:
+    """What makes no sense is refused by name."""
+    status, out, err = call(*options)
+
+    assert (status, out) == (2, "")
+    assert said in err
