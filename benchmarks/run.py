@@ -22,6 +22,7 @@ SCRIPTS = {
     "ramp_accuracy.py": (),
     "ramp_few_rows.py": (),
     "figure1.py": (),
+    "fair_regression.py": (),
     "coverage.py": ("--simulations", "2000"),
 }
 """Script -> its arguments, in the order of the page."""

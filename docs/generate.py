@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 
 import fairfix
@@ -28,7 +29,6 @@ PART = re.compile(rf"({START}([\w-]+) -->\n)(?:(?!{START}).)*?(<!-- end -->)", r
 WIDTH = 100
 
 PLANNED = {
-    "fair-regression": "real-valued scores: statistical parity at every threshold, or bounded group loss",
     "logloss": "robust log loss classification: demographic parity, equal opportunity, equalized odds",
     "sensei": "individual fairness: alike people, alike predictions",
     "robust": "parity and error rates of the true groups, when the recorded groups are noisy",
@@ -82,15 +82,13 @@ def comparisons() -> str:
     return table(("comparison", "definition"), rows)
 
 
-def parameters() -> str:
-    """Return the hyper-parameters of every method."""
-    rows = []
-    for name, method in methods().items():
-        rows += [
-            (f"`{name}`", f"`--{part.name.replace('_', '-')}`", str(part.default), part.metadata["rule"].help)
-            for part in method.parameter_fields()
-        ]
-    return table(("method", "option", "default", "meaning"), rows)
+def parameters(name: str) -> str:
+    """Return the hyper-parameters of a method."""
+    rows = [
+        (f"`--{part.name.replace('_', '-')}`", str(part.default) or " ", part.metadata["rule"].help)
+        for part in methods()[name].parameter_fields()
+    ]
+    return table(("option", "default", "meaning"), rows)
 
 
 def repairs() -> str:
@@ -137,7 +135,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "metrics": metrics,
     "other-metrics": other_metrics,
     "comparisons": comparisons,
-    "parameters": parameters,
+    **{f"parameters-{name}": partial(parameters, name) for name in methods()},
     "methods": repairs,
     "imports": imports,
 }
