@@ -22,7 +22,7 @@ from fairfix.proof import results_on, split_rows, with_threshold
 from fairfix.repair.base import Repairer, RepairProblem
 from fairfix.table import Table
 
-SLACKS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
+SLACKS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, math.inf)
 """Slacks that are tried by default."""
 
 GAPS = (

@@ -248,7 +248,7 @@ class GroupTube(ValuePredictor):
     def drawn(self, table: Table) -> Bools:
         """Return which rows have a value that hangs on a draw: those of a spread score, or all where some are mixed."""
         if not self.randomized or self.tube.share > 0:
-            return np.full(len(table), self.tube.share > 0)
+            return np.full(len(table), self.randomized)
         code, score = codes_of(table, self.columns, self.levels), self.scorer(table)
         out = np.zeros(len(table), dtype=bool)
         for k, one in enumerate(self.tube.levels):
@@ -352,7 +352,7 @@ class PluginScore(ValuePredictor):
     @property
     def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
         """Whether some rows get the constant by a draw."""
-        return self.share > 0
+        return 0 < self.share < 1
 
     def predict(self, table: Table) -> Floats:
         """Return the value of each row."""
@@ -361,12 +361,12 @@ class PluginScore(ValuePredictor):
 
     def of_scores(self, table: Table, eta: Floats, pi: Floats) -> Floats:
         """Return the value of each row from its expected label (n,) and its probabilities of groups (n, K)."""
-        draw = table.draws if self.randomized else np.zeros(0)
+        draw = table.draws if self.randomized else np.zeros(len(table))
         return mixed(self.rule.score(eta, pi), self.constant, self.share, draw)
 
     def drawn(self, table: Table) -> Bools:
         """Return which rows have a value that hangs on a draw: all, where some get the constant."""
-        return np.full(len(table), self.share > 0)
+        return np.full(len(table), self.randomized)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return the scorers, the constant and its share as settings, prices and grid as arrays."""

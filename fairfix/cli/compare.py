@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 @option("--methods", metavar="NAME[,...]", help="The methods to compare.  [default: all that fit the data]")
 @option(
     "--slacks",
-    default="0,0.01,0.02,0.05,0.1,0.2",
+    default="0,0.01,0.02,0.05,0.1,0.2,inf",
     metavar="NUMBER[,...]",
-    help="Allowed gaps to try, each in the method's own criterion.",
+    help="Allowed gaps to try, each in the method's own criterion; inf leaves them.",
 )
 @option("--seed", type=click.IntRange(0), default=0, help="Of the split and the fits.")
 @option("--holdout", type=float, default=0.3, help="Share of the rows kept to judge by.")

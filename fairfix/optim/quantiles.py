@@ -150,6 +150,8 @@ class Tube:
     @property
     def drawn(self) -> bool:
         """Whether some rows get a value that is drawn."""
+        if self.share >= 1:
+            return False
         return self.share > 0 or (self.curves is not None and any(one.drawn for one in self.levels))
 
     def of_group(self, group: int, score: Floats, draw: Floats) -> Floats:

@@ -180,6 +180,8 @@ class Repairer(ABC):
         Whether it can learn from feature columns.
     tasks
         What labels it knows: 0/1 (classification), real numbers (regression).
+    knows_unlabelled
+        Whether it learns from rows without labels.
     draws
         Whether values of its predictors may hang on chance, so that rows of the fit need an identity.
     exceptions
@@ -192,6 +194,7 @@ class Repairer(ABC):
     needs_labels: ClassVar[bool] = False
     knows_strata: ClassVar[bool] = False
     learns: ClassVar[bool] = False
+    knows_unlabelled: ClassVar[bool] = False
     draws: ClassVar[bool] = False
     tasks: ClassVar[tuple[Task, ...]] = ("classification",)
     exceptions: ClassVar[Mapping[str, str]] = {}
@@ -310,6 +313,8 @@ class Repairer(ABC):
             raise UsageError(
                 f"{self.name} repairs {' and '.join(self.tasks)}, not {problem.table.reading.task}"
             )
+        if problem.unlabelled is not None and not self.knows_unlabelled:
+            raise UsageError(f"{self.name} learns nothing from rows without labels; leave out --unlabelled")
         if not self.learns and (problem.features is not None or problem.protected_as_feature):
             raise UsageError(f"{self.name} works on scores and learns from no features; leave out --features")
         if len(groups.levels) < 2:

@@ -113,6 +113,7 @@ class Ramp(Repairer):
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
     knows_strata: ClassVar[bool] = True
+    knows_unlabelled: ClassVar[bool] = True
 
     constraint: str = param(
         "demographic_parity",

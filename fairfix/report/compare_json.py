@@ -10,6 +10,7 @@ from fairfix import __version__
 from fairfix.compare import ComparisonOutcome, Point
 from fairfix.proof import RowCounts
 from fairfix.report.json_ import number, value_dict
+from fairfix.report.repair_json import rows_dict
 
 COMPARE_SCHEMA = "fairfix.compare/1"
 
@@ -46,11 +47,7 @@ def compare_dict(
         "fairfix": __version__,
         "data": {
             "source": source,
-            "rows": {
-                "read": rows.read,
-                "used": rows.used,
-                "excluded": [{"reason": why, "rows": many} for why, many in rows.excluded.items()],
-            },
+            "rows": rows_dict(rows),
             "inferred": dict(inferred),
         },
         "settings": dict(settings),

@@ -29,6 +29,12 @@ def _proof(proof: Proof) -> dict[str, Any]:
     return {"rows": proof.rows, "randomized": proof.randomized, "table": table, "noise": noise}
 
 
+def rows_dict(rows: RowCounts) -> dict[str, Any]:
+    """Return how many rows came in, how many are used, and why the others are not."""
+    excluded = [{"reason": why, "rows": many} for why, many in rows.excluded.items()]
+    return {"read": rows.read, "used": rows.used, "excluded": excluded}
+
+
 def repair_dict(
     outcome: Outcome,
     repaired: Repaired,
@@ -49,11 +55,7 @@ def repair_dict(
         "seed": repaired.seed,
         "data": {
             "source": source,
-            "rows": {
-                "read": rows.read,
-                "used": rows.used,
-                "excluded": [{"reason": why, "rows": many} for why, many in rows.excluded.items()],
-            },
+            "rows": rows_dict(rows),
             "inferred": dict(inferred),
             "fingerprint": fingerprint,
         },
