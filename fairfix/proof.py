@@ -153,7 +153,7 @@ def with_threshold(reading: Reading) -> Reading:
 def _criterion(repairer: Repairer, reading: Reading) -> str:
     """Return what the slack bounds: within strata, where there are strata."""
     if not reading.columns.strata:
-        return repairer.bounds
+        return repairer.bounds_of(reading)
     return repairer.bounds.rpartition(".")[0] + ".within_strata"
 
 

@@ -230,6 +230,10 @@ class Repairer(ABC):
         """Identifier of the audit comparison that ``slack`` bounds with these parameters, strata aside."""
         return self.criterion
 
+    def bounds_of(self, reading: Reading) -> str:
+        """Return the same for labels of the kind that a reading has."""
+        return self.bounds
+
     @property
     def uses_labels(self) -> bool:
         """Whether the fit uses labels with these parameters."""

@@ -93,6 +93,9 @@ from fairfix.repair.learned import (
 from fairfix.table import Groups, Reading, Table, Task
 from fairfix.values import GroupTube, ModelMixture, PluginScore, Scorer, Unrepaired, ValuePredictor
 
+FAR = 0.03
+"""Gap of the plug-in, in units of the constant's loss, from which on it is not taken for converged."""
+
 
 @dataclass(frozen=True)
 class FairRegression(Repairer):
@@ -183,12 +186,16 @@ class FairRegression(Repairer):
             return self.criterion
         return "log_loss.max" if self.loss == "logistic" else "square_loss.max"
 
+    def bounds_of(self, reading: Reading) -> str:
+        """Return the same where the kind of label is known."""
+        return replace(self, loss=self._loss(reading)).bounds
+
     def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
         """Return what selection among parameter values makes large: minus the mean loss on the labels."""
         label = table.rows.label
         if label is None:
             raise UsageError("selecting among parameter values needs labels; name the column with --label")
-        loss = expected_loss(self._loss(table.reading), label.astype(np.float64), predicted)
+        loss = LOSSES[self._loss(table.reading)].value(label.astype(np.float64), predicted)
         return -float(np.average(loss, weights=table.rows.weight))
 
     def _loss(self, reading: Reading) -> str:
@@ -261,7 +268,8 @@ class FairRegression(Repairer):
         value = float(rows.share @ cost)
         fitted = predictor.of_scores(table, base.values, group.values)
         notes = tuple(_note_on_share(found.share, found.ks, slack, groups))
-        return _traced(predictor, base, fitted, FitTrace(True, found.evaluations, value, found.gap, notes))
+        near = not found.gap > FAR * rows.of_constant
+        return _traced(predictor, base, fitted, FitTrace(near, found.evaluations, value, found.gap, notes))
 
     # ------------------------------------------------------------------ a model class
 
