@@ -17,6 +17,7 @@ from fairfix.engine import read_table
 from fairfix.learners import fit_mean
 from fairfix.optim.group_loss import GroupLossSolution, best_level, solve_linear
 from fairfix.optim.quantiles import Scores, fit_tube
+from fairfix.optim.reduction import Direct, reduce
 from fairfix.repair.base import RepairProblem
 from fairfix.repair.fair_regression import FairRegression
 from fairfix.table import Columns, Reading, Table
@@ -43,6 +44,9 @@ from fair_regression_peers import (
 )
 
 SLACKS = (0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3)
+FEW = 2000
+"""Rows of the subsamples, on which the unconstrained model overfits, so that an excess over it means nothing."""
+
 OFFICIAL = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 
 
@@ -139,7 +143,8 @@ def front(
     for name, rows in found.items():
         mean, spread = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0, ddof=1) / np.sqrt(len(rows))
         ratio = (mean - base.mean()) / best
-        cells = [f"{m:.5f} ± {s:.5f} ({r:.2f})" for m, s, r in zip(mean, spread, ratio, strict=True)]
+        told = [f" ({r:.2f})" if len(data.frame) != FEW else "" for r in ratio]
+        cells = [f"{m:.5f} ± {s:.5f}{r}" for m, s, r in zip(mean, spread, told, strict=True)]
         knows = "yes" if aware else "no"
         print(f"| {data.name} ({len(seeds)}) | {knows} | {name} | {' | '.join(cells)} |")
     print(
@@ -154,14 +159,15 @@ def fronts() -> None:
     print("### Test loss at equal test KS\n")
     print(
         "Mean over splits ± standard error; in brackets the excess over the unconstrained linear model, divided by "
-        "that of the better of the authors' oracles. KS is of a group to everybody, over all thresholds.\n"
+        "that of the better of the authors' oracles; not for 2,000 rows, where that model overfits. KS is of a group "
+        "to everybody, over all thresholds. Base scores of ours are out of fold.\n"
     )
     small, wide = (0.05, 0.1, 0.2), (0.1, 0.15, 0.2)
     cases: list[tuple[Data, tuple[float, ...], range]] = [
         (adult(), small, range(2)),
         (lawschool(), small, range(3)),
-        (adult(2000), small, range(4)),
-        (lawschool(2000), small, range(4)),
+        (adult(FEW), small, range(4)),
+        (lawschool(FEW), small, range(4)),
         (communities(), wide, range(4)),
     ]
     for levels in (small, wide):
@@ -203,7 +209,7 @@ def times() -> None:
         "expansion by loops",
     )
     print(f"| {' | '.join((*head, 'calls x loops / ours'))} |\n|{'---|' * 8}")
-    for data, rows in ((adult(2000), 1000), (lawschool(2000), 1000), (adult(30_000), 15_000)):
+    for data, rows in ((adult(FEW), 1000), (lawschool(FEW), 1000), (adult(30_000), 15_000)):
         train, _ = matrices(data, 0, aware=True)
         fit = min(clock(partial(base_scores, data, train)) for _ in range(3))
         scores = base_scores(data, train)
@@ -291,9 +297,40 @@ def bounded() -> None:
     print()
 
 
+def linear_class() -> None:
+    """Print the train loss of mixtures of linear models at the same slack, ours by the direct oracle."""
+    print("### Mixtures of linear models, on the rows of the fit\n")
+    head = (
+        "data",
+        "slack",
+        "authors: loss / KS",
+        "direct: loss / KS",
+        "ratio",
+        "seconds, authors",
+        "seconds, direct",
+    )
+    print(f"| {' | '.join(head)} |\n|{'---|' * 7}")
+    for data, oracle in ((communities(), "LS"), (adult(FEW), "LR")):
+        train, _ = matrices(data, 0, aware=True)
+        for eps in (0.2, 0.1, 0.05, 0.02):
+            model = Official(eps, oracle)
+            theirs = clock(partial(model.fit, train))
+            values, chances = model.scores(train.X)
+            one = judged(data.loss, train, values, chances)
+            direct = Direct(train.X, sigmoid=data.loss == "logistic")
+            start = time.process_time()
+            found = reduce(train.y, train.codes, None, np.full(2, eps), data.loss, direct)
+            own = time.process_time() - start
+            print(
+                f"| {data.name} | {eps:g} | {one.loss:.5f} / {one.ks:.3f} | {found.loss:.5f} / {found.ks.max():.3f} | "
+                f"{found.loss / one.loss:.2f} | {theirs:.1f} | {own:.1f} |"
+            )
+    print()
+
+
 def main() -> None:
     """Print all sections, or those named."""
-    sections = {"times": times, "bounded": bounded, "fronts": fronts}
+    sections = {"times": times, "bounded": bounded, "linear": linear_class, "fronts": fronts}
     print("## Fair regression\n")
     for name in sys.argv[1:] or sections:
         sections[name]()
