@@ -45,8 +45,8 @@ def test_numbers_are_standardised_and_missing_ones_marked() -> None:
     table = table_of(PEOPLE)
     X = Features.learn(table, ["age"]).matrix(table)
 
-    np.testing.assert_allclose(X[[0, 1, 3], 0].mean(), 0, atol=1e-12)
-    np.testing.assert_allclose(X[[0, 1, 3], 0].std(), 1)
+    np.testing.assert_allclose(X[[0, 1, 3], 0].mean(), 0, atol=1e-10)
+    np.testing.assert_allclose(X[[0, 1, 3], 0].std(), 1, rtol=1e-10)
     np.testing.assert_array_equal(X[2], [0, 1])
     np.testing.assert_array_equal(X[:, 1], [0, 0, 1, 0])
 
