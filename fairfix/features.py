@@ -136,6 +136,11 @@ class Features:
         """Names of the columns of the matrix without gaps."""
         return tuple(title for one in self.columns for title in one.titles)
 
+    @property
+    def titles_with_gaps(self) -> tuple[str, ...]:
+        """Names of the columns of the matrix with gaps, which has no indicators of missing numbers."""
+        return tuple(t for one in self.columns for t in replace(one, missing=False).titles)
+
     def matrix(self, table: Table, *, gaps: bool = False) -> Floats:
         """Return the matrix of a table's rows, shape (n, d); with ``gaps``, missing numbers are NaN, for trees.
 

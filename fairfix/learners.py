@@ -6,14 +6,17 @@ Linear members minimise, over coefficients ``beta`` and a free intercept,
     \frac{1}{W} \sum_i w_i\, l(y_i,\, x_i^T \beta + \beta_0) + \lambda \lVert \beta \rVert^2, \qquad W = \sum_i w_i ,
 
 with the square loss, or the log loss of the sigmoid (of the softmax for several classes). ``l2`` is ``lambda``; its
-strength does not change when all rows are repeated. Labels between 0 and 1 are a row with label 1 and a row with label
-0, weighted. Trees are scikit-learn's histogram gradient boosting with its defaults; no rows are set aside to stop.
+strength does not change when all rows are repeated or all weights doubled. Without it (``l2 = 0``) the columns may
+depend on one another, as indicators of categories do; the square loss then takes the least coefficients of all that
+are optimal. Labels between 0 and 1 are a row with label 1 and a row with label 0, weighted. Trees are scikit-learn's
+histogram gradient boosting with its defaults; no rows are set aside to stop.
 
 scikit-learn is imported when something is fitted, never to predict.
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,15 +26,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.counts import Floats, Ints
-from fairfix.errors import ArtifactError
+from fairfix.errors import ArtifactError, ConvergenceWarning
 
 Link = Literal["identity", "sigmoid", "pair", "softmax"]
 """What becomes of the sums: nothing, a probability, that of both classes, those of several classes."""
 
 LINKS = ("identity", "sigmoid", "pair", "softmax")
 
-CHUNK = 1 << 13
-"""Rows that trees are evaluated for at once."""
+CHUNK = 1 << 20
+"""Entries of the matrix that trees are evaluated for at once."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -95,12 +98,8 @@ class ConstantMember(Member):
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return the member of a saved state, checked."""
-        if (
-            settings
-            or set(arrays) != {"value"}
-            or not _finite(arrays["value"], 1)
-            or not arrays["value"].size
-        ):
+        _require_parts(cls.kind, settings, set(), arrays, {"value"})
+        if not _finite(arrays["value"], 1) or not arrays["value"].size:
             raise ArtifactError("the parts of this constant member do not fit together")
         return cls(arrays["value"])
 
@@ -133,10 +132,9 @@ class LinearMember(Member):
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return the member of a saved state, checked."""
+        _require_parts(cls.kind, settings, {"link"}, arrays, {"coef", "intercept"})
         sound = (
-            set(settings) == {"link"}
-            and settings["link"] in LINKS
-            and set(arrays) == {"coef", "intercept"}
+            settings["link"] in LINKS
             and _finite(arrays["coef"], 2)
             and _finite(arrays["intercept"], 1)
             and arrays["coef"].shape[1] == arrays["intercept"].size > 0
@@ -170,8 +168,6 @@ class TreesMember(Member):
         Number of the first node of each tree, shape (T,).
     classes
         Which sum a tree adds to, shape (T,).
-    depth
-        Most steps from a root to a leaf.
     baseline
         What the sums begin with, shape (m,).
     features
@@ -184,89 +180,133 @@ class TreesMember(Member):
     nodes: Arrays
     roots: Ints
     classes: Ints
-    depth: int
     baseline: Floats
     features: int
     link: Link
 
     def predict(self, X: Floats) -> Floats:
         """Return the linked sums of the trees; NaN in X is a missing value."""
-        parts = [self._sums(X[i : i + CHUNK]) for i in range(0, len(X), CHUNK)]
+        walk = _Walk.of(self.nodes, X)
+        step = max(1, CHUNK // max(1, X.shape[1]))
+        parts = [self._sums(walk, X[i : i + step]) for i in range(0, len(X), step)]
         return _linked(np.concatenate(parts) if parts else np.zeros((0, self.baseline.size)), self.link)
 
-    def _sums(self, X: Floats) -> Floats:
-        """Return the sums of rows, shape (n, m), trees added in order."""
+    def _sums(self, walk: _Walk, X: Floats) -> Floats:
+        """Return the sums of rows, shape (n, m), trees added in the order they were fitted in."""
         out = np.tile(self.baseline, (len(X), 1))
-        missing = np.isnan(X)
-        gaps, rows = bool(missing.any()), np.arange(len(X))
-        feature, threshold, left, right, value, missing_left = (self.nodes[name] for name in NODE_PARTS)
-        for root, sums in zip(self.roots, self.classes, strict=True):
-            at = np.full(len(X), root)
-            for _ in range(self.depth):
-                column = feature[at]
-                goes_left = X[rows, column] <= threshold[at]
-                if gaps:
-                    goes_left = np.where(missing[rows, column], missing_left[at], goes_left)
-                child = np.where(goes_left, left[at], right[at])
-                if np.array_equal(child, at):
-                    break
-                at = child
-            out[:, sums] += value[at]
+        flat, starts = walk.laid_out(X)
+        for root, column in zip(self.roots, self.classes, strict=True):
+            out[:, column] += self.nodes["value"].take(walk.leaves(root, flat, starts))
         return out
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return the link, the number of features and the depth as settings, the nodes as arrays."""
-        settings = {"link": self.link, "features": self.features, "depth": self.depth}
-        return settings, {
-            **self.nodes,
-            "roots": self.roots,
-            "classes": self.classes,
-            "baseline": self.baseline,
-        }
+        """Return the link and the number of features as settings, the nodes as arrays."""
+        own = {"roots": self.roots, "classes": self.classes, "baseline": self.baseline}
+        return {"link": self.link, "features": self.features}, {**self.nodes, **own}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
-        """Return the member of a saved state, checked: children lie behind their parents, so every walk ends."""
-        if set(settings) != {"link", "features", "depth"} or set(arrays) != {
-            *NODE_PARTS,
-            "roots",
-            "classes",
-            "baseline",
-        }:
-            raise ArtifactError("a member of trees has other settings or arrays than this artifact holds")
+        """Return the member of a saved state, checked: its nodes are trees, so every walk ends in a leaf."""
+        names = {*NODE_PARTS, "roots", "classes", "baseline"}
+        _require_parts(cls.kind, settings, {"link", "features"}, arrays, names)
         nodes = {name: arrays[name] for name in NODE_PARTS}
+        link, features = settings["link"], settings["features"]
         baseline, roots, classes = arrays["baseline"], arrays["roots"], arrays["classes"]
-        many = nodes["value"].size
         sound = (
-            settings["link"] in LINKS
-            and all(type(settings[name]) is int and settings[name] >= 0 for name in ("features", "depth"))
-            and all(
-                nodes[name].dtype.str == kind and nodes[name].shape == (many,)
-                for name, kind in NODE_PARTS.items()
-            )
+            link in LINKS
+            and type(features) is int
             and _finite(baseline, 1)
             and baseline.size > 0
-            and (settings["link"] == "softmax" or baseline.size == 1)
-            and bool(np.isfinite(nodes["value"]).all())
-            and not np.isnan(nodes["threshold"]).any()
-            and _inside(roots, many)
+            and (link == "softmax" or baseline.size == 1)
+            and _are_nodes(nodes, features)
+            and _are_trees(nodes, roots)
             and _inside(classes, baseline.size)
             and roots.shape == classes.shape
-            and _inside(nodes["feature"], max(settings["features"], 1))
-            and _are_trees(nodes, many)
         )
         if not sound:
             raise ArtifactError("the parts of this member of trees do not fit together")
-        return cls(nodes, roots, classes, settings["depth"], baseline, settings["features"], settings["link"])
+        return cls(nodes, roots, classes, baseline, features, link)
 
 
-def _are_trees(nodes: Arrays, many: int) -> bool:
-    """Tell whether each node's children both lie behind it, or are both itself."""
-    left, right, own = nodes["left"], nodes["right"], np.arange(many)
-    leaf = (left == own) & (right == own)
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    """The nodes of trees, laid out to walk many rows down at once.
+
+    A missing value is never below a threshold, so it goes right. Where the matrix has gaps, it is laid out twice, the
+    second time with minus infinity for them, and nodes that send missing values left look there.
+
+    Attributes
+    ----------
+    column
+        Of the matrix as laid out, per node.
+    threshold
+        Per node.
+    children
+        Right and left child of node ``i`` at ``2 i`` and ``2 i + 1``; a leaf is its own.
+    twice
+        Whether the matrix is laid out twice.
+    """
+
+    column: npt.NDArray[np.intp]
+    threshold: Floats
+    children: npt.NDArray[np.intp]
+    twice: bool
+
+    @classmethod
+    def of(cls, nodes: Arrays, X: Floats) -> _Walk:
+        """Return the layout for the rows of a matrix."""
+        twice = bool(np.isnan(X).any())
+        column = nodes["feature"].astype(np.intp)
+        if twice:
+            column += X.shape[1] * nodes["missing_left"]
+        children = np.column_stack([nodes["right"], nodes["left"]]).astype(np.intp).ravel()
+        return cls(column, nodes["threshold"], children, twice)
+
+    def laid_out(self, X: Floats) -> tuple[Floats, npt.NDArray[np.intp]]:
+        """Return the entries of rows end to end, and where each row begins."""
+        wide = np.hstack([X, np.where(np.isnan(X), -np.inf, X)]) if self.twice else X
+        return wide.ravel(), np.arange(len(X)) * wide.shape[1]
+
+    def leaves(self, root: int, flat: Floats, starts: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Return the leaf of each row in the tree of a root; all rows take a step at a time."""
+        at = np.full(starts.size, root, dtype=np.intp)
+        while True:
+            left = flat.take(self.column.take(at) + starts) <= self.threshold.take(at)
+            child = self.children.take(2 * at + left)
+            if np.array_equal(child, at):
+                return at
+            at = child
+
+
+def _require_parts(
+    kind: str, settings: Any, told: set[str], arrays: Mapping[str, Any], named: set[str]
+) -> None:
+    """Refuse a state that has other settings or arrays than a kind of member has."""
+    known = isinstance(settings, Mapping) and set(settings) == told and set(arrays) == named
+    if not known or not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ArtifactError(f"a {kind} member has other settings or arrays than this artifact holds")
+
+
+def _are_nodes(nodes: Arrays, features: int) -> bool:
+    """Tell whether the arrays have an entry of the right type per node, looking at columns that there are."""
+    shape = (nodes["value"].size,)
     return (
-        _inside(left, many) and _inside(right, many) and bool((leaf | ((left > own) & (right > own))).all())
+        all(nodes[name].dtype.str == kind and nodes[name].shape == shape for name, kind in NODE_PARTS.items())
+        and bool(np.isfinite(nodes["value"]).all())
+        and not np.isnan(nodes["threshold"]).any()
+        and _inside(nodes["feature"], features)
     )
+
+
+def _are_trees(nodes: Arrays, roots: npt.NDArray[Any]) -> bool:
+    """Tell whether roots have no parent and all other nodes one: a walk from a root then never comes back."""
+    left, right = nodes["left"], nodes["right"]
+    many = left.size
+    if not (_inside(left, many) and _inside(right, many) and _inside(roots, many)):
+        return False
+    inner = (left != np.arange(many)) | (right != np.arange(many))
+    above = np.concatenate([left[inner], right[inner], roots])
+    return bool((np.bincount(above, minlength=many) == 1).all())
 
 
 def _finite(array: npt.NDArray[Any], dimensions: int) -> bool:
@@ -302,6 +342,7 @@ def fit_mean(
     loss: str,
     l2: float,
     seed: int,
+    start: Member | None = None,
 ) -> Member:
     """Return a model of the label.
 
@@ -319,20 +360,22 @@ def fit_mean(
         Of linear models; see the module's docstring.
     seed
         Of trees.
+    start
+        A member fitted to almost the same rows, from which logistic regression starts; the result is the same, sooner.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Logistic regression stopped before its optimum.
     """
     X, y, w = _ordered(X, y, weight)
     if loss == "logistic":
         if y.min() == y.max() and y[0] in (0.0, 1.0):
             return ConstantMember(y[:1].copy())
         X, codes, w = _as_classes(X, y, w)
-        return _classifier(X, codes, w, learner, l2, seed, "sigmoid")
+        return _classifier(X, codes, w, "sigmoid", learner=learner, l2=l2, seed=seed, start=start)
     if learner == "linear":
-        from sklearn.linear_model import Ridge
-
-        ridge = Ridge(alpha=l2 * w.sum(), solver="auto" if l2 else "svd").fit(X, y, sample_weight=w)
-        return LinearMember(
-            np.array(ridge.coef_).reshape(-1, 1), np.array([float(ridge.intercept_)]), "identity"
-        )
+        return _ridge(X, y, w, l2)
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     model = HistGradientBoostingRegressor(early_stopping=False, random_state=seed).fit(X, y, sample_weight=w)
@@ -340,11 +383,22 @@ def fit_mean(
 
 
 def fit_classes(
-    X: Floats, codes: Ints, many: int, weight: Floats | None, *, learner: str, l2: float, seed: int
+    X: Floats,
+    codes: Ints,
+    many: int,
+    weight: Floats | None,
+    *,
+    learner: str,
+    l2: float,
+    seed: int,
+    start: Member | None = None,
 ) -> Member:
     """Return a model of P(class | row), shape (n, many), fitted to the classes ``codes`` of rows; as :func:`fit_mean`.
 
-    Classes without rows get probability 0.
+    Raises
+    ------
+    ValueError
+        Some classes have no rows of positive weight, but more than one has.
     """
     X, codes, w = _ordered(X, codes, weight)
     seen = np.unique(codes)
@@ -352,7 +406,8 @@ def fit_classes(
         if seen.size == 1:
             return ConstantMember((np.arange(many) == seen[0]).astype(np.float64))
         raise ValueError("some classes have no rows; the caller fits to all rows then")
-    return _classifier(X, codes, w, learner, l2, seed, "pair" if many == 2 else "softmax")
+    link: Link = "pair" if many == 2 else "softmax"
+    return _classifier(X, codes, w, link, learner=learner, l2=l2, seed=seed, start=start)
 
 
 def _ordered(
@@ -375,25 +430,76 @@ def _as_classes(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Ints, Flo
 
 
 def _classifier(
-    X: Floats, codes: Ints, weight: Floats, learner: str, l2: float, seed: int, link: Link
+    X: Floats,
+    codes: Ints,
+    weight: Floats,
+    link: Link,
+    *,
+    learner: str,
+    l2: float,
+    seed: int,
+    start: Member | None,
 ) -> Member:
-    if learner == "trees":
-        from sklearn.ensemble import HistGradientBoostingClassifier
+    if learner == "linear":
+        return _logistic(X, codes, weight, link, l2, start)
+    from sklearn.ensemble import HistGradientBoostingClassifier
 
-        model = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
-        return trees_of(model.fit(X, codes, sample_weight=weight), link)
+    model = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
+    return trees_of(model.fit(X, codes, sample_weight=weight), link)
+
+
+NO_PENALTY = 1e-12
+"""Least ``l2`` that settles anything in floats; less is none."""
+
+
+def _ridge(X: Floats, y: Floats, weight: Floats, l2: float) -> LinearMember:
+    if l2 < NO_PENALTY:
+        middle, level, root = weight @ X / weight.sum(), weight @ y / weight.sum(), np.sqrt(weight)
+        # a direction this much weaker than the strongest is rounding: dividing by it gives coefficients of 1e14
+        coef = np.linalg.lstsq(root[:, None] * (X - middle), root * (y - level), rcond=1e-10)[0]
+        return LinearMember(coef[:, None], np.array([level - middle @ coef]), "identity")
+    from sklearn.linear_model import Ridge
+
+    ridge = Ridge(alpha=l2 * weight.sum()).fit(X, y, sample_weight=weight)
+    return LinearMember(np.array(ridge.coef_).reshape(-1, 1), np.array([float(ridge.intercept_)]), "identity")
+
+
+MOST_NEWTON = 300
+"""Coefficients up to which Newton's method solves its systems directly; with 500, conjugate gradients take a third."""
+
+STEEPEST = 1e-5
+"""Largest slope of the mean loss at what passes for its optimum."""
+
+
+def _logistic(
+    X: Floats, codes: Ints, weight: Floats, link: Link, l2: float, start: Member | None
+) -> LinearMember:
     from sklearn.linear_model import LogisticRegression
 
+    shape = (X.shape[1], int(codes.max()) + 1 if link == "softmax" else 1)
+    solver, tol = ("newton-cholesky", 1e-12) if shape[0] * shape[1] <= MOST_NEWTON else ("newton-cg", 1e-10)
     strength = 1.0 / (2.0 * weight.sum() * l2) if l2 else np.inf
-    wide = X.shape[1] * (1 if link != "softmax" else int(codes.max()) + 1) > MOST_NEWTON
-    solver, tol = ("lbfgs", 1e-8) if wide else ("newton-cholesky", 1e-8)
-    model = LogisticRegression(C=strength, solver=solver, tol=tol, max_iter=1000)
-    model.fit(X, codes, sample_weight=weight)
-    return LinearMember(np.ascontiguousarray(model.coef_.T), np.array(model.intercept_), link)
+    model = LogisticRegression(C=strength, solver=solver, tol=tol, max_iter=1000, warm_start=True)
+    if isinstance(start, LinearMember) and start.coef.shape == shape:
+        model.coef_, model.intercept_ = start.coef.T.copy(), start.intercept.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they tell of steps on the way; what was reached is measured below
+        model.fit(X, codes, sample_weight=weight)
+    member = LinearMember(np.ascontiguousarray(model.coef_.T), np.array(model.intercept_), link)
+    slope = _slope(member, X, codes, weight, l2)
+    if not slope <= STEEPEST:
+        message = f"logistic regression stopped at a slope of {slope:.1e}, not at its optimum; take an l2 above {l2:g}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+    return member
 
 
-MOST_NEWTON = 2000
-"""Coefficients up to which Newton's method is used; it converges best and solves a system of that size."""
+def _slope(member: LinearMember, X: Floats, codes: Ints, weight: Floats, l2: float) -> float:
+    """Return the largest entry of the gradient of what logistic regression minimises."""
+    chance = member.predict(X)
+    off = chance[:, -1:] if member.link == "pair" else chance.reshape(len(X), -1)
+    off = off - (codes[:, None] == np.arange(off.shape[1]) if member.link == "softmax" else codes[:, None])
+    off *= weight[:, None] / weight.sum()
+    return float(max(np.abs(X.T @ off + 2.0 * l2 * member.coef).max(), np.abs(off.sum(axis=0)).max()))
 
 
 def trees_of(model: Any, link: Link) -> TreesMember:
@@ -415,7 +521,6 @@ def trees_of(model: Any, link: Link) -> TreesMember:
         joined,
         roots.astype(np.int64),
         np.array([k for k, _ in trees], dtype=np.int64),
-        max(int(nodes["depth"].max()) for _, nodes in trees) + 1,
         np.ravel(model._baseline_prediction).astype(np.float64),
         int(model.n_features_in_),
         link,
@@ -428,6 +533,9 @@ def trees_of(model: Any, link: Link) -> TreesMember:
 def folds_of(X: Floats, folds: int) -> Ints:
     """Return a fold for each row from a hash of its own values, shape (n,): row order means nothing, equal rows stay.
 
+    Where that leaves a fold without rows, the different rows are dealt out in the order of their hashes; then there is
+    a fold without rows only if there are fewer different rows than folds.
+
     Parameters
     ----------
     X
@@ -435,7 +543,11 @@ def folds_of(X: Floats, folds: int) -> Ints:
     folds
         Number of folds.
     """
-    return np.asarray((hashed(X) % np.uint64(folds)).astype(np.int64))
+    keys = hashed(X)
+    drawn = (keys % np.uint64(folds)).astype(np.int64)
+    if np.unique(drawn).size < folds:
+        return np.asarray(np.unique(keys, return_inverse=True)[1] % folds)
+    return np.asarray(drawn)
 
 
 def hashed(X: Floats) -> npt.NDArray[np.uint64]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fairfix.counts import Bools, Floats
 from fairfix.errors import ArtifactError
 from fairfix.features import Features
-from fairfix.learners import Member
+from fairfix.learners import LinearMember, Member, TreesMember
 from fairfix.optim.plugin import PluginRule, mixed
 from fairfix.optim.quantiles import Levels, Tube
 from fairfix.predictors import FitTrace, RepairedPredictor, codes_of
@@ -104,6 +104,11 @@ class Scorer:
             name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")
         }
         member = Member.kinds[told["kind"]].from_state(told["settings"], own)
+        wide = len(features.titles)
+        if isinstance(member, LinearMember) and len(member.coef) != wide:
+            raise ArtifactError("a member of the artifact has another number of coefficients than features")
+        if isinstance(member, TreesMember) and member.features != len(features.titles_with_gaps):
+            raise ArtifactError("a member of the artifact is of another number of features")
         return cls(features, member, bounds)
 
 

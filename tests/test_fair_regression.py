@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fairfix.repair.base import RepairProblem
 from fairfix.repair.fair_regression import FairRegression, pairs_of
 from fairfix.repaired import Repaired
 from fairfix.table import Columns, Reading, Table
+from fairfix.values import ModelMixture
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -143,8 +145,15 @@ def test_a_mixture_draws_and_its_average_does_not() -> None:
         fit(table, solver="reduction", slack=0.05, mixture=how) for how in ("drawn", "averaged")
     )
 
+    assert isinstance(drawn, ModelMixture)
     assert drawn.randomized
     assert drawn.drawn(table).all()
+    draw = np.linspace(0, 1, len(table), endpoint=False)
+    chosen = (draw[:, None] >= np.cumsum(drawn.weights)[:-1]).sum(axis=1)
+    each = np.stack([model(table) for model in drawn.models])
+    values = drawn.predict(replace(table, draw=lambda: draw))
+    np.testing.assert_array_equal(values, each[chosen, np.arange(len(table))])
+    assert np.unique(chosen).size == len(drawn.models) > 1
     assert not averaged.randomized
     assert "each row draws one of" in drawn.trace.notes[0]
     np.testing.assert_allclose(drawn.predict(table).mean(), averaged.predict(table).mean(), rtol=0.01)
@@ -193,8 +202,6 @@ def test_tied_scores_are_spread_by_identity() -> None:
     )
     table = read_table(data, Reading(Columns(("sex",), label="label", score="score")))
     draw = rng.random(2000)
-    from dataclasses import replace
-
     table = replace(table, draw=lambda: draw)
     problem = RepairProblem(table, protected_as_feature=True)
     predictor = FairRegression(slack=0.02).fit(problem, rng=rng)

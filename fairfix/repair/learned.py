@@ -82,11 +82,10 @@ def learned_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed:
     """Return a member for the label over features (or over the score, as a feature), with scores out of fold."""
     y = label_of(problem)
 
-    def fit(rows: Ints) -> Member:
-        design = design_of(problem, learner)
-        return fit_mean(
-            design.matrix[rows], y[rows], _at(problem, rows), learner=learner, loss=loss, l2=l2, seed=seed
-        )
+    def fit(rows: Ints, start: Member | None) -> Member:
+        X = design_of(problem, learner).matrix[rows]
+        w = _at(problem, rows)
+        return fit_mean(X, y[rows], w, learner=learner, loss=loss, l2=l2, seed=seed, start=start)
 
     bounds = bounds_of(problem, loss)
     return problem.once(("mean", learner, loss, l2, seed), lambda: _scored(problem, learner, fit, bounds))
@@ -110,11 +109,10 @@ def groups_of(problem: RepairProblem, learner: str, l2: float, seed: int) -> Sco
     """Return the model of the group: P(group | what is looked at), shape (n, K) on the rows of the fit."""
     codes, many = problem.cells.codes, len(problem.cells.levels)
 
-    def fit(rows: Ints) -> Member:
-        design = design_of(problem, learner)
-        return fit_classes(
-            design.matrix[rows], codes[rows], many, _at(problem, rows), learner=learner, l2=l2, seed=seed
-        )
+    def fit(rows: Ints, start: Member | None) -> Member:
+        X = design_of(problem, learner).matrix[rows]
+        w = _at(problem, rows)
+        return fit_classes(X, codes[rows], many, w, learner=learner, l2=l2, seed=seed, start=start)
 
     def usable(rows: Ints) -> bool:
         return bool(np.bincount(codes[rows], minlength=many).all())
@@ -125,13 +123,13 @@ def groups_of(problem: RepairProblem, learner: str, l2: float, seed: int) -> Sco
 def _scored(
     problem: RepairProblem,
     learner: str,
-    fit: Callable[[Ints], Member],
+    fit: Callable[[Ints, Member | None], Member],
     bounds: tuple[float, float] | None,
     usable: Callable[[Ints], bool] | None = None,
 ) -> Scored:
     design = design_of(problem, learner)
-    member = fit(np.arange(len(problem.table)))
-    values = out_of_fold(fit, design.matrix, design.folds, member, usable)
+    member = fit(np.arange(len(problem.table)), None)
+    values = out_of_fold(lambda rows: fit(rows, member), design.matrix, design.folds, member, usable)
     return Scored(
         Scorer(design.features, member, bounds), values if bounds is None else np.clip(values, *bounds)
     )
