@@ -23,6 +23,7 @@ SCRIPTS = {
     "ramp_few_rows.py": (),
     "figure1.py": (),
     "fair_regression.py": (),
+    "logloss.py": (),
     "coverage.py": ("--simulations", "2000"),
 }
 """Script -> its arguments, in the order of the page."""

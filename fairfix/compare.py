@@ -28,6 +28,7 @@ SLACKS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, math.inf)
 GAPS = (
     "ks.to_overall",
     "selection_rate.difference.between_groups",
+    "true_positive_rate.difference.between_groups",
     "equalized_odds.difference.between_groups",
 )
 """What is shown of fairness, per attribute; where it applies."""
@@ -166,9 +167,13 @@ def _judged(held: Table, predictor: RepairedPredictor, settings: Settings) -> Po
     _, repaired, random = results_on(held, predictor)
     report = audit(repaired, repaired.reading, settings)
     share = float(np.average(random, weights=held.rows.weight))
-    return _of_report(
-        report, decided=predictor.gives == "decision", randomized=share, protected=predictor.needs_protected
-    )
+    decided = predictor.gives == "decision"
+    point = _of_report(report, decided=decided, randomized=share, protected=predictor.needs_protected)
+    if not (decided and predictor.is_probability):
+        return point
+    scored = held.with_score(predictor.predict(held))
+    losses = _of_report(audit(scored, scored.reading, settings), decided=False).qualities
+    return replace(point, qualities={**losses, **point.qualities})
 
 
 def _of_report(

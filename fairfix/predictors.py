@@ -73,6 +73,8 @@ class RepairedPredictor(ABC):
     """Whether some results are drawn: decisions of a probability strictly between 0 and 1, or values."""
     gives: ClassVar[Literal["decision", "value"]] = "decision"
     """What a prediction is: the probability of a positive decision, or a value such as a repaired score."""
+    is_probability: ClassVar[bool] = False
+    """Whether predictions are probabilities that may be drawn with or rounded, so that a proof shows both."""
     needs_protected: ClassVar[bool] = False
     """Whether the protected attribute is needed at predict time."""
     needs_score: ClassVar[bool] = True

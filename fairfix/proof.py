@@ -87,6 +87,10 @@ class Proof:
     noise
         Attribute -> what chance alone makes of ``ks.to_overall`` on so many rows (mean, 95 % quantile); empty for
         decisions.
+    other
+        The same numbers if the probabilities were read in the other way, where there are two; empty for none.
+    drawn
+        Whether ``table`` is about drawn decisions.
     """
 
     rows: int
@@ -94,6 +98,8 @@ class Proof:
     table: tuple[ProofRow, ...]
     after: AuditReport
     noise: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    other: tuple[ProofRow, ...] = ()
+    drawn: bool = True
 
 
 @dataclass(frozen=True)
@@ -463,7 +469,23 @@ def prove(
         *_comparison_rows(before, after, (*shown, *also)),
     ]
     noise = dict(_noise(after, repaired)) if predictor.gives == "value" else {}
-    return Proof(len(table), float(np.average(random, weights=table.rows.weight)), tuple(rows), after, noise)
+    share = float(np.average(random, weights=table.rows.weight))
+    other = tuple(_other_reading(table, predictor, settings, also)) if predictor.is_probability else ()
+    return Proof(len(table), share, tuple(rows), after, noise, other, predictor.gives == "decision")
+
+
+def _other_reading(
+    table: Table, predictor: RepairedPredictor, settings: Settings, also: Sequence[str]
+) -> Iterator[ProofRow]:
+    """Yield what probabilities do that are rounded instead of drawn, or drawn instead of rounded."""
+    read = _values if predictor.gives == "decision" else _decisions
+    base, repaired, _ = read(table, predictor, False)
+    plain = replace(settings, checks=())
+    before, after = (audit(one, one.reading, plain) for one in (base, repaired))
+    for row in _overall_rows(base, repaired, before, after, settings):
+        if not row.name.endswith("_loss"):
+            yield row
+    yield from _comparison_rows(before, after, (*COMPARED, *also))
 
 
 def results_on(
@@ -481,22 +503,28 @@ def results_on(
 
 def _decisions(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tuple[Table, Table, Bools]:
     """Return the rows with base and with repaired decisions, and which of these are random."""
-    if table.reading.threshold is None:
+    base = _base(table, predictor, of_fit)
+    if base.reading.threshold is None:
         raise DataError("the base decisions need a threshold on the score; give one with --threshold")
     chance = predictor.predict(table)
-    return table, table.with_decision(chance), is_random(chance)
+    return base, table.with_decision(chance), is_random(chance)
 
 
 def _values(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tuple[Table, Table, Bools]:
     """Return the rows with base and with repaired values, and which of these are drawn."""
-    trace = predictor.trace
-    base, fitted = table, trace.fitted if of_fit else None
-    if table.rows.score is None:
-        assert trace.base is not None
-        own = trace.base_fitted if of_fit else None
-        base = table.with_score(trace.base.predict(table) if own is None else own)
+    fitted = predictor.trace.fitted if of_fit else None
     repaired = table.with_score(predictor.predict(table) if fitted is None else fitted)
-    return base, repaired, predictor.drawn(table)
+    return _base(table, predictor, of_fit), repaired, predictor.drawn(table)
+
+
+def _base(table: Table, predictor: RepairedPredictor, of_fit: bool) -> Table:
+    """Return the rows with the scores that the repair began with: their own, or of the model it learned."""
+    if table.rows.score is not None:
+        return table
+    trace = predictor.trace
+    assert trace.base is not None
+    own = trace.base_fitted if of_fit else None
+    return table.with_score(trace.base.predict(table) if own is None else own)
 
 
 def _noise(report: AuditReport, table: Table) -> Iterator[tuple[str, tuple[float, float]]]:

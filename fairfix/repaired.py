@@ -16,7 +16,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-import fairfix.values  # noqa: F401  its kinds of predictor register themselves
+import fairfix.chances
+import fairfix.values  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
 from fairfix.artifact import Artifact, read, write
 from fairfix.counts import Bools, Counts, Floats

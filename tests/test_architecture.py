@@ -47,7 +47,9 @@ MAY_IMPORT = {
     "features": {"counts", "errors", "table"},
     "learners": {"counts", "errors"},
     "values": {"counts", "errors", "features", "learners", "optim", "predictors", "table"},
+    "chances": {"counts", "errors", "optim", "predictors", "table", "values"},
     "repair": {
+        "chances",
         "counts",
         "errors",
         "features",
@@ -72,7 +74,7 @@ MAY_IMPORT = {
     },
     "compare": {"auditor", "errors", "findings", "predictors", "proof", "repair", "table"},
     "artifact": {"errors", "io"},
-    "repaired": {"artifact", "counts", "errors", "io", "predictors", "table", "values"},
+    "repaired": {"artifact", "chances", "counts", "errors", "io", "predictors", "table", "values"},
     "sklearn": {"counts", "errors", "predictors", "repair", "repaired", "table"},
     "report": {"compare", "errors", "findings", "metrics", "proof", "repaired", "report", "table"},
 }

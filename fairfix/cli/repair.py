@@ -50,26 +50,35 @@ def method_options() -> list[click.Option]:
     """Return one option per hyper-parameter; methods that share a name share the option."""
     from fairfix.repair import methods
 
-    shown: dict[str, tuple[dict[str, Any], Rule]] = {}
+    shown: dict[str, dict[str, tuple[Any, Rule]]] = {}
     for name, method in methods().items():
         for part in method.parameter_fields():
-            users, _ = shown.setdefault(part.name, ({}, part.metadata["rule"]))
-            users[name] = part.default
+            shown.setdefault(part.name, {})[name] = part.default, part.metadata["rule"]
     everybody = list(methods())
     out = []
-    for name, (users, rule) in shown.items():
+    for name, users in shown.items():
         flag = "--" + name.replace("_", "-")
-        of = "" if list(users) == everybody and len(users) > 1 else f"{', '.join(users)}: "
-        default = _default(users)
+        default = _default({user: value for user, (value, _) in users.items()})
+        told = _told({user: rule.help for user, (_, rule) in users.items()}, everybody)
         out.append(
             click.Option(
                 [flag],
-                metavar=_metavar(rule),
+                metavar=_metavar([rule for _, rule in users.values()]),
                 envvar="FAIRFIX_" + name.upper(),
-                help=f"{of}{rule.help}." + (f"  [default: {default}]" if default else ""),
+                help=f"{told}." + (f"  [default: {default}]" if default else ""),
             )
         )
     return out
+
+
+def _told(helps: Mapping[str, str], everybody: Sequence[str]) -> str:
+    """Return the help of a hyper-parameter: once where methods agree, else method by method."""
+    texts: dict[str, list[str]] = {}
+    for user, text in helps.items():
+        texts.setdefault(text, []).append(user)
+    if len(texts) == 1 and list(helps) == list(everybody) and len(helps) > 1:
+        return next(iter(texts))
+    return "; ".join(f"{', '.join(users)}: {text}" for text, users in texts.items())
 
 
 def _default(users: Mapping[str, Any]) -> str:
@@ -80,10 +89,13 @@ def _default(users: Mapping[str, Any]) -> str:
     return ", ".join(f"{value} for {name}" for name, value in values.items())
 
 
-def _metavar(rule: Rule) -> str:
-    """Return how the values of a hyper-parameter are written in the help."""
-    one = "|".join(rule.choices or (*rule.words, "TEXT" if rule.text else "NUMBER"))
-    return f"{one}[,...]" if rule.selectable else one
+def _metavar(rules: Sequence[Rule]) -> str:
+    """Return how the values of a hyper-parameter are written in the help, those of all methods that have it."""
+    words = [
+        word for rule in rules for word in rule.choices or (*rule.words, "TEXT" if rule.text else "NUMBER")
+    ]
+    one = "|".join(dict.fromkeys(words))
+    return f"{one}[,...]" if any(rule.selectable for rule in rules) else one
 
 
 id_options = [

@@ -224,21 +224,34 @@ def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
     for part, title in (("holdout", "Proof on held-out rows"), ("fit", "On the rows it was fitted on")):
         proof = result["proof"].get(part)
         if proof:
-            rows = tuple(
-                (r["name"], interval(r["before"]), interval(r["after"]), _change(r)) for r in proof["table"]
-            )
             notes = [
                 f"{r['name']}: {r['after']['reason']}" for r in proof["table"] if r["after"].get("reason")
             ]
             head = f"{proof['rows']:,} rows; {proof['randomized']:.2%} of the results hang on chance"
+            reading = f": {READINGS[proof['reading']]}" if "other" in proof else ""
             yield Section(
-                title, (head, *_noise(proof), *notes), (Grid(("metric", "before", "after", "change"), rows),)
+                title + reading, (head, *_noise(proof), *notes), (_before_and_after(proof["table"]),)
             )
+        if proof and "other" in proof:
+            other = "rounded" if proof["reading"] == "drawn" else "drawn"
+            yield Section(f"{title}: {READINGS[other]} instead", (), (_before_and_after(proof["other"]),))
     if result["selection"]:
         tried = tuple(
             (s["parameters"], show(s["score"]), "chosen" if s["chosen"] else "") for s in result["selection"]
         )
         yield Section("Selection on the validation part", (), (Grid(("parameters", "score", ""), tried),))
+
+
+READINGS = {
+    "drawn": "decisions drawn with the probability, as expected",
+    "rounded": "decisions rounded at the threshold",
+}
+"""The two ways to decide with a probability."""
+
+
+def _before_and_after(table: Sequence[Mapping[str, Any]]) -> Grid:
+    rows = tuple((r["name"], interval(r["before"]), interval(r["after"]), _change(r)) for r in table)
+    return Grid(("metric", "before", "after", "change"), rows)
 
 
 def _noise(proof: Mapping[str, Any]) -> Iterator[str]:

@@ -26,7 +26,11 @@ def _proof(proof: Proof) -> dict[str, Any]:
         for attribute, (mean, upper) in proof.noise.items()
     ]
     table = [_row(row) for row in proof.table]
-    return {"rows": proof.rows, "randomized": proof.randomized, "table": table, "noise": noise}
+    out = {"rows": proof.rows, "randomized": proof.randomized, "table": table, "noise": noise}
+    if proof.other:
+        out["reading"] = "drawn" if proof.drawn else "rounded"
+        out["other"] = [_row(row) for row in proof.other]
+    return out
 
 
 def rows_dict(rows: RowCounts) -> dict[str, Any]:

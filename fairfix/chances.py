@@ -1,0 +1,121 @@
+"""Predictors of probabilities that can be read in two ways: as chances of a draw, or rounded at a threshold.
+
+What holds for one reading need not hold for the other, so a report shows error and gap of each reading together and
+never mixes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.counts import Floats
+from fairfix.errors import ArtifactError
+from fairfix.optim.robust_log_loss import marginal, truncated
+from fairfix.predictors import FitTrace, codes_of
+from fairfix.table import Table
+from fairfix.values import Arrays, Scorer, ValuePredictor, names_and_levels
+
+
+@dataclass(frozen=True, eq=False)
+class TruncatedLogit(ValuePredictor):
+    r"""A logistic score that is capped or lifted group by group; see :mod:`fairfix.optim.robust_log_loss`.
+
+    Attributes
+    ----------
+    columns
+        Columns whose levels make the group.
+    levels
+        One tuple of levels per group, sorted.
+    scorer
+        Where the logistic score ``s`` comes from.
+    prices
+        ``c`` of each group if the label were 0 and if it were 1, shape (2, K); equal where the label has no part.
+    rounded
+        Whether decisions are rounded at the threshold instead of drawn.
+    """
+
+    kind: ClassVar[str] = "truncated_logit"
+    is_probability: ClassVar[bool] = True
+
+    columns: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+    scorer: Scorer
+    prices: Floats
+    rounded: bool
+    trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
+
+    @property
+    def gives(self) -> Literal["decision", "value"]:  # type: ignore[override]  # an attribute of the base
+        """What a prediction is: a probability to draw with, or one to round."""
+        return "value" if self.rounded else "decision"
+
+    @property
+    def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
+        """Whether decisions are drawn."""
+        return not self.rounded
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """The one scorer."""
+        return (self.scorer,)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]  # an attribute of the base, derived here
+        """Group columns that prediction looks at."""
+        return tuple(dict.fromkeys((*self.columns, *self.scorer.groups)))
+
+    def predict(self, table: Table) -> Floats:
+        """Return the probability of each row; NaN for groups not seen in the fit."""
+        return self.of_scores(table, self.scorer(table))
+
+    def of_scores(self, table: Table, score: Floats) -> Floats:
+        """Return the probability of each row from its logistic score, shape (n,)."""
+        code = codes_of(table, self.columns, self.levels)
+        zero, one = np.concatenate([self.prices, np.full((2, 1), np.nan)], axis=1)[:, code]
+        if np.array_equal(self.prices[0], self.prices[1]):
+            out = truncated(score, one)
+        else:
+            out, _ = marginal(score, zero, one)
+        return np.where(code < 0, np.nan, out)
+
+    def unrepaired(self, table: Table) -> Floats:
+        """Return the plain score, decided at the threshold where decisions are drawn."""
+        if self.rounded:
+            return super().unrepaired(table)
+        if table.rows.score is not None:
+            return np.asarray((table.rows.score >= table.reading.thresholds[0]).astype(np.float64))
+        return np.asarray((self.scorer(table) >= table.reading.thresholds[0]).astype(np.float64))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return levels and scorer as settings, prices as an array."""
+        settings, arrays = self.scorer.state("scorer")
+        told = {
+            "columns": list(self.columns),
+            "levels": [list(level) for level in self.levels],
+            "rounded": self.rounded,
+            "scorer": settings,
+        }
+        return told, {**arrays, "prices": self.prices}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Return the predictor of a saved state, checked."""
+        own = {name for name in arrays if not name.startswith("scorer.")}
+        if set(settings) != {"columns", "levels", "rounded", "scorer"} or own != {"prices"}:
+            raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
+        columns, levels = names_and_levels(cls.kind, settings)
+        prices, rounded = arrays["prices"], settings["rounded"]
+        sound = (
+            prices.dtype == np.float64
+            and prices.shape == (2, len(levels))
+            and bool(np.isfinite(prices).all())
+            and isinstance(rounded, bool)
+        )
+        if not sound:
+            raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
+        return cls(columns, levels, Scorer.from_state("scorer", settings["scorer"], arrays), prices, rounded)

@@ -1,0 +1,594 @@
+r"""The fair logistic game: a saddle point in coefficients and prices, solved to a certified optimum.
+
+Rows carry features ``x`` (with an intercept), a label ``y``, a weight ``w`` (of sum 1) and may lie in one cell ``k`` of
+the constraint; a cell has mass ``p_k`` and belongs to an event, within which cells are to get the same rate.
+Demographic parity has the groups as cells of one event, equal opportunity the groups among ``y = 1``, equalized odds
+also those among ``y = 0``. With ``z = x' theta``, ``s = sigmoid(z)`` and prices ``lambda_k``, of sum 0 in each event,
+let ``c = lambda_k / p_k`` for rows of cell ``k``, else 0:
+
+.. math::
+    \min_\theta \max_\lambda\; L(\theta, \lambda) = \sum_i w_i\, [\phi(z_i, c_i) - z_i y_i]
+    + \tfrac C2 |\theta|^2 - \tfrac\epsilon2 \sum_k |\lambda_k| ,
+    \qquad \phi(z, c) = \min_{0 \le P \le 1} \max(z - \log P,\, -\log(1 - P)) + c P .
+
+Where the minimum lies. The two branches meet at ``P = s``; left of it the slope is ``c - 1/P``, right of it
+``c + 1/(1 - P)``. So ``P = s`` while ``-1/(1-s) <= c <= 1/s``, else the branch's own minimum:
+
+===============  ===========  =====================  ========================  =======================
+where            ``P``        ``phi``                ``phi_z = Q``             ``phi_zz``
+===============  ===========  =====================  ========================  =======================
+``c > 1/s``      ``1/c``      ``z + log c + 1``      ``1``                     ``0``
+between          ``s``        ``log(1+e^z) + c s``   ``s (1 + c (1 - s))``     ``s(1-s)(1+c(1-2s))``
+``c < -1/(1-s)`` ``1 + 1/c``  ``log(-c) + c + 1``    ``0``                     ``0``
+===============  ===========  =====================  ========================  =======================
+
+``phi`` is convex in ``z`` (a minimum over ``P`` of a function that is convex in both), concave in ``c`` (a minimum of
+linear ones), and once differentiable in both; ``phi_c = P`` and ``phi_z = Q = P (1 + c (1 - P))``, the adversary. By
+the envelope theorem the gradient in ``theta`` of ``max L`` is therefore ``sum w x (Q - y) + C theta``. The paper's
+eqs. 67 to 71 and the authors' code have ``s - y`` there: no subgradient, as finite differences show.
+
+Slack. By minimax duality the game is the convex program
+``min sum w [max(z - log P, -log(1 - P)) - z y] + C/2 |theta|^2`` over ``theta`` and ``P`` whose rates ``rate_k``
+(weighted means of ``P`` in a cell) lie at most ``epsilon`` apart within each event. That is
+``|rate_k - r_e| <= epsilon/2`` for some ``r_e``; the prices of its two sides are the positive and the negative part of
+``lambda_k``, minimising over the free ``r_e`` makes their sum 0, and the bounds leave ``- epsilon/2 sum |lambda_k|``.
+With no slack the term vanishes, with an infinite one ``lambda = 0`` and the fit is logistic regression.
+
+Solver. Newton's method on the residual of the optimality conditions in ``(theta, lambda, r)``, semismooth because
+``phi`` is piecewise twice differentiable and slack cells switch between ``lambda_k = 0`` and an active side. Where its
+steps stop to help (flat pieces, kinks, more prices than coefficients), the method of multipliers takes over: with a
+proximal term ``-|lambda - lambda_t|^2 / (2 tau)`` the inner maximum is a once differentiable convex function of
+``theta``, on which Newton with Armijo's rule always converges, and whose rounds converge for every ``tau``. The inner
+maximum is exact: sorted scores make each price a root of a quadratic equation, and the rate of an event a root in one
+number.
+
+Certificate. For a gradient ``g`` and any subgradient ``d`` of ``-L`` in ``lambda``,
+``min L(., lambda) >= L - |g|^2 / (2 C)`` and ``max L(theta, .) <= L + sum_k |d_k| (|lambda_k| + R_k)`` (and what the
+side of a price near 0 leaves open), because a best price is at most ``R_k``, ``p_k`` over the smaller of
+``m`` and ``1 - M``: it caps (lifts) scores at ``p_k / lambda_k``, no less than the least mean score ``m`` of its
+event's cells (``M``: the greatest, and the same from above).
+
+References
+----------
+A. Rezaei, R. Fathony, O. Memarrast and B. Ziebart, *Fairness for robust log loss classification*, AAAI 2020:
+Definition 4, Theorems 1 and 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import lapack
+from scipy.optimize import brentq
+from scipy.special import expit
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+TOLERANCE = 1e-11
+"""Residual of the optimality conditions (largest entry) at which the solver stops."""
+
+STEPS = 60
+"""Newton steps at most in one go."""
+
+ROUNDS = 40
+"""Rounds of multipliers at most."""
+
+FREE = 1e-9
+"""Weight of the squared intercept where it is not to be penalised: it keeps the optimum finite, and moves nothing."""
+
+SAMPLED = 8
+"""One row in so many makes the start, where there are enough of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Which rows are to get the same rate.
+
+    Attributes
+    ----------
+    codes
+        Cell of each row, shape (n,); -1 for none.
+    events
+        Event of each cell, shape (K,), counted from 0.
+    """
+
+    codes: Ints
+    events: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A saddle point.
+
+    Attributes
+    ----------
+    coef, intercept
+        Of the linear score ``z``; shape (d,).
+    prices
+        ``lambda_k``, shape (K,).
+    shares
+        ``p_k``, shape (K,).
+    rates
+        Mean of ``P`` in each cell, shape (K,).
+    objective
+        ``L``.
+    gap
+        Certified distance of ``L`` from the saddle value, either way.
+    steps
+        Hessians of all rows that it took.
+    converged
+        Whether the residual came below the tolerance.
+    """
+
+    coef: Floats
+    intercept: float
+    prices: Floats
+    shares: Floats
+    rates: Floats
+    objective: float
+    gap: float
+    steps: int
+    converged: bool
+
+
+def truncated(score: Floats, price: Floats) -> Floats:
+    """Return ``P`` for scores ``s`` and prices ``c``, shape (n,) each."""
+    with np.errstate(divide="ignore"):
+        cap = np.where(price > 1, 1.0 / price, 1.0)
+        floor = np.where(price < -1, 1.0 + 1.0 / price, 0.0)
+    return np.clip(score, floor, cap)
+
+
+def adversary(score: Floats, price: Floats) -> Floats:
+    """Return ``Q = P (1 + c (1 - P))`` for scores ``s`` and prices ``c``, shape (n,) each, in [0, 1]."""
+    chance = truncated(score, price)
+    return np.clip(chance * (1.0 + price * (1.0 - chance)), 0.0, 1.0)
+
+
+@dataclass(eq=False)
+class _Point:
+    """The game at ``(theta, lambda, r)``."""
+
+    theta: Floats
+    prices: Floats
+    rate: Floats  # (E,)
+    z: Floats
+    s: Floats
+    between: Bools
+    gradient: Floats
+    rates: Floats
+    residual: Floats  # of the prices
+    active: Bools
+    value: float
+
+    @property
+    def merit(self) -> float:
+        """Largest entry of the residual."""
+        return float(max(np.abs(self.gradient).max(), np.abs(self.residual).max(initial=0.0)))
+
+
+@dataclass(eq=False)
+class _Game:
+    """Rows in the order of their cells, with all that does not change."""
+
+    X: Floats
+    y: Floats
+    w: Floats
+    starts: Ints
+    events: Ints
+    slack: float
+    ridge: Floats
+    shares: Floats = field(init=False)
+    counts: Ints = field(init=False)
+    matrix: Floats = field(init=False)
+    hessians: int = 0
+
+    def __post_init__(self) -> None:
+        self.counts = np.diff(self.starts)
+        self.shares = self._per_cell(self.w)
+        self.matrix = (np.arange(self.events.max(initial=-1) + 1)[:, None] == self.events).astype(float)
+        self.wy = self.X.T @ (self.w * self.y)
+
+    @property
+    def outside(self) -> int:
+        """Number of rows without a cell; they come last."""
+        return int(self.y.size - self.starts[-1])
+
+    def _per_cell(self, values: Floats) -> Floats:
+        """Return the sums of values of rows over each cell, shape (K,)."""
+        if not self.counts.size:
+            return np.zeros(0)
+        return np.asarray(np.add.reduceat(values[: self.starts[-1]], self.starts[:-1]))
+
+    def row_prices(self, prices: Floats) -> Floats:
+        """Return ``c`` of each row."""
+        return np.concatenate([np.repeat(prices / self.shares, self.counts), np.zeros(self.outside)])
+
+    def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> _Point:
+        """Return the game at a point."""
+        z = self.X @ theta if z is None else z
+        s = expit(z)
+        if self.counts.size:
+            c = self.row_prices(prices)
+            above, below = c * s > 1.0, c * (1.0 - s) < -1.0
+            between = ~(above | below)
+            P = truncated(s, c)
+            Q = P * (1.0 + c * (1.0 - P))
+            soft = np.logaddexp(0.0, z) + c * s
+            with np.errstate(divide="ignore", invalid="ignore"):
+                phi = np.where(between, soft, np.where(above, z, c) + np.log(np.abs(c)) + 1.0)
+            rates = self._per_cell(self.w * P) / self.shares
+        else:
+            between, Q, phi, rates = np.ones(z.size, dtype=bool), s, np.logaddexp(0.0, z), np.zeros(0)
+        gradient = self.X.T @ (self.w * Q) - self.wy + self.ridge * theta
+        value = float(self.w @ phi - self.wy @ theta + 0.5 * self.ridge @ theta**2 - self._tolled(prices))
+        if self.slack > 0:
+            aim = prices + (rates - rate[self.events])
+            half = 0.5 * self.slack
+            kept = np.sign(aim) * np.maximum(np.abs(aim) - half, 0.0)
+            residual, active = kept - prices, kept != 0
+        else:
+            residual, active = rates - rate[self.events], np.ones(rates.size, dtype=bool)
+        return _Point(theta, prices, rate, z, s, between, gradient, rates, residual, active, value)
+
+    def _tolled(self, prices: Floats) -> float:
+        return 0.5 * self.slack * float(np.abs(prices).sum()) if self.slack > 0 else 0.0
+
+    def system(self, at: _Point, give: float) -> _System:
+        """Return the derivative of the residual, with ``-give`` added to the prices' own slopes."""
+        self.hessians += 1
+        many, cells, events = at.theta.size, at.prices.size, at.rate.size
+        spread = at.s * (1.0 - at.s) * at.between
+        curve = self.w * spread * (1.0 + self.row_prices(at.prices) * (1.0 - 2.0 * at.s))
+        rows = self.X * np.sqrt(np.maximum(curve, 0.0))[:, None]
+        size = many + cells + events
+        system = np.zeros((size, size))
+        system[:many, :many] = rows.T @ rows
+        system[np.arange(many), np.arange(many)] += self.ridge
+        weighted = self.w * spread
+        for k in range(cells):
+            inside = slice(self.starts[k], self.starts[k + 1])
+            slope = weighted[inside] @ self.X[inside] / self.shares[k]
+            system[:many, many + k] = slope
+            if at.active[k]:
+                system[many + k, :many] = slope
+                cut = float(self.w[inside] @ ~at.between[inside])
+                own = -cut / at.prices[k] ** 2 if cut > 0 else 0.0
+                system[many + k, many + k] = own - give
+                system[many + k, many + cells + self.events[k]] = -1.0
+            else:
+                system[many + k, many + k] = -1.0
+            system[many + cells + self.events[k], many + k] = 1.0
+        for e in range(events):
+            if not at.active[self.events == e].any():  # the rate is anything between: it stays
+                system[many + cells + e, :] = 0.0
+                system[many + cells + e, many + cells + e] = 1.0
+        return _System.of(system)
+
+    def step(self, system: _System, at: _Point) -> tuple[Floats, Floats, Floats]:
+        """Return the step of ``(theta, prices, rate)`` that a derivative and the residual of a point make."""
+        many, cells = at.theta.size, at.prices.size
+        off = self.matrix @ at.prices
+        step = system.solve(-np.concatenate([at.gradient, at.residual, off]))
+        return step[:many], step[many : many + cells], step[many + cells :]
+
+    def moved(self, at: _Point, step: tuple[Floats, Floats, Floats], slope: Floats, length: float) -> _Point:
+        """Return the game some way along a step whose slope in ``z`` is known."""
+        theta, prices, rate = (
+            a + length * b for a, b in zip((at.theta, at.prices, at.rate), step, strict=True)
+        )
+        return self.at(theta, prices, rate, at.z + length * slope)
+
+    def certified(self, at: _Point) -> float:
+        """Return the certified distance of the value from the saddle value."""
+        below = float((at.gradient**2 / (2.0 * self.ridge)).sum())
+        if not at.prices.size:
+            return below
+        mean = self._per_cell(self.w * at.s) / self.shares
+        above = 0.0
+        for e in range(at.rate.size):
+            inside = self.events == e
+            bound = self.shares[inside] / min(mean[inside].min(), 1.0 - mean[inside].max())
+            half = 0.5 * self.slack if self.slack > 0 else 0.0
+            over = at.rates[inside] - at.rate[e]
+            prices = at.prices[inside]
+            size = np.abs(prices) + bound
+            firm = np.abs(over - np.sign(prices) * half) * size
+            loose = np.maximum(np.abs(over) - half, 0.0) * size + half * np.abs(prices)
+            loose -= np.clip(over, -half, half) * prices
+            above += float(np.where(prices != 0, np.minimum(firm, loose), loose).sum())
+        return below + above
+
+
+@dataclass(frozen=True, eq=False)
+class _System:
+    """A factorised matrix."""
+
+    matrix: Floats
+    lu: Floats
+    pivots: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, matrix: Floats) -> _System:
+        """Return it."""
+        lu, pivots, _ = lapack.dgetrf(matrix)
+        return cls(matrix, lu, pivots)
+
+    def solve(self, right: Floats) -> Floats:
+        """Return the solution of the system, the least one where it is singular."""
+        out, _ = lapack.dgetrs(self.lu, self.pivots, right)
+        if not np.isfinite(out).all():
+            out = np.linalg.lstsq(self.matrix, right, rcond=1e-13)[0]
+        return np.asarray(out)
+
+
+def _newton(game: _Game, at: _Point) -> _Point:
+    """Return where joint Newton steps lead, as long as they help; near the end one derivative serves several steps."""
+    for _ in range(STEPS):
+        if at.merit <= TOLERANCE:
+            break
+        system = game.system(at, 1e-12)
+        step = game.step(system, at)
+        slope, length, before = game.X @ step[0], 1.0, at
+        while length > 0.05:
+            tried = game.moved(at, step, slope, length)
+            if _size(tried) < (1.0 - 0.1 * length) * _size(at):
+                at = tried
+                break
+            length *= 0.5
+        else:
+            break
+        if length == 1.0 and _size(at) < 0.05 * _size(before):
+            at = _again(game, at, system, 0.05)
+    return at
+
+
+def _again(game: _Game, at: _Point, system: _System, factor: float) -> _Point:
+    """Return where steps by a derivative of another point lead, as long as each lowers the squared residual enough."""
+    while at.merit > TOLERANCE:
+        step = game.step(system, at)
+        tried = game.moved(at, step, game.X @ step[0], 1.0)
+        if not _size(tried) < factor * _size(at):
+            break
+        at = tried
+    return at
+
+
+def _size(at: _Point) -> float:
+    """Return the squared residual."""
+    return float(at.gradient @ at.gradient + at.residual @ at.residual)
+
+
+@dataclass(eq=False)
+class _Capped:
+    """Scores of a cell, sorted, of which a cap is sought: ``mean(min(s, p / l)) - l / tau`` is a given number."""
+
+    p: float
+    s: Floats
+    below_s: Floats
+    above_w: Floats
+    mean: float
+    tau: float
+
+    @classmethod
+    def of(cls, s: Floats, w: Floats, tau: float) -> _Capped:
+        """Return it for sorted scores."""
+        p = float(w.sum())
+        sums = np.concatenate([[0.0], np.cumsum(w * s)]) / p
+        left = np.concatenate([np.cumsum(w[::-1])[::-1], [0.0]]) / p
+        return cls(p, s, sums, left, float(sums[-1]), tau)
+
+    def __post_init__(self) -> None:
+        with np.errstate(divide="ignore"):
+            self.at = self.below_s[:-1] + self.s * self.above_w[:-1] - self.p / self.s / self.tau
+        np.maximum.accumulate(self.at, out=self.at)
+
+    def price(self, wanted: float) -> float:
+        """Return ``l > 0``; the number is below ``mean``."""
+        j = int(np.searchsorted(self.at, wanted))
+        a, b = self.below_s[j] - wanted, self.above_w[j] * self.p
+        root = math.sqrt(a * a + 4.0 * b / self.tau)
+        if a >= 0:
+            return float(0.5 * self.tau * (a + root))
+        return float(2.0 * b / (root - a)) if b > 0 else 0.0
+
+
+def _best_prices(game: _Game, s: Floats, before: Floats, tau: float) -> tuple[Floats, Floats]:
+    """Return (prices, rates of events) that maximise the game less ``|prices - before|^2 / (2 tau)``."""
+    half = 0.5 * game.slack if game.slack > 0 else 0.0
+    parts = []
+    for k in range(game.counts.size):
+        inside = slice(game.starts[k], game.starts[k + 1])
+        order = np.argsort(s[inside])
+        score, w = s[inside][order], game.w[inside][order]
+        parts.append((_Capped.of(score, w, tau), _Capped.of(1.0 - score[::-1], w[::-1], tau)))
+
+    def of(k: int, r: float) -> float:
+        low, high = parts[k]
+        wanted = r - before[k] / tau
+        if low.mean - half > wanted:
+            return low.price(wanted + half)
+        if low.mean + half < wanted:
+            return -high.price(1.0 - wanted + half)
+        return 0.0
+
+    prices, rate = np.zeros_like(before), np.zeros(len(game.matrix))
+    for e in range(rate.size):
+        own = np.flatnonzero(game.events == e)
+        ends = [parts[k][0].mean + before[k] / tau for k in own]
+        low, high = min(ends) - half, max(ends) + half
+
+        def total(r: float, own: Ints = own) -> float:
+            return sum(of(int(k), r) for k in own)
+
+        rate[e] = low if low == high else brentq(total, low, high, xtol=1e-16, rtol=1e-15)
+        prices[own] = [of(int(k), rate[e]) for k in own]
+        moved = np.flatnonzero(prices[own])
+        if moved.size:  # what rounding left of the sum
+            prices[own[moved]] -= prices[own].sum() / moved.size
+    return prices, rate
+
+
+def _round(game: _Game, at: _Point, tau: float) -> _Point:
+    """Return the minimum in ``theta`` of the proximal maximum around the point's prices."""
+    before = at.prices
+
+    def inner(theta: Floats, z: Floats) -> tuple[_Point, float]:
+        prices, rate = _best_prices(game, expit(z), before, tau)
+        found = game.at(theta, prices, rate, z)
+        return found, found.value - float(((prices - before) ** 2).sum()) / (2.0 * tau)
+
+    now, value = inner(at.theta, at.z)
+    for _ in range(STEPS):
+        if float(np.abs(now.gradient).max()) <= TOLERANCE:
+            break
+        flat = replace(now, residual=np.zeros_like(now.residual), active=now.prices != 0)
+        if game.slack == 0:
+            flat.active[:] = True
+        step = game.step(game.system(flat, 1.0 / tau), flat)[0]
+        down = float(step @ now.gradient)
+        slope, length = game.X @ step, 1.0
+        while length > 1e-8:
+            tried, found = inner(now.theta + length * step, now.z + length * slope)
+            if found <= value + 1e-4 * length * down + 1e-16 * abs(value):
+                break
+            length *= 0.5
+        else:
+            break
+        now, value = tried, found
+    return now
+
+
+def solve(
+    X: Floats,
+    y: Floats,
+    cells: Cells,
+    weight: Floats | None = None,
+    *,
+    slack: float = 0.0,
+    l2: float = 1e-3,
+    penalize_intercept: bool = False,
+    start: Solution | None = None,
+) -> Solution:
+    """Return the saddle point.
+
+    Parameters
+    ----------
+    X, y
+        Features of shape (n, d) and labels 0/1 of shape (n,).
+    cells
+        Which rows are to get the same rate.
+    weight
+        Row weights, shape (n,); None for equal ones.
+    slack
+        Largest difference between two rates of an event; 1 or more: any.
+    l2
+        ``C > 0``.
+    penalize_intercept
+        Whether ``C`` is about the intercept too, as in the authors' code.
+    start
+        A solution of a similar problem.
+    """
+    n, d = X.shape
+    w = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
+    bound = slack < 1.0  # rates differ by no more than 1
+    codes = cells.codes if bound else np.full(n, -1, dtype=np.int64)
+    events = cells.events if bound else np.zeros(0, dtype=np.int64)
+    last = np.where(codes < 0, events.size, codes)
+    order = np.argsort(last, kind="stable")
+    starts = np.searchsorted(last[order], np.arange(events.size + 1))
+    ridge = np.append(np.full(d, l2), l2 if penalize_intercept else FREE)
+    full = np.concatenate([X[order], np.ones((n, 1))], axis=1)
+    game = _Game(full, y[order].astype(float), w[order], starts, events, slack if bound else 0.0, ridge)
+    theta, prices = np.zeros(d + 1), np.zeros(events.size)
+    if start is not None:
+        theta = np.append(start.coef, start.intercept)
+        prices = start.prices if start.prices.size == prices.size else prices
+    else:
+        mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
+        theta[-1] = math.log(mean / (1.0 - mean))
+    at = _placed(game, theta, prices)
+    if start is None and n >= 3000 * SAMPLED and n >= 20 * SAMPLED * d:
+        at = _sampled(game, at)
+    at = _newton(game, at)
+    tau, rounds = 1.0, 0
+    best = at
+    while at.merit > TOLERANCE and rounds < ROUNDS:
+        after = _round(game, at, tau)
+        at = _newton(game, after)
+        at = at if _size(at) <= _size(after) else after
+        best = at if at.merit < best.merit else best
+        tau, rounds = tau * 5.0, rounds + 1
+        if tau > 1e9:
+            break
+    at = best
+    prices, shares, rates = at.prices, game.shares, at.rates
+    if not bound:
+        chosen, many = cells.codes >= 0, cells.events.size
+        code, mass = cells.codes[chosen], w[chosen]
+        score = expit(X[chosen] @ at.theta[:-1] + at.theta[-1])
+        prices, shares = np.zeros(many), np.asarray(np.bincount(code, mass, many), dtype=np.float64)
+        rates = np.bincount(code, mass * score, many) / shares
+    gap = game.certified(at)
+    return Solution(
+        at.theta[:-1],
+        float(at.theta[-1]),
+        prices,
+        shares,
+        rates,
+        at.value,
+        gap,
+        game.hessians,
+        at.merit <= 1e3 * TOLERANCE,
+    )
+
+
+def _placed(game: _Game, theta: Floats, prices: Floats) -> _Point:
+    """Return the game at coefficients and prices, with the mean rate of each event's cells."""
+    at = game.at(theta, prices, np.zeros(len(game.matrix)))
+    mass = game.matrix * game.shares
+    return game.at(theta, prices, mass @ at.rates / mass.sum(axis=1), at.z) if prices.size else at
+
+
+def _sampled(game: _Game, at: _Point) -> _Point:
+    """Return where a part of the rows leads, every so many of each cell, and the steps by its derivative."""
+    rows = np.arange(0, game.y.size, SAMPLED)
+    starts = np.searchsorted(rows, game.starts)
+    w = game.w[rows]
+    cells = [float(w[a:b].sum()) for a, b in pairwise(starts)]
+    if not min(cells, default=1.0) > 0:
+        return at
+    part = _Game(game.X[rows], game.y[rows], w / w.sum(), starts, game.events, game.slack, game.ridge)
+    found = _newton(part, _placed(part, at.theta, at.prices))
+    if not found.merit < 1e-3:
+        return at
+    return _again(game, _placed(game, found.theta, found.prices), part.system(found, 1e-12), 0.4)
+
+
+def marginal(score: Floats, price_of_0: Floats, price_of_1: Floats) -> tuple[Floats, Floats]:
+    r"""Return (P, pi) where the label is not known: eqs. 14 to 16 of the paper.
+
+    The label's chance is the fixed point of the adversary, ``pi = pi Q(. | y = 1) + (1 - pi) Q(. | y = 0)``, so ``pi =
+    Q_0 / (1 - Q_1 + Q_0)``; where both are certain of the label they are given (``Q_1 = 1``, ``Q_0 =
+    0``) every ``pi`` is one, and the plain score is taken. Then ``P = pi P_1 + (1 - pi) P_0``.
+
+    Parameters
+    ----------
+    score
+        ``s``, shape (n,).
+    price_of_0, price_of_1
+        ``c`` of the row if its label were 0, or 1; shape (n,) each.
+    """
+    one, zero = adversary(score, price_of_1), adversary(score, price_of_0)
+    total = (1.0 - one) + zero
+    with np.errstate(invalid="ignore", divide="ignore"):
+        label = np.where(total > 1e-12, zero / total, score)
+    label = np.clip(label, 0.0, 1.0)
+    chance = label * truncated(score, price_of_1) + (1.0 - label) * truncated(score, price_of_0)
+    return np.clip(chance, 0.0, 1.0), label

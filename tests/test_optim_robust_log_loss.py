@@ -1,0 +1,337 @@
+"""The fair logistic game: formulas by brute force, optimum by an independent solver, convergence on random games."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from fairfix.optim import robust_log_loss as game
+from fairfix.optim.robust_log_loss import Cells, Solution, adversary, marginal, solve, truncated
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+CONSTRAINTS = ("parity", "opportunity", "odds")
+
+
+def data(
+    seed: int, n: int, d: int, groups: int, constraint: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Cells]:
+    """Return features, labels, groups and cells of random rows whose groups differ."""
+    rng = np.random.default_rng(seed)
+    X, g = rng.normal(size=(n, d)), np.arange(n) % groups
+    X[:, 0] += rng.uniform(0, 1.5) * g
+    chance = expit(X @ rng.normal(size=d) * rng.uniform(0.3, 1.5) + 0.4 * g - 1)
+    y = (rng.random(n) < chance).astype(float)
+    for k in range(groups):  # both labels in every group
+        rows = np.flatnonzero(g == k)
+        y[rows[0]], y[rows[1]] = 0.0, 1.0
+    return X, y, g, cells_of(constraint, g, y, groups)
+
+
+def cells_of(constraint: str, g: np.ndarray, y: np.ndarray, groups: int) -> Cells:
+    """Return the cells of a constraint."""
+    if constraint == "parity":
+        return Cells(g, np.zeros(groups, dtype=int))
+    if constraint == "opportunity":
+        return Cells(np.where(y == 1, g, -1), np.zeros(groups, dtype=int))
+    return Cells(g + groups * y.astype(int), np.repeat([0, 1], groups))
+
+
+def spread(found: Solution, cells: Cells) -> float:
+    """Return the largest difference of two rates of an event."""
+    return max(float(np.ptp(found.rates[cells.events == e])) for e in np.unique(cells.events))
+
+
+def lagrangian(
+    theta: np.ndarray, prices: np.ndarray, X: np.ndarray, y: np.ndarray, cells: Cells, l2: float
+) -> float:
+    """Return the game's value by the definition: the inner minimum over a fine grid and then by golden section."""
+    z = X @ theta[:-1] + theta[-1]
+    share = np.bincount(cells.codes[cells.codes >= 0], minlength=prices.size) / y.size
+    c = np.where(cells.codes >= 0, (prices / share)[cells.codes], 0.0)
+    low, high = np.zeros_like(z), np.ones_like(z)
+
+    def inner(P: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.maximum(z - np.log(P), -np.log1p(-P)) + c * P)
+
+    for _ in range(200):
+        a, b = low + 0.381966 * (high - low), low + 0.618034 * (high - low)
+        left = inner(a) < inner(b)
+        low, high = np.where(left, low, a), np.where(left, b, high)
+    phi = inner((low + high) / 2)
+    return float(np.mean(phi - z * y) + 0.5 * l2 * theta[:-1] @ theta[:-1])
+
+
+@pytest.mark.parametrize("price", [-30.0, -4.0, -1.2, -0.5, 0.0, 0.7, 1.5, 6.0, 40.0])
+def test_the_rule_is_the_inner_minimum(price: float) -> None:
+    """P minimises max(z - log P, -log(1 - P)) + c P, and Q is the slope of that minimum in z."""
+    z = np.linspace(-4, 4, 41)
+    grid = np.linspace(1e-6, 1 - 1e-6, 200_001)
+    with np.errstate(divide="ignore"):
+        values = np.maximum(z[:, None] - np.log(grid), -np.log1p(-grid)) + price * grid
+    P = truncated(expit(z), np.full(z.size, price))
+    Q = adversary(expit(z), np.full(z.size, price))
+
+    np.testing.assert_allclose(P, grid[values.argmin(axis=1)], atol=1e-4)
+
+    def phi(at: np.ndarray) -> np.ndarray:
+        inner = truncated(expit(at), np.full(at.size, price))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.maximum(at - np.log(inner), -np.log1p(-inner)) + price * inner)
+
+    np.testing.assert_allclose(Q, (phi(z + 1e-5) - phi(z - 1e-5)) / 2e-5, atol=2e-5)
+    assert ((Q >= 0) & (Q <= 1)).all()
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_the_gradient_is_that_of_the_game(constraint: str) -> None:
+    """The gradient in theta is mean x (Q - y) + C theta, by finite differences; the paper's s - y is not."""
+    X, y, _, cells = data(3, 120, 3, 2, constraint)
+    rng = np.random.default_rng(0)
+    theta, prices = rng.normal(size=4), np.array([0.9, -0.9, 0.4, -0.4])[: cells.events.size]
+    share = np.bincount(cells.codes[cells.codes >= 0], minlength=prices.size) / y.size
+    c = np.where(cells.codes >= 0, (prices / share)[cells.codes], 0.0)
+    s = expit(X @ theta[:-1] + theta[-1])
+    full = np.column_stack([X, np.ones(y.size)])
+    ridge = 0.1 * np.append(theta[:-1], 0.0)
+
+    numeric = np.array(
+        [
+            (
+                lagrangian(theta + h, prices, X, y, cells, 0.1)
+                - lagrangian(theta - h, prices, X, y, cells, 0.1)
+            )
+            / 2e-5
+            for h in 1e-5 * np.eye(4)
+        ]
+    )
+
+    np.testing.assert_allclose(full.T @ (adversary(s, c) - y) / y.size + ridge, numeric, atol=1e-6)
+    assert np.abs(full.T @ (s - y) / y.size + ridge - numeric).max() > 1e-3
+
+
+def program(X: np.ndarray, y: np.ndarray, cells: Cells, slack: float, l2: float) -> float:
+    """Return the optimum of the equivalent convex program in (theta, P, t), by SLSQP."""
+    n, d = X.shape
+    full = np.column_stack([X, np.ones(n)])
+    ridge = np.append(np.full(d, l2), game.FREE)
+
+    def value(v: np.ndarray) -> float:
+        theta, t = v[: d + 1], v[d + 1 + n :]
+        return float(np.mean(t - (full @ theta) * y) + 0.5 * ridge @ theta**2)
+
+    def slope(v: np.ndarray) -> np.ndarray:
+        return np.concatenate([ridge * v[: d + 1] - full.T @ y / n, np.zeros(n), np.full(n, 1.0 / n)])
+
+    def above(v: np.ndarray) -> np.ndarray:
+        theta, P, t = v[: d + 1], v[d + 1 : d + 1 + n], v[d + 1 + n :]
+        return np.concatenate([t - full @ theta + np.log(P), t + np.log1p(-P)])
+
+    def above_slope(v: np.ndarray) -> np.ndarray:
+        P, one, none = v[d + 1 : d + 1 + n], np.eye(n), np.zeros((n, d + 1))
+        return np.block([[-full, np.diag(1 / P), one], [none, np.diag(-1 / (1 - P)), one]])
+
+    rows = []
+    for e in np.unique(cells.events):
+        inside = np.flatnonzero(cells.events == e)
+        rate = {k: (cells.codes == k) / (cells.codes == k).sum() for k in inside}
+        rows += [rate[a] - rate[b] for a in inside for b in inside if a != b]
+    fair = np.column_stack([np.zeros((len(rows), d + 1)), rows, np.zeros((len(rows), n))])
+    start = np.concatenate([np.zeros(d + 1), np.full(n, 0.5), np.full(n, 1.0)])
+    found = minimize(
+        value,
+        start,
+        jac=slope,
+        method="SLSQP",
+        bounds=[(None, None)] * (d + 1) + [(1e-9, 1 - 1e-9)] * n + [(None, None)] * n,
+        constraints=[
+            {"type": "ineq", "fun": above, "jac": above_slope},
+            {"type": "ineq", "fun": lambda v: slack - fair @ v, "jac": lambda v: -fair},
+        ],
+        options={"maxiter": 500, "ftol": 1e-12},
+    )
+    assert found.success, found.message
+    return float(found.fun)
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize(("groups", "slack"), [(2, 0.0), (2, 0.1), (3, 0.0), (3, 0.08)])
+def test_the_optimum_is_that_of_the_convex_program(constraint: str, groups: int, slack: float) -> None:
+    """A general solver of the equivalent program finds the same value, and the rates hold the slack."""
+    X, y, _, cells = data(groups, 36, 2, groups, constraint)
+    found = solve(X, y, cells, slack=slack, l2=0.05)
+
+    assert found.objective == pytest.approx(program(X, y, cells, slack, 0.05), abs=2e-7)
+    assert spread(found, cells) <= slack + 1e-9
+    assert found.converged
+    assert 0 <= found.gap < 1e-9
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    st.integers(0, 10**6),
+    st.integers(60, 600),
+    st.integers(2, 12),
+    st.sampled_from([2, 3, 6]),
+    st.sampled_from(CONSTRAINTS),
+    st.floats(-6, -0.5),
+    st.sampled_from([0.0, 0.05, 0.3]),
+)
+def test_every_random_game_is_solved(
+    seed: int, n: int, d: int, groups: int, constraint: str, power: float, slack: float
+) -> None:
+    """Certified optima on random games, more prices than coefficients and flat pieces among them."""
+    X, y, _, cells = data(seed, n, d, groups, constraint)
+    found = solve(X, y, cells, slack=slack, l2=10.0**power)
+
+    assert found.converged
+    assert found.gap < 1e-8
+    assert spread(found, cells) <= slack + 1e-8
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_the_multipliers_alone_reach_the_same_point(
+    seed: int, constraint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a single joint Newton step the fallback finds the optimum."""
+    X, y, _, cells = data(seed, 300, 4, 3, constraint)
+    slack = 0.04 * (seed % 2)
+    joint = solve(X, y, cells, slack=slack, l2=0.01)
+    monkeypatch.setattr(game, "_newton", lambda _, at: at)
+    alone = solve(X, y, cells, slack=slack, l2=0.01)
+
+    assert alone.objective == pytest.approx(joint.objective, abs=1e-9)
+    np.testing.assert_allclose(alone.coef, joint.coef, atol=1e-5)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_the_certificate_holds_before_the_end(
+    steps: int, constraint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped early, the value is within the certified distance of the optimum, and is not called converged."""
+    X, y, _, cells = data(8, 400, 4, 3, constraint)
+    best = solve(X, y, cells, l2=0.01)
+    monkeypatch.setattr(game, "STEPS", steps)
+    monkeypatch.setattr(game, "ROUNDS", 0)
+    early = solve(X, y, cells, l2=0.01)
+
+    assert abs(early.objective - best.objective) <= early.gap + 1e-12
+    if early.gap > 1e-6:
+        assert not early.converged
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_the_certificate_knows_how_far_prices_may_go(
+    constraint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the plain regression without prices, where only the rates are wrong, the distance is certified too."""
+    X, y, _, cells = data(8, 400, 4, 3, constraint)
+    best = solve(X, y, cells, l2=0.01)
+    plain = solve(X, y, cells, slack=math.inf, l2=0.01)
+    monkeypatch.setattr(game, "STEPS", 0)
+    monkeypatch.setattr(game, "ROUNDS", 0)
+    start = solve(X, y, cells, l2=0.01, start=replace(plain, prices=np.zeros(cells.events.size)))
+
+    assert 1e-3 < best.objective - start.objective <= start.gap
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_newton_needs_few_derivatives(constraint: str) -> None:
+    """With the right second derivatives a smooth game of two groups takes a handful of steps."""
+    X, y, _, cells = data(4, 2000, 5, 2, constraint)
+
+    assert solve(X, y, cells, l2=0.01).steps <= 8
+
+
+def test_without_a_bound_it_is_logistic_regression() -> None:
+    """An infinite slack gives scikit-learn's coefficients, and so does a slack of 1; both give the same bits."""
+    X, y, _, cells = data(1, 500, 3, 2, "parity")
+    found, wide = (solve(X, y, cells, slack=slack, l2=0.02) for slack in (math.inf, 1.0))
+    plain = LogisticRegression(C=1 / (0.02 * y.size), tol=1e-12, max_iter=10_000).fit(X, y)
+
+    np.testing.assert_allclose(found.coef, plain.coef_[0], atol=1e-7)
+    assert found.intercept == pytest.approx(plain.intercept_[0], abs=1e-7)
+    assert found.coef.tobytes() == wide.coef.tobytes()
+
+
+def test_the_intercept_can_be_penalised() -> None:
+    """With the penalty the intercept is that of a regression on a column of ones."""
+    X, y, _, cells = data(1, 500, 3, 2, "parity")
+    found = solve(X, y, cells, slack=math.inf, l2=0.05, penalize_intercept=True)
+    ones = np.column_stack([X, np.ones(y.size)])
+    plain = LogisticRegression(C=1 / (0.05 * y.size), tol=1e-12, max_iter=10_000, fit_intercept=False)
+
+    np.testing.assert_allclose(np.append(found.coef, found.intercept), plain.fit(ones, y).coef_[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_names_of_groups_do_not_matter(constraint: str) -> None:
+    """Groups in another order give the same coefficients and the same prices in that order."""
+    X, y, g, cells = data(5, 400, 3, 3, constraint)
+    swap = np.array([2, 0, 1])
+    other = cells_of(constraint, swap[g], y, 3)
+    one, two = solve(X, y, cells, l2=0.01), solve(X, y, other, l2=0.01)
+    places = np.concatenate([swap + 3 * e for e in range(cells.events.size // 3)])
+
+    np.testing.assert_allclose(two.coef, one.coef, atol=1e-8)
+    np.testing.assert_allclose(two.prices[places], one.prices, atol=1e-7)
+
+
+def test_the_value_falls_with_the_slack() -> None:
+    """More slack costs no objective, and the last of it is free."""
+    X, y, _, cells = data(6, 600, 4, 3, "odds")
+    values = [solve(X, y, cells, slack=slack, l2=0.01).objective for slack in (0.0, 0.02, 0.1, 0.3, math.inf)]
+
+    assert all(b <= a + 1e-12 for a, b in pairwise(values))
+    assert values[0] > values[-1] + 1e-3
+
+
+def test_a_start_does_not_change_the_end() -> None:
+    """The solution of another penalty is only a start."""
+    X, y, _, cells = data(7, 400, 4, 2, "odds")
+    cold = solve(X, y, cells, l2=0.001)
+    warm = solve(X, y, cells, l2=0.001, start=solve(X, y, cells, l2=0.1))
+
+    np.testing.assert_allclose(warm.coef, cold.coef, atol=1e-7)
+
+
+def test_many_rows_begin_with_some_of_them() -> None:
+    """The start from a part of the rows, which is taken from 24,000 rows on, leads to the same optimum."""
+    X, y, _, cells = data(9, 25_000, 3, 3, "odds")
+    found = solve(X, y, cells, l2=0.001)
+    nothing = replace(found, coef=np.zeros(3), intercept=0.0, prices=np.zeros(4))
+    cold = solve(X, y, cells, l2=0.001, start=nothing)
+
+    assert found.converged
+    np.testing.assert_allclose(found.coef, cold.coef, atol=1e-8)
+
+
+def test_the_label_is_averaged_over_the_adversary() -> None:
+    """Pi is a fixed point of pi Q_1 + (1 - pi) Q_0, and P lies between the two rules."""
+    rng = np.random.default_rng(0)
+    s, zero, one = rng.random(500), rng.normal(0, 3, 500), rng.normal(0, 3, 500)
+    P, pi = marginal(s, zero, one)
+    free = (1 - adversary(s, one)) + adversary(s, zero) > 1e-9
+
+    np.testing.assert_allclose(
+        (pi * adversary(s, one) + (1 - pi) * adversary(s, zero))[free], pi[free], atol=1e-12
+    )
+    low, high = np.sort([truncated(s, zero), truncated(s, one)], axis=0)
+    assert ((low - 1e-12 <= P) & (high + 1e-12 >= P)).all()
+
+
+def test_where_every_label_is_a_fixed_point_the_score_is_taken() -> None:
+    """Q = 1 given label 1 and Q = 0 given label 0: pi is the plain score."""
+    P, pi = marginal(np.array([0.7]), np.array([-20.0]), np.array([20.0]))
+
+    assert pi[0] == 0.7
+    assert P[0] == pytest.approx(0.7 / 20 + 0.3 * (1 - 1 / 20))
