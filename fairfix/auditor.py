@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from fairfix.checks import Check
+from fairfix.checks import EFFECTS, FLIPS, Check
 from fairfix.counts import Counts
 from fairfix.distributions import View, candidate_bins, median_bins, scoring_counts
 from fairfix.engine import SORT_ROWS, Scan, collect, count_table, default_threshold, scan
@@ -41,7 +41,11 @@ from fairfix.table import Reading, Table
 # ---------------------------------------------------------------------- entry
 
 
-def audit(data: Any, reading: Reading, settings: Settings | None = None) -> AuditReport:
+More = Mapping[str, Sequence[ComparisonReport]]
+"""Attribute -> comparisons that were found elsewhere, to be reported and checked with the others."""
+
+
+def audit(data: Any, reading: Reading, settings: Settings | None = None, more: More | None = None) -> AuditReport:
     """Audit a file, a frame or a table.
 
     Parameters
@@ -53,6 +57,8 @@ def audit(data: Any, reading: Reading, settings: Settings | None = None) -> Audi
         Which column is what, and how it is to be understood.
     settings
         What to compute and which limits to hold.
+    more
+        Comparisons that were found elsewhere, by attribute.
 
     Raises
     ------
@@ -62,12 +68,12 @@ def audit(data: Any, reading: Reading, settings: Settings | None = None) -> Audi
     settings = settings or Settings()
     if isinstance(data, Table):
         table = replace(data, reading=with_default_threshold(data.reading))
-        return judge(count_table(table), table.reading, settings, "data", None)
+        return judge(count_table(table), table.reading, settings, "data", None, more)
     reading = with_default_threshold(reading)
     reading.check()
     source = open_source(data)
     found = scan(source, reading, threads=settings.threads, exact=settings.exact)
-    return judge(found, reading, settings, source.name, source)
+    return judge(found, reading, settings, source.name, source, more)
 
 
 def with_default_threshold(reading: Reading) -> Reading:
@@ -79,7 +85,14 @@ def with_default_threshold(reading: Reading) -> Reading:
     return reading if natural is None else replace(reading, thresholds=(natural,))
 
 
-def judge(found: Scan, reading: Reading, settings: Settings, name: str, source: Source | None) -> AuditReport:
+def judge(
+    found: Scan,
+    reading: Reading,
+    settings: Settings,
+    name: str,
+    source: Source | None,
+    more: More | None = None,
+) -> AuditReport:
     """Return the report of a scan; ``source`` is read again where exactness needs rows."""
     counts = found.counts
     if source is not None:
@@ -89,7 +102,7 @@ def judge(found: Scan, reading: Reading, settings: Settings, name: str, source: 
     computed = [_block(view, evidence) for view in views]
     blocks = [block for view, block in zip(views, computed, strict=True) if not view.stratum]
     strata = [block for view, block in zip(views, computed, strict=True) if view.stratum]
-    blocks = [_with_strata(block, strata) for block in blocks]
+    blocks = [_with_more(_with_strata(block, strata), more or {}) for block in blocks]
     everyone = View(np.zeros(len(counts.cells), dtype=np.int64), 1)
     everybody = GroupView("", (), "", everyone, (("everybody",),), 1, None)
     return AuditReport(
@@ -240,6 +253,12 @@ def _worst_stratum(identifier: str, found: Sequence[tuple[str, ComparisonReport]
     return ComparisonReport(name, value, top.groups, undefined, at=top.at, stratum=stratum)
 
 
+def _with_more(block: Block, more: More) -> Block:
+    """Return the block with comparisons that were found elsewhere."""
+    own = {found.id: found for found in more.get(block.attribute, ())}
+    return replace(block, comparisons={**block.comparisons, **own})
+
+
 # ---------------------------------------------------------------------- checks
 
 
@@ -253,6 +272,8 @@ def _check_results(
                 f"check {check.text!r}: {check.attribute!r} is not audited; audited are "
                 f"{', '.join(b.attribute for b in blocks)}"
             )
+        if check.comparison.split(".")[0] in FLIPS and not check.attribute:  # comparable values have one block
+            found = [b for b in found if check.comparison in b.comparisons] or found
         for block in found:
             yield _check_result(check, block, settings, not_computed)
 
@@ -287,10 +308,15 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
         )
     found = block.comparisons.get(check.comparison)
     if found is None:
-        scope = check.comparison.rsplit(".", 1)[-1]
+        metric, scope = check.comparison.split(".")[0], check.comparison.rsplit(".", 1)[-1]
+        if metric in EFFECTS:
+            raise UsageError(f"check {check.text!r}: there is no {metric}; ask for it with --individual")
         remedy = {
             "to_reference": f"name the reference group with --reference {block.attribute}=GROUP",
             "within_strata": "name the strata with --strata COLUMN",
+            "under_flips": "ask for it with --individual and the model file (--model)",
+            "under_comparable": "name comparable values with --comparable COLUMN=VALUE,VALUE",
+            "under_everybody": "name comparable values with --comparable COLUMN=VALUE,VALUE",
         }.get(scope, "it makes no sense for this metric")
         raise UsageError(f"check {check.text!r}: there is no {check.comparison}; {remedy}")
     return found.value, found.groups, not found.undefined

@@ -7,6 +7,7 @@ A check is written as the condition under which the model *fails*::
     dp.covariance>0.01                 covariance of the selection with membership of a group
     eo.difference.to_overall>0.05      scope: between_groups (default), to_overall, to_reference, within_strata
     ks[race]>0.05                      only for the protected column race
+    decision_flips>0.01                share of rows whose decision changes with the group (audit --individual)
     accuracy.min<0.7                   the worst group: min or max
     true_positive_rate[race=Black]<0.6 one group
 
@@ -34,12 +35,19 @@ Undecided = Literal["exit3", "pass", "fail"]
 OTHER_METRICS = ("auc", "calibration_error", "scoring_rate", "equalized_odds", "ks")
 """Metrics that are neither a plain rate nor a plain mean."""
 
-GAPS = ("equalized_odds", "ks")
-"""Those of them that only comparisons have, not groups."""
+FLIPS = ("decision_flips", "score_change", "score_effect", "transport_cost")
+"""What is found when rows are changed in what does not count."""
 
-METRICS = (*RATES, *(name for name in MEANS if name != "square_loss_real"), *OTHER_METRICS)
+EFFECTS = ("matched_effect", "residual_effect")
+"""What scores alone tell of such changes."""
+
+GAPS = ("equalized_odds", "ks", *FLIPS, *EFFECTS)
+"""Those that only comparisons have, not groups."""
+
+METRICS = (*RATES, *(name for name in MEANS if name != "square_loss_real"), *OTHER_METRICS, *FLIPS, *EFFECTS)
 KINDS = ("difference", "ratio", "covariance", "min", "max")
 SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
+FLIP_SCOPES = ("under_flips", "under_comparable", "under_everybody")
 
 _EXPRESSION = re.compile(
     r"\s*(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?\s*(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s*"
@@ -174,6 +182,13 @@ def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> st
                 f"check {text!r}: {metric} compares groups, one group has none; drop the group, or limit a rate"
             )
         return metric
+    if metric in FLIPS:
+        scope = rest.pop(0) if rest else "under_flips"
+        if rest or scope not in FLIP_SCOPES:
+            raise UsageError(f"check {text!r}: write {metric} or {metric}.SCOPE with {', '.join(FLIP_SCOPES)}")
+        return f"{metric}.{scope}"
+    if metric in EFFECTS and not rest:
+        return f"{metric}.difference.between_groups"
     kind = rest.pop(0) if rest and rest[0] in KINDS else None
     usual = "to_overall" if kind == "covariance" else "between_groups"
     scope = rest.pop(0) if rest and rest[0] in SCOPES else usual

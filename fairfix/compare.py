@@ -17,6 +17,8 @@ import numpy as np
 from fairfix.auditor import audit
 from fairfix.errors import DataError, FairfixError, FairfixWarning
 from fairfix.findings import AuditReport, Settings, Value
+from fairfix.flips import Comparable
+from fairfix.individual import of_predictor
 from fairfix.predictors import RepairedPredictor
 from fairfix.proof import results_on, split_rows, with_threshold
 from fairfix.repair.base import Repairer, RepairProblem
@@ -30,6 +32,8 @@ GAPS = (
     "selection_rate.difference.between_groups",
     "true_positive_rate.difference.between_groups",
     "equalized_odds.difference.between_groups",
+    "decision_flips.under_flips",
+    "decision_flips.under_comparable",
 )
 """What is shown of fairness, per attribute; where it applies."""
 
@@ -159,13 +163,16 @@ def _point(
             return Point(contender.title, slack, failure=str(error))
     said = [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
     notes = tuple(dict.fromkeys((*said, *predictor.trace.notes)))
-    judged = _judged(held, predictor, settings)
+    judged = _judged(held, predictor, settings, repairer.comparables)
     return replace(judged, title=contender.title, slack=slack, notes=notes)
 
 
-def _judged(held: Table, predictor: RepairedPredictor, settings: Settings) -> Point:
+def _judged(
+    held: Table, predictor: RepairedPredictor, settings: Settings, comparable: Comparable
+) -> Point:
     _, repaired, random = results_on(held, predictor)
-    report = audit(repaired, repaired.reading, settings)
+    flips = of_predictor(held, predictor, comparable, settings.confidence)
+    report = audit(repaired, repaired.reading, settings, flips)
     share = float(np.average(random, weights=held.rows.weight))
     decided = predictor.gives == "decision"
     point = _of_report(report, decided=decided, randomized=share, protected=predictor.needs_protected)

@@ -64,6 +64,8 @@ class Feature:
         Categories with an indicator, in order.
     knots
         Of a score: standardised values from which on its slope may differ, increasing.
+    same
+        Values of a category that are taken for one, which the first of them names.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Feature:
     missing: bool = False
     levels: tuple[str, ...] = ()
     knots: tuple[float, ...] = ()
+    same: tuple[str, ...] = ()
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -91,7 +94,13 @@ class Features:
     columns: tuple[Feature, ...]
 
     @classmethod
-    def learn(cls, table: Table, names: Sequence[str] | None, groups: Sequence[str] = ()) -> Features:
+    def learn(
+        cls,
+        table: Table,
+        names: Sequence[str] | None,
+        groups: Sequence[str] = (),
+        same: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> Features:
         """Return what the rows of a table teach about its columns.
 
         Parameters
@@ -102,6 +111,8 @@ class Features:
             Feature columns; None for the model's score alone.
         groups
             Protected columns that are features as well.
+        same
+            Column -> values that are taken for one.
 
         Raises
         ------
@@ -110,7 +121,12 @@ class Features:
         """
         weight = table.rows.weight
         weight = np.ones(len(table)) if weight is None else weight
-        found = [_learn_score(table, weight)] if names is None else [_learn(table, n, weight) for n in names]
+        same = same or {}
+        found = (
+            [_learn_score(table, weight)]
+            if names is None
+            else [_learn(table, name, weight, same.get(name, ())) for name in names]
+        )
         found += [_learn_levels(name, "group", *_group(table, name), weight) for name in groups]
         if not found:
             raise DataError("there are no feature columns to learn from; name some with --features")
@@ -156,7 +172,10 @@ class Features:
 
     def state(self) -> list[dict[str, Any]]:
         """Return it as JSON values."""
-        return [{**asdict(one), "levels": list(one.levels), "knots": list(one.knots)} for one in self.columns]
+        return [
+            {name: list(part) if isinstance(part, tuple) else part for name, part in asdict(one).items()}
+            for one in self.columns
+        ]
 
     @classmethod
     def from_state(cls, state: Any) -> Features:
@@ -186,24 +205,43 @@ def _restored(one: Any) -> Feature:
         and bool(one["levels"]) == (one["kind"] in ("category", "group"))
         and isinstance(one["knots"], list)
         and all(isinstance(knot, float) and math.isfinite(knot) for knot in one["knots"])
+        and isinstance(one["same"], list)
+        and all(isinstance(value, str) for value in one["same"])
+        and (not one["same"] or one["kind"] == "category")
     )
     if not sound:
         raise ArtifactError(f"the feature {one['name']!r} of the artifact is malformed")
-    return Feature(**{**one, "levels": tuple(one["levels"]), "knots": tuple(one["knots"])})
+    told: dict[str, Any] = {
+        name: tuple(part) if isinstance(part, list) else part for name, part in one.items()
+    }
+    return Feature(**told)
 
 
 # ---------------------------------------------------------------------- learning
 
 
-def _learn(table: Table, name: str, weight: Floats) -> Feature:
+def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Feature:
     column = _column(table, name)
     kind = kind_of(name, column.type)
+    if same and kind != "category":
+        raise ColumnError(
+            f"feature column {name!r} holds {kind}s; only texts can be taken for one: leave the column out, or make it text"
+        )
     if kind == "category":
         codes, levels, _ = group_codes(column, name)
-        return _learn_levels(name, "category", codes, levels, weight)
+        if same:
+            codes, levels = _merged(codes, levels, same)
+        return replace(_learn_levels(name, "category", codes, levels, weight), same=same)
     values = _reals(column, name)
     gone = np.isnan(values)
     return _standard(name, kind, values[~gone], weight[~gone], missing=bool(gone.any()))
+
+
+def _merged(codes: Ints, levels: Sequence[str], same: tuple[str, ...]) -> tuple[Ints, list[str]]:
+    """Return codes and levels in which some values are one, named by the first of them."""
+    names = [same[0] if level in same else level for level in levels]
+    merged = list(dict.fromkeys(names))
+    return np.array([merged.index(name) for name in names], dtype=np.int64)[codes], merged
 
 
 def _learn_score(table: Table, weight: Floats) -> Feature:
@@ -278,11 +316,13 @@ def kind_of(name: str, kind: pa.DataType) -> Kind:
 def _columns(table: Table, one: Feature, *, gaps: bool) -> list[Floats]:
     """Return a feature's columns of the matrix."""
     if one.levels:
-        codes, names = (
-            _group(table, one.name)
-            if one.kind == "group"
-            else group_codes(_column(table, one.name), one.name)[:2]
-        )
+        names: Sequence[str]
+        if one.kind == "group":
+            codes, names = _group(table, one.name)
+        else:
+            codes, names, _ = group_codes(_column(table, one.name), one.name)
+        if one.same:
+            codes, names = _merged(codes, names, one.same)
         place = {level: i for i, level in enumerate(names)}
         known = [place.get(level, -1) for level in one.levels]
         return [(codes == i).astype(np.float64) if i >= 0 else np.zeros(codes.size) for i in known]

@@ -229,6 +229,56 @@ class TreesMember(Member):
 
 
 @dataclass(frozen=True, eq=False)
+class NetworkMember(Member):
+    """A network with one hidden layer: ``sigmoid(max(X hidden + hidden_bias, 0) out + out_bias)``.
+
+    Attributes
+    ----------
+    hidden, hidden_bias
+        Shapes (d, h) and (h,).
+    out, out_bias
+        Shapes (h,) and (1,).
+    """
+
+    kind: ClassVar[str] = "network"
+
+    hidden: Floats
+    hidden_bias: Floats
+    out: Floats
+    out_bias: Floats
+
+    def predict(self, X: Floats) -> Floats:
+        """Return the probability of each row."""
+        from scipy.special import expit
+
+        return np.asarray(
+            expit(np.maximum(X @ self.hidden + self.hidden_bias, 0.0) @ self.out + self.out_bias)
+        )
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the weights as arrays."""
+        return {}, {name: getattr(self, name) for name in NETWORK_PARTS}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Return the member of a saved state, checked."""
+        _require_parts(cls.kind, settings, set(), arrays, set(NETWORK_PARTS))
+        hidden, hidden_bias, out, out_bias = (arrays[name] for name in NETWORK_PARTS)
+        sound = (
+            all(a.dtype == np.float64 and bool(np.isfinite(a).all()) for a in arrays.values())
+            and hidden.ndim == 2
+            and hidden_bias.shape == out.shape == (hidden.shape[1],)
+            and out_bias.shape == (1,)
+        )
+        if not sound:
+            raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
+        return cls(hidden, hidden_bias, out, out_bias)
+
+
+NETWORK_PARTS = ("hidden", "hidden_bias", "out", "out_bias")
+
+
+@dataclass(frozen=True, eq=False)
 class _Walk:
     """The nodes of trees, laid out to walk many rows down at once.
 

@@ -23,10 +23,20 @@ from fairfix.counts import Bools, Floats, Ints
 from fairfix.engine import Scan, scan, stream_batches
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.findings import AuditReport, CheckResult, Settings, Value
+from fairfix.flips import Comparable
+from fairfix.individual import of_predictor
 from fairfix.io import Source
 from fairfix.predictors import RepairedPredictor, is_random
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
-from fairfix.table import Encoder, Reading, Table, arrow_array, assemble, to_probability
+from fairfix.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
+
+FLIPPED = (
+    "decision_flips.under_flips",
+    "score_change.under_flips",
+    "decision_flips.under_comparable",
+    "decision_flips.under_everybody",
+)
+"""Comparisons of rows with their changed copies, which are shown where the predictor makes its own scores."""
 
 COMPARED = (
     "selection_rate.difference.between_groups",
@@ -37,6 +47,7 @@ COMPARED = (
     "equalized_odds.difference.between_groups",
     "equalized_odds.difference.within_strata",
     "accuracy.min",
+    *FLIPPED,
 )
 """Comparisons that the before/after table shows for every attribute."""
 
@@ -47,6 +58,7 @@ COMPARED_VALUES = (
     "square_loss.max",
     "selection_rate.difference.between_groups",
     "accuracy.min",
+    *FLIPPED,
 )
 """The same, where values are repaired and not decisions."""
 
@@ -252,14 +264,15 @@ def repair_table(
     notes += [*predictor.trace.notes, *_unproven(table, split)]
     plain = replace(settings, checks=())
     notes += _cost_of_rounding(best, predictor, table.take(split.holdout), plain)
+    also = (_criterion(best, table.reading),)
     return Outcome(
         best,
         predictor,
         split,
         {"fit": split.fit.size, "validation": split.validation.size, "holdout": split.holdout.size},
         selection,
-        prove(fitted, predictor, plain, (_criterion(best, table.reading),), of_fit=True),
-        prove(table.take(split.holdout), predictor, settings, (_criterion(best, table.reading),)),
+        prove(fitted, predictor, plain, also, of_fit=True, comparable=best.comparables),
+        prove(table.take(split.holdout), predictor, settings, also, comparable=best.comparables),
         tuple(dict.fromkeys(notes)),
         table.reading,
     )
@@ -439,6 +452,7 @@ def prove(
     also: Sequence[str] = (),
     *,
     of_fit: bool = False,
+    comparable: Comparable = (),
 ) -> Proof:
     """Audit the base and the repaired results on the same rows.
 
@@ -454,6 +468,8 @@ def prove(
         More comparisons to show.
     of_fit
         Whether these are the rows of the fit, of which the fit may have kept values by models that have not seen them.
+    comparable
+        Values whose difference does not count, for what changed copies of the rows get.
 
     Raises
     ------
@@ -461,8 +477,11 @@ def prove(
         There is no base to compare with: the score has no threshold.
     """
     base, repaired, random = results_on(table, predictor, of_fit=of_fit)
-    before = audit(base, base.reading, replace(settings, checks=()))
-    after = audit(repaired, repaired.reading, settings)
+    plain = predictor.trace.base
+    was = of_predictor(table, plain, comparable, settings.confidence) if plain is not None else {}
+    now = of_predictor(table, predictor, comparable, settings.confidence)
+    before = audit(base, base.reading, replace(settings, checks=()), was)
+    after = audit(repaired, repaired.reading, settings, now)
     shown = COMPARED_VALUES if predictor.gives == "value" else COMPARED
     rows = [
         *_overall_rows(base, repaired, before, after, settings),
@@ -519,6 +538,9 @@ def _values(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tuple[T
 
 def _base(table: Table, predictor: RepairedPredictor, of_fit: bool) -> Table:
     """Return the rows with the scores that the repair began with: their own, or of the model it learned."""
+    if PLAIN_SCORE in table.features.column_names:
+        plain = table.features.column(PLAIN_SCORE).to_numpy()
+        return table.with_score(to_probability(plain, table.reading.score_scale))
     if table.rows.score is not None:
         return table
     trace = predictor.trace

@@ -25,6 +25,9 @@ import pyarrow as pa
 from fairfix.counts import Bools, Floats, Ints
 from fairfix.errors import ColumnError, DataError, UsageError
 
+PLAIN_SCORE = "model score as it is"
+"""Name of the column of a model's scores beside those that a repair made of them; no feature."""
+
 MISSING = "(missing)"
 """The level of rows whose group is missing, under ``missing_group="group"``."""
 

@@ -6,6 +6,7 @@ features. :class:`GroupTube` maps scores group by group.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -16,9 +17,10 @@ import numpy.typing as npt
 from fairfix.counts import Bools, Floats
 from fairfix.errors import ArtifactError
 from fairfix.features import Features
-from fairfix.learners import LinearMember, Member, TreesMember
+from fairfix.learners import LinearMember, Member, NetworkMember, TreesMember
 from fairfix.optim.plugin import PluginRule, mixed
 from fairfix.optim.quantiles import Levels, Tube
+from fairfix.optim.sensei import EqualRates
 from fairfix.predictors import FitTrace, RepairedPredictor, codes_of
 from fairfix.table import Table
 
@@ -107,6 +109,8 @@ class Scorer:
         wide = len(features.titles)
         if isinstance(member, LinearMember) and len(member.coef) != wide:
             raise ArtifactError("a member of the artifact has another number of coefficients than features")
+        if isinstance(member, NetworkMember) and len(member.hidden) != wide:
+            raise ArtifactError("a member of the artifact is of another number of features")
         if isinstance(member, TreesMember) and member.features != len(features.titles_with_gaps):
             raise ArtifactError("a member of the artifact is of another number of features")
         return cls(features, member, bounds)
@@ -494,6 +498,91 @@ class ModelMixture(ValuePredictor):
         return cls(models, weights, settings["averaged"])
 
 
+@dataclass(frozen=True, eq=False)
+class BlindRule(ValuePredictor):
+    """A decision of equal rates that does not see the group; see :class:`fairfix.optim.sensei.EqualRates`.
+
+    Attributes
+    ----------
+    label
+        Where ``P(y = 1 | x)`` comes from.
+    groups
+        For each attribute where ``P(group | x, y)`` comes from, for ``y = 1`` and for ``y = 0``.
+    rule
+        What is made of them.
+    """
+
+    kind: ClassVar[str] = "blind_rule"
+    gives: ClassVar = "decision"
+
+    label: Scorer
+    groups: tuple[tuple[Scorer, Scorer], ...]
+    rule: EqualRates
+    trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """All of them."""
+        return (self.label, *(one for pair in self.groups for one in pair))
+
+    def predict(self, table: Table) -> Floats:
+        """Return the decision of each row, 0 or 1."""
+        chances = tuple((one(table), zero(table)) for one, zero in self.groups)
+        return (self.rule.score(self.label(table), chances) > 0).astype(np.float64)
+
+    def unrepaired(self, table: Table) -> Floats:
+        """Return the decision of each row: it hangs on no group."""
+        return self.predict(table)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the scorers and the sizes as settings, prices and shares as arrays."""
+        parts = {f"scorer{i}": one.state(f"scorer{i}") for i, one in enumerate(self.scorers)}
+        arrays = {name: array for _, own in parts.values() for name, array in own.items()}
+        told = {
+            "scorers": [settings for settings, _ in parts.values()],
+            "groups": [int(one.size) for one, _ in self.rule.mu],
+            "prior": list(self.rule.prior),
+        }
+        rule = {
+            name: np.concatenate([np.stack(pair) for pair in getattr(self.rule, name)], axis=1)
+            for name in BLIND_PARTS
+        }
+        return told, {**arrays, **rule}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Return the predictor of a saved state, checked."""
+        own = {name: a for name, a in arrays.items() if not name.startswith("scorer")}
+        if set(settings) != {"scorers", "groups", "prior"} or set(own) != set(BLIND_PARTS):
+            raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
+        told, sizes, prior = settings["scorers"], settings["groups"], settings["prior"]
+        sound = (
+            isinstance(sizes, list)
+            and all(isinstance(size, int) and size > 1 for size in sizes)
+            and len(sizes) > 0
+            and isinstance(told, list)
+            and len(told) == 1 + 2 * len(sizes)
+            and isinstance(prior, list)
+            and len(prior) == 2
+            and all(isinstance(part, float) and 0 < part < 1 for part in prior)
+            and all(
+                a.dtype == np.float64 and a.shape == (2, sum(sizes)) and bool(np.isfinite(a).all())
+                for a in own.values()
+            )
+            and bool((own["cells"] > 0).all())
+        )
+        if not sound:
+            raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
+        cuts = np.cumsum(sizes)[:-1]
+        mu, cells = (
+            tuple((part[0], part[1]) for part in np.split(own[name], cuts, axis=1)) for name in BLIND_PARTS
+        )
+        first, *others = (Scorer.from_state(f"scorer{i}", one, arrays) for i, one in enumerate(told))
+        rule = EqualRates(mu, (prior[0], prior[1]), cells, math.nan, math.nan, math.nan, 0.0, True)
+        return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), rule)
+
+
+BLIND_PARTS = ("mu", "cells")
 RULE_PARTS = ("thresholds", "grid", "prices", "shares")
 LEVEL_PARTS = ("knots", "low", "high")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from fairfix.checks import METRICS, Check, exit_status
+from fairfix.checks import FLIP_SCOPES, FLIPS, METRICS, Check, exit_status
 from fairfix.errors import ExitStatus, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,10 +61,20 @@ def test_what_is_no_check_is_refused(text: str, words: str) -> None:
         Check.parse(text)
 
 
-@pytest.mark.parametrize("metric", [m for m in METRICS if m != "ks"])
+@pytest.mark.parametrize("metric", [m for m in METRICS if m not in ("ks", *FLIPS)])
 def test_every_metric_can_be_gated(metric: str) -> None:
     """No metric of the report is out of reach."""
     assert Check.parse(f"{metric}.difference>0.1").comparison == f"{metric}.difference.between_groups"
+
+
+@pytest.mark.parametrize("metric", FLIPS)
+@pytest.mark.parametrize("scope", FLIP_SCOPES)
+def test_what_flips_do_can_be_gated(metric: str, scope: str) -> None:
+    """With a scope, or by default under flips of the attribute; another scope is refused."""
+    assert Check.parse(f"{metric}.{scope}>0.1").comparison == f"{metric}.{scope}"
+    assert Check.parse(f"{metric}[sex]>0.1").comparison == f"{metric}.under_flips"
+    with pytest.raises(UsageError, match="under_comparable"):
+        Check.parse(f"{metric}.to_overall>0.1")
 
 
 VERDICTS = [

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,10 +17,17 @@ from fairfix.cli.options import (
     output_options,
     run_options,
     show_settings,
+    talk,
     task_option,
     write_results,
 )
 from fairfix.errors import UsageError
+
+if TYPE_CHECKING:
+    from fairfix.findings import ComparisonReport
+    from fairfix.io import Source
+    from fairfix.models import ScoringModel
+    from fairfix.table import Reading
 
 
 @click.command("audit")
@@ -36,6 +44,18 @@ from fairfix.errors import UsageError
     multiple=True,
     metavar="ATTRIBUTE=GROUP",
     help="Also compare every group with this one; repeatable.",
+)
+@option(
+    "--individual",
+    is_flag=True,
+    help="Also ask what happens to a person who is changed in the protected columns alone: with a model file by doing "
+    "so, else by what the scores tell.",
+)
+@option(
+    "--comparable",
+    multiple=True,
+    metavar="COLUMN=VALUE,VALUE",
+    help="Values of a feature column whose difference does not count, for --individual; repeatable.",
 )
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
 @gate_options("the audit")
@@ -59,9 +79,11 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     from fairfix.report.json_ import audit_dict
 
     check_outputs(given)
+    if given["comparable"] and not given["individual"]:
+        raise UsageError("--comparable goes with --individual")
     settings = Settings(
         confidence=given["confidence"],
-        intersect=given["intersect"],
+        intersect=given["intersect"] or (given["individual"] and len(given["protected"]) > 1),
         reference=dict(_reference(text, given["protected"]) for text in given["reference"]),
         exact=not given["one_pass"],
         threads=given["threads"],
@@ -69,11 +91,36 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         gate_on=given["gate_on"],
     )
     source, reading, inferred, model = open_data(given)
-    report = audit(source, reading, settings)
+    more = _individual(source, reading, model, settings.confidence, given) if given["individual"] else None
+    report = audit(source, reading, settings, more)
     require_two_groups(report)
     used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
     write_results(audit_dict(replace(report, inferred=inferred, model=used)), given)
     return exit_status((result.verdict for result in report.checks), given["undecided"])
+
+
+def _individual(
+    source: Source,
+    reading: Reading,
+    model: ScoringModel | None,
+    confidence: float,
+    given: Mapping[str, Any],
+) -> dict[str, list[ComparisonReport]]:
+    """Return what is found of individual fairness, by attribute; what is proposed is only said."""
+    from fairfix.flips import parse_comparable, proxies
+    from fairfix.individual import of_model, readable_table
+
+    comparable = parse_comparable(";".join(given["comparable"]))
+    table = readable_table(source, reading, None if model is None else model.feature_names)
+    declared = {name for name, _ in comparable}
+    for proposal in proxies(table, reading.columns.protected):
+        if proposal.partition("=")[0] not in declared:
+            talk(given, f"comparable values to think about, not used: {proposal}; say so with --comparable")
+    if model is None:
+        if comparable:
+            raise UsageError("--comparable changes rows and scores them again, which needs a model file (--model)")
+        return of_scores(table, confidence)
+    return of_model(table, model, comparable, confidence)
 
 
 def _reference(text: str, protected: tuple[str, ...]) -> tuple[str, str]:

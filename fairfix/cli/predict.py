@@ -105,11 +105,12 @@ def _scored(source: Source, repaired: Repaired, given: Mapping[str, Any]) -> Sou
             f"this artifact needs the scores of {repaired.base['name']}; give that file with --model"
         )
     from fairfix.models import file_hash, load_model
-    from fairfix.scoring import ScoredSource
+    from fairfix.scoring import Averaged, ScoredSource
 
     if file_hash(given["model"]) != repaired.base["sha256"]:
         raise ModelError(
             f"{given['model']} is not the model this artifact was fitted on ({repaired.base['sha256']})"
         )
     model = load_model(given["model"], trust=given["trust_model"], features=repaired.base["features"])
-    return ScoredSource(source, model)
+    average = repaired.base.get("average")
+    return ScoredSource(source, model if average is None else Averaged.from_state(model, average))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fairfix.proof import Outcome, RowCounts
     from fairfix.repair import Repairer
     from fairfix.repair.base import Rule
+    from fairfix.scoring import Averaged
     from fairfix.table import Reading, Table
 
 
@@ -183,6 +184,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if given["strata"] and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out --strata")
     source, reading, inferred, model = open_data(given, score_needed=not repairer.learns)
+    averaged = None
+    if repairer.averages:
+        source, averaged = _averaged(source, reading, model, repairer)
     features = _learned_from(source, reading, repairer, given, model)
     _check_ids(source, reading, given)
     asked = Settings(confidence=given["confidence"], checks=checks, gate_on=given["gate_on"])
@@ -214,7 +218,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         given["unseen_group"],
         identity_columns(_without_score(source, model), reading),
         hash_key(given["seed"], data),
-        _base(reading, given, model, outcome.predictor),
+        _base(reading, given, model, outcome.predictor, averaged),
         {},
         given["seed"],
     )
@@ -269,11 +273,13 @@ def _read(
 
     from fairfix.engine import count_table, read_table
     from fairfix.repaired import IDENTITY_TYPES, fingerprint, hash_key, identity_columns, row_draws
+    from fairfix.table import PLAIN_SCORE
 
     identity = identity_columns(_without_score(source, model), reading) if repairer.draws else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if reading.columns.id else {}
     raw = {name: types.get(name, source.schema.field(name).type) for name in identity}
-    table = read_table(source, reading, features or (), raw)
+    plain = (PLAIN_SCORE,) if repairer.averages else ()
+    table = read_table(source, reading, (*(features or ()), *plain), raw)
     data = fingerprint(count_table(table).counts, source.schema)
     key = hash_key(given["seed"], data)
     if not identity:
@@ -378,13 +384,51 @@ def _without_score(source: Source, model: ScoringModel | None) -> Any:
     import pyarrow as pa
 
     from fairfix.scoring import MODEL_SCORE
+    from fairfix.table import PLAIN_SCORE
 
-    fields: Sequence[Any] = [field for field in source.schema if model is None or field.name != MODEL_SCORE]
+    made = (MODEL_SCORE, PLAIN_SCORE)
+    fields: Sequence[Any] = [field for field in source.schema if model is None or field.name not in made]
     return pa.schema(fields)
 
 
+def _averaged(
+    source: Source, reading: Reading, model: ScoringModel | None, repairer: Repairer
+) -> tuple[Source, Averaged]:
+    """Return the source with the mean of the model's scores over flips of the protected columns, by their shares.
+
+    Raises
+    ------
+    UsageError
+        There is no model file, or it looks at nothing that is flipped.
+    """
+    from fairfix.flips import check_comparable, changes_of
+    from fairfix.individual import readable_table
+    from fairfix.scoring import Averaged, ScoredSource
+
+    if model is None or not isinstance(source, ScoredSource):
+        raise UsageError(
+            f"{repairer.name}: to average scores over flips, rows have to be scored again; give the model with --model"
+        )
+    if model.score_scale == "decision":
+        raise UsageError(f"{repairer.name}: the model gives decisions; only scores can be averaged")
+    table = readable_table(source, reading, model.feature_names)
+    check_comparable(table, repairer.comparables)
+    columns = [name for name in reading.columns.protected if name in model.feature_names]
+    if not columns and not repairer.comparables:
+        raise UsageError(
+            f"{repairer.name}: the model does not look at {', '.join(reading.columns.protected)}, so its scores are "
+            "constant under flips as they are; name comparable values with --comparable, or repair something else"
+        )
+    averaged = Averaged(model, changes_of(table, columns, repairer.comparables))
+    return ScoredSource(source.unscored, averaged), averaged
+
+
 def _base(
-    reading: Reading, given: Mapping[str, Any], model: ScoringModel | None, predictor: RepairedPredictor
+    reading: Reading,
+    given: Mapping[str, Any],
+    model: ScoringModel | None,
+    predictor: RepairedPredictor,
+    averaged: Averaged | None,
 ) -> dict[str, Any]:
     if not predictor.needs_score:
         return {"kind": "features", "names": sorted(predictor.features)}
@@ -395,4 +439,5 @@ def _base(
         "name": given["model"].rsplit("/", 1)[-1],
         "sha256": model.sha256,
         "features": list(model.feature_names),
+        **({} if averaged is None else {"average": averaged.state()}),
     }

@@ -19,6 +19,7 @@ import numpy as np
 
 from fairfix.counts import Floats
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
+from fairfix.flips import Comparable
 from fairfix.predictors import RepairedPredictor
 from fairfix.table import Groups, Reading, Table, Task
 
@@ -233,6 +234,16 @@ class Repairer(ABC):
     def bounds_of(self, reading: Reading) -> str:
         """Return the same for labels of the kind that a reading has."""
         return self.bounds
+
+    @property
+    def comparables(self) -> Comparable:
+        """Columns with values whose difference does not count, as the parameters declare them."""
+        return ()
+
+    @property
+    def averages(self) -> bool:
+        """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
+        return False
 
     @property
     def uses_labels(self) -> bool:

@@ -22,6 +22,12 @@ OTHER_FORMULAS = {
     "scoring_rate": "P(score > median score of everybody)",
     "equalized_odds": "the larger gap of true_positive_rate and false_positive_rate",
     "ks": "largest distance between distribution functions of the score",
+    "decision_flips": "share of rows whose decision is not the same in all flips",
+    "score_change": "mean over rows of largest minus smallest score over the flips",
+    "score_effect": "largest difference of the mean score between two flips of everybody",
+    "transport_cost": "mean over rows of the largest squared change of the log-odds, kept within 8",
+    "matched_effect": "difference of the mean score between rows that are equal in all other columns",
+    "residual_effect": "slope of the score's residual on the group's, both after what the other columns tell",
 }
 
 SCOPES = {
@@ -35,6 +41,9 @@ SCOPES = {
     "ratio.to_reference": "the ratio of a group to the reference group that is furthest from 1, as min(r, 1/r)",
     "difference.within_strata": "largest difference between two groups of one stratum, over the strata",
     "ratio.within_strata": "smallest ratio between two groups of one stratum, over the strata",
+    "under_flips": "every row gets every level of the attribute, and keeps the rest",
+    "under_comparable": "rows with one of the comparable values get each of them, and keep the rest",
+    "under_everybody": "every row gets each of the comparable values, and keeps the rest",
     "min": "smallest value over the groups",
     "max": "largest value over the groups",
     "between_groups": "largest distance between two groups",

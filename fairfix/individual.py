@@ -1,0 +1,292 @@
+r"""Individual fairness of a model: what it says of a person, and of the same person changed in what does not count.
+
+Let ``x_k`` be row ``x`` under flip ``k`` (see :mod:`fairfix.flips`), ``h`` the score, ``d`` the decision. Over the rows:
+
+* ``decision_flips``  ``P(d(x_k) is not the same for all k)``; for a decision drawn with probability ``p`` by the person's
+  own draw, ``E[max_k p(x_k) - min_k p(x_k)]``
+* ``score_change``    ``E[max_k h(x_k) - min_k h(x_k)]``
+* ``score_effect``    ``max_{a,b} |E[h(x_a) - h(x_b)]|``, everybody flipped to one level, then to another
+* ``transport_cost``  ``E[max_k (logit h(x_k) - logit h(x))^2]``: SenSeI's transport regularizer at radius 0, log-odds kept
+  within 8
+
+Each is of one of three kinds of flips: ``under_flips`` of the attribute's levels; ``under_comparable``, where rows with one
+of the comparable values get each of the others; ``under_everybody``, where every row gets each comparable value, as in the
+paper's *spouse consistency*, single people too.
+
+References
+----------
+M. Yurochkin and Y. Sun, *SenSeI: sensitive set invariance for enforcing individual fairness*, ICLR 2021.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairfix import uncertainty as un
+from fairfix.counts import Floats
+from fairfix.findings import ComparisonReport, Value
+from fairfix.auditor import with_default_threshold
+from fairfix.engine import read_table
+from fairfix.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
+from fairfix.io import Source
+from fairfix.predictors import RepairedPredictor
+from fairfix.table import Reading, Table, to_probability
+
+if TYPE_CHECKING:
+    from fairfix.models import ScoringModel
+
+FARTHEST = 8.0
+"""Log-odds are kept within this of 0 before they are compared."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What is judged: a model's scores, and how they decide.
+
+    Attributes
+    ----------
+    score
+        Table -> scores, shape (n,).
+    cut
+        Score from which on a decision is positive; None where there is no decision.
+    chance
+        Whether the score is the probability of a positive decision that is drawn.
+    is_probability
+        Whether it is a probability at all.
+    looks_at
+        Columns that it looks at; None where nobody knows.
+    blind
+        What to say where it looks at none of those that are changed.
+    """
+
+    score: Callable[[Table], Floats]
+    cut: float | None = None
+    chance: bool = False
+    is_probability: bool = True
+    looks_at: frozenset[str] | None = None
+    blind: str = ""
+
+
+def under_flips(
+    table: Table, columns: Sequence[str], judge: Judge, confidence: float
+) -> Iterator[ComparisonReport]:
+    """Yield what flips of protected columns do to what is judged.
+
+    Parameters
+    ----------
+    table
+        Rows, with the protected columns among the features where the judge looks at them there.
+    columns
+        The protected columns, flipped jointly.
+    judge
+        The model.
+    confidence
+        Of the intervals.
+    """
+    flips = protected_flips(table, columns)
+    blind = judge.looks_at is not None and not judge.looks_at & set(columns)
+    scores = _scores(table, flips, judge, blind=blind)
+    yield from _compared(table, flips, scores, judge, confidence, "under_flips", blind=blind)
+
+
+def under_comparable(
+    table: Table, comparable: Comparable, judge: Judge, confidence: float
+) -> Iterator[ComparisonReport]:
+    """Yield the same for comparable values: of the rows that have them, and of everybody."""
+    if not comparable:
+        return
+    flips = protected_flips(table, (), comparable)
+    blind = judge.looks_at is not None and not judge.looks_at & {name for name, _ in comparable}
+    inside = np.ones(len(table), dtype=bool)
+    for name, values in comparable:
+        inside &= concerned(table, name, values)
+    some = table.take(np.flatnonzero(inside)) if inside.any() else None
+    if some is None:
+        nothing = Value(math.nan, math.nan, math.nan, "no row has comparable values in every column named")
+        yield ComparisonReport("decision_flips.under_comparable", nothing, ())
+    else:
+        scores = _scores(some, flips, judge, comparable, blind=blind)
+        yield from _compared(some, flips, scores, judge, confidence, "under_comparable", blind=blind)
+    everybody = [replace(flip, everybody=True) for flip in flips]
+    scores = _scores(table, everybody, judge, comparable, blind=blind)
+    yield from _compared(table, everybody, scores, judge, confidence, "under_everybody", blind=blind)
+
+
+def readable_table(source: Source, reading: Reading, features: Sequence[str] | None) -> Table:
+    """Return the rows with feature columns and, among these, the protected columns as they come."""
+    roles = [name for name in reading.columns.protected if features is None or name in features]
+    names = None if features is None else [name for name in features if name not in roles]
+    return read_table(source, reading, names, {name: source.schema.field(name).type for name in roles})
+
+
+def of_model(
+    table: Table, model: ScoringModel, comparable: Comparable, confidence: float
+) -> dict[str, list[ComparisonReport]]:
+    """Return what flips do to a model: attribute -> comparisons; comparable values are with the last.
+
+    Parameters
+    ----------
+    table
+        Rows with the model's features, see :func:`readable_table`.
+    model
+        What scores them.
+    comparable
+        Columns with the values that are comparable.
+    confidence
+        Of the intervals.
+
+    Raises
+    ------
+    ColumnError, UsageError
+        A comparable value is not there, or there are too many flips.
+    """
+    check_comparable(table, comparable)
+    reading = with_default_threshold(table.reading)
+    decides, scale = model.score_scale == "decision", reading.score_scale
+    is_probability = not decides and scale != "raw" and reading.task == "classification"
+    names = list(model.feature_names)
+
+    def score(rows: Table) -> Floats:
+        found = model.score(rows.features.select(names).to_pandas())
+        return to_probability(found, scale) if is_probability else found
+
+    cut = 0.5 if decides else reading.threshold
+    if cut is not None and is_probability:
+        cut = float(to_probability(np.array(cut), scale))
+    said = "the model does not look at these columns"
+    judge = Judge(score, cut, is_probability=is_probability, looks_at=frozenset(names), blind=said)
+    columns = table.reading.columns.protected
+    asked = [(name,) for name in columns] + ([columns] if len(columns) > 1 else [])
+    out = {" x ".join(some): list(under_flips(table, some, judge, confidence)) for some in asked}
+    out[" x ".join(asked[-1])] += under_comparable(table, comparable, judge, confidence)
+    return out
+
+
+MOST_SCORES = 4_000_000
+"""Rows times flips that a predictor is asked for, at most; of more rows an even part is taken."""
+
+
+def of_predictor(
+    table: Table, predictor: RepairedPredictor, comparable: Comparable, confidence: float
+) -> dict[str, list[ComparisonReport]]:
+    """Return what flips do to a predictor that makes its own scores: attribute -> comparisons.
+
+    Parameters
+    ----------
+    table
+        Rows with the predictor's features.
+    predictor
+        What is asked. Of a predictor that looks at somebody else's score nobody knows what flips would do to that.
+    comparable
+        Columns with the values that are comparable.
+    confidence
+        Of the intervals.
+    """
+    if predictor.needs_score:
+        return {}
+    columns = table.reading.columns.protected
+    asked = [(name,) for name in columns] + ([columns] if len(columns) > 1 else [])
+    flips = max(len(protected_flips(table, some)) for some in asked)
+    step = -(-len(table) * (flips + 1) // MOST_SCORES)
+    some_rows = table.take(np.arange(0, len(table), step)) if step > 1 else table
+    decided, real = predictor.gives == "decision", table.reading.task == "regression"
+    cut = None if real else 0.5
+    if not decided and table.reading.thresholds:
+        cut = float(to_probability(np.array(table.reading.thresholds[0]), table.reading.score_scale))
+    looks = frozenset((*predictor.inputs, *predictor.features))
+    judge = Judge(predictor.predict, cut, decided and predictor.randomized, not decided and not real, looks)
+    out = {" x ".join(some): list(under_flips(some_rows, some, judge, confidence)) for some in asked}
+    out[" x ".join(asked[-1])] += under_comparable(some_rows, comparable, judge, confidence)
+    return out
+
+
+def _scores(
+    table: Table, flips: Sequence[Flip], judge: Judge, comparable: Comparable = (), *, blind: bool
+) -> Floats:
+    """Return the scores under no flip and under each, shape (1 + K, n)."""
+    plain = judge.score(table)
+    if blind:
+        return np.repeat(plain[None], 1 + len(flips), axis=0)
+    return np.stack([plain, *(judge.score(flipped(table, flip, comparable)) for flip in flips)])
+
+
+def _compared(
+    table: Table,
+    flips: Sequence[Flip],
+    scores: Floats,
+    judge: Judge,
+    confidence: float,
+    scope: str,
+    *,
+    blind: bool,
+) -> Iterator[ComparisonReport]:
+    """Yield the four numbers of a kind of flips, from scores of shape (1 + K, n)."""
+    reason = judge.blind if blind else ""
+    weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
+    spread = np.asarray(scores[1:].max(axis=0) - scores[1:].min(axis=0))
+
+    def mean(values: Floats, support: tuple[float, float], alpha: float = 1.0 - confidence) -> Value:
+        return replace(_mean(values, weight, support, alpha, exact=blind), reason=reason)
+
+    if judge.chance:
+        yield ComparisonReport(f"decision_flips.{scope}", mean(spread, (0.0, 1.0)), ())
+    elif judge.cut is not None:
+        decided = scores[1:] >= judge.cut
+        differs = (decided.any(axis=0) & ~decided.all(axis=0)).astype(np.float64)
+        yield ComparisonReport(f"decision_flips.{scope}", mean(differs, (0.0, 1.0)), ())
+    top = 1.0 if judge.is_probability else math.inf
+    yield ComparisonReport(f"score_change.{scope}", mean(spread, (0.0, top)), ())
+    yield _effect(flips, scores[1:], weight, top, confidence, scope, reason, exact=blind)
+    if judge.is_probability:
+        with np.errstate(divide="ignore"):
+            logit = np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST)
+        worst = ((logit[1:] - logit[0]) ** 2).max(axis=0)
+        yield ComparisonReport(f"transport_cost.{scope}", mean(worst, (0.0, 4 * FARTHEST**2)), ())
+
+
+def _effect(
+    flips: Sequence[Flip],
+    scores: Floats,
+    weight: Floats,
+    top: float,
+    confidence: float,
+    scope: str,
+    reason: str,
+    *,
+    exact: bool,
+) -> ComparisonReport:
+    """Return the largest difference of the mean score between two flips, with limits that hold for all pairs."""
+    pairs = list(combinations(range(len(flips)), 2))
+    alpha = (1.0 - confidence) / max(len(pairs), 1)
+    found = [
+        (_mean(scores[a] - scores[b], weight, (-top, top), alpha, exact=exact), (str(flips[a]), str(flips[b])))
+        for a, b in pairs
+    ]
+    if not found:
+        nothing = Value(math.nan, math.nan, math.nan, "there is only one level")
+        return ComparisonReport(f"score_effect.{scope}", nothing, ())
+    best, names = max(found, key=lambda item: abs(item[0].value))
+    low = max(max(value.low, -value.high, 0.0) for value, _ in found)
+    high = max(max(value.high, -value.low) for value, _ in found)
+    return ComparisonReport(
+        f"score_effect.{scope}", Value(abs(best.value), low, high, reason), names
+    )
+
+
+def _mean(
+    values: Floats, weight: Floats, support: tuple[float, float], alpha: float, *, exact: bool
+) -> Value:
+    """Return a weighted mean with its limits; without any where it holds for every row whatever."""
+    if exact:
+        return Value(0.0, 0.0, 0.0)
+    sums = (weight, weight**2, weight * values, weight * values * values)
+    n, n2, total, squares = (np.array([float(part.sum())]) for part in sums)
+    estimate = un.Means.from_sums(n, n2, total, squares, support=support)
+    low, high = estimate.limits(alpha)
+    return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
