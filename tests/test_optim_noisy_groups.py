@@ -1,4 +1,4 @@
-"""Rates of groups seen through noise, held against linear programs over all joint distributions and against the truth."""
+"""Rates of groups seen through noise, held against linear programs over all joint distributions and the truth."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def check_range(lo: float, hi: float, found: tuple[float, float] | None, seed: i
 def test_both_knapsacks_are_the_linear_program_of_all_groups(name):
     ratio = RATIOS[name]
     undefined = 0
-    for seed in range(40):
+    for seed in range(100):
         q = draw(seed, empty=0.5)
         m, C, by_label = seen(q)
         soft, labelled = soft_bounds(m, C, ratio), labelled_bounds(m, by_label, ratio)
@@ -108,7 +108,7 @@ def test_both_knapsacks_are_the_linear_program_of_all_groups(name):
         found = oracle(m, list(by_label), [LABEL_0, LABEL_1], top, bottom)
         check_range(labelled[0][j], labelled[1][j], found, seed)
         undefined += found is None
-    assert undefined < 20
+    assert 0 < undefined < 50 or name in ("selection_rate", "accuracy")
 
 
 def test_bounds_hold_whatever_the_noise_and_lie_inside_one_another():
@@ -172,13 +172,12 @@ def test_bounds_hold_for_noise_that_takes_true_positives_first_and_naive_ones_do
 def ball_oracle(m: np.ndarray, j: int, gamma: float, ratio: Ratio) -> tuple[float, float] | None:
     """Return the range over distributions p of cells, with p = 0 where no group has mass; variables (p, d+, d-, s)."""
     shares = m[j] / m[j].sum()
-    eye, none = np.eye(4), np.zeros((4, 4))
+    eye = np.eye(4)
     equal = [
         np.hstack([eye, -eye, eye, -shares[:, None]]),
         np.concatenate([np.ones(4), np.zeros(8), [-1.0]])[None, :],
         np.concatenate([np.array(ratio.a) | np.array(ratio.b), np.zeros(9)])[None, :],
     ]
-    assert none.sum() == 0
     bounds = [(0, None if some else 0) for some in m.sum(0) > 0] + [(0, None)] * 9
     ends = []
     for sign in (1, -1):
@@ -204,7 +203,8 @@ def test_balls_are_their_linear_program(name):
     exceptions = 0
     for seed in range(100):
         m = draw(seed, square=True, empty=0.6).sum(0)
-        m[:, rng.integers(4)] *= seed % 3 > 0  # nobody has this cell
+        gone = np.array([ratio.a, ratio.b][seed % 2])  # in every third instance nobody has these cells
+        m[:, gone] *= seed % 3 > 0
         m = m[m.sum(1) > 0] / m.sum()
         gamma = rng.choice([0.0, 0.05, 0.3, 0.9])
         lo, hi = tv_bounds(m, gamma, ratio)
@@ -345,18 +345,18 @@ def test_rules_that_use_the_noisy_group_need_their_own_inversion():
 
 
 def test_standard_errors_are_those_of_repeated_samples():
-    q, _ = independent(11, 3, 3)
+    T = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
+    cells = np.array([[0.1, 0.1, 0.1, 0.2], [0.06, 0.02, 0.03, 0.14], [0.08, 0.02, 0.05, 0.1]])
+    q = T[:, :, None] * cells[:, None, :]
     m, C, _ = seen(q)
-    rows, many = 5000, 2000
+    rows, many = 20_000, 2000
     rng = np.random.default_rng(0)
     counts = rng.multinomial(rows, q.ravel(), many).reshape(many, *q.shape).sum(1) / rows
-    T = C / C.sum(1, keepdims=True)
     for name in ("true_positive_rate", "selection_rate", "positive_predictive_value"):
         ratio = RATIOS[name]
         sampled = ratio.of(np.linalg.inv(T.T) @ counts)
         se = standard_error(m, identified(m, C, ratio), ratio, rows)
-        assert (se > 0.005).all()
-        np.testing.assert_allclose(sampled.std(0), se, rtol=0.12)
+        np.testing.assert_allclose(sampled.std(0), se, rtol=0.08)
 
 
 def test_sensitivity_runs_from_the_inversion_to_the_bounds():

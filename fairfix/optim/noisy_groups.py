@@ -146,10 +146,8 @@ def _checked(m: npt.ArrayLike, C: npt.ArrayLike, *, labelled: bool = False) -> t
         )
     if not (cells.min(initial=0.0) >= 0 and table.min(initial=0.0) >= 0):
         raise ValueError("masses must be 0 or more, and numbers")
-    if labelled:
-        own = np.stack([cells[..., [FP, TN]].sum(-1), cells[..., [TP, FN]].sum(-1)], axis=-2)
-    else:
-        own = cells.sum(-1)
+    labels = np.stack([cells[..., [FP, TN]].sum(-1), cells[..., [TP, FN]].sum(-1)], axis=-2)
+    own = labels if labelled else cells.sum(-1)
     if np.abs(table.sum(-2) - own).max(initial=0.0) > MATCH:
         raise ValueError("columns of the table must have the masses of the noisy groups: transport it first")
     return cells, table
@@ -794,10 +792,9 @@ def transport_rows(C: npt.ArrayLike, noisy: npt.ArrayLike) -> Floats:
         If a noisy group of the main data has no mass in the result.
     """
     table, mass = np.asarray(C, dtype=np.float64), np.asarray(noisy, dtype=np.float64)
-    table, mass = (
-        np.broadcast_arrays(table, mass[..., None, :])[0],
-        np.broadcast_to(mass, (*table.shape[:-2], table.shape[-1])),
-    )
+    lead = np.broadcast_shapes(table.shape[:-2], mass.shape[:-1])
+    table = np.broadcast_to(table, (*lead, *table.shape[-2:]))
+    mass = np.broadcast_to(mass, (*lead, mass.shape[-1]))
     true = table.sum(-1, keepdims=True)
     T = np.where(true > 0, table / np.where(true > 0, true, 1.0), 0.0)
     prior = np.zeros(true.shape[:-1])
