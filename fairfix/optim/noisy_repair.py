@@ -18,9 +18,10 @@ safe on other rows of the same population: the standard error (table taken as kn
 .. math:: \mathrm{se}_j^2 = \frac{1}{N P_j^2} \sum_{k,b} A_{jk}^2 n_k(b, 1) \{f_j(b) - \mathrm{TPR}_j\}^2 .
 
 The problem is convex, and tangents of the norm are linear constraints that every solution satisfies: they are added
-where they are violated until none is. A constant ``F`` has standard error 0 and satisfies all constraints, so with
-``slack >= 0`` there always is a solution; what is left of a violation is removed by mixing with a constant. (A margin
-held fixed at the standard error of an earlier solution can be infeasible. This one cannot.)
+where they are violated. Each linear program bounds the least error from below. A constant ``F`` has standard error 0
+and satisfies all constraints, so with ``slack >= 0`` there always is a solution: a violation is removed by moving
+towards a constant, or towards the best solution so far. (A margin held fixed at the standard error of an earlier
+solution can be infeasible; this one cannot.)
 
 **Certified.** The table by label is all that is known. The worst case of TPR_j is a knapsack in each noisy group: the
 adversary fills the bins of the lowest ``F`` first. As ``F_k`` does not decrease, these are the lowest bins whatever
@@ -34,9 +35,9 @@ and ``H q <= 0`` describe the polytope, and ``u, w`` are variables of the same p
 dual is unbounded and the constraint would vanish in silence; this is refused (:class:`Refuted`).
 
 **Soft.** The table without labels is all that is known. Selection rates are as in the certified case. Denominators of
-the other rates are unknown: ``TPR_j >= t`` for all q is ``min_q sum q(b, 1) {F_k(b) - t} >= 0``, by duality again, and
-``TPR <= t + slack``. Each ``t`` is a linear program, and ``t`` is searched on a grid that is refined around the best. The
-same is done for sensitivity with a table without labels.
+the other rates are unknown, but ``TPR_j >= t`` for all q is ``min_q sum q(b, 1) {F_k(b) - t} >= 0``, which is linear in
+``F`` and ``t`` for each q. By duality again ``F``, ``t``, ``u`` and ``w`` are variables of one linear program, with
+``TPR <= t + slack``; no search over ``t`` is needed. The same holds for sensitivity with a table without labels.
 
 References
 ----------
@@ -46,8 +47,7 @@ protected groups* (2020), for the problem. The linear programs are derived above
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -85,8 +85,11 @@ DEMANDS: dict[Parity, tuple[tuple[RateName, float], ...]] = {
 }
 """Rate and side: 1 for ``rate_j >= rate - slack``, -1 for ``rate_j <= rate + slack``."""
 
-ROUNDS = 60
+ROUNDS = 40
 """Most rounds of tangents."""
+
+GAP = 5e-5
+"""Distance of the error to its bound at which tangents are good enough."""
 
 TOLERANCE = 1e-7
 """Of constraints, as linear programs are solved to no more."""
@@ -122,15 +125,7 @@ class Sensitive:
 
 @dataclass(frozen=True)
 class Soft:
-    """Any noise that fits the table without labels.
-
-    Attributes
-    ----------
-    grid
-        Values of each unknown rate that are tried first.
-    """
-
-    grid: int = 21
+    """Any noise that fits the table without labels."""
 
 
 Assumption = Identified | Certified | Sensitive | Soft
@@ -152,6 +147,8 @@ class NoisyRepair:
         without a denominator.
     feasible
         Whether the constraint can be satisfied; if not, ``F`` has the least greatest excess.
+    bound
+        No ``F`` whose constraint holds has less error, but for rounding; NaN if there is none.
     programs
         Linear programs that were solved.
     """
@@ -160,6 +157,7 @@ class NoisyRepair:
     error: float
     excess: Floats
     feasible: bool
+    bound: float
     programs: int
 
     @property
@@ -207,9 +205,7 @@ def solve_noisy(
     problem = _Problem.of(n, table, parity, slack, assumption, blind)
     if isinstance(assumption, Identified):
         return problem.identified(assumption)
-    if problem.scanned:
-        return problem.scan(assumption.grid if isinstance(assumption, Soft) else 21)
-    return problem.finish(*problem.at({}), 1)
+    return problem.worst_case()
 
 
 def rate_bounds(
@@ -234,7 +230,7 @@ def rate_bounds(
     accept = np.asarray(F, dtype=np.float64)
     if isinstance(assumption, Identified):
         inverse = _Inverse.of(mass, joint, LABELS[rate], assumption)
-        mean, margin = inverse.coefficients.reshape(-1, mass[..., 0].size) @ accept.ravel(), np.zeros(0)
+        mean = inverse.coefficients.reshape(-1, accept.size) @ accept.ravel()
         margin = assumption.z * inverse.errors(accept)[0] if assumption.z else np.zeros(mean.size)
         return mean - margin, mean + margin
     eps = _eps(assumption)
@@ -321,7 +317,7 @@ def _space(parts: Sequence[_Part], eps: float, group: int) -> tuple[Polytope, in
     return joint_masses([(p.mass, t) for p, t in zip(parts, two, strict=True)], eps), 0
 
 
-def _of_group(shape: tuple[int, int, int], group: int, values: Floats) -> Floats:
+def _of_group(shape: tuple[int, int, int], group: int, values: npt.ArrayLike) -> Floats:
     """Return an array of the shape (J, K, c) that has values at one group only."""
     out = np.zeros(shape)
     out[group] = values
@@ -435,7 +431,8 @@ class _Program:
             goal[relaxed], bounds[relaxed, 1] = 1.0, np.inf
         else:
             goal[: cost.size], bounds[relaxed, 1] = cost, 0.0
-        return linprog(goal, A_ub=matrix, b_ub=np.concatenate(self.limits), bounds=bounds, method="highs")
+        solve: Any = linprog  # its stubs know no sparse matrix
+        return solve(goal, A_ub=matrix, b_ub=np.concatenate(self.limits), bounds=bounds, method="highs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -448,8 +445,8 @@ class _Problem:
     slack: float
     assumption: Assumption
     spread: Any
-    scanned: tuple[RateName, ...]
-    """Rates whose denominators are unknown."""
+    free: bool
+    """Whether denominators of single labels are unknown."""
 
     @classmethod
     def of(
@@ -482,8 +479,7 @@ class _Problem:
             sparse.kron(np.ones((noisy, 1)), eye, format="csr") if blind else sparse.identity(noisy * bins)
         )
         unknown = joint.ndim == 2 and not isinstance(assumption, Identified)
-        scanned = tuple(rate for rate, _ in demands if unknown and len(LABELS[rate]) == 1)
-        return cls(mass, joint, demands, slack, assumption, sparse.csr_matrix(spread), scanned)
+        return cls(mass, joint, demands, slack, assumption, sparse.csr_matrix(spread), unknown)
 
     @property
     def groups(self) -> int:
@@ -508,9 +504,12 @@ class _Problem:
             rows.append(sign * (float(self.overall(rate) @ accept.ravel()) - worst) - self.slack)
         return np.array(rows)
 
-    def finish(self, accept: Floats, feasible: bool, programs: int) -> NoisyRepair:
+    def finish(self, accept: Floats, feasible: bool, bound: float, programs: int) -> NoisyRepair:
         """Return the solution with its worst cases."""
-        return NoisyRepair(accept, self.error(accept), self.excess(accept), feasible, programs)
+        excess = self.excess(accept)
+        return NoisyRepair(
+            accept, self.error(accept), excess, feasible, bound if feasible else np.nan, programs
+        )
 
     def start(self) -> tuple[_Program, int]:
         """Return a program with F, nondecreasing, as its first variables, and the number of the violation."""
@@ -518,15 +517,14 @@ class _Problem:
         program.add(size, 0.0, 1.0)
         relaxed = program.add(1, 0.0, np.inf)
         if bins > 1:
-            step = sparse.diags_array(
-                [np.ones(bins - 1), -np.ones(bins - 1)], offsets=[0, 1], shape=(bins - 1, bins)
-            )
+            eye = sparse.identity(bins, format="csr")
+            step = eye[:-1] - eye[1:]
             rising = sparse.kron(sparse.identity(size // bins), step)
             program.at_most([(0, rising)], np.zeros(rising.shape[0]))
         return program, relaxed
 
-    def run(self, program: _Program, relaxed: int) -> tuple[Floats, bool]:
-        """Return F, and whether the constraint could be satisfied; if not, F violates it least."""
+    def run(self, program: _Program, relaxed: int) -> tuple[Floats, bool, float]:
+        """Return F, whether the constraint could be satisfied, and the least error or, if not, the least violation."""
         cost = self.spread.T @ (self.n[:, :, 0] - self.n[:, :, 1]).ravel()
         found = program.solve(cost, relaxed, relax=False)
         feasible = found.status == 0
@@ -534,71 +532,79 @@ class _Problem:
             found = program.solve(cost, relaxed, relax=True)
         assert found.x is not None  # a violation variable makes every constraint feasible
         values = np.clip(self.spread @ found.x[: self.spread.shape[1]], 0.0, 1.0).reshape(self.n.shape[:2])
-        return np.maximum.accumulate(values, axis=1), feasible
+        value = float(found.fun) + (float(self.n[:, :, 1].sum()) if feasible else 0.0)
+        return np.maximum.accumulate(values, axis=1), feasible, value
 
     # ------------------------------------------------------------------ known noise
 
     def identified(self, assumption: Identified) -> NoisyRepair:
-        """Return the best thresholds by tangents of the standard errors."""
+        """Return the best thresholds, by tangents of the standard errors."""
         inverses = [_Inverse.of(self.n, self.table, LABELS[rate], assumption) for rate, _ in self.demands]
         program, relaxed = self.start()
+        minus = -np.ones((self.groups, 1))
         plain = []
         for (rate, sign), inverse in zip(self.demands, inverses, strict=True):
-            rows = sign * (self.overall(rate) - inverse.coefficients.reshape(self.groups, -1))
-            plain.append(rows)
+            plain.append(sign * (self.overall(rate) - inverse.coefficients.reshape(self.groups, -1)))
             program.at_most(
-                [(0, rows @ self.spread), (relaxed, -np.ones((self.groups, 1)))],
-                np.full(self.groups, self.slack),
+                [(0, plain[-1] @ self.spread), (relaxed, minus)], np.full(self.groups, self.slack)
             )
-        done = 0
-        while True:
-            accept, feasible = self.run(program, relaxed)
-            done += 1
-            if not assumption.z or np.isinf(assumption.rows) or done >= ROUNDS:
-                break
-            excess, fresh = self.excess(accept), False
-            over = excess > max(0.0 if feasible else float(self._relaxation(plain, accept)), 0.0) + TOLERANCE
-            for rows, inverse, bad in zip(plain, inverses, over, strict=True):
-                slopes = inverse.errors(accept)[1].reshape(self.groups, -1)
-                for j in np.flatnonzero(bad):
-                    tangent = (rows[j] + assumption.z * slopes[j]) @ self.spread
-                    program.at_most([(0, tangent), (relaxed, -np.ones((1, 1)))], self.slack)
-                    fresh = True
-            if not fresh:
-                break
-        left = float(self.excess(accept).max())
-        if feasible and left > 0 and self.slack > 0:
-            share = left / (left + self.slack)
-            accept = (1 - share) * accept + share * float(
-                self.error(np.ones_like(accept)) < self.error(0 * accept)
-            )
-        return self.finish(accept, feasible, done)
 
-    def _relaxation(self, plain: Sequence[Floats], accept: Floats) -> float:
-        """Return the violation before margins."""
-        return max(float((rows @ accept.ravel()).max()) - self.slack for rows in plain)
+        def excess(accept: Floats) -> Floats:
+            margin = [assumption.z * i.errors(accept)[0] if assumption.z else 0.0 for i in inverses]
+            rows = [r @ accept.ravel() + m - self.slack for r, m in zip(plain, margin, strict=True)]
+            return np.array(rows)
+
+        constants = [np.full(self.n.shape[:2], c) for c in (0.0, 1.0)]
+        best: Floats | None = min(constants, key=self.error) if self.slack >= 0 else None
+        done, bound = 0, np.nan
+        while done < ROUNDS:
+            accept, feasible, value = self.run(program, relaxed)
+            done += 1
+            over = excess(accept)
+            if not feasible:
+                best, limit = accept, value
+            else:
+                bound, limit = value, 0.0
+                if best is not None:
+                    ends = [
+                        _towards(accept, end, lambda f: float(excess(f).max())) for end in (*constants, best)
+                    ]
+                    best = min([best, *ends], key=self.error)
+                if over.max() <= TOLERANCE or (best is not None and self.error(best) <= bound + GAP):
+                    best = accept if best is None else best
+                    break
+            bad = over > limit + TOLERANCE
+            if not bad.any():
+                break
+            for rows, inverse, wrong in zip(plain, inverses, bad, strict=True):
+                slopes = inverse.errors(accept)[1].reshape(self.groups, -1)
+                tangents = (rows + assumption.z * slopes)[wrong] @ self.spread
+                program.at_most([(0, tangents), (relaxed, minus[wrong])], np.full(len(tangents), self.slack))
+        best = accept if best is None else best
+        return self.finish(best, feasible, bound, done)
 
     # ------------------------------------------------------------------ worst cases
 
-    def at(self, levels: dict[RateName, float]) -> tuple[Floats, bool]:
-        """Return the best F, given the level of each rate whose denominators are unknown."""
+    def worst_case(self) -> NoisyRepair:
+        """Return the best thresholds for the worst noise."""
         program, relaxed = self.start()
+        minus = -np.ones((1, 1))
         eps = _eps(self.assumption)
         for rate, sign in self.demands:
             parts = _parts(self.n, self.table, LABELS[rate], eps)
             overall = sign * self.overall(rate) @ self.spread
-            level = levels.get(rate)
+            level = program.add(1, 0.0, 1.0) if self.free and len(LABELS[rate]) == 1 else None
             if level is not None:
-                program.at_most([(0, overall), (relaxed, -np.ones((1, 1)))], self.slack + sign * level)
+                program.at_most([(0, overall), (level, sign * minus), (relaxed, minus)], self.slack)
             total = np.sum([p.table.sum(1) for p in parts], axis=0)
             for j in np.flatnonzero(total > 0):
                 worst = self._worst(program, parts, int(j), sign, eps, level)
                 blocks = [(start, -row / total[j]) for start, row in worst]
-                blocks.append((relaxed, -np.ones((1, 1))))
                 if level is None:
-                    blocks.append((0, overall))
-                program.at_most(blocks, 0.0 if level is not None else self.slack)
-        return self.run(program, relaxed)
+                    program.at_most([*blocks, (0, overall), (relaxed, minus)], self.slack)
+                else:
+                    program.at_most(blocks, 0.0)
+        return self.finish(*self.run(program, relaxed), 1)
 
     def _worst(
         self,
@@ -607,9 +613,9 @@ class _Problem:
         group: int,
         sign: float,
         eps: float,
-        level: float | None,
+        level: int | None,
     ) -> list[tuple[int, Floats]]:
-        """Return rows whose sum is the least of ``sign * sum q (F - level)``, or at most that, over the joint masses."""
+        """Return rows whose sum is the least of ``sign * sum q (F - level)``, or can be, over joint masses ``q``."""
         noisy, bins, _ = self.n.shape
         if level is None and eps >= 1:
             row = np.zeros((noisy, bins))
@@ -634,42 +640,22 @@ class _Problem:
         cells = sparse.csr_matrix(
             (np.full(which.size, -sign), (which, at[which].astype(np.int64))), shape=(at.size, noisy * bins)
         )
-        program.at_most(
-            [(first, space.equal.T), (second, -space.under.T), (0, cells @ self.spread)],
-            -sign * (level or 0.0) * relevant,
-        )
+        blocks = [(first, space.equal.T), (second, -space.under.T), (0, cells @ self.spread)]
+        if level is not None:
+            blocks.append((level, sign * relevant[:, None]))
+        program.at_most(blocks, np.zeros(at.size))
         return [(first, space.right)]
 
-    def scan(self, grid: int) -> NoisyRepair:
-        """Return the best over levels of the rates whose denominators are unknown."""
-        if len(self.scanned) > 1:
-            grid = min(grid, 9)
-        seen: dict[tuple[float, ...], tuple[bool, float, Floats]] = {}
 
-        def value(point: tuple[float, ...]) -> tuple[bool, float]:
-            if point not in seen:
-                accept, feasible = self.at(dict(zip(self.scanned, point, strict=True)))
-                seen[point] = (not feasible, self.error(accept) if feasible else self._missed(accept), accept)
-            return seen[point][:2]
-
-        step = 1.0 / max(grid - 1, 1)
-        points = list(itertools.product(np.linspace(0.0, 1.0, grid).tolist(), repeat=len(self.scanned)))
-        best = min(points, key=value)
-        for _ in range(2):
-            step /= 3
-            best = min(_around(best, step), key=value)
-        refused, _, accept = seen[best]
-        return self.finish(accept, not refused, len(seen))
-
-    def _missed(self, accept: Floats) -> float:
-        """Return the violation."""
-        return float(np.nanmax(self.excess(accept), initial=-np.inf))
-
-
-def _around(point: tuple[float, ...], step: float) -> list[tuple[float, ...]]:
-    """Return the points at most two steps from a point, and itself first."""
-    near = [[min(max(x + i * step, 0.0), 1.0) for i in (0, -2, -1, 1, 2)] for x in point]
-    return list(itertools.product(*near))
+def _towards(start: Floats, target: Floats, over: Callable[[Floats], float]) -> Floats:
+    """Return the point nearest to the start on the way to a target that satisfies a convex constraint."""
+    if over(start) <= 0:
+        return start
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (low, middle) if over(start + middle * (target - start)) <= 0 else (middle, high)
+    return np.asarray(start + high * (target - start))
 
 
 def _refuse_refuted(n: Floats, table: Floats, eps: float) -> None:
