@@ -17,11 +17,12 @@ safe on other rows of the same population: the standard error (table taken as kn
 
 .. math:: \mathrm{se}_j^2 = \frac{1}{N P_j^2} \sum_{k,b} A_{jk}^2 n_k(b, 1) \{f_j(b) - \mathrm{TPR}_j\}^2 .
 
-The problem is convex, and tangents of the norm are linear constraints that every solution satisfies: they are added
-where they are violated. Each linear program bounds the least error from below. A constant ``F`` has standard error 0
-and satisfies all constraints, so with ``slack >= 0`` there always is a solution: a violation is removed by moving
-towards a constant, or towards the best solution so far. (A margin held fixed at the standard error of an earlier
-solution can be infeasible; this one cannot.)
+The problem is convex. With ``v`` the terms whose squares are summed, ``se <= t`` is ``v_i^2 <= s_i t, sum s <= t``
+(Vielma and others), and tangents ``2 a v_i - a^2 t <= s_i`` at ``a = v_i / |v|`` are added where a solution needs them;
+tangents of the norm itself are far slower. Each linear program bounds the least error from below. A constant ``F`` has
+standard error 0 and satisfies all constraints, so with ``slack >= 0`` there always is a solution: a violation is
+removed by moving towards a constant, or towards the best solution so far. (A margin held fixed at the standard error
+of an earlier solution can be infeasible; this one cannot.)
 
 **Certified.** The table by label is all that is known. The worst case of TPR_j is a knapsack in each noisy group: the
 adversary fills the bins of the lowest ``F`` first. As ``F_k`` does not decrease, these are the lowest bins whatever
@@ -42,7 +43,8 @@ the other rates are unknown, but ``TPR_j >= t`` for all q is ``min_q sum q(b, 1)
 References
 ----------
 S. Wang, W. Guo, H. Narasimhan, A. Cotter, M. Gupta and M. I. Jordan, *Robust optimization for fairness with noisy
-protected groups* (2020), for the problem. The linear programs are derived above.
+protected groups* (2020), for the problem; J. P. Vielma, I. Dunning, J. Huchette and M. Lubin, *Extended formulations in
+mixed integer conic quadratic programming* (2017), for the tangents. The linear programs are derived above.
 """
 
 from __future__ import annotations
@@ -88,8 +90,11 @@ DEMANDS: dict[Parity, tuple[tuple[RateName, float], ...]] = {
 ROUNDS = 40
 """Most rounds of tangents."""
 
-GAP = 5e-5
+GAP = 1e-4
 """Distance of the error to its bound at which tangents are good enough."""
+
+UNIT = 0.01
+"""Of margins inside programs, so that they are not lost in the precision of the solver."""
 
 TOLERANCE = 1e-7
 """Of constraints, as linear programs are solved to no more."""
@@ -231,7 +236,7 @@ def rate_bounds(
     if isinstance(assumption, Identified):
         inverse = _Inverse.of(mass, joint, LABELS[rate], assumption)
         mean = inverse.coefficients.reshape(-1, accept.size) @ accept.ravel()
-        margin = assumption.z * inverse.errors(accept)[0] if assumption.z else np.zeros(mean.size)
+        margin = assumption.z * inverse.errors(accept) if assumption.z else np.zeros(mean.size)
         return mean - margin, mean + margin
     eps = _eps(assumption)
     parts = _parts(mass, joint, LABELS[rate], eps)
@@ -377,15 +382,14 @@ class _Inverse:
         variance = (weights**2 @ own) / (total**2)[:, None] / assumption.rows
         return cls(rates, noise, variance)
 
-    def errors(self, accept: Floats) -> tuple[Floats, Floats]:
-        """Return standard errors (J,) and their slopes in F, (J, K, B); slopes are 0 where the error is."""
+    def terms(self, accept: Floats) -> Floats:
+        """Return the terms whose squares sum to those of the standard errors, shape (labels, J, B)."""
         mean = np.einsum("jkb,kb->j", self.coefficients, accept)
-        off = self.noise @ accept - mean[:, None]
-        pull = self.variance * off
-        se = np.sqrt((pull * off).sum((0, 2)))
-        slope = np.einsum("yjk,yjb->jkb", self.noise, pull)
-        slope -= pull.sum((0, 2))[:, None, None] * self.coefficients
-        return se, slope / np.where(se > 0, se, 1.0)[:, None, None] * (se > 0)[:, None, None]
+        return np.asarray(np.sqrt(self.variance) * (self.noise @ accept - mean[:, None]))
+
+    def errors(self, accept: Floats) -> Floats:
+        """Return standard errors, shape (J,)."""
+        return np.asarray(np.sqrt((self.terms(accept) ** 2).sum((0, 2))))
 
 
 # ---------------------------------------------------------------------- linear programs
@@ -433,6 +437,52 @@ class _Program:
             goal[: cost.size], bounds[relaxed, 1] = cost, 0.0
         solve: Any = linprog  # its stubs know no sparse matrix
         return solve(goal, A_ub=matrix, b_ub=np.concatenate(self.limits), bounds=bounds, method="highs")
+
+
+class _Cones:
+    """The margins of a rate, ``z`` standard errors in :data:`UNIT`, as variables of a program, and tangents to them."""
+
+    def __init__(self, program: _Program, inverse: _Inverse, z: float, spread: Any) -> None:
+        self.inverse, self.scale, self.spread = inverse, z / UNIT, spread
+        labels, groups, bins = inverse.variance.shape
+        self.shape = (labels, groups, bins)
+        self.mean = program.add(groups, -np.inf, np.inf)
+        self.margin = program.add(groups, 0.0, np.inf)
+        self.squares = program.add(labels * groups * bins, 0.0, np.inf)
+        rates = sparse.csr_matrix(inverse.coefficients.reshape(groups, -1)) @ spread
+        for sign in (1.0, -1.0):
+            program.at_most([(0, sign * rates), (self.mean, -sign * np.eye(groups))], np.zeros(groups))
+        sums = sparse.kron(sparse.kron(np.ones((1, labels)), sparse.identity(groups)), np.ones((1, bins)))
+        program.at_most([(self.squares, sums), (self.margin, -np.eye(groups))], np.zeros(groups))
+
+    def touch(self, program: _Program, accept: Floats) -> None:
+        """Add the tangents at a solution; those of groups without an error say nothing and are left out."""
+        terms = self.scale * self.inverse.terms(accept)
+        size = np.sqrt((terms**2).sum((0, 2), keepdims=True))
+        label, group, bin_ = np.nonzero((size > 0) & (self.inverse.variance > 0))
+        at = (terms / np.where(size > 0, size, 1.0))[label, group, bin_]
+        weight = 2 * at * self.scale * np.sqrt(self.inverse.variance[label, group, bin_])
+        rows, (_, groups, bins) = np.arange(at.size), self.shape
+        noise = self.inverse.noise[label, group]  # row, k
+        noisy = noise.shape[1]
+        columns = np.arange(noisy) * bins + bin_[:, None]
+        values = sparse.csr_matrix(
+            ((weight[:, None] * noise).ravel(), (np.repeat(rows, noisy), columns.ravel())),
+            shape=(at.size, noisy * bins),
+        )
+        flat = np.ravel_multi_index((label, group, bin_), self.shape)
+        blocks = [
+            (0, values @ self.spread),
+            (self.mean, sparse.csr_matrix((-weight, (rows, group)), shape=(at.size, groups))),
+            (self.margin, sparse.csr_matrix((-(at**2), (rows, group)), shape=(at.size, groups))),
+            (
+                self.squares,
+                sparse.csr_matrix(
+                    (-np.ones(at.size), (rows, flat)), shape=(at.size, int(np.prod(self.shape)))
+                ),
+            ),
+        ]
+        program.at_most(blocks, np.zeros(at.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -539,18 +589,24 @@ class _Problem:
 
     def identified(self, assumption: Identified) -> NoisyRepair:
         """Return the best thresholds, by tangents of the standard errors."""
-        inverses = [_Inverse.of(self.n, self.table, LABELS[rate], assumption) for rate, _ in self.demands]
+        rates = list(dict.fromkeys(rate for rate, _ in self.demands))
+        inverses = {rate: _Inverse.of(self.n, self.table, LABELS[rate], assumption) for rate in rates}
         program, relaxed = self.start()
         minus = -np.ones((self.groups, 1))
+        cones: dict[RateName, _Cones] = {}
+        if assumption.z and np.isfinite(assumption.rows):
+            cones = {rate: _Cones(program, inverses[rate], assumption.z, self.spread) for rate in rates}
         plain = []
-        for (rate, sign), inverse in zip(self.demands, inverses, strict=True):
-            plain.append(sign * (self.overall(rate) - inverse.coefficients.reshape(self.groups, -1)))
-            program.at_most(
-                [(0, plain[-1] @ self.spread), (relaxed, minus)], np.full(self.groups, self.slack)
-            )
+        for rate, sign in self.demands:
+            rows = sign * (self.overall(rate) - inverses[rate].coefficients.reshape(self.groups, -1))
+            plain.append(rows)
+            blocks: list[tuple[int, Any]] = [(0, rows @ self.spread), (relaxed, minus)]
+            if cones:
+                blocks.append((cones[rate].margin, UNIT * np.eye(self.groups)))
+            program.at_most(blocks, np.full(self.groups, self.slack))
 
         def excess(accept: Floats) -> Floats:
-            margin = [assumption.z * i.errors(accept)[0] if assumption.z else 0.0 for i in inverses]
+            margin = [assumption.z * inverses[r].errors(accept) if cones else 0.0 for r, _ in self.demands]
             rows = [r @ accept.ravel() + m - self.slack for r, m in zip(plain, margin, strict=True)]
             return np.array(rows)
 
@@ -573,13 +629,10 @@ class _Problem:
                 if over.max() <= TOLERANCE or (best is not None and self.error(best) <= bound + GAP):
                     best = accept if best is None else best
                     break
-            bad = over > limit + TOLERANCE
-            if not bad.any():
+            if not (over > limit + TOLERANCE).any():
                 break
-            for rows, inverse, wrong in zip(plain, inverses, bad, strict=True):
-                slopes = inverse.errors(accept)[1].reshape(self.groups, -1)
-                tangents = (rows + assumption.z * slopes)[wrong] @ self.spread
-                program.at_most([(0, tangents), (relaxed, minus[wrong])], np.full(len(tangents), self.slack))
+            for cone in cones.values():
+                cone.touch(program, accept)
         best = accept if best is None else best
         return self.finish(best, feasible, bound, done)
 
