@@ -12,6 +12,7 @@ from fairfix.optim.noisy_groups import (
     breakdown,
     conditional_radius,
     identified,
+    identified_by_label,
     identified_by_rule,
     labelled_bounds,
     lemma1_radius,
@@ -370,6 +371,29 @@ def test_standard_errors_are_those_of_repeated_samples():
         sampled = ratio.of(np.linalg.inv(T.T) @ counts)
         se = standard_error(m, identified(m, C, ratio), ratio, rows)
         np.testing.assert_allclose(sampled.std(0), se, rtol=0.08)
+
+
+def test_noise_that_depends_on_the_label_is_inverted_by_label():
+    T = np.array([[[0.8, 0.2], [0.1, 0.9]], [[0.6, 0.4], [0.3, 0.7]]])  # label, true, noisy
+    cells = np.array([[0.12, 0.08, 0.1, 0.2], [0.1, 0.02, 0.08, 0.3]])
+    q = np.stack([T[1], T[1], T[0], T[0]], axis=-1) * cells[:, None, :]
+    m, C, by_label = seen(q)
+    rows, rng = 20_000, np.random.default_rng(0)
+    counts = rng.multinomial(rows, m.ravel(), 2000).reshape(-1, 2, 4) / rows
+    inverse = np.linalg.inv(np.swapaxes(T, 1, 2))
+    sampled = np.concatenate([inverse[1] @ counts[..., LABEL_1], inverse[0] @ counts[..., LABEL_0]], axis=-1)
+    for name, ratio in RATIOS.items():
+        found = identified_by_label(m, by_label, ratio)
+        np.testing.assert_allclose(found.rates, ratio.of(cells), atol=1e-10)
+        np.testing.assert_allclose(found.residual, 0, atol=1e-12)
+        np.testing.assert_allclose(standard_error(m, found, ratio, rows), ratio.of(sampled).std(0), rtol=0.08)
+        at = sensitivity(m, by_label, ratio, 0.0, 1)
+        assert (at.lo, at.hi) == pytest.approx((found.rates[1], found.rates[1]), abs=1e-5), name
+    assert np.abs(identified(m, C, TPR).rates - TPR.of(cells)).max() > 0.01
+    flat = by_label.copy()
+    flat[1] = np.outer(by_label[1].sum(1), by_label[1].sum(0)) / by_label[1].sum()
+    with pytest.raises(ValueError, match="rank 1"):
+        identified_by_label(m, flat, TPR)
 
 
 def test_sensitivity_runs_from_the_inversion_to_the_bounds():

@@ -396,6 +396,8 @@ def test_a_refuted_assumption_is_refused():
     assert solve_noisy(n, table, "equal_opportunity", 0.03, Sensitive(least + 1e-5)).feasible
     with pytest.raises(Refuted):
         solve_noisy(n, table, "equal_opportunity", 0.03, Sensitive(least - 1e-3))
+    with pytest.raises(Refuted):
+        rate_bounds(n, table, np.ones((2, 4)), "selection_rate", Sensitive(least - 1e-3))
     assert adversary(n, table, least - 1e-3, np.zeros(q.shape)) is None
     assert adversary(n, table, least + 1e-5, np.zeros(q.shape)) is not None
 

@@ -420,6 +420,35 @@ def identified(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio) -> Inversion:
     return Inversion(ratio.of(masses), masses, weights, cells - np.swapaxes(T, -1, -2) @ masses)
 
 
+def identified_by_label(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio) -> Inversion:
+    """Return the rates of true groups if noise depends on nothing but the true group and the label.
+
+    Only for decisions that do not use the noisy group.
+
+    Parameters
+    ----------
+    m, C
+        As in :func:`labelled_bounds`.
+    ratio
+        The rate.
+
+    Returns
+    -------
+    As :func:`identified`; weights have shape (..., 2, J, K).
+
+    Raises
+    ------
+    ValueError
+        If for one of the labels the rank of ``T`` is less than J, besides what :func:`labelled_bounds` refuses.
+    """
+    cells, table = _checked(m, C, labelled=True)
+    pairs = [left_inverse(table[..., y, :, :]) for y in (0, 1)]
+    masses = np.concatenate([pairs[1][1] @ cells[..., [TP, FN]], pairs[0][1] @ cells[..., [FP, TN]]], axis=-1)
+    fitted = [np.swapaxes(T, -1, -2) for T, _ in pairs]
+    left = np.concatenate([fitted[1] @ masses[..., [TP, FN]], fitted[0] @ masses[..., [FP, TN]]], axis=-1)
+    return Inversion(ratio.of(masses), masses, np.stack([w for _, w in pairs], axis=-3), cells - left)
+
+
 def identified_by_rule(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio) -> Inversion:
     """Return the rates of true groups for decisions that use the noisy group.
 
@@ -451,7 +480,7 @@ def identified_by_rule(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio) -> Inve
 
 
 def standard_error(m: npt.ArrayLike, found: Inversion, ratio: Ratio, rows: float) -> Floats:
-    r"""Return the standard error of :func:`identified`, the table taken as known.
+    r"""Return the standard error of :func:`identified` or of :func:`identified_by_label`, the table taken as known.
 
     A row of noisy group k moves the rate of group j by ``A_jk (1[A] - rate_j 1[A or B]) / P_j``, with ``P_j`` the
     denominator. Its mean is 0, so
@@ -474,10 +503,15 @@ def standard_error(m: npt.ArrayLike, found: Inversion, ratio: Ratio, rows: float
     Shape (..., J).
     """
     cells = np.asarray(m, dtype=np.float64)
-    a, b = (part[..., None, :] for part in ratio.masses(cells))
     bottom = np.add(*ratio.masses(found.masses))
+    weights = found.weights
+    by_label = weights.ndim > found.masses.ndim
+    own = [weights[..., y, :, :] if by_label else weights for y in (1, 1, 0, 0)]
     r = found.rates[..., None]
-    square = (found.weights**2 * (a * (1.0 - r) ** 2 + b * r**2)).sum(-1)
+    square = np.zeros_like(bottom)
+    for c, w in enumerate(own):
+        step = (1.0 - r) if ratio.a[c] else r if ratio.b[c] else 0.0 * r
+        square = square + (w**2 * cells[..., None, :, c] * step**2).sum(-1)
     return _ratio(np.sqrt(square / rows), bottom)
 
 
@@ -575,8 +609,10 @@ def ratio_range(space: Polytope, top: Floats, bottom: Floats) -> tuple[float, fl
             b_eq=np.append(np.zeros(many), 1.0),
             method="highs",
         )
-        if found.status:
+        if found.status == 2:
             return None
+        if found.status:
+            raise ArithmeticError(f"the solver gave up: {found.message}")
         ends.append(sign * float(found.fun))
     return ends[0], ends[1]
 
@@ -591,6 +627,8 @@ def is_empty(space: Polytope) -> bool:
         b_eq=space.right,
         method="highs",
     )
+    if found.status not in (0, 2):
+        raise ArithmeticError(f"the solver gave up: {found.message}")
     return bool(found.status == 2)
 
 

@@ -31,9 +31,9 @@ adversary fills the bins of the lowest ``F`` first. As ``F_k`` does not decrease
 .. math:: \min_q \sum_{k,b} q_{jk}(b) F_k(b) = \sum_{k,b} q^{low}_{jk}(b) F_k(b) .
 
 **Sensitivity.** Also ``|P(noisy = k | true = j, b, y) - T_jk| <= eps``. The least of ``sum q F`` over the polytope is
-concave in ``F``; by duality it is at least ``r' u`` for any ``u, w >= 0`` with ``E' u - H' w <= F``, where ``E q = r``
-and ``H q <= 0`` describe the polytope, and ``u, w`` are variables of the same program. If the polytope is empty the
-dual is unbounded and the constraint would vanish in silence; this is refused (:class:`Refuted`).
+concave in ``F``; by duality it is at least ``r' u`` for any ``u`` and any ``w >= 0`` with ``E' u - H' w <= F``, where
+``E q = r`` and ``H q <= 0`` describe the polytope, and ``u, w`` are variables of the same program. If the polytope is
+empty the dual is unbounded and the constraint would vanish in silence; this is refused (:class:`Refuted`).
 
 **Soft.** The table without labels is all that is known. Selection rates are as in the certified case. Denominators of
 the other rates are unknown, but ``TPR_j >= t`` for all q is ``min_q sum q(b, 1) {F_k(b) - t} >= 0``, which is linear in
@@ -230,6 +230,11 @@ def rate_bounds(
     Returns
     -------
     Lowest and highest, shape (J,) each; NaN without a denominator.
+
+    Raises
+    ------
+    Refuted
+        If no noise satisfies the assumption.
     """
     mass, joint = _checked(n, table, assumption)
     accept = np.asarray(F, dtype=np.float64)
@@ -253,6 +258,8 @@ def rate_bounds(
         found = ratio_range(space, space.place(top), space.place(bottom))
         if found is not None:
             ends[:, j] = found
+        elif is_empty(space):  # no rate is not the same as no noise that fits
+            raise Refuted(eps, smallest_eps([(p.mass, p.table) for p in parts]))
     return ends[0], ends[1]
 
 
