@@ -39,7 +39,7 @@ from fairfix.errors import UsageError
 )
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
 @gate_options("the audit")
-@output_options("text", "json", "markdown")
+@output_options()
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:

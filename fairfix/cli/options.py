@@ -159,10 +159,12 @@ def gate_options(what: str) -> Decorator[Any]:
     )
 
 
-def output_options(*formats: str) -> Decorator[Any]:
+def output_options() -> Decorator[Any]:
     """Return the options of formats and files."""
+    from fairfix.report import FORMATS
+
     return stacked(
-        option("--format", "format_", type=click.Choice(formats), default="text", help="Format on stdout."),
+        option("--format", "format_", type=click.Choice(FORMATS), default="text", help="Format on stdout."),
         option(
             "--out",
             multiple=True,
@@ -420,13 +422,36 @@ def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     from fairfix.io import write_text
 
     files = [_format_and_file(text) for text in given["out"]]
-    for name, path in files:
-        write_text(path, render(name, result, detail=given["detail"], terminal=False))
-    click.echo(render(given["format_"], result, detail=given["detail"], terminal=True), nl=False)
+    contents = [(path, render(name, result, detail=given["detail"], terminal=False)) for name, path in files]
+    printed = render(given["format_"], result, detail=given["detail"], terminal=True)
+    for path, content in contents:
+        write_text(path, content)
+    click.echo(printed, nl=False)
+    if "github" in (given["format_"], *(name for name, _ in files)):
+        _append_summary(result, given)
 
 
-def check_outputs(given: Mapping[str, Any]) -> None:
-    """Raise for an output that cannot be written, before the work is done."""
+def _append_summary(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Append the Markdown report to the step summary of a GitHub workflow, where there is one."""
+    import os
+
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(render("markdown", result, detail=given["detail"], terminal=False) + "\n")
+    except OSError as error:
+        talk(given, f"the step summary cannot be written: {error.strerror}")
+
+
+def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
+    """Raise for an output that cannot be written, before the work is done; ``gated``: whether there are checks."""
+    from fairfix.report import GATED, NO_CHECKS
+
+    for name in (given["format_"], *(_format_and_file(text)[0] for text in given["out"])):
+        if name in GATED and not gated:
+            raise UsageError(NO_CHECKS.format(name=name))
     named = [(f"--out {text}", _format_and_file(text)[1]) for text in given["out"]]
     if given.get("output"):
         named.append((f"--output {given['output']}", given["output"]))
@@ -448,10 +473,10 @@ def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool
     """Render a result, to the width and colours of the terminal where it goes to one."""
     from fairfix.report import renderer
 
-    if name == "json":
-        return renderer(name)(result)
     if name == "markdown":
         return _call(renderer(name), result, detail=detail)
+    if name != "text":
+        return renderer(name)(result)
     import os
     import shutil
 

@@ -140,7 +140,7 @@ id_options = [
     help="At predict time, rows of a group the fit has not seen.",
 )
 @gate_options("when the repaired model still breaks, on held-out rows,")
-@output_options("text", "json", "markdown")
+@output_options()
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:

@@ -16,7 +16,7 @@ SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1", "fairfix.compare/1")
 
 @click.command("report")
 @click.argument("result", type=click.Path())
-@output_options("text", "json", "markdown")
+@output_options()
 @option("--debug", is_flag=True, help="Show the traceback of an error.")
 def command(result: str, **given: Any) -> int:
     """Render a saved result in another format.
