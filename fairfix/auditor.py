@@ -204,7 +204,8 @@ def _relevant(missing: Mapping[str, str], reading: Reading) -> dict[str, str]:
 def _block(view: GroupView, evidence: Evidence) -> Block:
     measured = Measured(view, evidence)
     comparisons = {c.id: c for c in measured.comparisons()}
-    return Block(view.attribute, view.columns, view.stratum, measured.group_reports(), comparisons)
+    shares = None if view.stratum else measured.distribution()
+    return Block(view.attribute, view.columns, view.stratum, measured.group_reports(), comparisons, shares)
 
 
 # ---------------------------------------------------------------------- strata
