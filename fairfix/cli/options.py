@@ -473,7 +473,7 @@ def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool
     """Render a result, to the width and colours of the terminal where it goes to one."""
     from fairfix.report import renderer
 
-    if name == "markdown":
+    if name in ("markdown", "html"):
         return _call(renderer(name), result, detail=detail)
     if name != "text":
         return renderer(name)(result)

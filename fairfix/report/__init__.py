@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-FORMATS = ("text", "json", "markdown", "junit", "github", "sarif")
+FORMATS = ("text", "json", "markdown", "html", "junit", "github", "sarif")
 """Names of the formats; each is the module ``fairfix.report.NAME_``."""
 
 GATED = ("junit", "github", "sarif")
