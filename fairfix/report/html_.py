@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any
 
 from fairfix.report.json_ import formula
 from fairfix.report.layout import HEADLINES, MARKS, Grid, Section, group_metrics, interval, layout, show
-from fairfix.report.svg import CURVES, Curve, Dot, Gap, Pair, dots, lines, pairs, shortened, span_of
+from fairfix.report.style import STYLE
+from fairfix.report.svg import CURVES, Curve, Dot, Gap, Pair, dots, lines, pairs, span_of
 from fairfix.report.verdicts import limit, meaning
 
 MOST_ROWS = 30
@@ -28,8 +28,16 @@ FEW_ROWS = 10
 CLASSES = {word: name for name, word in MARKS.items()}
 SIGNS = {"pass": "✔", "fail": "✖", "undecided": "?"}
 BOUNDED = frozenset(
-    ("base_rate", "selection_rate", "true_positive_rate", "false_positive_rate", "positive_predictive_value")
-    + ("accuracy", "auc", "scoring_rate")
+    (
+        "base_rate",
+        "selection_rate",
+        "true_positive_rate",
+        "false_positive_rate",
+        "positive_predictive_value",
+        "accuracy",
+        "auc",
+        "scoring_rate",
+    )
 )
 UNBOUNDED = frozenset(("mean_label", "mean_score"))
 """Means in the units of the data: zero need not be in the picture."""
@@ -50,16 +58,14 @@ def render(result: Mapping[str, Any], *, detail: bool = False) -> str:
     body = [_head(heading, result)]
     if kind == "compare":
         body.append(page.frontier())
-    for section in rest:
-        body.append(page.section(section))
+    body += [page.section(section) for section in rest]
     shown = {title for section in rest for grid in section.grids for title in (row[0] for row in grid.rows)}
     body.append(page.definitions(_named(result, kind, shown, detail=detail)))
-    style = files("fairfix.report").joinpath("page.css").read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(heading.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{escape(heading.title)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(body)
         + f"\n</main>\n<footer><p>{escape(NO_LAW)}</p><p>fairfix {escape(str(result['fairfix']))}, "
         f"{escape(str(result['schema']))}</p></footer>\n</body>\n</html>\n"
@@ -189,8 +195,8 @@ class _Page:
         """Return every limit in words."""
         gate = self.result.get("settings", {}).get("gate_on", "interval")
         how = (
-            "A check fails when the whole interval of its value lies beyond the limit, passes when the whole interval lies "
-            "within it, and is undecided else."
+            "A check fails when the whole interval of its value lies beyond the limit, passes when the whole "
+            "interval lies within it, and is undecided else."
             if gate == "interval"
             else "A check compares the value alone with its limit; the interval is not asked."
         )
@@ -209,8 +215,8 @@ class _Page:
             (title, "" if title == name else name, told) for title, name, told in dict.fromkeys(named)
         )
         return (
-            f"<section><h2>Definitions</h2><p>Numbers in brackets are {share}, simultaneous over the groups compared; – is "
-            "undefined, which is never counted as 0. y is the label, p the score as a probability.</p>"
+            f"<section><h2>Definitions</h2><p>Numbers in brackets are {share}, simultaneous over the groups compared; "
+            "– is undefined, which is never counted as 0. y is the label, p the score as a probability.</p>"
             + _table(Grid(("shown as", "name", "definition"), rows, 3, "Definitions of the numbers shown"))
             + "</section>"
         )
@@ -224,8 +230,8 @@ class _Page:
         yield f"<h3>Groups of {escape(block['attribute'])}, with intervals</h3>"
         if len(shown) < len(block["groups"]):
             yield (
-                f"<p>The pictures show the {len(shown)} of {len(block['groups'])} groups with the most rows; the tables "
-                "have all.</p>"
+                f"<p>The pictures show the {len(shown)} of {len(block['groups'])} groups with the most rows; the "
+                "tables have all.</p>"
             )
         figures = [
             self._rate(block, shown, name, title)
@@ -277,7 +283,8 @@ class _Page:
             a, b = gap["shares"]
             told += (
                 f" {gap['groups'][0]} and {gap['groups'][1]} are furthest apart at score {show(gap['score'])}, with "
-                f"{a:.1%} and {b:.1%} of them at or below it: a KS distance of {abs(a - b):.4f}, the thick upright line."
+                f"{a:.1%} and {b:.1%} of them at or below it: a KS distance of {abs(a - b):.4f}, the thick "
+                "upright line."
             )
             mark = Gap(gap["score"], min(a, b), max(a, b), f"KS {abs(a - b):.3f}")
         picture = lines(self._ident(), title, told, curves, ("score", "share below"), _middle(scores), mark)
@@ -312,8 +319,8 @@ class _Page:
             curves.append(Curve(group["group"], tuple(points), marks=True))
         title = f"Calibration by {block['attribute']}"
         told = (
-            "Rate of y = 1 against the mean score, per bin of the score and group; on the dashed diagonal a score is right "
-            f"as a probability. Bins with fewer than {FEW_ROWS} rows of a group are in the table only."
+            "Rate of y = 1 against the mean score, per bin of the score and group; on the dashed diagonal a score is "
+            f"right as a probability. Bins with fewer than {FEW_ROWS} rows of a group are in the table only."
         )
         rows = tuple(
             (
@@ -371,9 +378,9 @@ class _Page:
 
             title = "Quality against gap, on held-out rows"
             told = (
-                "A panel for each gap: how good each method is against how large a gap it leaves, with the interval of the "
-                "quality. Methods differ by marker; the line is the frontier, where no other point has a smaller gap and better "
-                "quality."
+                "A panel for each gap: how good each method is against how large a gap it leaves, with the interval "
+                "of the quality. Methods differ by marker; the line is the frontier, where no other point has a "
+                "smaller gap and better quality."
             )
             try:
                 drawing = draw(self.result, "svg").decode("utf-8")

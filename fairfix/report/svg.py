@@ -1,7 +1,7 @@
 """Small pictures as SVG, written by hand from plain numbers: dots with intervals, pairs of them, and curves.
 
-Each is a string of one ``<svg>`` with a title and a description that say what is drawn. Nothing is told by colour alone:
-curves differ by dash and marker and carry their names, before and after differ by shape. Every name is escaped.
+Each is a string of one ``<svg>`` with a title and a description that say what is drawn. Nothing is told by colour
+alone: curves differ by dash and marker and carry their names, before and after differ by shape. Every name is escaped.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def lines(
     across, up = _Scale(x_span, (44, WIDE - 12)), _Scale((0.0, 1.0), (270, 26))
     out = [_frame(across, up, axes)]
     loud = [curve for curve in curves if not curve.quiet]
-    for curve in curves:
-        if curve.quiet:
-            out.append(_path(curve, across, up, QUIET, 1.0, "2 2" if curve.marks else ""))
+    out += [
+        _path(curve, across, up, QUIET, 1.0, "2 2" if curve.marks else "") for curve in curves if curve.quiet
+    ]
     for i, curve in enumerate(loud):
         out.append(_path(curve, across, up, COLOURS[i % CURVES], 1.8, DASHES[i % CURVES]))
         inside = [p for p in curve.points if across.holds(p[0])]
