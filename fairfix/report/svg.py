@@ -81,7 +81,7 @@ def dots(
         out.append(_text(LEFT + 28, 16, f"{shortened(line.name, 24)} {line.text}", QUIET))
     for i, row in enumerate(rows):
         top = start + step * i
-        out.append(_text(LEFT, top + 12, shortened(row.name, 30), INK))
+        out.append(_text(LEFT, top + 12, shortened(row.name, 26), INK))
         out.append(_text(RIGHT, top + 12, row.text, INK, "end"))
         out.append(_interval(row, scale, top + 22, "circle", solid=True))
     return _svg(ident, title, told, NARROW, bottom + 24, out)
@@ -129,11 +129,8 @@ def lines(
     for i, curve in enumerate(loud):
         out.append(_path(curve, across, up, COLOURS[i % CURVES], 1.8, DASHES[i % CURVES]))
         inside = [p for p in curve.points if across.holds(p[0])]
-        shown = (
-            inside
-            if curve.marks
-            else _at_levels(inside, [(i + 0.5 + len(loud) * k) for k in (0, 1, 2)], 3 * len(loud))
-        )
+        levels = [((i + 0.5) / len(loud) + k / 3) % 1.0 for k in range(3)]
+        shown = inside if curve.marks else _at_levels(inside, levels)
         out += [_shape(SHAPES[i % CURVES], across(x), up(y), COLOURS[i % CURVES]) for x, y in shown]
     if gap and across.holds(gap.at):
         x, low, high = across(gap.at), up(gap.low), up(gap.high)
@@ -144,12 +141,12 @@ def lines(
         )
     for i, curve in enumerate(loud):
         inside = [p for p in curve.points if across.holds(p[0])]
-        for x, y in _at_levels(inside, [i + 0.5], len(loud)):
+        for x, y in _at_levels(inside, [(i + 0.5) / len(loud)]):
             side = "end" if across(x) > WIDE * 0.75 else "start"
-            shift = -7 if side == "end" else 7
-            out.append(
-                _text(across(x) + shift, up(y) + 14, shortened(curve.name, 16), COLOURS[i % CURVES], side)
-            )
+            shift = -8 if side == "end" else 8
+            low = up(y) + 14
+            height = low if low < up.places[0] - 4 else up(y) - 8
+            out.append(_text(across(x) + shift, height, shortened(curve.name, 16), COLOURS[i % CURVES], side))
     key, height = _key(curves, 318)
     return _svg(ident, title, told, WIDE, height, [*out, *key])
 
@@ -317,13 +314,11 @@ def _path(curve: Curve, across: _Scale, up: _Scale, colour: str, width: float, d
     return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{width:g}"{dashed}/>'
 
 
-def _at_levels(
-    points: Sequence[tuple[float, float]], parts: Sequence[float], whole: int
-) -> list[tuple[float, float]]:
-    """Return the points of a curve whose heights are nearest to the given parts of the whole."""
+def _at_levels(points: Sequence[tuple[float, float]], levels: Sequence[float]) -> list[tuple[float, float]]:
+    """Return the points of a curve whose heights are nearest to the levels."""
     if not points:
         return []
-    return [min(points, key=lambda p: (abs(p[1] - part / whole), p[0])) for part in parts]
+    return [min(points, key=lambda p: (abs(p[1] - level), p[0])) for level in levels]
 
 
 def _key(curves: Sequence[Curve], top: int) -> tuple[list[str], float]:
