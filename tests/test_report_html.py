@@ -212,6 +212,19 @@ def test_what_is_shown_is_defined(saved: dict[str, Any]) -> None:
     assert "accuracy = P(decision = y)" in repair
 
 
+def test_decisions_are_counted_by_group(saved: dict[str, Any]) -> None:
+    """How many are selected, and their rate against the highest."""
+    groups = saved["audit"]["attributes"][0]["groups"]
+    highest = max(g["metrics"]["selection_rate"]["value"] for g in groups)
+    page = renderer("html")(saved["audit"])
+    table = page.partition("<caption>Decisions by race</caption>")[2].partition("</table>")[0]
+    for group in groups:
+        row = table.partition(f'<th scope="row">{group["group"]}</th>')[2].partition("</tr>")[0]
+        rate = group["metrics"]["selection_rate"]["value"]
+        assert f">{round(rate * group['rows']):,}<" in row
+        assert f">{rate / highest:.4f}<" in row
+
+
 def test_rows_are_accounted_for() -> None:
     """Read, used, left out and why."""
     data = rows()

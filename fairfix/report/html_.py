@@ -193,7 +193,10 @@ class _Page:
 
     def _limits(self, checks: Sequence[Mapping[str, Any]]) -> str:
         """Return every limit in words."""
-        gate = self.result.get("settings", {}).get("gate_on", "interval")
+        gate = self.result.get("settings", {}).get("gate_on")
+        if gate is None:  # a repair says it in the reasons
+            alone = ("the value is beyond the limit", "the value is within the limit")
+            gate = "point" if any(str(check["reason"]).startswith(alone) for check in checks) else "interval"
         how = (
             "A check fails when the whole interval of its value lies beyond the limit, passes when the whole "
             "interval lies within it, and is undecided else."
@@ -228,6 +231,7 @@ class _Page:
         groups = sorted(block["groups"], key=lambda g: -g["rows"])[:MOST_ROWS]
         shown = [g for g in block["groups"] if g in groups]
         yield f"<h3>Groups of {escape(block['attribute'])}, with intervals</h3>"
+        yield self._selected(block)
         if len(shown) < len(block["groups"]):
             yield (
                 f"<p>The pictures show the {len(shown)} of {len(block['groups'])} groups with the most rows; the "
@@ -239,6 +243,39 @@ class _Page:
             if any(group["metrics"].get(name, {}).get("value") is not None for group in shown)
         ]
         yield f'<div class="figures">{"".join(figures)}</div>'
+
+    def _selected(self, block: Mapping[str, Any]) -> str:
+        """Return the base table of decisions: how many of each group are selected, against the highest rate and all."""
+        groups = [g for g in block["groups"] if "selection_rate" in g["metrics"]]
+        rates = [g["metrics"]["selection_rate"]["value"] or 0.0 for g in groups]
+        overall = [c for c in block["comparisons"] if c["id"] == "selection_rate.difference.to_overall"]
+        apart = overall[0].get("per_group", {}) if overall else {}
+        rows = tuple(
+            (
+                g["group"],
+                f"{g['rows']:,}",
+                f"{g['share']:.1%}",
+                _many(g, "base_rate"),
+                _many(g, "selection_rate"),
+                interval(g["metrics"]["selection_rate"]),
+                show(rate / max(rates) if max(rates) else None),
+                interval(apart[g["group"]]) if g["group"] in apart else "",
+            )
+            for g, rate in zip(groups, rates, strict=True)
+        )
+        weighted = any(abs(g["weight"] - g["rows"]) > 1e-9 for g in groups)
+        weighed = " (weighted)" if weighted else ""
+        headings = (
+            "group",
+            "rows",
+            "share",
+            f"y = 1{weighed}",
+            f"selected{weighed}",
+            "selection rate",
+            "divided by the highest",
+            "minus everybody's",
+        )
+        return _table(Grid(headings, rows, 1, f"Decisions by {block['attribute']}"))
 
     def _rate(
         self, block: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], name: str, title: str
@@ -360,7 +397,7 @@ class _Page:
             grid = Grid(("metric", "when", "value", "low", "high", "note"), table, 2, heading)
             figures.append(_figure(pairs(self._ident(), heading, told, drawn, span), heading, "", grid))
         if figures:
-            yield f"<h3>{escape(title)}: pictures</h3>"
+            yield f"<h3>{escape(title)}: before and after, drawn</h3>"
             yield f'<div class="figures">{"".join(figures)}</div>'
 
     # ------------------------------------------------------------------ comparison
@@ -463,6 +500,12 @@ def _dot(name: str, value: Mapping[str, Any], *, brief: bool = False) -> Dot:
 
 def _numbers(value: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return show(value["value"]), show(value["low"]), show(value["high"]), str(value.get("reason", ""))
+
+
+def _many(group: Mapping[str, Any], rate: str) -> str:
+    """Return how many rows of a group a rate stands for, which is a weight where rows have weights."""
+    value = group["metrics"].get(rate, {}).get("value")
+    return "" if value is None else f"{value * group['weight']:,.0f}"
 
 
 def _curve_names(block: Mapping[str, Any], needed: Sequence[str]) -> list[str]:

@@ -169,14 +169,18 @@ def _checks(checks: Sequence[Mapping[str, Any]], verdict: str | None) -> Section
 
 
 def _block(block: Mapping[str, Any], result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
-    where = f"{block['attribute']} within {block['stratum']}" if "stratum" in block else block["attribute"]
     lines = tuple(
         f"{group['group']}: {name} is undefined: {value['reason']}"
         for group in block["groups"]
         for name, value in group["metrics"].items()
         if value["value"] is None and value.get("reason")
     )
-    yield Section(where, lines, (_groups(block, result), _comparisons(block, detail=detail)), block)
+    yield Section(_where(block), lines, (_groups(block, result), _comparisons(block, detail=detail)), block)
+
+
+def _where(block: Mapping[str, Any]) -> str:
+    attribute = str(block["attribute"])
+    return f"{attribute} within {block['stratum']}" if "stratum" in block else attribute
 
 
 def group_metrics(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -203,7 +207,11 @@ def _groups(block: Mapping[str, Any], result: Mapping[str, Any]) -> Grid:
         )
         for group in (*block["groups"], *everybody)
     )
-    return Grid(("group", "rows", "share", *(title for _, title in chosen)), rows, caption="Groups")
+    return Grid(
+        ("group", "rows", "share", *(title for _, title in chosen)),
+        rows,
+        caption=f"Groups of {_where(block)}",
+    )
 
 
 def _comparisons(block: Mapping[str, Any], *, detail: bool) -> Grid:
@@ -212,7 +220,7 @@ def _comparisons(block: Mapping[str, Any], *, detail: bool) -> Grid:
         [(c, c) for c in found] if detail else [(name, title) for name, title in HEADLINES if name in found]
     )
     rows = tuple((title, interval(found[name]), _who(found[name])) for name, title in chosen)
-    return Grid(("comparison", "value [interval]", "between"), rows, 3, "Comparisons")
+    return Grid(("comparison", "value [interval]", "between"), rows, 3, f"Comparisons of {_where(block)}")
 
 
 def _who(found: Mapping[str, Any]) -> str:

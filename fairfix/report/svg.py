@@ -142,7 +142,7 @@ def lines(
     for i, curve in enumerate(loud):
         inside = [p for p in curve.points if across.holds(p[0])]
         for x, y in _at_levels(inside, [(i + 0.5) / len(loud)]):
-            side = "end" if across(x) > WIDE * 0.75 else "start"
+            side = "end" if across(x) + 8 + 7 * min(len(curve.name), 16) > WIDE - 6 else "start"
             shift = -8 if side == "end" else 8
             low = up(y) + 14
             height = low if low < up.places[0] - 4 else up(y) - 8
