@@ -340,7 +340,7 @@ class _Page:
 
     def _calibration(self, block: Mapping[str, Any]) -> Iterator[str]:
         """Yield the rate of positives against the mean score, per score bin and group."""
-        names = _curve_names(block, ())
+        names = _curve_names(block, block.get("distribution", {}).get("gap", {}).get("groups", ()))
         groups = [g for g in block["groups"] if g["group"] in names and g.get("calibration")]
         if not groups:
             return

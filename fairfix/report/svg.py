@@ -19,6 +19,8 @@ DASHES = ("", "8 3", "2 3", "10 3 2 3", "15 4", "5 2 1 2", "1 2", "12 3 4 3")
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "plus", "down", "star")
 CURVES = len(COLOURS)
 """So many curves can be told apart in one picture."""
+NAMED = 4
+"""Up to so many carry their names; more carry letters, which the key explains."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def lines(
     x_span: tuple[float, float],
     gap: Gap | None = None,
 ) -> str:
-    """Return curves over a common x with y from 0 to 1, each with its name beside it and in the key."""
+    """Return curves over a common x with y from 0 to 1, each with its name or letter beside it and in the key."""
     across, up = _Scale(x_span, (44, WIDE - 12)), _Scale((0.0, 1.0), (270, 26))
     out = [_frame(across, up, axes)]
     loud = [curve for curve in curves if not curve.quiet]
@@ -132,22 +134,19 @@ def lines(
         levels = [((i + 0.5) / len(loud) + k / 3) % 1.0 for k in range(3)]
         shown = inside if curve.marks else _at_levels(inside, levels)
         out += [_shape(SHAPES[i % CURVES], across(x), up(y), COLOURS[i % CURVES]) for x, y in shown]
-    if gap and across.holds(gap.at):
-        x, low, high = across(gap.at), up(gap.low), up(gap.high)
-        out += [_line(x, low, x, high, INK, 3), *(_line(x - 6, y, x + 6, y, INK, 2) for y in (low, high))]
-        side = "end" if x > WIDE * 0.6 else "start"
-        out.append(
-            _text(x + (-10 if side == "end" else 10), (low + high) / 2 + 4, gap.text, INK, side, bold=True)
-        )
+    lettered = len(loud) > NAMED
+    names = [chr(ord("A") + i) if lettered else shortened(curve.name, 16) for i, curve in enumerate(loud)]
     for i, curve in enumerate(loud):
         inside = [p for p in curve.points if across.holds(p[0])]
-        for x, y in _at_levels(inside, [(i + 0.5) / len(loud)]):
-            side = "end" if across(x) + 8 + 7 * min(len(curve.name), 16) > WIDE - 6 else "start"
+        for x, y in inside[-1:] if curve.marks else _at_levels(inside, [(i + 0.5) / len(loud)]):
+            side = "end" if across(x) + 8 + 7 * len(names[i]) > WIDE - 4 else "start"
             shift = -8 if side == "end" else 8
             low = up(y) + 14
             height = low if low < up.places[0] - 4 else up(y) - 8
-            out.append(_text(across(x) + shift, height, shortened(curve.name, 16), COLOURS[i % CURVES], side))
-    key, height = _key(curves, 318)
+            out.append(_text(across(x) + shift, height, names[i], COLOURS[i % CURVES], side, bold=lettered))
+    if gap and across.holds(gap.at):
+        out.append(_gap(gap, across(gap.at), up(gap.low), up(gap.high)))
+    key, height = _key(curves, names if lettered else [], 318)
     return _svg(ident, title, told, WIDE, height, [*out, *key])
 
 
@@ -207,8 +206,9 @@ def _tick(value: float) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return the text, cut with an ellipsis where it is too long for a picture."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """Return the text, with an ellipsis in its middle where it is too long for a picture."""
+    tail = (most - 1) // 3
+    return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
 
 
 def _svg(ident: str, title: str, told: str, width: int, height: float, parts: Iterable[str]) -> str:
@@ -321,16 +321,26 @@ def _at_levels(points: Sequence[tuple[float, float]], levels: Sequence[float]) -
     return [min(points, key=lambda p: (abs(p[1] - level), p[0])) for level in levels]
 
 
-def _key(curves: Sequence[Curve], top: int) -> tuple[list[str], float]:
-    """Return the key in two columns, and where it ends."""
-    out, loud = [], 0
+def _gap(gap: Gap, x: float, low: float, high: float) -> str:
+    """Return a thick upright line with caps, and its text beside it."""
+    caps = [_line(x - 6, y, x + 6, y, INK, 2) for y in (low, high)]
+    side, shift = ("end", -10) if x > WIDE * 0.6 else ("start", 10)
+    text = _text(x + shift, (low + high) / 2 + 4, gap.text, INK, side, bold=True)
+    return "".join([_line(x, low, x, high, INK, 3), *caps, text])
+
+
+def _key(curves: Sequence[Curve], letters: Sequence[str], top: int) -> tuple[list[str], float]:
+    """Return the key, in two columns where the names are short, and where it ends."""
+    columns = 1 if max(len(curve.name) for curve in curves) > 22 else 2
+    most, out, loud = (26 if columns == 2 else 56), [], 0
     for i, curve in enumerate(curves):
-        x, y = 10 + (i % 2) * (WIDE // 2), top + (i // 2) * 18
+        x, y, name = 10 + (i % columns) * (WIDE // 2), top + (i // columns) * 18, curve.name
         if curve.quiet:
             out.append(_line(x, y, x + 34, y, QUIET, 1, "2 2" if curve.marks else ""))
         else:
             out.append(_line(x, y, x + 34, y, COLOURS[loud % CURVES], 1.8, DASHES[loud % CURVES]))
             out.append(_shape(SHAPES[loud % CURVES], x + 17, y, COLOURS[loud % CURVES]))
+            name = f"{letters[loud]}: {name}" if letters else name
             loud += 1
-        out.append(_text(x + 42, y + 4, shortened(curve.name, 26), INK))
-    return out, top + math.ceil(len(curves) / 2) * 18 + 4
+        out.append(_text(x + 42, y + 4, shortened(name, most), INK))
+    return out, top + math.ceil(len(curves) / columns) * 18 + 4
