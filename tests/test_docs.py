@@ -1,9 +1,10 @@
 """The docs are executed: what they show runs, what they say it prints is printed, what is generated is in step.
 
-Conventions of README.md and the quickstart, reports and fair-regression pages of docs/: a block marked ``sh`` runs, in
-order, in one folder with a copy of the sample data, and ends with status 0 or with that of ``<!-- exit: N -->`` above it.
-A block marked ``text`` right behind it is a part of what it prints; ``...`` stands for what is left out, and runs of blanks
-are one. A block under ``<!-- file: NAME -->`` is written to that file first. Blocks of other languages are not run here.
+Conventions of README.md and the quickstart, reports and fair-regression pages of docs/: a block marked ``sh`` runs,
+in order, in one folder with a copy of the sample data, and ends with status 0 or with that of ``<!-- exit: N -->``
+above it. A block marked ``text`` right behind it is a part of what it prints; ``...`` stands for what is left out, and
+runs of blanks are one. A block under ``<!-- file: NAME -->`` is written to that file first. Blocks of other languages
+are not run here.
 """
 
 from __future__ import annotations

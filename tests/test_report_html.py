@@ -323,6 +323,20 @@ def test_the_command_line_writes_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "covariance.to_overall" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("part", ["scores", "groups", "gap"])
+def test_a_changed_result_is_refused(
+    part: str, saved: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What no format could have written is bad data, not a bug, and nothing is written."""
+    changed = json.loads(json.dumps(saved["audit"]))
+    changed["attributes"][0]["distribution"][part] = [1]
+    (tmp_path / "a.json").write_text(json.dumps(changed))
+
+    assert run(["report", str(tmp_path / "a.json"), "--out", f"html={tmp_path / 'a.html'}"]) == 2
+    assert "incomplete or was changed" in capsys.readouterr().err
+    assert not (tmp_path / "a.html").exists()
+
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "chrome-headless-shell")
 
 

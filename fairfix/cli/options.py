@@ -419,15 +419,28 @@ def _scored(
 
 def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Print the result in the chosen format and write the other formats to their files."""
+    publish(result, given, *rendered(result, given))
+
+
+def rendered(result: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+    """Return what is to be printed, and (file, content) of what is to be written."""
+    printed = render(given["format_"], result, detail=given["detail"], terminal=True)
+    files = [_format_and_file(text) for text in given["out"]]
+    return printed, [
+        (path, render(name, result, detail=given["detail"], terminal=False)) for name, path in files
+    ]
+
+
+def publish(
+    result: Mapping[str, Any], given: Mapping[str, Any], printed: str, files: Sequence[tuple[str, str]]
+) -> None:
+    """Write the files, print, and append to the step summary of a GitHub workflow."""
     from fairfix.io import write_text
 
-    files = [_format_and_file(text) for text in given["out"]]
-    contents = [(path, render(name, result, detail=given["detail"], terminal=False)) for name, path in files]
-    printed = render(given["format_"], result, detail=given["detail"], terminal=True)
-    for path, content in contents:
+    for path, content in files:
         write_text(path, content)
     click.echo(printed, nl=False)
-    if "github" in (given["format_"], *(name for name, _ in files)):
+    if "github" in (given["format_"], *(_format_and_file(text)[0] for text in given["out"])):
         _append_summary(result, given)
 
 
