@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -321,6 +322,25 @@ def test_the_command_line_writes_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert_sound(first)
     assert run([*command, "--format", "html", "--detail"]) == 0
     assert "covariance.to_overall" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["html", "junit"])
+def test_markup_is_printed_in_any_encoding(name: str, saved: dict[str, Any], tmp_path: Path) -> None:
+    """Where stdout is not UTF-8, characters are written as references: they read the same."""
+    text = json.dumps(saved["audit"], ensure_ascii=False).replace("Asian", "Zoë ✔")
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "fairfix", "report", str(tmp_path / "a.json"), "--format", name]
+    printed = {
+        encoding: subprocess.run(
+            command, env={**os.environ, "PYTHONIOENCODING": encoding}, check=True, capture_output=True
+        ).stdout.decode(encoding)
+        for encoding in ("utf-8", "cp1252")
+    }
+
+    assert printed["cp1252"].isascii()
+    assert not printed["utf-8"].isascii()
+    texts = [Page(one).texts for one in printed.values()]
+    assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize("part", ["scores", "groups", "gap"])

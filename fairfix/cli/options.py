@@ -486,17 +486,22 @@ def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool
     """Render a result, to the width and colours of the terminal where it goes to one."""
     from fairfix.report import renderer
 
-    if name in ("markdown", "html"):
-        return _call(renderer(name), result, detail=detail)
+    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "") if terminal else "utf8"
+    ascii_only = not encoding.startswith("utf")
     if name != "text":
-        return renderer(name)(result)
+        settings = {"detail": detail} if name in ("markdown", "html") else {}
+        text = _call(renderer(name), result, **settings)
+        if ascii_only and name in (
+            "html",
+            "junit",
+        ):  # a reference to a character reads the same in any encoding
+            return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+        return text
     import os
     import shutil
 
     colour = terminal and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     width = shutil.get_terminal_size((160, 24)).columns if terminal and sys.stdout.isatty() else 160
-    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "") if terminal else "utf8"
-    ascii_only = not encoding.startswith("utf")
     return _call(renderer(name), result, detail=detail, width=width, color=colour, ascii_only=ascii_only)
 
 
