@@ -14,12 +14,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import fairfix
 from fairfix.cli import COMMANDS, cli
 from fairfix.metrics import ALIASES, MEANS, RATES
 from fairfix.repair import methods
+from fairfix.report import FORMATS, GATED
 from fairfix.report.json_ import OTHER_FORMULAS, SCOPES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,6 +100,16 @@ def repairs() -> str:
     return table(("`--method`", "does", "state"), rows)
 
 
+def formats() -> str:
+    """Return every format with what its module says of itself, and of which results it tells."""
+    rows = []
+    for name in FORMATS:
+        doc = (import_module(f"fairfix.report.{name}_").__doc__ or "").partition("\n")[0]
+        told = doc.partition(": ")[2].partition(". ")[0].rstrip(".")
+        rows.append((f"`{name}`", told, "audit, repair" if name in GATED else "audit, repair, compare"))
+    return table(("format", "is", "of"), rows)
+
+
 def imports() -> str:
     """Return which room imports which, those with the fewest rooms below them first."""
     home = Path(fairfix.__file__).parent
@@ -137,6 +149,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "comparisons": comparisons,
     **{f"parameters-{name}": partial(parameters, name) for name in methods()},
     "methods": repairs,
+    "formats": formats,
     "imports": imports,
 }
 

@@ -45,7 +45,9 @@ More = Mapping[str, Sequence[ComparisonReport]]
 """Attribute -> comparisons that were found elsewhere, to be reported and checked with the others."""
 
 
-def audit(data: Any, reading: Reading, settings: Settings | None = None, more: More | None = None) -> AuditReport:
+def audit(
+    data: Any, reading: Reading, settings: Settings | None = None, more: More | None = None
+) -> AuditReport:
     """Audit a file, a frame or a table.
 
     Parameters
@@ -217,7 +219,8 @@ def _relevant(missing: Mapping[str, str], reading: Reading) -> dict[str, str]:
 def _block(view: GroupView, evidence: Evidence) -> Block:
     measured = Measured(view, evidence)
     comparisons = {c.id: c for c in measured.comparisons()}
-    return Block(view.attribute, view.columns, view.stratum, measured.group_reports(), comparisons)
+    shares = None if view.stratum else measured.distribution()
+    return Block(view.attribute, view.columns, view.stratum, measured.group_reports(), comparisons, shares)
 
 
 # ---------------------------------------------------------------------- strata
@@ -272,7 +275,9 @@ def _check_results(
                 f"check {check.text!r}: {check.attribute!r} is not audited; audited are "
                 f"{', '.join(b.attribute for b in blocks)}"
             )
-        if check.comparison.split(".")[0] in FLIPS and not check.attribute:  # comparable values have one block
+        if (
+            check.comparison.split(".")[0] in FLIPS and not check.attribute
+        ):  # comparable values have one block
             found = [b for b in found if check.comparison in b.comparisons] or found
         for block in found:
             yield _check_result(check, block, settings, not_computed)

@@ -185,7 +185,9 @@ def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> st
     if metric in FLIPS:
         scope = rest.pop(0) if rest else "under_flips"
         if rest or scope not in FLIP_SCOPES:
-            raise UsageError(f"check {text!r}: write {metric} or {metric}.SCOPE with {', '.join(FLIP_SCOPES)}")
+            raise UsageError(
+                f"check {text!r}: write {metric} or {metric}.SCOPE with {', '.join(FLIP_SCOPES)}"
+            )
         return f"{metric}.{scope}"
     if metric in EFFECTS and not rest:
         return f"{metric}.difference.between_groups"

@@ -167,9 +167,7 @@ def _point(
     return replace(judged, title=contender.title, slack=slack, notes=notes)
 
 
-def _judged(
-    held: Table, predictor: RepairedPredictor, settings: Settings, comparable: Comparable
-) -> Point:
+def _judged(held: Table, predictor: RepairedPredictor, settings: Settings, comparable: Comparable) -> Point:
     _, repaired, random = results_on(held, predictor)
     flips = of_predictor(held, predictor, comparable, settings.confidence)
     report = audit(repaired, repaired.reading, settings, flips)

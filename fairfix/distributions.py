@@ -218,6 +218,72 @@ class _Best:
         )
 
 
+# ---------------------------------------------------------------------- a few points
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Distribution functions at a few bin edges: ``scores`` (n,), ``groups`` (k, n), ``overall`` (n,).
+
+    Entry ``[g, i]`` is the share of group ``g`` with a score below ``scores[i]``, known exactly. ``gap`` are the two
+    groups that are furthest apart, at ``gap_score``, with ``gap_shares`` of them at or below it; below it, where only
+    bins are known.
+    """
+
+    scores: Floats
+    groups: Floats
+    overall: Floats
+    gap: tuple[int, int] | None
+    gap_score: float
+    gap_shares: tuple[float, float]
+
+
+def curves(counts: Counts, view: View, found: Distances, kept: KeptRows | None, points: int) -> Curves:
+    """Return the distribution functions at no more than ``points`` edges near quantiles of everybody's score.
+
+    ``found`` are the distances of the view; the edges around the largest are among the points.
+    """
+    grid = counts.grid
+    assert grid is not None
+    bounds = _Bounds.of(counts, view)
+    filled = np.flatnonzero(np.diff(bounds.overall) > 0)
+    first, last = int(filled[0]), int(filled[-1]) + 1
+    levels = np.linspace(0.0, 1.0, points - 2)[1:-1]
+    inner = np.searchsorted(bounds.overall, levels, side="left")
+    gap, score, shares = None, np.nan, (np.nan, np.nan)
+    near: list[int] = []
+    if view.size > 1:
+        g, h = sorted(int(i) for i in np.unravel_index(np.argmax(found.between), found.between.shape))
+        gap, score = (g, h), float(found.between_at[g, h])
+        if kept is not None and np.isfinite(score):
+            at = int(grid.index(np.array([score]))[0])
+            near = [at, at + 1]
+            shares = _shares_up_to(counts, view, kept, (g, h), score)
+        else:
+            near = [int(np.argmax(np.abs(bounds.groups[g] - bounds.groups[h])))]
+            score = float(grid.edges[near[0]])
+            shares = (float(bounds.groups[g, near[0]]), float(bounds.groups[h, near[0]]))
+    chosen = np.unique(np.clip([first, *inner, *near, last], first, last))
+    most = np.finfo(np.float64).max
+    scores = np.clip(grid.edges[chosen], -most, most)
+    return Curves(scores, bounds.groups[:, chosen], bounds.overall[chosen], gap, score, shares)
+
+
+def _shares_up_to(
+    counts: Counts, view: View, kept: KeptRows, pair: tuple[int, int], score: float
+) -> tuple[float, float]:
+    """Return the shares of two groups with at most this score, whose bin's rows are all kept."""
+    grid = counts.grid
+    assert grid is not None
+    at = int(grid.index(np.array([score]))[0])
+    edges, totals = _cumulated(counts, view)
+    inside = (grid.index(kept.score) == at) & (kept.score <= score)
+    group = view.group_of_cell[kept.cell[inside]]
+    weight = np.ones(group.size) if kept.weight is None else kept.weight[inside]
+    g, h = ((edges[one, at] + weight[group == one].sum()) / totals[one] for one in pair)
+    return float(g), float(h)
+
+
 # ---------------------------------------------------------------------- areas
 
 

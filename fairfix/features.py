@@ -225,7 +225,7 @@ def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Fe
     kind = kind_of(name, column.type)
     if same and kind != "category":
         raise ColumnError(
-            f"feature column {name!r} holds {kind}s; only texts can be taken for one: leave the column out, or make it text"
+            f"feature column {name!r} holds {kind}s; only texts can be taken for one: leave it out, or make it text"
         )
     if kind == "category":
         codes, levels, _ = group_codes(column, name)

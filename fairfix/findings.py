@@ -88,14 +88,38 @@ class ComparisonReport:
 
 
 @dataclass(frozen=True)
+class ScoreShares:
+    """Distribution functions of the score at a few scores, and where two groups are furthest apart.
+
+    Attributes
+    ----------
+    scores
+        Increasing; close to quantiles of everybody's score, the smallest and largest included.
+    below, everybody
+        Share of rows with a lower score than each of ``scores``, per group and of everybody.
+    gap_groups, gap_score, gap_shares
+        The two groups that are furthest apart, the score at which they are, and the share of each that lies at or below
+        it; with scores from bins, below it. Empty, None and empty with fewer than two groups.
+    """
+
+    scores: tuple[float, ...]
+    below: Mapping[str, tuple[float, ...]]
+    everybody: tuple[float, ...]
+    gap_groups: tuple[str, ...] = ()
+    gap_score: float | None = None
+    gap_shares: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class Block:
-    """One attribute, over everybody or inside one stratum."""
+    """One attribute, over everybody or inside one stratum; score distributions over everybody only."""
 
     attribute: str
     columns: tuple[str, ...]
     stratum: str
     groups: tuple[GroupReport, ...]
     comparisons: Mapping[str, ComparisonReport]
+    distribution: ScoreShares | None = None
 
 
 @dataclass(frozen=True)

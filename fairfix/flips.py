@@ -4,8 +4,8 @@ Two kinds of statement. The *protected* columns: a person of another group is co
 that the data have, all protected columns jointly. *Comparable values* inside another column, such as ``relationship=
 Husband,Wife``: people who have one of the values are comparable to people who have another one of them.
 
-A :class:`Flip` is one such change. It is made in the protected columns of a table's rows and in its feature columns of the
-same names, so that whatever looks at a table, a model or a repaired predictor, sees the changed person.
+A :class:`Flip` is one such change. It is made in the protected columns of a table's rows and in its feature columns of
+the same names, so that whatever looks at a table, a model or a repaired predictor, sees the changed person.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 from fairfix.counts import Bools
 from fairfix.errors import ColumnError, UsageError
 from fairfix.scoring import Change
-from fairfix.table import MISSING, Table, arrow_array, group_codes
+from fairfix.table import MISSING, Rows, Table, arrow_array, group_codes
 
 MOST = 256
 """Flips of a row that are looked at, at most."""
@@ -141,7 +141,7 @@ def flipped(table: Table, flip: Flip, comparable: Comparable = ()) -> Table:
     for name, value in flip.comparable.items():
         where = None if flip.everybody else concerned(table, name, values[name])
         features = _set(table, features, name, value, where)
-    return replace(table, rows=replace(table.rows, **_cells(table, flip.protected)), features=features)
+    return replace(table, rows=_in_cells(table, flip.protected), features=features)
 
 
 def changes_of(table: Table, columns: Sequence[str], comparable: Comparable) -> tuple[Change, ...]:
@@ -165,9 +165,7 @@ def changes_of(table: Table, columns: Sequence[str], comparable: Comparable) -> 
     out, total = [], 0.0
     for (level, mass), *chosen in product(whole or [((), 1.0)], *parts):
         share = float(mass) * float(np.prod([own for _, own in chosen]))
-        everybody = {
-            name: _typed(table, name, value) for name, value in zip(columns, level, strict=True)
-        }
+        everybody = {name: _typed(table, name, value) for name, value in zip(columns, level, strict=True)}
         among = {
             name: (_typed(table, name, value), tuple(_typed(table, name, one) for one in values))
             for (name, values), (value, _) in zip(comparable, chosen, strict=True)
@@ -192,19 +190,19 @@ def concerned(table: Table, name: str, values: Sequence[str]) -> Bools:
     return np.isin(codes, [i for i, level in enumerate(levels) if level in values])
 
 
-def _cells(table: Table, protected: Mapping[str, str]) -> dict[str, object]:
-    """Return cells of the rows in which the protected columns have the given levels."""
+def _in_cells(table: Table, protected: Mapping[str, str]) -> Rows:
+    """Return the rows with the given levels of the protected columns."""
     if not protected:
-        return {}
+        return table.rows
     keys = table.reading.columns.cell_keys
     changed = [
         tuple(protected.get(name, level) for name, level in zip(keys, cell, strict=True))
         for cell in table.rows.cells
     ]
-    cells = list(dict.fromkeys(changed))
+    cells = tuple(dict.fromkeys(changed))
     place = {cell: i for i, cell in enumerate(cells)}
     into = np.array([place[cell] for cell in changed], dtype=table.rows.cell.dtype)
-    return {"cell": into[table.rows.cell], "cells": cells}
+    return replace(table.rows, cell=into[table.rows.cell], cells=cells)
 
 
 def _set(table: Table, features: pa.Table, name: str, level: str, where: Bools | None) -> pa.Table:
@@ -233,7 +231,9 @@ def described(columns: Sequence[str], comparable: Comparable) -> str:
     return "; ".join(parts)
 
 
-def proxies(table: Table, columns: Sequence[str], *, share: float = 0.01, purity: float = 0.99) -> Iterator[str]:
+def proxies(
+    table: Table, columns: Sequence[str], *, share: float = 0.01, purity: float = 0.99
+) -> Iterator[str]:
     """Yield comparable values that a scan proposes: values of one column that nearly tell the group.
 
     Two or more values of a feature column, each of at least ``share`` of the rows and each held by one level of a

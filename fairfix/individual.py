@@ -1,17 +1,20 @@
 r"""Individual fairness of a model: what it says of a person, and of the same person changed in what does not count.
 
-Let ``x_k`` be row ``x`` under flip ``k`` (see :mod:`fairfix.flips`), ``h`` the score, ``d`` the decision. Over the rows:
+Let ``x_k`` be row ``x`` under flip ``k`` (see :mod:`fairfix.flips`), ``h`` the score, ``d`` the decision. Over the
+rows:
 
-* ``decision_flips``  ``P(d(x_k) is not the same for all k)``; for a decision drawn with probability ``p`` by the person's
+* ``decision_flips``  ``P(d(x_k) is not the same for all k)``; for a decision drawn with probability ``p`` by the
+person's
   own draw, ``E[max_k p(x_k) - min_k p(x_k)]``
 * ``score_change``    ``E[max_k h(x_k) - min_k h(x_k)]``
 * ``score_effect``    ``max_{a,b} |E[h(x_a) - h(x_b)]|``, everybody flipped to one level, then to another
-* ``transport_cost``  ``E[max_k (logit h(x_k) - logit h(x))^2]``: SenSeI's transport regularizer at radius 0, log-odds kept
+* ``transport_cost``  ``E[max_k (logit h(x_k) - logit h(x))^2]``: SenSeI's transport regularizer at radius 0, log-odds
+kept
   within 8
 
-Each is of one of three kinds of flips: ``under_flips`` of the attribute's levels; ``under_comparable``, where rows with one
-of the comparable values get each of the others; ``under_everybody``, where every row gets each comparable value, as in the
-paper's *spouse consistency*, single people too.
+Each is of one of three kinds of flips: ``under_flips`` of the attribute's levels; ``under_comparable``, where rows
+with one of the comparable values get each of the others; ``under_everybody``, where every row gets each comparable
+value, as in the paper's *spouse consistency*, single people too.
 
 References
 ----------
@@ -29,10 +32,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairfix import uncertainty as un
-from fairfix.counts import Floats
-from fairfix.findings import ComparisonReport, Value
 from fairfix.auditor import with_default_threshold
+from fairfix.counts import Floats
 from fairfix.engine import read_table
+from fairfix.findings import ComparisonReport, Value
 from fairfix.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
 from fairfix.io import Source
 from fairfix.predictors import RepairedPredictor
@@ -229,7 +232,7 @@ def _compared(
     """Yield the four numbers of a kind of flips, from scores of shape (1 + K, n)."""
     reason = judge.blind if blind else ""
     weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
-    spread = np.asarray(scores[1:].max(axis=0) - scores[1:].min(axis=0))
+    spread: Floats = np.asarray(scores[1:].max(axis=0) - scores[1:].min(axis=0))
 
     def mean(values: Floats, support: tuple[float, float], alpha: float = 1.0 - confidence) -> Value:
         return replace(_mean(values, weight, support, alpha, exact=blind), reason=reason)
@@ -238,7 +241,7 @@ def _compared(
         yield ComparisonReport(f"decision_flips.{scope}", mean(spread, (0.0, 1.0)), ())
     elif judge.cut is not None:
         decided = scores[1:] >= judge.cut
-        differs = (decided.any(axis=0) & ~decided.all(axis=0)).astype(np.float64)
+        differs: Floats = (decided.any(axis=0) & ~decided.all(axis=0)).astype(np.float64)
         yield ComparisonReport(f"decision_flips.{scope}", mean(differs, (0.0, 1.0)), ())
     top = 1.0 if judge.is_probability else math.inf
     yield ComparisonReport(f"score_change.{scope}", mean(spread, (0.0, top)), ())
@@ -246,7 +249,7 @@ def _compared(
     if judge.is_probability:
         with np.errstate(divide="ignore"):
             logit = np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST)
-        worst = ((logit[1:] - logit[0]) ** 2).max(axis=0)
+        worst: Floats = ((logit[1:] - logit[0]) ** 2).max(axis=0)
         yield ComparisonReport(f"transport_cost.{scope}", mean(worst, (0.0, 4 * FARTHEST**2)), ())
 
 
@@ -265,7 +268,10 @@ def _effect(
     pairs = list(combinations(range(len(flips)), 2))
     alpha = (1.0 - confidence) / max(len(pairs), 1)
     found = [
-        (_mean(scores[a] - scores[b], weight, (-top, top), alpha, exact=exact), (str(flips[a]), str(flips[b])))
+        (
+            _mean(scores[a] - scores[b], weight, (-top, top), alpha, exact=exact),
+            (str(flips[a]), str(flips[b])),
+        )
         for a, b in pairs
     ]
     if not found:
@@ -274,9 +280,7 @@ def _effect(
     best, names = max(found, key=lambda item: abs(item[0].value))
     low = max(max(value.low, -value.high, 0.0) for value, _ in found)
     high = max(max(value.high, -value.low) for value, _ in found)
-    return ComparisonReport(
-        f"score_effect.{scope}", Value(abs(best.value), low, high, reason), names
-    )
+    return ComparisonReport(f"score_effect.{scope}", Value(abs(best.value), low, high, reason), names)
 
 
 def _mean(

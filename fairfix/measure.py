@@ -14,10 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from fairfix import uncertainty as un
-from fairfix.counts import Counts, Floats, moved_bins
-from fairfix.distributions import ALL_PAIRS, Distances, View, areas, distances
+from fairfix.counts import Counts, Floats, Ints, moved_bins
+from fairfix.distributions import ALL_PAIRS, Distances, View, areas, curves, distances
 from fairfix.engine import KeptRows
-from fairfix.findings import ComparisonReport, GroupReport, Settings, Value
+from fairfix.findings import ComparisonReport, GroupReport, ScoreShares, Settings, Value
 from fairfix.metrics import (
     EQUALIZED_ODDS,
     MEANS,
@@ -38,6 +38,10 @@ CALIBRATION_BINS = 16
 
 COARSE_BINS = 1024
 """Bins of the score for calibration curves and the spread of areas."""
+
+
+CURVE_POINTS = 101
+"""Scores at which a report has the distribution functions, at most."""
 
 
 @dataclass(frozen=True)
@@ -233,14 +237,22 @@ class Measured:
         return replace(binned, area=value, numerical_error=slack)
 
     @cached_property
-    def _curve(self) -> tuple[Floats, Floats, Floats]:
-        """Per group and calibration bin: sums (w, w^2) of positives and of negatives, and the mean score."""
+    def _probabilities(self) -> Floats:
+        """The middle of each bin of the counts, as a probability."""
         grid = self.counts.grid
         assert grid is not None
         middle = (grid.edges[:-1] + grid.edges[1:]) / 2
-        if self.evidence.reading.score_scale == "margin":
-            middle = (1 + middle) / 2
-        coarse = np.clip((middle * CALIBRATION_BINS).astype(np.int64), 0, CALIBRATION_BINS - 1)
+        return np.asarray((1 + middle) / 2 if self.evidence.reading.score_scale == "margin" else middle)
+
+    @cached_property
+    def _calibration_bins(self) -> Ints:
+        """The calibration bin of each bin of the counts."""
+        return np.clip((self._probabilities * CALIBRATION_BINS).astype(np.int64), 0, CALIBRATION_BINS - 1)
+
+    @cached_property
+    def _curve(self) -> tuple[Floats, Floats, Floats]:
+        """Per group and calibration bin: sums (w, w^2) of positives and of negatives, and the mean score."""
+        middle, coarse = self._probabilities, self._calibration_bins
         weights, squares = (
             moved_bins(t, coarse, CALIBRATION_BINS) for t in (self.counts.weights, self.counts.square_weights)
         )
@@ -292,6 +304,7 @@ class Measured:
 
     def _curve_reports(self) -> list[tuple[Mapping[str, float | None], ...]]:
         positive, negative, scores = self._curve
+        rows = moved_bins(self.counts.rows.sum(axis=1), self._calibration_bins, CALIBRATION_BINS)
         rate = share(positive, negative)
         weight = positive[..., 0] + negative[..., 0]
         step = 1.0 / CALIBRATION_BINS
@@ -300,6 +313,7 @@ class Measured:
                 {
                     "from": b * step,
                     "to": (b + 1) * step,
+                    "rows": int(rows[g, b]),
                     "weight": float(weight[g, b]),
                     "mean_score": float(scores[g, b]),
                     "rate": float(rate[g, b]),
@@ -415,8 +429,28 @@ class Measured:
                 gap = replace(gap, undefined=tuple(range(self.view.partition.size)))
             yield self._report(f"equalized_odds.{kind}.{scope}", gap, _or_zeros(why, kind))
 
+    @cached_property
+    def _distances(self) -> Distances:
+        return distances(self.evidence.counts, self.view.partition, self.evidence.some_rows)
+
+    def distribution(self) -> ScoreShares | None:
+        """Return the distribution functions of the groups at a few scores; None without scores."""
+        if self.counts.grid is None:
+            return None
+        view = self.view.partition
+        found = curves(self.evidence.counts, view, self._distances, self.evidence.some_rows, CURVE_POINTS)
+        names = self.view.names
+        return ScoreShares(
+            tuple(found.scores.tolist()),
+            {name: tuple(found.groups[g].tolist()) for g, name in enumerate(names)},
+            tuple(found.overall.tolist()),
+            () if found.gap is None else tuple(names[g] for g in found.gap),
+            None if found.gap is None else found.gap_score,
+            () if found.gap is None else found.gap_shares,
+        )
+
     def _ks(self) -> Iterator[ComparisonReport]:
-        found = distances(self.evidence.counts, self.view.partition, self.evidence.some_rows)
+        found = self._distances
         weight, weight2 = self.sizes
         sizes = weight**2 / weight2
         rest, rest2 = _rest(weight), _rest(weight2)

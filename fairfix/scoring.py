@@ -1,7 +1,7 @@
 """Scores from a model file: a source whose score column a model fills in, batch by batch.
 
-:class:`Averaged` is a model that scores every row under several changes and takes the mean, so that the mean is the same
-for rows that differ in what is changed alone.
+:class:`Averaged` is a model that scores every row under several changes and takes the mean, so that the mean is the
+same for rows that differ in what is changed alone.
 """
 
 from __future__ import annotations
@@ -113,9 +113,13 @@ class Averaged:
                 for one in state
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ArtifactError(f"the artifact does not say what its scores are averaged over: {error!r}") from error
+            raise ArtifactError(
+                f"the artifact does not say what its scores are averaged over: {error!r}"
+            ) from error
         if not changes or abs(sum(one.share for one in changes) - 1.0) > 1e-9:
-            raise ArtifactError("the shares of the changes that the artifact's scores are averaged over do not sum to 1")
+            raise ArtifactError(
+                "the shares of the changes that the artifact's scores are averaged over do not sum to 1"
+            )
         return cls(model, changes)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -132,7 +132,7 @@ def _bounds(told: Any) -> tuple[float, float] | None:
 class ValuePredictor(RepairedPredictor):
     """A predictor of values, which looks at scorers."""
 
-    gives: ClassVar = "value"
+    gives: ClassVar[Literal["decision", "value"]] = "value"
 
     @property
     def scorers(self) -> tuple[Scorer, ...]:
@@ -513,7 +513,7 @@ class BlindRule(ValuePredictor):
     """
 
     kind: ClassVar[str] = "blind_rule"
-    gives: ClassVar = "decision"
+    gives: ClassVar[Literal["decision", "value"]] = "decision"
 
     label: Scorer
     groups: tuple[tuple[Scorer, Scorer], ...]

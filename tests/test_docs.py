@@ -1,9 +1,10 @@
 """The docs are executed: what they show runs, what they say it prints is printed, what is generated is in step.
 
-Conventions of README.md, docs/quickstart.md and the pages of methods: a block marked ``sh`` runs, in order, in one
-folder with a copy of the sample data, and ends with status 0 or with that of ``<!-- exit: N -->`` above it. A block
-marked ``text`` right behind it is a part of what it prints; ``...`` stands for what is left out, and runs of blanks are
-one. A block under ``<!-- file: NAME -->`` is written to that file first. Blocks of other languages are not run here.
+Conventions of README.md and the quickstart, reports and method pages of docs/: a block marked ``sh`` runs, in order,
+in one folder with a copy of the sample data, and ends with status 0 or with that of ``<!-- exit: N -->`` above it. A
+block marked ``text`` right behind it is a part of what it prints; ``...`` stands for what is left out, and runs of
+blanks are one. A block under ``<!-- file: NAME -->`` is written to that file first. Blocks of other languages are not
+run here.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def missing_from(printed: str, shown: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/quickstart.md", "docs/fair-regression.md", "docs/logloss.md"]
+    "page",
+    ["README.md", "docs/quickstart.md", "docs/reports.md", "docs/fair-regression.md", "docs/logloss.md"],
 )
 def test_commands_in_the_docs_run_and_print_what_is_shown(page: str, checkout: Path) -> None:
     """Every sh block ends with the status it says, and prints the text block behind it."""

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,46 @@ def test_undefined_is_null_with_a_reason() -> None:
     assert group["metrics"]["true_positive_rate"]["reason"] == "no positives (y = 1)"
     assert gap["undefined"] == ["d_e*f"]
     assert gap["high"] == 1.0
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("name", ["plain", "weights", "raw", "regression", "no labels"])
+def test_score_distributions_are_the_shares_of_rows(name: str, exact: bool) -> None:
+    """At each score, the share of the (weighted) rows below it; the gap lies where the KS distance says."""
+    data = rows()
+    reading = READINGS[name]
+    result = audit_dict(audit(data, reading, Settings(exact=exact)))
+    race, score = np.array(data["race"].to_pylist()), data["score"].to_numpy()
+    weight = data["weight"].to_numpy() if name == "weights" else np.ones(score.size)
+    block = result["attributes"][0]
+    found = block["distribution"]
+
+    assert 50 < len(found["scores"]) <= 101
+    assert all(a < b for a, b in pairwise(found["scores"]))
+    for group in (*found["groups"], {"group": None, "below": found["everybody"]}):
+        inside = np.ones(score.size, bool) if group["group"] is None else race == group["group"]
+        below = [(weight * inside)[score < x].sum() / weight[inside].sum() for x in found["scores"]]
+        assert group["below"] == pytest.approx(below, abs=1e-12)
+        assert (group["below"][0], group["below"][-1]) == (0.0, pytest.approx(1.0))
+    ks = next(c for c in block["comparisons"] if c["id"] == "ks.between_groups")
+    gap = found["gap"]
+    a, b = gap["shares"]
+    assert gap["groups"] == ks["groups"]
+    assert abs(a - b) == pytest.approx(ks["value"], abs=1e-12)
+    assert not exact or gap["score"] == ks["at_score"]
+    assert any(abs(x - gap["score"]) <= 1 / 1024 for x in found["scores"])
+
+
+def test_calibration_counts_its_rows() -> None:
+    """The rows of the bins add up to the rows of the group, weighted or not."""
+    for name in ("plain", "weights"):
+        for group in result_of(name)["attributes"][0]["groups"]:
+            assert sum(point["rows"] for point in group["calibration"]) == group["rows"]
+
+
+def test_decisions_have_no_distribution() -> None:
+    """Without a score there is nothing to draw, and no key."""
+    assert "distribution" not in result_of("decisions")["attributes"][0]
 
 
 def test_every_comparison_has_its_definition() -> None:

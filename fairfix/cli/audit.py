@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 )
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
 @gate_options("the audit")
-@output_options("text", "json", "markdown")
+@output_options()
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
@@ -118,8 +118,12 @@ def _individual(
             talk(given, f"comparable values to think about, not used: {proposal}; say so with --comparable")
     if model is None:
         if comparable:
-            raise UsageError("--comparable changes rows and scores them again, which needs a model file (--model)")
-        return of_scores(table, confidence)
+            raise UsageError(
+                "--comparable changes rows and scores them again, which needs a model file (--model)"
+            )
+        raise UsageError(
+            "--individual changes rows and scores them again, which needs a model file (--model)"
+        )
     return of_model(table, model, comparable, confidence)
 
 

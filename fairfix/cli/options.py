@@ -159,10 +159,12 @@ def gate_options(what: str) -> Decorator[Any]:
     )
 
 
-def output_options(*formats: str) -> Decorator[Any]:
+def output_options() -> Decorator[Any]:
     """Return the options of formats and files."""
+    from fairfix.report import FORMATS
+
     return stacked(
-        option("--format", "format_", type=click.Choice(formats), default="text", help="Format on stdout."),
+        option("--format", "format_", type=click.Choice(FORMATS), default="text", help="Format on stdout."),
         option(
             "--out",
             multiple=True,
@@ -417,16 +419,52 @@ def _scored(
 
 def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Print the result in the chosen format and write the other formats to their files."""
+    publish(result, given, *rendered(result, given))
+
+
+def rendered(result: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+    """Return what is to be printed, and (file, content) of what is to be written."""
+    printed = render(given["format_"], result, detail=given["detail"], terminal=True)
+    files = [_format_and_file(text) for text in given["out"]]
+    return printed, [
+        (path, render(name, result, detail=given["detail"], terminal=False)) for name, path in files
+    ]
+
+
+def publish(
+    result: Mapping[str, Any], given: Mapping[str, Any], printed: str, files: Sequence[tuple[str, str]]
+) -> None:
+    """Write the files, print, and append to the step summary of a GitHub workflow."""
     from fairfix.io import write_text
 
-    files = [_format_and_file(text) for text in given["out"]]
-    for name, path in files:
-        write_text(path, render(name, result, detail=given["detail"], terminal=False))
-    click.echo(render(given["format_"], result, detail=given["detail"], terminal=True), nl=False)
+    for path, content in files:
+        write_text(path, content)
+    click.echo(printed, nl=False)
+    if "github" in (given["format_"], *(_format_and_file(text)[0] for text in given["out"])):
+        _append_summary(result, given)
 
 
-def check_outputs(given: Mapping[str, Any]) -> None:
-    """Raise for an output that cannot be written, before the work is done."""
+def _append_summary(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Append the Markdown report to the step summary of a GitHub workflow, where there is one."""
+    import os
+
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(render("markdown", result, detail=given["detail"], terminal=False) + "\n")
+    except OSError as error:
+        talk(given, f"the step summary cannot be written: {error.strerror}")
+
+
+def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
+    """Raise for an output that cannot be written, before the work is done; ``gated``: whether there are checks."""
+    from fairfix.report import GATED, NO_CHECKS
+
+    for name in (given["format_"], *(_format_and_file(text)[0] for text in given["out"])):
+        if name in GATED and not gated:
+            raise UsageError(NO_CHECKS.format(name=name))
     named = [(f"--out {text}", _format_and_file(text)[1]) for text in given["out"]]
     if given.get("output"):
         named.append((f"--output {given['output']}", given["output"]))
@@ -448,17 +486,22 @@ def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool
     """Render a result, to the width and colours of the terminal where it goes to one."""
     from fairfix.report import renderer
 
-    if name == "json":
-        return renderer(name)(result)
-    if name == "markdown":
-        return _call(renderer(name), result, detail=detail)
+    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "") if terminal else "utf8"
+    ascii_only = not encoding.startswith("utf")
+    if name != "text":
+        settings = {"detail": detail} if name in ("markdown", "html") else {}
+        text = _call(renderer(name), result, **settings)
+        if ascii_only and name in (
+            "html",
+            "junit",
+        ):  # a reference to a character reads the same in any encoding
+            return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+        return text
     import os
     import shutil
 
     colour = terminal and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     width = shutil.get_terminal_size((160, 24)).columns if terminal and sys.stdout.isatty() else 160
-    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "") if terminal else "utf8"
-    ascii_only = not encoding.startswith("utf")
     return _call(renderer(name), result, detail=detail, width=width, color=colour, ascii_only=ascii_only)
 
 

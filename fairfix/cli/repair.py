@@ -153,7 +153,7 @@ id_options = [
     help="At predict time, rows of a group the fit has not seen.",
 )
 @gate_options("when the repaired model still breaks, on held-out rows,")
-@output_options("text", "json", "markdown")
+@output_options()
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
@@ -401,7 +401,7 @@ def _averaged(
     UsageError
         There is no model file, or it looks at nothing that is flipped.
     """
-    from fairfix.flips import check_comparable, changes_of
+    from fairfix.flips import changes_of, check_comparable
     from fairfix.individual import readable_table
     from fairfix.scoring import Averaged, ScoredSource
 

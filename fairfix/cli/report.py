@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fairfix.cli.options import check_outputs, option, output_options, write_results
+from fairfix.cli.options import check_outputs, option, output_options, publish, render, rendered
 from fairfix.errors import DataError
 
 SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1", "fairfix.compare/1")
@@ -16,7 +16,7 @@ SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1", "fairfix.compare/1")
 
 @click.command("report")
 @click.argument("result", type=click.Path())
-@output_options("text", "json", "markdown")
+@output_options()
 @option("--debug", is_flag=True, help="Show the traceback of an error.")
 def command(result: str, **given: Any) -> int:
     """Render a saved result in another format.
@@ -27,7 +27,13 @@ def command(result: str, **given: Any) -> int:
     fairfix report audit.json --format markdown
     """
     check_outputs(given)
-    write_results(_loaded(result), given)
+    content = _loaded(result)
+    try:
+        render("text", content, detail=False, terminal=False)  # whatever is asked for: is all there?
+        printed, files = rendered(content, given)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(f"{result}: the result is incomplete or was changed: {error!r}") from error
+    publish(content, given, printed, files)
     return 0
 
 
@@ -41,10 +47,4 @@ def _loaded(path: str) -> dict[str, Any]:
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema not in SCHEMAS:
         raise DataError(f"{path} is no result of fairfix (schema {schema!r}); known are {', '.join(SCHEMAS)}")
-    try:
-        from fairfix.report import renderer
-
-        renderer("text")(content)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DataError(f"{path}: the result is incomplete or was changed: {error!r}") from error
     return dict(content)

@@ -5,33 +5,34 @@ r"""SenSeI: individual fairness. People who differ only in what does not count g
     R_\epsilon(h) = \sup_{\Pi:\ E_\Pi[d_X(X, X')] \le \epsilon} E_\Pi\big[(h(X) - h(X'))^2\big]
     = \inf_{\lambda \ge 0}\; \lambda \epsilon + E \sup_{x'} \big[(h(X) - h(x'))^2 - \lambda\, d_X(X, x')\big] ,
 
-with log-odds ``h`` and a *fair metric* ``d_X`` that is 0 for differences that do not count: flips of the protected columns
-(all levels, jointly) and of comparable values inside a column. ``epsilon``, the radius, lets other features move too.
+with log-odds ``h`` and a *fair metric* ``d_X`` that is 0 for differences that do not count: flips of the protected
+columns (all levels, jointly) and of comparable values inside a column. ``epsilon``, the radius, lets other features
+move too.
 
-================  =======================================================================  ================================
-``solver``        what it does                                                             how constant under flips
-================  =======================================================================  ================================
-``merge``         a model that sees no protected column and takes comparable values for    exactly
-                  one
-``linear``        the objective for a linear model, in closed form (no adversary)          as ``rho`` says; ``inf``: exactly
-``network``       the objective for one hidden layer of ReLU, worst flips by enumeration   as ``rho`` says
-``average``       the mean of a model file's scores over all flips, by their shares        exactly
-``equal-rates``   a decision that sees no protected column, with true positive and true    exactly
-                  negative rates within ``tolerance``, of most balanced accuracy
-================  =======================================================================  ================================
+================  ==================================================================  ==================
+``solver``        what it does                                                        constant under flips
+================  ==================================================================  ==================
+``merge``         a model without the protected columns, in which comparable values   exactly
+                  are one
+``linear``        the objective for a linear model, in closed form: no adversary      as ``rho`` says
+``network``       the objective for a hidden layer of ReLU, flips by enumeration      as ``rho`` says
+``average``       the mean of a model file's scores over all flips, by their shares   exactly
+``equal-rates``   a decision without the protected columns, true positive and true    exactly
+                  negative rates within ``tolerance``, most balanced accuracy
+================  ==================================================================  ==================
 
-``linear`` and ``network`` are about models that look at the protected columns (``--protected-as-feature``) or at comparable
-values. ``rho auto`` takes the smallest of a grid (by factors of 3) for which at most a share ``slack`` of decisions changes
-under flips, measured on a fold of the rows of the fit that the model has not seen; if none does, an exact solution where
-there is one.
+``linear`` and ``network`` are about models that look at the protected columns (``--protected-as-feature``) or at
+comparable values. ``rho auto`` takes the smallest of a grid (by factors of 3) for which at most a share ``slack`` of
+decisions changes under flips, measured on a fold of the rows of the fit that the model has not seen; if none does, an
+exact solution where there is one.
 
 ``equal-rates`` is not SenSeI: it makes groups alike, which individual fairness does not. It can make *individual*
-unfairness worse, by rewarding values that tell the group; a note raises the alarm where decisions come to hang more on such
-values, whether they were declared comparable or not.
+unfairness worse, by rewarding values that tell the group; a note raises the alarm where decisions come to hang more on
+such values, whether they were declared comparable or not.
 
-Learned directions (``directions``) are the paper's other fair metric: differences along directions that tell the group do
-not count. They can cost much accuracy, since a direction that tells the group may be what tells the label; the note says
-what they cost. Features are standardised before; directions depend on that.
+Learned directions (``directions``) are the paper's other fair metric: differences along directions that tell the group
+do not count. They can cost much accuracy, since a direction that tells the group may be what tells the label; the note
+says what they cost. Features are standardised before; directions depend on that.
 
 The mathematics, with corrections to the paper and the reference code, is in :mod:`fairfix.optim.sensei`.
 
@@ -101,17 +102,15 @@ class Sensei(Repairer):
     learns: ClassVar[bool] = True
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
     exceptions: ClassVar[dict[str, str]] = {
-        "slack": "the slack is a share of decisions that change under flips, which an audit of rows as they are cannot see"
+        "slack": "it bounds a share of decisions that change under flips, which no audit of rows as they are can see"
     }
 
-    slack: float = param(
-        0.01, "largest gap that is left, in the method's criterion", at_least=0.0
-    )
+    slack: float = param(0.01, "largest gap that is left, in the method's criterion", at_least=0.0)
     solver: str = param(
         "merge",
         "merge: see no protected column and take comparable values for one; linear, network: SenSeI's regularizer; "
-        "average: the mean of a model file's scores over flips; equal-rates: alike true positive and true negative rates "
-        "without seeing the group",
+        "average: the mean of a model file's scores over flips; equal-rates: alike true positive and true negative "
+        "rates without seeing the group",
         choices=("merge", "linear", "network", "average", "equal-rates"),
     )
     comparable: str = param(
@@ -216,7 +215,9 @@ class Sensei(Repairer):
         """Raise where comparable values are of a column that is not learned from."""
         for name, _ in self.comparables:
             if problem.features is None or name not in problem.features:
-                raise UsageError(f"--comparable {name}: the column is not learned from; name it with --features")
+                raise UsageError(
+                    f"--comparable {name}: the column is not learned from; name it with --features"
+                )
 
     # ------------------------------------------------------------------ exact
 
@@ -246,7 +247,9 @@ class Sensei(Repairer):
             seed=seed,
         )
         scorer = Scorer(features, member, bounds_of(problem, loss))
-        return self._traced(problem, scorer, seed, FitTrace(True, 1, math.nan, notes=tuple(_proposed(problem, self))))
+        return self._traced(
+            problem, scorer, seed, FitTrace(True, 1, math.nan, notes=tuple(_proposed(problem, self)))
+        )
 
     def _traced(
         self, problem: RepairProblem, scorer: Scorer, seed: int, trace: FitTrace
@@ -266,11 +269,13 @@ class Sensei(Repairer):
         X, y = features.matrix(table), label_of(problem)
         weight = problem.weight
         flips = protected_flips(table, groups, self.comparables) if groups or self.comparable else []
-        changed = _Changed(
-            X, [features.matrix(flipped(table, flip, self.comparables)) for flip in flips]
-        )
+        changed = _Changed(X, [features.matrix(flipped(table, flip, self.comparables)) for flip in flips])
         span = self._span(problem, features, X, y, weight)
-        notes = [] if flips else ["nothing that does not count is looked at: the model is constant under flips anyway"]
+        notes = (
+            []
+            if flips
+            else ["nothing that does not count is looked at: the model is constant under flips anyway"]
+        )
         notes += _proposed(problem, self)
         rho: float = 0.0 if not flips and not self.radius else math.nan
         if math.isnan(rho):
@@ -300,7 +305,16 @@ class Sensei(Repairer):
             return linear, FitTrace(one.converged, one.steps, one.objective, one.gap)
         bounds = np.stack([X.min(axis=0), X.max(axis=0)])
         net = fit_network(
-            X, y, weight, changed, rho=rho, eps=self.radius, steps=steps, seed=seed, balanced=False, bounds=bounds
+            X,
+            y,
+            weight,
+            changed,
+            rho=rho,
+            eps=self.radius,
+            steps=steps,
+            seed=seed,
+            balanced=False,
+            bounds=bounds,
         )
         member = NetworkMember(net.W1, net.b1, net.w2, np.array([net.b2], dtype=np.float64))
         return member, FitTrace(True, steps, math.nan)
@@ -325,14 +339,16 @@ class Sensei(Repairer):
             differs = decided.any(axis=0) & ~decided.all(axis=0)
             share = float(np.average(differs, weights=weight[held]))
             if share <= self.slack:
-                return rho, [
-                    f"rho {rho:g} is the smallest of the grid under which at most {self.slack:g} of decisions change with "
-                    f"flips: {share:.4f} on rows not fitted to"
-                ]
-        return grid[-1], [
-            f"no rho of the grid holds the slack of {self.slack:g}: with {grid[-1]:g}, {share:.4f} of decisions change with "
-            "flips; take --solver merge or average, which are exact"
-        ]
+                said = (
+                    f"rho {rho:g} is the smallest of the grid under which at most {self.slack:g} of decisions change "
+                    f"with flips: {share:.4f} on rows not fitted to"
+                )
+                return rho, [said]
+        said = (
+            f"no rho of the grid holds the slack of {self.slack:g}: with {grid[-1]:g}, {share:.4f} of decisions change "
+            "with flips; take --solver merge or average, which are exact"
+        )
+        return grid[-1], [said]
 
     def _span(
         self, problem: RepairProblem, features: Features, X: Floats, y: Floats, weight: Floats
@@ -357,9 +373,7 @@ class Sensei(Repairer):
                             out.append(np.average(X[rows], axis=0, weights=weight[rows]) - everybody)
             else:
                 other = np.where(own, 0.0, X)
-                member = fit_classes(
-                    other, groups.codes, many, weight, learner="linear", l2=self.l2, seed=0
-                )
+                member = fit_classes(other, groups.codes, many, weight, learner="linear", l2=self.l2, seed=0)
                 assert isinstance(member, LinearMember)
                 out += list(np.where(own, 0.0, member.coef.T))
         return np.array(out)
@@ -385,9 +399,7 @@ class Sensei(Repairer):
             )
             right = (member.predict(X[held]) >= 0.5) == (y[held] == 1)
             found.append(float(np.average(right, weights=weight[held])))
-        return (
-            f"learned directions cost accuracy: {found[1]:.4f} instead of {found[0]:.4f} on rows not fitted to"
-        )
+        return f"learned directions cost accuracy: {found[1]:.4f} instead of {found[0]:.4f} on rows not fitted to"
 
     # ------------------------------------------------------------------ equal rates
 
@@ -448,8 +460,8 @@ class Sensei(Repairer):
         rows = np.flatnonzero(inside)
         if not np.bincount(codes[rows], minlength=many).all():
             raise DataError(
-                f"a group of {name!r} has no rows of one label, so that it has no rate to be made equal; leave the group "
-                "out or fold it into another"
+                f"a group of {name!r} has no rows of one label, so that it has no rate to be made equal; leave the "
+                "group out or fold it into another"
             )
 
         def fit(some: Ints) -> Member:
@@ -505,9 +517,7 @@ def _proposed(problem: RepairProblem, method: Sensei) -> Iterator[str]:
         yield f"comparable values to think about, not used: {proposal}; say so with --comparable"
 
 
-def _alarm(
-    problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Scorer
-) -> Iterator[str]:
+def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Scorer) -> Iterator[str]:
     """Yield an alarm where decisions hang more on values that tell the group than before."""
     table = problem.table
     told = [p.partition(" (")[0] for p in _undeclared(problem, method)]
@@ -524,6 +534,6 @@ def _alarm(
             share.append(float(np.mean(decided.any(axis=0) & ~decided.all(axis=0))))
         if share[1] > share[0] + ALARM:
             yield (
-                f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(values)}, {share[1]:.1%} of "
-                f"decisions would change, instead of {share[0]:.1%} of the plain model's; declare the values comparable"
+                f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(values)}, {share[1]:.1%} "
+                f"of decisions would change, instead of {share[0]:.1%} of the plain model's; declare them comparable"
             )

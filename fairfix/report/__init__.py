@@ -10,8 +10,15 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-FORMATS = ("text", "json", "markdown")
+FORMATS = ("text", "json", "markdown", "html", "junit", "github", "sarif")
 """Names of the formats; each is the module ``fairfix.report.NAME_``."""
+
+GATED = ("junit", "github", "sarif")
+"""Formats that tell of checks, for CI; a comparison has none."""
+
+NO_CHECKS = (
+    "a comparison of methods gates nothing, so it has no checks for {name}; take text, json, markdown or html"
+)
 
 
 def renderer(name: str) -> Callable[[Mapping[str, Any]], str]:

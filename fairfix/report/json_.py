@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairfix import __version__
-from fairfix.findings import AuditReport, Block, CheckResult, ComparisonReport, GroupReport, Value
+from fairfix.findings import (
+    AuditReport,
+    Block,
+    CheckResult,
+    ComparisonReport,
+    GroupReport,
+    ScoreShares,
+    Value,
+)
 from fairfix.metrics import MEANS, RATES
 
 AUDIT_SCHEMA = "fairfix.audit/1"
@@ -122,7 +130,23 @@ def _block(block: Block) -> dict[str, Any]:
         **({"stratum": block.stratum} if block.stratum else {}),
         "groups": [_group(group) for group in block.groups],
         "comparisons": [_comparison(found) for found in block.comparisons.values()],
+        **({"distribution": _distribution(block.distribution)} if block.distribution else {}),
     }
+
+
+def _distribution(shares: ScoreShares) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "scores": list(shares.scores),
+        "everybody": list(shares.everybody),
+        "groups": [{"group": name, "below": list(below)} for name, below in shares.below.items()],
+    }
+    if shares.gap_score is not None:
+        out["gap"] = {
+            "groups": list(shares.gap_groups),
+            "score": shares.gap_score,
+            "shares": list(shares.gap_shares),
+        }
+    return out
 
 
 def check_dict(result: CheckResult) -> dict[str, Any]:

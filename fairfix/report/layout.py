@@ -69,20 +69,26 @@ MARKS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED"}
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: headings, rows of text, and how many leading columns are text (the others are numbers)."""
+    """A table: headings, rows of text, and how many leading columns are text (the others are numbers).
+
+    ``caption`` and ``named_by``, the column that names a row, are for formats that can tell.
+    """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     text_columns: int = 1
+    caption: str = ""
+    named_by: int = 0
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a report: a title, lines of prose, tables."""
+    """A part of a report: a title, lines of prose, tables; ``about`` is the part of the result it shows."""
 
     title: str
     lines: tuple[str, ...] = ()
     grids: tuple[Grid, ...] = field(default_factory=tuple)
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 def show(number: float | None, digits: int = 4) -> str:
@@ -162,30 +168,42 @@ def _checks(checks: Sequence[Mapping[str, Any]], verdict: str | None) -> Section
     )
     title = f"Checks: {MARKS[verdict or 'pass']}"
     return Section(
-        title, (), (Grid(("verdict", "fails if", "attribute", "value", "groups", "why"), rows, 6),)
+        title,
+        (),
+        (Grid(("verdict", "fails if", "attribute", "value", "groups", "why"), rows, 6, "Checks", 1),),
+        {"checks": checks},
     )
 
 
 def _block(block: Mapping[str, Any], result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
-    where = f"{block['attribute']} within {block['stratum']}" if "stratum" in block else block["attribute"]
     lines = tuple(
         f"{group['group']}: {name} is undefined: {value['reason']}"
         for group in block["groups"]
         for name, value in group["metrics"].items()
         if value["value"] is None and value.get("reason")
     )
-    yield Section(where, lines, (_groups(block, result), _comparisons(block, detail=detail)))
+    yield Section(_where(block), lines, (_groups(block, result), _comparisons(block, detail=detail)), block)
 
 
-def _groups(block: Mapping[str, Any], result: Mapping[str, Any]) -> Grid:
+def _where(block: Mapping[str, Any]) -> str:
+    attribute = str(block["attribute"])
+    return f"{attribute} within {block['stratum']}" if "stratum" in block else attribute
+
+
+def group_metrics(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the metrics of the group table, with their headings."""
     regression = result["settings"]["task"] == "regression"
     present = set(result["overall"]["metrics"])
-    chosen = [
+    return [
         (name, title)
         for name, title in GROUP_METRICS
         if name in present
         and (regression or name not in CLASSIFICATION_ONLY_LOSSES or "log_loss" not in present)
     ]
+
+
+def _groups(block: Mapping[str, Any], result: Mapping[str, Any]) -> Grid:
+    chosen = group_metrics(result)
     everybody = [] if "stratum" in block else [result["overall"]]
     rows = tuple(
         (
@@ -196,7 +214,11 @@ def _groups(block: Mapping[str, Any], result: Mapping[str, Any]) -> Grid:
         )
         for group in (*block["groups"], *everybody)
     )
-    return Grid(("group", "rows", "share", *(title for _, title in chosen)), rows)
+    return Grid(
+        ("group", "rows", "share", *(title for _, title in chosen)),
+        rows,
+        caption=f"Groups of {_where(block)}",
+    )
 
 
 def _comparisons(block: Mapping[str, Any], *, detail: bool) -> Grid:
@@ -205,7 +227,7 @@ def _comparisons(block: Mapping[str, Any], *, detail: bool) -> Grid:
         [(c, c) for c in found] if detail else [(name, title) for name, title in HEADLINES if name in found]
     )
     rows = tuple((title, interval(found[name]), _who(found[name])) for name, title in chosen)
-    return Grid(("comparison", "value [interval]", "between"), rows, 3)
+    return Grid(("comparison", "value [interval]", "between"), rows, 3, f"Comparisons of {_where(block)}")
 
 
 def _who(found: Mapping[str, Any]) -> str:
@@ -237,7 +259,10 @@ def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
             head = f"{proof['rows']:,} rows; {proof['randomized']:.2%} of the results hang on chance"
             reading = f": {READINGS[proof['reading']]}" if "other" in proof else ""
             yield Section(
-                title + reading, (head, *_noise(proof), *notes), (_before_and_after(proof["table"]),)
+                title + reading,
+                (head, *_noise(proof), *notes),
+                (_before_and_after(proof["table"]),),
+                proof,
             )
         if proof and "other" in proof:
             other = "rounded" if proof["reading"] == "drawn" else "drawn"
@@ -246,7 +271,11 @@ def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
         tried = tuple(
             (s["parameters"], show(s["score"]), "chosen" if s["chosen"] else "") for s in result["selection"]
         )
-        yield Section("Selection on the validation part", (), (Grid(("parameters", "score", ""), tried),))
+        yield Section(
+            "Selection on the validation part",
+            (),
+            (Grid(("parameters", "score", ""), tried, caption="Candidates"),),
+        )
 
 
 READINGS = {
@@ -258,7 +287,7 @@ READINGS = {
 
 def _before_and_after(table: Sequence[Mapping[str, Any]]) -> Grid:
     rows = tuple((r["name"], interval(r["before"]), interval(r["after"]), _change(r)) for r in table)
-    return Grid(("metric", "before", "after", "change"), rows)
+    return Grid(("metric", "before", "after", "change"), rows, caption="Before and after")
 
 
 def _noise(proof: Mapping[str, Any]) -> Iterator[str]:
@@ -322,7 +351,9 @@ def _compare(result: Mapping[str, Any]) -> Iterator[Section]:
         chosen = [point for point in points if gap in point["gaps"]]
         shown = [name for name in qualities if any(name in point["qualities"] for point in chosen)]
         table = tuple(_point_row(point, gap, shown) for point in chosen)
-        yield Section(gap, (), (Grid(("method", "slack", "gap", *shown, "random", "uses group"), table, 2),))
+        yield Section(
+            gap, (), (Grid(("method", "slack", "gap", *shown, "random", "uses group"), table, 2, gap),)
+        )
     failed = [f"{p['title']}, slack {p['slack']}: {p['failure']}" for p in result["points"] if "failure" in p]
     said = [f"{p['title']}, slack {p['slack']}: {note}" for p in points for note in p["notes"]]
     if failed or said:

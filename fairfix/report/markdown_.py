@@ -1,4 +1,4 @@
-"""Markdown: the layout as headings and pipe tables, for pull requests and step summaries."""
+"""Markdown: headings and pipe tables of the layout, for pull requests and step summaries."""
 
 from __future__ import annotations
 

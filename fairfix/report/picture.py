@@ -45,7 +45,9 @@ def draw(result: Mapping[str, Any], kind: str) -> bytes:
     if not panels:
         raise UsageError("there are no points to draw: no method has both a gap and a quality")
     titles = list(dict.fromkeys(point["title"] for point in points))
-    with rc_context({"svg.hashsalt": "fairfix", "svg.fonttype": "none", "font.size": 9}):
+    with rc_context(
+        {"svg.hashsalt": "fairfix", "svg.fonttype": "none", "font.size": 9, "text.parse_math": False}
+    ):
         figure = Figure(figsize=(5.2 * len(panels), 4.2), layout="constrained")
         for axes, (gap, quality) in zip(
             figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True

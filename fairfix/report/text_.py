@@ -1,4 +1,4 @@
-"""Text for a terminal: the layout drawn with rich."""
+"""Text: tables for a terminal, the layout drawn with rich."""
 
 from __future__ import annotations
 

@@ -1,0 +1,69 @@
+"""JUnit XML: one test case per check, for the test reports of CI systems.
+
+A failed check is a ``failure``, an undecided one is ``skipped`` with its reason. There are no times in it: the same
+result gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from fairfix.report.verdicts import Judged, judged, limit, meaning, rule, sentence, title
+
+FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML cannot hold, not even escaped."""
+
+
+def render(result: Mapping[str, Any]) -> str:
+    """Return the checks as JUnit XML."""
+    found = judged(result, "junit")
+    numbers = {
+        "tests": str(len(found.checks)),
+        "failures": str(found.count("fail")),
+        "errors": "0",
+        "time": "0",
+    }
+    root = Element("testsuites", {"name": "fairfix", **numbers})
+    about = {"name": _clean(f"fairfix {found.command}"), **numbers, "skipped": str(found.count("undecided"))}
+    suite = SubElement(root, "testsuite", about)
+    properties = SubElement(suite, "properties")
+    for name, value in _properties(result, found).items():
+        SubElement(properties, "property", {"name": name, "value": _clean(value)})
+    for check in found.checks:
+        _case(suite, check, found, result)
+    indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+
+
+def _properties(result: Mapping[str, Any], found: Judged) -> dict[str, str]:
+    rows = result["data"]["rows"]
+    return {
+        "fairfix": str(result["fairfix"]),
+        "source": found.source,
+        "protected": ", ".join(found.columns),
+        "rows read": str(rows["read"]),
+        "rows used": str(rows["used"]),
+        "verdict": str(result["verdict"] or "nothing gated"),
+    }
+
+
+def _case(suite: Element, check: Mapping[str, Any], found: Judged, result: Mapping[str, Any]) -> None:
+    name = f"fairfix.{found.command}.{check['attribute']}"
+    case = SubElement(
+        suite, "testcase", {"classname": _clean(name), "name": _clean(title(check)), "time": "0"}
+    )
+    told = f"{sentence(check)}\n{limit(check)}\n{meaning(rule(check), result)}"
+    if check["verdict"] == "fail":
+        inner = SubElement(case, "failure", {"message": _clean(sentence(check)), "type": _clean(rule(check))})
+        inner.text = _clean(told)
+    elif check["verdict"] == "undecided":
+        SubElement(case, "skipped", {"message": _clean(sentence(check))})
+    if check["verdict"] != "fail":
+        SubElement(case, "system-out").text = _clean(told)
+
+
+def _clean(text: str) -> str:
+    return FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,91 @@
+"""What the formats of CI say of each check: which were judged, and one sentence for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairfix.errors import UsageError
+from fairfix.report import NO_CHECKS
+from fairfix.report.json_ import definition, formula
+from fairfix.report.layout import MARKS, interval
+
+NOTHING_GATED = "no limits were given, so nothing was gated"
+OPERATORS = {">": "above", ">=": "at or above", "<": "below", "<=": "at or below"}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The checks of a result and what it is the result of."""
+
+    command: str
+    source: str
+    columns: tuple[str, ...]
+    checks: Sequence[Mapping[str, Any]]
+
+    def count(self, verdict: str) -> int:
+        """Return how many checks have this verdict."""
+        return sum(check["verdict"] == verdict for check in self.checks)
+
+    @property
+    def summary(self) -> str:
+        """How many checks there are of each verdict, in words."""
+        told = [f"{self.count(v)} {word}" for v, word in WORDS.items() if self.count(v)]
+        return f"checks of {self.source}: {', '.join(told) if told else NOTHING_GATED}"
+
+
+WORDS = {"fail": "failed", "undecided": "undecided", "pass": "passed"}
+
+
+def judged(result: Mapping[str, Any], name: str) -> Judged:
+    """Return the checks of an audit or a repair.
+
+    Raises
+    ------
+    UsageError
+        The result is one of a comparison, which has none.
+    """
+    command = str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
+    if command == "compare":
+        raise UsageError(NO_CHECKS.format(name=name))
+    columns = result["data"].get("columns", {}).get("protected")
+    if columns is None:  # a repair names the attributes in its checks and in its proof
+        names = [row["name"] for row in result["proof"]["holdout"]["table"]]
+        columns = dict.fromkeys(name.partition(" [")[2][:-1] for name in names if name.endswith("]"))
+    return Judged(command, str(result["data"]["source"]), tuple(columns), result["checks"])
+
+
+def title(check: Mapping[str, Any]) -> str:
+    """Return the check with its attribute."""
+    text = str(check["check"])
+    return text if f"[{check['attribute']}" in text else f"{text} [{check['attribute']}]"
+
+
+def sentence(check: Mapping[str, Any]) -> str:
+    """Return what was found and why that is the verdict."""
+    groups = f", between {' and '.join(check['groups'])}" if len(check["groups"]) > 1 else ""
+    if len(check["groups"]) == 1:
+        groups = f", {check['groups'][0]}"
+    return f"{MARKS[check['verdict']]}: {check['id']} is {interval(check)}{groups}; {check['reason']}"
+
+
+def limit(check: Mapping[str, Any]) -> str:
+    """Return the limit of a check in words."""
+    return f"fails when {check['id']} is {OPERATORS[check['operator']]} {check['limit']:g}"
+
+
+def rule(check: Mapping[str, Any]) -> str:
+    """Return what is measured, without the attribute: the check's id up to its bracket."""
+    return str(check["id"]).partition("[")[0]
+
+
+def meaning(identifier: str, result: Mapping[str, Any]) -> str:
+    """Return the definition of a comparison or a metric: the result's own, else the one of this version."""
+    told = result.get("definitions", {}).get(identifier)
+    if told:
+        return str(told)
+    try:
+        return definition(identifier) if "." in identifier else f"{identifier} = {formula(identifier)}"
+    except KeyError:
+        return identifier
