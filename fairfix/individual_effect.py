@@ -1,0 +1,602 @@
+r"""The direct effect of a group on a score, from scores alone: what belonging to it changes, all else being equal.
+
+No model is needed, only scores, groups and the other columns ``x``. With ``f_a(x)`` the mean score of group ``a`` at
+``x`` and ``p_a(x)`` its share there, both estimates are of a mean of differences,
+
+.. math::
+    \theta_{ab} = \frac{E[h(x)\, (f_a(x) - f_b(x))]}{E[h(x)]}, \qquad
+    h(x) = \frac{p_a(x)\, p_b(x)}{p_a(x) + p_b(x)} ,
+
+weighted by overlap: rows like which only one group has any count nothing, for nothing can be seen there. For a score
+that is a function of ``x`` and the group, ``f_a(x) - f_b(x)`` is what a change of the group alone does to the score.
+Against everybody else, ``b`` is all other groups together and ``h = p_a (1 - p_a)``.
+
+===========================  =================================================================================
+:func:`matched_effect`       compares rows that are *equal* in all other columns. Nothing is modelled and a blind
+                             score has effect 0 to the bit, but it speaks of the rows that have an equal only
+:func:`residual_effect`      takes off score and group what trees foretell of them from ``x``, and compares what is
+                             left (the partially linear model). It speaks of all rows where groups overlap
+===========================  =================================================================================
+
+Neither looks at how fast a score changes with ``x``: a steep score that is blind to the group has no effect. What a
+column that is not among ``x`` changes, and what goes through a column that is (a proxy), is not told apart from what
+it comes with: the effect is that of the group *given* the columns.
+
+**Weights** are shares of the population: a row of weight 2 stands for two, in every mean. They do not add evidence.
+
+References
+----------
+Robinson (1988), Econometrica 56. Chernozhukov et al. (2018), Econometrics Journal 21. Li, Morgan and Zaslavsky (2018),
+JASA 113 (overlap weights). Cameron and Miller (2015), Journal of Human Resources 50 (clusters).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fairfix.counts import Bools, Floats, Ints
+from fairfix.errors import ColumnError, DataError
+from fairfix.learners import ConstantMember, Member, fit_classes, fit_mean, folds_of, hashed, out_of_fold
+from fairfix.table import Table
+from fairfix.uncertainty import normal_quantile, student_quantile
+
+LEAST_MATCHED = 30
+"""Matched rows of each side, below which a matched effect is undecided."""
+
+LEAST_COVERAGE = 0.01
+"""Share of rows with a match, below which a matched effect is undecided."""
+
+MANY_CELLS = 20
+"""Cells (by their weights' effective number) from which on they are clusters; fewer are strata."""
+
+LEAST_ROWS = 5_000
+"""Effective rows below which a residual effect is undecided: what trees have not learned draws it from its place."""
+
+OVERLAP = (0.05, 0.95)
+"""Chances of a group between which a row is said to be where groups overlap."""
+
+LEAST_OVERLAP = 0.1
+"""Share of rows where groups overlap, were both sides equally many, below which a residual effect is undecided."""
+
+LEAST_LEFT = 0.05
+"""Share of a group's variance that the other columns leave open, below which a residual effect is undecided."""
+
+LEAST_INFORMATION = 50.0
+"""Effective rows times the variance of the group that is left open, below which a residual effect is undecided."""
+
+DEALT = 40
+"""Rows equal in all columns that are dealt out over folds. Fewer stay in one: trees keep no leaf of less than 20."""
+
+
+# ---------------------------------------------------------------------- results
+
+
+@dataclass(frozen=True)
+class MatchedContrast:
+    """How scores of one group differ from those of equal rows of another.
+
+    Attributes
+    ----------
+    first, second
+        Codes of the groups; the value is that of the first minus that of the second. None: everybody else.
+    value
+        Mean difference; NaN without a match.
+    standard_error
+        Of the value; infinite where nothing tells of it.
+    low, high
+        Ends of the interval.
+    squared
+        Mean squared difference of two equal rows, one of each side, weighted as the value is. It is 0 only if equal
+        rows have equal scores; what scores owe to columns that are not among the keys is in it.
+    rows
+        Matched rows.
+    coverage
+        Share of the rows of both sides that are matched.
+    cells
+        Different rows of keys that both sides have.
+    clustered
+        Whether cells are taken as drawn from many, so that the interval speaks of cells not seen, too.
+    undecided
+        Why the value should not be judged; None if it may be.
+    """
+
+    first: int
+    second: int | None
+    value: float
+    standard_error: float
+    low: float
+    high: float
+    squared: float
+    rows: int
+    coverage: float
+    cells: int
+    clustered: bool
+    undecided: str | None
+
+
+@dataclass(frozen=True)
+class MatchedEffect:
+    """Contrasts of groups over rows that are equal in all other columns.
+
+    Attributes
+    ----------
+    pairs
+        Every two groups, in order.
+    groups
+        Every group against everybody else in its cells; empty for two groups, which the one pair says all of.
+    rows
+        Rows of positive weight.
+    coverage
+        Share of them (by weight) that are in a cell of more than one group.
+    confidence
+        Of each interval by itself.
+    """
+
+    pairs: tuple[MatchedContrast, ...]
+    groups: tuple[MatchedContrast, ...]
+    rows: int
+    coverage: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class ResidualContrast:
+    """How scores of one group differ from those of everybody else, other columns accounted for.
+
+    Attributes
+    ----------
+    first, second
+        Codes of the groups; the value is that of the first minus that of the second. None: everybody else.
+    value
+        Overlap-weighted mean difference; NaN where the group can be told without error.
+    standard_error
+        Of the value, robust to unequal variances.
+    low, high
+        Ends of the interval.
+    overlap
+        Share of rows whose chance of the first group is between .05 and .95.
+    balanced_overlap
+        The same with the chance that it would be, were both sides equally many: a small group is not held against it.
+    left
+        Share of the variance of the group that the other columns leave open: 1 (or, by what trees learn of noise, more)
+        if they tell nothing of it, 0 if all.
+    undecided
+        Why the value should not be judged; None if it may be.
+    """
+
+    first: int
+    second: int | None
+    value: float
+    standard_error: float
+    low: float
+    high: float
+    overlap: float
+    balanced_overlap: float
+    left: float
+    undecided: str | None
+
+
+@dataclass(frozen=True)
+class ResidualEffect:
+    """Contrasts of groups, other columns accounted for by trees out of fold.
+
+    Attributes
+    ----------
+    contrasts
+        Every group against everybody else; for two groups the one difference.
+    rows
+        Rows of positive weight.
+    effective_rows
+        Rows of equal weight that would tell as much.
+    explained
+        Share of the variance of the score that the other columns foretell out of fold; below 0 if worse than its mean.
+    confidence
+        Of each interval by itself.
+    """
+
+    contrasts: tuple[ResidualContrast, ...]
+    rows: int
+    effective_rows: float
+    explained: float
+    confidence: float
+
+    estimand: ClassVar[str] = (
+        "mean difference of scores at equal values of the other columns, weighted by P(group|x) (1 - P(group|x))"
+    )
+
+
+# ---------------------------------------------------------------------- equal rows
+
+
+def keys_of(table: Table, names: Sequence[str]) -> Floats:
+    """Return a number per row and column, equal where the values are, shape (n, d); missing is a value of its own.
+
+    No category is merged with another and no number rounded, as may happen in a matrix to learn from.
+
+    Raises
+    ------
+    ColumnError
+        A column is not there, or its values have no order.
+    """
+    keys = np.zeros((len(table), len(names)))
+    for j, name in enumerate(names):
+        if name not in table.features.column_names:
+            raise ColumnError(f"there is no feature column {name!r}; name the features with --features")
+        column = table.features.column(name).combine_chunks()
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        try:
+            places = pc.rank(column.dictionary, tiebreaker="dense").to_numpy()
+        except pa.ArrowNotImplementedError:
+            message = f"feature column {name!r} is of type {column.type.value_type}, which cannot be compared"
+            raise ColumnError(f"{message}; leave it out with --features") from None
+        codes = np.asarray(column.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+        keys[:, j] = np.append(places, 0)[codes]
+    return keys
+
+
+def cells_of(keys: npt.NDArray[Any]) -> Ints:
+    """Return a number from 0 on for each different row, shape (n,); in an order that row order has no part in.
+
+    Parameters
+    ----------
+    keys
+        Shape (n, d) or (n,); NaN is a value like any other, and -0 is 0.
+    """
+    if keys.ndim == 1 and keys.dtype.kind in "iub":
+        return np.asarray(np.unique(keys, return_inverse=True)[1].reshape(-1), dtype=np.int64)
+    X = np.asarray(keys, dtype=np.float64).reshape(len(keys), -1)
+    _, chosen, cells = np.unique(hashed(X), return_index=True, return_inverse=True)
+    for column in X.T:
+        other = column[chosen][cells]
+        if not np.all((column == other) | (np.isnan(column) & np.isnan(other))):
+            break  # two rows of one hash, once in 2**64: compare them whole
+    else:
+        return np.asarray(cells.reshape(-1), dtype=np.int64)
+    plain = np.where(np.isnan(X), np.inf, X + 0.0)
+    both = np.column_stack([plain, np.isnan(X)])
+    return np.asarray(np.unique(both, axis=0, return_inverse=True)[1].reshape(-1), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums over the rows of a side in each of C cells, scores counted from a score of their cell; each shape (C,).
+
+    Attributes
+    ----------
+    rows
+        Number of rows.
+    w, ws, wss
+        Sums of weights, times scores, times their squares.
+    v, vs, vss
+        The same with squared weights.
+    """
+
+    rows: Floats
+    w: Floats
+    ws: Floats
+    wss: Floats
+    v: Floats
+    vs: Floats
+    vss: Floats
+
+
+def matched_effect(
+    score: Floats,
+    group: Ints,
+    keys: npt.NDArray[Any],
+    weight: Floats | None = None,
+    *,
+    confidence: float = 0.95,
+) -> MatchedEffect:
+    r"""Return how scores of groups differ among rows that are equal in all other columns.
+
+    In a cell ``c`` of equal rows let the sides weigh ``W_a`` and ``W_b`` and differ by ``d_c`` in mean score. Then
+
+    .. math::
+        \hat\theta = \frac{\sum_c h_c d_c}{\sum_c h_c}, \qquad h_c = \frac{W_a W_b}{W_a + W_b},
+
+    the coefficient of the group in a regression with an intercept for each cell. Its squared standard error is
+
+    .. math::
+        \frac{C}{C - 1} \frac{\sum_c h_c^2 (d_c - \hat\theta)^2}{(\sum_c h_c)^2}
+        \quad\text{or}\quad \frac{\sum_c h_c^2 (v_{ac} + v_{bc})}{(\sum_c h_c)^2},
+
+    the first where cells are many (``MANY_CELLS``), which takes them as clusters and lets the effect differ between
+    them, the second where they are few, which takes them as given and only rows as drawn: ``v`` is the variance of a
+    mean within a cell, that of all cells for a row without its like.
+
+    Parameters
+    ----------
+    score
+        Decisions, probabilities or real scores, shape (n,).
+    group
+        Code of the group of each row, from 0 on, shape (n,).
+    keys
+        All other columns as numbers, shape (n, d), from :func:`keys_of`, say; or a number per row, shape (n,).
+    weight
+        Shape (n,), not negative; None for 1 each.
+    confidence
+        Of each interval by itself.
+
+    Raises
+    ------
+    DataError
+        A score is not a number, lengths differ, or there are fewer than two groups.
+    """
+    score, group, w = _checked(score, group, weight, len(keys))
+    cells = cells_of(keys[w > 0])
+    score, group, w = score[w > 0], group[w > 0], w[w > 0]
+    order = np.lexsort((w, score, group, cells))  # sums do not hang on the order of rows
+    score, w, cells = score[order], w[order], cells[order]
+    levels, codes = np.unique(group[order], return_inverse=True)
+    many = levels.size
+
+    first = np.flatnonzero(np.diff(cells, prepend=-1))
+    new = np.diff(cells * many + codes, prepend=-1) != 0
+    mixed = np.add.reduceat(new.astype(np.int64), first) > 1
+    inside = mixed[cells]
+    mass = np.bincount(codes, w, many)
+    away = (score - score[first][cells])[inside]  # exactly 0 where equal rows have equal scores
+    at = (np.cumsum(mixed) - 1)[cells[inside]] * many + codes[inside]
+    u, size = w[inside], int(mixed.sum()) * many
+
+    def summed(values: Floats | None) -> Floats:
+        return np.bincount(at, values, size).reshape(-1, many).astype(np.float64)
+
+    parts = [summed(x) for x in (None, u, u * away, u * away**2, u**2, u**2 * away, (u * away) ** 2)]
+
+    def side(columns: Sequence[int]) -> _Sums:
+        return _Sums(*(part[:, columns].sum(axis=1) for part in parts))
+
+    def contrast(a: int, others: Sequence[int], second: int | None) -> MatchedContrast:
+        both = float(mass[[a, *others]].sum())
+        return _matched(side([a]), side(others), both, int(levels[a]), second, 1.0 - confidence)
+
+    pairs = [contrast(a, [b], int(levels[b])) for a, b in combinations(range(many), 2)]
+    rest = [contrast(a, [b for b in range(many) if b != a], None) for a in range(many)] if many > 2 else []
+    coverage = float(u.sum() / w.sum())
+    return MatchedEffect(tuple(pairs), tuple(rest), int(score.size), coverage, confidence)
+
+
+def _matched(
+    a: _Sums, b: _Sums, mass: float, first: int, second: int | None, alpha: float
+) -> MatchedContrast:
+    """Return the contrast of two sides of given sums, whose rows weigh ``mass``, matched or not."""
+    use = (a.rows > 0) & (b.rows > 0)
+    a, b = (_Sums(*(getattr(one, part)[use] for part in one.__dataclass_fields__)) for one in (a, b))
+    cells, rows, fewest = (
+        int(use.sum()),
+        int(a.rows.sum() + b.rows.sum()),
+        int(min(a.rows.sum(), b.rows.sum())),
+    )
+    coverage = float((a.w.sum() + b.w.sum()) / mass)
+    if not cells:
+        nothing = "no row of one side equals a row of the other in all other columns"
+        bad = (math.nan, math.inf, -math.inf, math.inf, math.nan)
+        return MatchedContrast(first, second, *bad, 0, 0.0, 0, False, nothing)
+    h = a.w * b.w / (a.w + b.w)
+    h = h / h.sum()
+    d = a.ws / a.w - b.ws / b.w
+    spread = sum((np.maximum(s.wss / s.w - (s.ws / s.w) ** 2, 0.0) for s in (a, b)), np.zeros(cells))
+    value, squared = float(h @ d), float(h @ (spread + d**2))
+    effective = 1.0 / float(h @ h)
+    clustered = effective >= MANY_CELLS
+    if clustered:
+        error = math.sqrt(cells / (cells - 1) * float(h**2 @ (d - value) ** 2))
+        freedom = effective - 1.0
+    else:
+        error = math.sqrt(float(h**2 @ _variance_of_means(a, b)))
+        freedom = max(1.0, rows - 2.0 * cells)
+    margin = float(student_quantile(alpha / 2, freedom)) * error if error else 0.0
+    reasons = []
+    if fewest < LEAST_MATCHED:
+        reasons.append(f"only {fewest:,} matched rows of one side; {LEAST_MATCHED} are needed")
+    if coverage < LEAST_COVERAGE:
+        reasons.append(f"{coverage:.2%} of rows have a match; {LEAST_COVERAGE:.0%} are needed")
+    why = "; ".join(reasons) or None
+    ends = (value - margin, value + margin)
+    return MatchedContrast(first, second, value, error, *ends, squared, rows, coverage, cells, clustered, why)
+
+
+def _variance_of_means(a: _Sums, b: _Sums) -> Floats:
+    """Return the variance of the difference of mean scores in each cell, shape (C,), from the spread within cells."""
+    several = [one.rows > 1 for one in (a, b)]
+    deviation = freedom = 0.0
+    for one, some in zip((a, b), several, strict=True):
+        deviation += float(np.maximum(one.wss - one.ws**2 / one.w, 0.0)[some].sum())
+        freedom += float((one.w * (1.0 - 1.0 / np.maximum(one.rows, 1.0)))[some].sum())
+    common = deviation / freedom if freedom else math.inf
+    total = np.zeros(a.w.size)
+    for one, some in zip((a, b), several, strict=True):
+        mean = one.ws / one.w
+        off = np.maximum(one.vss - 2.0 * mean * one.vs + mean**2 * one.v, 0.0)
+        own = off * one.rows / np.maximum(one.rows - 1.0, 1.0)
+        alone = np.zeros(a.w.size) if common == 0.0 else common * one.v
+        total += np.where(some, own, alone) / one.w**2
+    return total
+
+
+# ---------------------------------------------------------------------- residuals
+
+
+def residual_effect(
+    score: Floats,
+    group: Ints,
+    X: Floats,
+    weight: Floats | None = None,
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> ResidualEffect:
+    r"""Return how scores of groups differ once trees have accounted for the other columns.
+
+    With ``m(x) = E[score | x]`` and ``e(x) = P(group | x)`` of members that have not seen the row,
+
+    .. math::
+        \hat\theta = \frac{\sum_i w_i r_i (s_i - m(x_i))}{\sum_i w_i r_i^2}, \qquad
+        \widehat{se}^2 = \frac{\sum_i w_i^2 r_i^2 (s_i - m(x_i) - \hat\theta r_i)^2}{(\sum_i w_i r_i^2)^2}, \qquad
+        r_i = 1[i \in \text{group}] - e(x_i) .
+
+    Where the effect differs from row to row this is its mean with weights ``e(x) (1 - e(x))``, and not that of all
+    rows: where the group is certain, nothing is seen. The value is *undecided*, with the reason, where
+
+    - fewer than ``LEAST_ROWS`` effective rows are there to learn ``m`` and ``e`` from;
+    - the columns leave less than ``LEAST_LEFT`` of the group's variance open: the group can be told nearly perfectly;
+    - fewer than ``LEAST_OVERLAP`` of the rows would have a chance of the group between .05 and .95, were both sides
+      equally many;
+    - what is left open amounts to less than ``LEAST_INFORMATION``: effective rows times the mean of ``r^2``.
+
+    Parameters
+    ----------
+    score
+        Decisions, probabilities or real scores, shape (n,).
+    group
+        Code of the group of each row, from 0 on, shape (n,).
+    X
+        All other columns as numbers, shape (n, d); NaN is a missing value.
+    weight
+        Shape (n,), not negative; None for 1 each.
+    folds
+        Parts of the rows, each foretold by members fitted to the others.
+    seed
+        Of the trees.
+    confidence
+        Of each interval by itself.
+
+    Raises
+    ------
+    DataError
+        A score is not a number, lengths differ, or there are fewer than two groups.
+    """
+    score, group, w = _checked(score, group, weight, len(X))
+    some = w > 0
+    score, X, w = score[some], np.asarray(X, dtype=np.float64)[some], w[some]
+    levels, codes = np.unique(group[some], return_inverse=True)
+    codes = np.asarray(codes, dtype=np.int64).reshape(-1)
+    order = np.lexsort((w, score, codes, hashed(X)))  # sums do not hang on the order of rows
+    score, X, w, codes = score[order], X[order], w[order], codes[order]
+    w = w / w.mean()
+    drawn = _folds(X, folds)
+    many = levels.size
+    shares = np.bincount(codes, w, many) / w.sum()
+    level = float(w @ score / w.sum())
+
+    def fit_score(rows: Ints) -> Member:
+        return fit_mean(X[rows], score[rows], w[rows], learner="trees", loss="square", l2=0.0, seed=seed)
+
+    def fit_group(rows: Ints) -> Member:
+        return fit_classes(X[rows], codes[rows], many, w[rows], learner="trees", l2=0.0, seed=seed)
+
+    def usable(rows: Ints) -> bool:
+        return bool(np.bincount(codes[rows], minlength=many).all())
+
+    away = score - out_of_fold(fit_score, X, drawn, ConstantMember(np.array([level])))
+    chances = out_of_fold(fit_group, X, drawn, ConstantMember(shares), usable)
+    explained = _share_explained(score - level, away, w)
+    effective = float(w.sum() ** 2 / (w @ w))
+
+    def contrast(k: int, second: int | None) -> ResidualContrast:
+        return _residual(
+            codes == k, chances[:, k], away, w, effective, int(levels[k]), second, 1.0 - confidence
+        )
+
+    found = [contrast(0, int(levels[1]))] if many == 2 else [contrast(k, None) for k in range(many)]
+    return ResidualEffect(tuple(found), int(score.size), effective, explained, confidence)
+
+
+def _residual(
+    member: Bools,
+    chance: Floats,
+    away: Floats,
+    w: Floats,
+    effective: float,
+    first: int,
+    second: int | None,
+    alpha: float,
+) -> ResidualContrast:
+    """Return the contrast of a group, from its chance at each row and what is left of the scores."""
+    mass = float(w.sum())
+    share = float(w @ member) / mass
+    rest = member - chance
+    square = float(w @ rest**2)
+    left = square / mass / (share * (1.0 - share))
+    value = float(w @ (rest * away)) / square if square else math.nan
+    error = math.sqrt(float(np.sum((w * rest * (away - value * rest)) ** 2))) / square if square else math.inf
+    margin = normal_quantile(alpha / 2) * error
+    ends = (value - margin, value + margin) if square else (-math.inf, math.inf)
+
+    towards, against = chance / share, (1.0 - chance) / (1.0 - share)
+    overlap, balanced = (
+        float(w @ ((p > OVERLAP[0]) & (p < OVERLAP[1]))) / mass
+        for p in (chance, towards / (towards + against))
+    )
+    reasons = []
+    if effective < LEAST_ROWS:
+        reasons.append(f"{effective:,.0f} effective rows; {LEAST_ROWS:,} are needed to learn from")
+    if left < LEAST_LEFT:
+        reasons.append(
+            f"the group can be told nearly perfectly from the other columns: they leave {left:.1%} of its variance "
+            f"open; {LEAST_LEFT:.0%} is needed"
+        )
+    if balanced < LEAST_OVERLAP:
+        reasons.append(f"groups overlap in {balanced:.1%} of rows; {LEAST_OVERLAP:.0%} is needed")
+    if effective * square / mass < LEAST_INFORMATION:
+        reasons.append(
+            f"what is left open of the group tells as much as {effective * square / mass:.0f} rows; "
+            f"{LEAST_INFORMATION:.0f} are needed"
+        )
+    why = "; ".join(reasons) or None
+    return ResidualContrast(first, second, value, error, *ends, overlap, balanced, left, why)
+
+
+def _folds(X: Floats, folds: int) -> Ints:
+    """Return a fold for each row, shape (n,): equal rows stay together, but where they are many they are dealt out.
+
+    Trees can learn what is peculiar to ``DEALT`` equal rows; were all of them in one fold, none would be left to learn
+    it from. Rows come in the order of their values, so that what is dealt out does not hang on the order of rows.
+    """
+    drawn = folds_of(X, folds)
+    cells = cells_of(X)
+    order = np.argsort(cells, kind="stable")
+    sizes = np.bincount(cells)
+    place = np.empty_like(cells)
+    place[order] = np.arange(cells.size) - (np.cumsum(sizes) - sizes)[cells[order]]
+    return np.where(sizes[cells] >= DEALT, (drawn + place) % folds, drawn)
+
+
+def _share_explained(before: Floats, after: Floats, w: Floats) -> float:
+    """Return the share of the spread that is gone; 0 where there was none."""
+    spread = float(w @ before**2)
+    return 1.0 - float(w @ after**2) / spread if spread else 0.0
+
+
+def _checked(
+    score: npt.ArrayLike, group: npt.ArrayLike, weight: npt.ArrayLike | None, rows: int
+) -> tuple[Floats, Ints, Floats]:
+    """Return scores, codes of groups and weights as arrays, checked."""
+    values = np.asarray(score, dtype=np.float64)
+    codes = np.asarray(group, dtype=np.int64)
+    w = np.ones(rows) if weight is None else np.asarray(weight, dtype=np.float64)
+    if not values.shape == codes.shape == w.shape == (rows,):
+        raise DataError(
+            f"scores, groups, columns and weights are of different rows; {rows:,} columns' rows were given"
+        )
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values)))
+        raise DataError(f"the score of row {row + 1:,} is {values[row]}; leave out rows without a score")
+    if not (np.isfinite(w).all() and (w >= 0).all()):
+        raise DataError("weights have to be numbers from 0 on")
+    if np.unique(codes[w > 0]).size < 2:
+        raise DataError("an effect of a group needs rows of two groups at least")
+    return values, codes, w
