@@ -241,7 +241,7 @@ def _compared(
         yield ComparisonReport(f"decision_flips.{scope}", mean(spread, (0.0, 1.0)), ())
     elif judge.cut is not None:
         decided = scores[1:] >= judge.cut
-        differs: Floats = (decided.any(axis=0) & ~decided.all(axis=0)).astype(np.float64)
+        differs = np.asarray(decided.any(axis=0) & ~decided.all(axis=0), dtype=np.float64)
         yield ComparisonReport(f"decision_flips.{scope}", mean(differs, (0.0, 1.0)), ())
     top = 1.0 if judge.is_probability else math.inf
     yield ComparisonReport(f"score_change.{scope}", mean(spread, (0.0, top)), ())
