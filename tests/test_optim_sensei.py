@@ -229,6 +229,7 @@ def test_paths_end_at_every_scale() -> None:
                 found = fit_linear(moves.X, y, None, moves, rho=rho, eps=eps, l2=0.0)
                 assert found.converged
                 assert found.gap <= 1e-9
+                assert found.steps <= 110
 
 
 def test_without_r_it_is_logistic_regression() -> None:
