@@ -369,10 +369,8 @@ def test_from_scores_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     data["score"] = score_of(data).round(6)
     data["person"] = [f"p{i}" for i in range(len(data))]
     data.to_parquet(tmp_path / "data.parquet")
-    status = run(
-        ["audit", str(tmp_path / "data.parquet"), "--protected", "sex,race", "--individual", "--no-config"]
-        + ["--format", "json"]
-    )
+    options = ["--protected", "sex,race", "--individual", "--no-config", "--format", "json"]
+    status = run(["audit", str(tmp_path / "data.parquet"), *options])
     out = capsys.readouterr()
     found = {
         block["attribute"]: {c["id"].split(".")[0]: c for c in block["comparisons"]}
