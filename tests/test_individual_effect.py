@@ -285,10 +285,10 @@ def test_keys_are_equal_where_values_are() -> None:
 
 
 def test_residual_intervals_contain_the_effect() -> None:
-    """Of 20 tables 18 intervals of 95 % contain it; for a blind score with proxies it is 0."""
+    """Of 12 tables 11 intervals of 95 % contain it; for a blind score with proxies it is 0."""
     found = []
     kinds = [("probability", 0.4), ("probability", 0.0), ("decision", 0.5), ("real", 0.3)]
-    for seed in range(20):
+    for seed in range(12):
         kind, bonus = kinds[seed % 4]
         score, group, X, truth = world(seed, kind=kind, bonus=bonus)
         (contrast,) = residual_effect(score, group, X).contrasts
@@ -298,7 +298,7 @@ def test_residual_intervals_contain_the_effect() -> None:
         raw = score[group == 0].mean() - score[group == 1].mean()
         assert abs(raw - truth) > 5 * abs(contrast.value - truth)
 
-    assert sum(found) >= 18
+    assert sum(found) >= 11
 
 
 def three(seed: int, many: int = 5000) -> tuple[Floats, Ints, Floats, Floats]:
