@@ -45,7 +45,6 @@ MAY_IMPORT = {
     "optim": {"optim"},
     "predictors": {"counts", "errors", "optim", "table"},
     "flips": {"counts", "errors", "scoring", "table"},
-    "individual_effect": {"counts", "errors", "learners", "table", "uncertainty"},
     "individual": {
         "auditor",
         "counts",
