@@ -1,4 +1,4 @@
-"""Individual fairness on Adult beside the published figures of SenSeI and SenSR: ``python benchmarks/sensei.py [SPLITS]``.
+"""Individual fairness on Adult beside the published figures of SenSeI and SenSR: ``benchmarks/sensei.py [SPLITS]``.
 
 Every row is a mean over random 80/20 splits of the 45,222 complete rows. *BA*: balanced accuracy; *S*: share of rows
 whose decision is the same as Husband and as Wife, everybody set to either; *GR*: the same for all four settings of
@@ -279,7 +279,7 @@ def main() -> None:
     print("## Individual fairness\n")
     print(
         f"Adult, {many} random 80/20 splits, test rows. Published figures are recalled from the papers. Rows with "
-        "declared spouses and rows of trees are not like for like with the published networks, which were told neither.\n"
+        "declared spouses and rows of trees are not like for like with the published networks, which had neither.\n"
     )
     table(many)
     scores_only(many)

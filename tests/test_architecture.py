@@ -56,6 +56,7 @@ MAY_IMPORT = {
         "flips",
         "individual_effect",
         "io",
+        "optim",
         "predictors",
         "table",
         "uncertainty",

@@ -51,7 +51,7 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Call:
 
 
 def test_every_method_is_compared_on_one_split() -> None:
-    """Each contender has a point for each slack that changes it, on the same held-out rows, beside base and constant."""
+    """Each contender has a point for each slack that changes it, on the same held-out rows, beside two baselines."""
     table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
     contenders = [Contender(name, method()) for name, method in methods().items()]
     outcome = compare_table(table, contenders, slacks=(0.05, 0.2))

@@ -10,6 +10,7 @@ from typing import Any
 import joblib
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
@@ -212,6 +213,45 @@ def test_learned_directions_are_projected_out_and_their_cost_is_told(directions:
     if directions == "means":
         assert between(predictor) < 1e-6
     assert between(predictor) < between(plain)
+
+
+def test_pairs_make_a_direction_that_does_not_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The score is constant along the mean difference of the pairs; what is no pair is refused."""
+    data = frame(many=3000).assign(person=lambda d: [f"p{i}" for i in range(len(d))])
+    data.to_parquet(tmp_path / "data.parquet")
+    older = pd.DataFrame({"a": data["person"][:1000:2].to_numpy(), "b": data["person"][1:1000:2].to_numpy()})
+    older.to_csv(tmp_path / "pairs.csv", index=False)
+    columns = Columns(("sex",), label="label", id="person")
+    table = read_table(data, Reading(columns), NAMES, {"person": pa.string()})
+    pairs = tuple(older.itertuples(index=False, name=None))
+    problem = RepairProblem(table, features=NAMES, pairs=pairs)
+    predictor = Sensei(solver="linear").fit(problem, rng=np.random.default_rng(0))
+    X = predictor.scorers[0].features.matrix(table)  # type: ignore[attr-defined]  # a predictor of values
+    coef = predictor.state()[1]["model0.coef"][:, 0]
+
+    assert abs(coef @ (X[1:1000:2] - X[:1000:2]).mean(axis=0)) < 1e-9
+    assert np.abs(coef).max() > 0.1
+    basic = [
+        "repair",
+        str(tmp_path / "data.parquet"),
+        "--method",
+        "sensei",
+        "--protected",
+        "sex",
+        "--features",
+        "age,role",
+    ]
+    basic += ["-o", str(tmp_path / "a.fairfix"), "--no-config", "-q", "--pairs", str(tmp_path / "pairs.csv")]
+    assert run([*basic, "--id", "person", "--solver", "linear"]) == 0
+    assert run([*basic, "--id", "person"]) == 2
+    assert "knows no comparable pairs" in capsys.readouterr().err
+    assert run([*basic, "--solver", "linear"]) == 2
+    assert "--id" in capsys.readouterr().err
+    older.assign(c=1).to_csv(tmp_path / "pairs.csv", index=False)
+    assert run([*basic, "--id", "person", "--solver", "linear"]) == 2
+    assert "pairs are two columns of ids" in capsys.readouterr().err
 
 
 def test_a_radius_is_a_penalty_more() -> None:

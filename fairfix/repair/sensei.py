@@ -30,6 +30,9 @@ exact solution where there is one.
 unfairness worse, by rewarding values that tell the group; a note raises the alarm where decisions come to hang more on
 such values, whether they were declared comparable or not.
 
+Comparable pairs of people (``--pairs``, for ``linear``) make their mean difference, oriented from the first to the
+second, a direction along which the score is constant.
+
 Learned directions (``directions``) are the paper's other fair metric: differences along directions that tell the group
 do not count. They can cost much accuracy, since a direction that tells the group may be what tells the label; the note
 says what they cost. Features are standardised before; directions depend on that.
@@ -180,6 +183,11 @@ class Sensei(Repairer):
     def has_slack(self) -> bool:
         """Whether the slack changes the fit."""
         return self.solver == "equal-rates" or (self.solver in ("linear", "network") and self.rho == "auto")
+
+    @property
+    def knows_pairs(self) -> bool:
+        """Whether the fit heeds pairs of people whose difference does not count."""
+        return self.solver == "linear"
 
     @property
     def uses_labels(self) -> bool:
@@ -368,10 +376,10 @@ class Sensei(Repairer):
     def _span(
         self, problem: RepairProblem, features: Features, X: Floats, y: Floats, weight: Floats
     ) -> Floats:
-        """Return the directions that do not count, shape (r, d)."""
+        """Return the directions that do not count, shape (r, d): of comparable pairs, and learned ones."""
+        out = [_between(problem, X)] if problem.pairs else []
         if self.directions == "none":
-            return np.zeros((0, X.shape[1]))
-        out = []
+            return np.array(out).reshape(-1, X.shape[1])
         own = np.array([one.kind == "group" for one in features.columns for _ in one.titles])
         for name in problem.cells.columns:
             groups = problem.table.groups([name])
@@ -513,6 +521,29 @@ class _Changed:
 
     def take(self, rows: Ints) -> _Changed:
         return _Changed(self.X[rows], [part[rows] for part in self.parts])
+
+
+def _between(problem: RepairProblem, X: Floats) -> Floats:
+    """Return the mean difference of the second of each pair from the first, shape (d,); units are those of ``X``.
+
+    The mean and not the principal directions: differences within pairs that go either way are no direction.
+
+    Raises
+    ------
+    DataError
+        There are no identities, or no pair is among the rows of the fit.
+    """
+    name = problem.table.reading.columns.id
+    if name is None or name not in problem.table.features.column_names:
+        raise DataError("comparable pairs name people; say with --id which column has their names")
+    place = {str(one): i for i, one in enumerate(problem.table.features.column(name).to_pylist())}
+    known = [(place[a], place[b]) for a, b in problem.pairs if a in place and b in place]
+    if not known:
+        raise DataError(
+            f"none of the {len(problem.pairs):,} comparable pairs has both people among the {len(X):,} rows of the fit"
+        )
+    first, second = np.array(known).T
+    return np.asarray((X[second] - X[first]).mean(axis=0))
 
 
 def _undeclared(problem: RepairProblem, method: Sensei) -> Iterator[str]:
