@@ -103,6 +103,7 @@ MAY_IMPORT = {
         "table",
     },
     "artifact": {"errors", "io"},
+    "countfile": {"artifact", "auditor", "counts", "engine", "errors", "findings", "io", "table"},
     "repaired": {"artifact", "chances", "counts", "errors", "io", "predictors", "table", "values"},
     "sklearn": {"counts", "errors", "predictors", "repair", "repaired", "table"},
     "report": {"compare", "errors", "findings", "metrics", "proof", "repaired", "report", "table"},

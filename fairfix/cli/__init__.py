@@ -26,6 +26,7 @@ COMMANDS = {
     "predict": "Apply a repaired predictor to new rows.",
     "inspect": "Show what is in a repaired predictor; runs nothing.",
     "report": "Render a saved result in another format.",
+    "merge": "Add up saved counts, for one audit of many files.",
 }
 """Commands with their one-line help, in the order of ``--help``; each is the module ``fairfix.cli.NAME``."""
 

@@ -48,8 +48,7 @@ def _names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) ->
     return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
 
 
-data_options = stacked(
-    click.argument("data", envvar="FAIRFIX_DATA"),
+column_options = stacked(
     option(
         "--protected",
         multiple=True,
@@ -123,6 +122,10 @@ data_options = stacked(
         help="More distinct values than this are no groups.",
     ),
 )
+"""The columns of the data, and what they mean."""
+
+
+data_options = stacked(click.argument("data", envvar="FAIRFIX_DATA"), column_options)
 """The data and its columns."""
 
 
@@ -466,8 +469,11 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
         if name in GATED and not gated:
             raise UsageError(NO_CHECKS.format(name=name))
     named = [(f"--out {text}", _format_and_file(text)[1]) for text in given["out"]]
-    if given.get("output"):
-        named.append((f"--output {given['output']}", given["output"]))
+    named += [
+        (f"--{name.replace('_', '-')} {given[name]}", given[name])
+        for name in ("output", "counts_out")
+        if given.get(name)
+    ]
     for option_, path in named:
         if not Path(path).resolve().parent.is_dir():
             raise UsageError(f"{option_}: the folder {Path(path).parent} does not exist")
