@@ -34,6 +34,7 @@ PROTOCOL = 1
 # with a committed small file of the old format; describe the new layout and the change in docs/artifact.md.
 
 NAME = "fairfix.artifact"
+COUNTS = "fairfix.counts"
 FORMAT = f"{NAME}/{PROTOCOL}"
 MANIFEST = "manifest.json"
 
@@ -167,6 +168,25 @@ def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
         ) from error
 
 
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """Return what the format of a file is called, as far as that can be told; else that of an artifact.
+
+    Raises
+    ------
+    ArtifactError
+        There is no such file.
+    """
+    content = _content(Path(path))
+    try:
+        reader = _Reader(Path(path).name, content, NAME)
+        said = reader.manifest(reader.members()[MANIFEST]).get("format")
+    except (ArtifactError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        return NAME
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
+        return NAME
+    return said.partition("/")[0] if isinstance(said, str) else NAME
+
+
 def _said(kind: str) -> str:
     """Return what people call a file of a kind."""
     return ".fairfix file" if kind == NAME else f"file of {kind.removeprefix('fairfix.')}"
@@ -192,8 +212,8 @@ class _Reader:
 
     def artifact(self) -> Artifact:
         """Return the artifact: directory, manifest, table of arrays, arrays."""
-        members = self._members()
-        manifest = self._manifest(members[MANIFEST])
+        members = self.members()
+        manifest = self.manifest(members[MANIFEST])
         table = manifest.pop("arrays", None)
         self._check_format(manifest.pop("format", None))
         if not isinstance(table, dict):
@@ -210,7 +230,7 @@ class _Reader:
     def _refuse(self, reason: str) -> NoReturn:
         raise ArtifactError(f"{self.name} is not a sound {_said(self.kind)}: {reason}")
 
-    def _members(self) -> dict[str, zipfile.ZipInfo]:
+    def members(self) -> dict[str, zipfile.ZipInfo]:
         """Return the directory of the ZIP, checked before anything is inflated."""
         infos = self.archive.infolist()
         if len(infos) > MAX_MEMBERS:
@@ -258,7 +278,9 @@ class _Reader:
             self._refuse(f"the member {info.filename!r} is not as long as it claims")
         return data
 
-    def _manifest(self, info: zipfile.ZipInfo) -> dict[str, Any]:
+    def manifest(self, info: zipfile.ZipInfo) -> dict[str, Any]:
+        """Return the manifest's JSON object."""
+
         def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             out = dict(pairs)
             if len(out) != len(pairs):

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix import __version__
-from fairfix.artifact import Artifact, read, write
+from fairfix.artifact import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.auditor import More, judge, with_default_threshold
 from fairfix.counts import Counts, Floats, Grid, Ints
 from fairfix.engine import Scan, check_whole, scan, summed
@@ -30,7 +30,7 @@ from fairfix.findings import AuditReport, Settings
 from fairfix.io import open_source
 from fairfix.table import SCORE_RANGE, Columns, MissingGroup, MissingRows, Reading, ScoreScale, Task
 
-KIND = "fairfix.counts"
+KIND = COUNTS
 
 MAX_ENTRIES = 1 << 27
 """Entries of a table of counts; more is no table that a scan makes."""
@@ -185,6 +185,25 @@ class CountFile:
         if total is None:
             raise DataError(f"{self.name} has no rows")
         return total
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the file says of itself, as JSON values."""
+        excluded: dict[str, int] = {}
+        for piece in self.pieces:
+            for reason, rows in piece.excluded.items():
+                excluded[reason] = excluded.get(reason, 0) + rows
+        cells = {cell for piece in self.pieces for cell in piece.cells}
+        keys = self.reading.columns.cell_keys
+        return {
+            "format": f"{KIND}/{PROTOCOL}",
+            "sources": list(self.sources),
+            "rows": {"read": self.read, "used": self.used, "excluded": excluded},
+            "reading": _reading_state(self.reading),
+            "levels": {key: sorted({cell[i] for cell in cells}) for i, key in enumerate(keys)},
+            "inferred": dict(self.inferred),
+            "model": dict(self.model),
+            "fairfix": list(self.versions),
+        }
 
     def save(self, path: str | os.PathLike[str]) -> str:
         """Write the file, whole or not at all, and return its hash; the same counts give the same bytes."""

@@ -403,6 +403,20 @@ def test_the_configuration_of_the_data_does_not_disturb(shards: Path) -> None:
     assert run(["audit", "--from-counts", "a.counts"]) == 2
 
 
+def test_inspect_tells_what_was_counted(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sources, rows, reading and levels, as text and JSON; anything else is told as of an artifact."""
+    assert run(["audit", "data", "--protected", "race", "--counts-out", "a.counts", "--quiet"]) == 0
+    capsys.readouterr()
+    assert run(["inspect", "a.counts"]) == 0
+    assert "rows              800 read, 800 counted" in capsys.readouterr().out
+    assert run(["inspect", "a.counts", "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["format"], told["levels"]) == ("fairfix.counts/1", {"race": ["a", "b", "c"]})
+    for content in (b"", b"PK", Path("a.counts").read_bytes()[:-9]):
+        Path("bad.counts").write_bytes(content)
+        assert run(["inspect", "bad.counts"]) == 2
+
+
 def test_merge_refuses_what_is_no_file_of_counts(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Other files, one file twice and no folder to write to are errors; twins are a warning."""
     assert run(["audit", "data/0.csv", "--protected", "race", "--counts-out", "a.counts"]) == 0
