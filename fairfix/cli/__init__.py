@@ -27,6 +27,7 @@ COMMANDS = {
     "inspect": "Show what is in a repaired predictor or a file of counts; runs nothing.",
     "report": "Render a saved result in another format.",
     "merge": "Add up saved counts, for one audit of many files.",
+    "explain": "Say what a metric, a comparison or a check is.",
 }
 """Commands with their one-line help, in the order of ``--help``; each is the module ``fairfix.cli.NAME``."""
 

@@ -55,9 +55,9 @@ def _show_counts(path: str, format_: str) -> int:
     left_out = f"; left out: {_pairs(rows['excluded'])}" if rows["excluded"] else ""
     click.echo(f"counts of         {', '.join(facts['sources'])}")
     click.echo(f"rows              {rows['read']:,} read, {rows['used']:,} counted{left_out}")
-    click.echo(
-        f"read as           {_pairs({k: v for k, v in facts['reading'].items() if v not in (None, [])})}"
-    )
+    reading = {key: value for key, value in facts["reading"].items() if value not in (None, [])}
+    plain = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in reading.items()}
+    click.echo(f"read as           {_pairs(plain)}")
     for column, levels in facts["levels"].items():
         click.echo(f"levels            {column}: {', '.join(levels)}")
     if facts["model"]:
