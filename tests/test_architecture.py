@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "engine": {"counts", "errors", "io", "table"},
     "distributions": {"counts", "engine"},
     "findings": {"checks", "errors", "table"},
+    "starter": {"auditor", "engine", "errors", "inference", "io", "table"},
     "explain": {"checks", "errors", "metrics", "report"},
     "measure": {"counts", "distributions", "engine", "findings", "metrics", "table", "uncertainty"},
     "auditor": {

@@ -26,6 +26,7 @@ COMMANDS = {
     "predict": "Apply a repaired predictor to new rows.",
     "inspect": "Show what is in a repaired predictor or a file of counts; runs nothing.",
     "report": "Render a saved result in another format.",
+    "init": "Write a first fairfix.toml from a data file.",
     "merge": "Add up saved counts, for one audit of many files.",
     "explain": "Say what a metric, a comparison or a check is.",
 }
