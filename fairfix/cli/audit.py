@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command("audit")
-@click.argument("data", envvar="FAIRFIX_DATA", required=False)
+@click.argument("data", envvar="FAIRFIX_DATA", type=click.Path(), required=False)
 @column_options
 @option(
     "--probability",

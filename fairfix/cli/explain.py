@@ -12,8 +12,15 @@ import click
 from fairfix.cli.options import option
 
 
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names that begin so, for the completion of the shell."""
+    from fairfix.explain import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
 @click.command("explain")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=_names)
 @option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="Format on stdout.")
 @option("--debug", is_flag=True, help="Show the traceback of an error.")
 def command(name: str | None, format_: str, debug: bool) -> int:

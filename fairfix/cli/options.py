@@ -125,7 +125,7 @@ column_options = stacked(
 """The columns of the data, and what they mean."""
 
 
-data_options = stacked(click.argument("data", envvar="FAIRFIX_DATA"), column_options)
+data_options = stacked(click.argument("data", envvar="FAIRFIX_DATA", type=click.Path()), column_options)
 """The data and its columns."""
 
 
