@@ -11,6 +11,8 @@ in it, no feature and no score: only how many rows fall into which bin of the sc
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -102,6 +104,14 @@ class Piece:
             counts.decisions if counts.cells else None,
             dict(counts.sums) if counts.cells else {},
         )
+
+    @property
+    def digest(self) -> str:
+        """A hash of what was counted: equal for the same rows, and hardly ever for others."""
+        found = hashlib.sha256(json.dumps([self.grid, self.cells]).encode())
+        for table in (self.place, self.rows, self.mass, self.decisions, *self.sums.values()):
+            found.update(b"" if table is None else np.ascontiguousarray(table).tobytes())
+        return found.hexdigest()
 
     def counts(self, reading: Reading) -> Counts:
         """Return the counts that the piece was made of."""
@@ -300,6 +310,17 @@ def merged(files: Sequence[tuple[str, CountFile]], name: str | None = None) -> C
         first.model,
         tuple(sorted({version for content in contents for version in content.versions})),
     )
+
+
+def repeated(files: Sequence[tuple[str, CountFile]]) -> tuple[str, str] | None:
+    """Return the names of two files that hold the very same counts of some part of the data, if there are any."""
+    seen: dict[str, str] = {}
+    for name, content in files:
+        own = {piece.digest for piece in content.pieces if piece.cells}
+        if both := own & seen.keys():
+            return seen[min(both)], name
+        seen |= dict.fromkeys(own, name)
+    return None
 
 
 def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str]]:

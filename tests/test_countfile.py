@@ -438,4 +438,36 @@ def test_merge_refuses_what_is_no_file_of_counts(shards: Path, capsys: pytest.Ca
         assert not Path("x").exists()
     assert run(["audit", "data", "--protected", "race", "--counts-out", "nowhere/x"]) == 2
     assert run(["merge", "a.counts", "twin.counts", "-o", "both.counts"]) == 0
-    assert "hold the very same counts" in capsys.readouterr().err
+    assert "a.counts and twin.counts hold the very same counts" in capsys.readouterr().err
+    assert run(["audit", "data/1.csv", "--protected", "race", "--counts-out", "b.counts", "--quiet"]) == 0
+    assert run(["merge", "a.counts", "b.counts", "-o", "ab.counts", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert run(["merge", "b.counts", "ab.counts", "-o", "bab.counts"]) == 0
+    assert "b.counts and ab.counts hold the very same counts" in capsys.readouterr().err
+
+
+def test_scores_of_a_model_file(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows scored by a model are counted like rows with a score; name and hash of the model go along."""
+    from sklearn.linear_model import LogisticRegression
+    from skops.io import dump
+
+    frame = people(900, 5)
+    dump(LogisticRegression().fit(frame[["raw", "real"]], frame["label"]), "model.skops")
+    for i in range(3):
+        frame[300 * i : 300 * (i + 1)].to_parquet(f"part-{i}.parquet")
+    given = ["--protected", "race", "--model", "model.skops", "--quiet", "--format", "json"]
+    for i in range(3):
+        assert run(["audit", f"part-{i}.parquet", *given, "--counts-out", f"{i}.counts"]) == 0
+    assert run(["merge", "0.counts", "1.counts", "2.counts", "-o", "all.counts"]) == 0
+    capsys.readouterr()
+    assert run(["audit", "part-*.parquet", *given, "--one-pass"]) == 0
+    wanted = json.loads(capsys.readouterr().out)
+    assert run(["audit", "--from-counts", "all.counts", "--quiet", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert (found["data"].pop("source"), wanted["data"].pop("source")) == (
+        "part-0.parquet and 2 more",
+        "part-*.parquet (3 files)",
+    )
+    assert found == wanted
+    assert found["data"]["model"]["sha256"].startswith("sha256:")

@@ -134,7 +134,10 @@ def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None
     if given["counts_out"]:
         saved = count(source, reading, threads=settings.threads, inferred=inferred, model=used)
         saved.save(given["counts_out"])
-        talk(given, f"wrote {given['counts_out']}: {saved.read:,} rows read, {saved.used:,} counted")
+        talk(
+            given,
+            f"wrote {given['counts_out']}: {saved.read:,} rows read, {saved.used:,} counted in one pass",
+        )
         return _of_piece(saved, settings, more, given)
     report = audit(source, reading, settings, more)
     require_two_groups(report)

@@ -29,8 +29,7 @@ def command(counts: tuple[str, ...], **given: Any) -> int:
     fairfix merge part-1.counts part-2.counts -o all.counts
     fairfix audit --from-counts all.counts
     """
-    from fairfix.artifact import fingerprint
-    from fairfix.countfile import CountFile, merged
+    from fairfix.countfile import CountFile, merged, repeated
 
     check_outputs({**given, "format_": "text", "out": ()})
     seen: dict[Path, str] = {}
@@ -39,14 +38,11 @@ def command(counts: tuple[str, ...], **given: Any) -> int:
             raise UsageError(f"{path} is named twice; its rows would be counted twice")
         seen[where] = path
     files = [(path, CountFile.load(path)) for path in counts]
-    same: dict[str, str] = {}
-    for path, content in files:
-        twin = same.setdefault(fingerprint(path), path)
-        if twin != path and content.used:
-            click.echo(
-                f"fairfix: warning: {twin} and {path} hold the very same counts; were the same rows counted twice?",
-                err=True,
-            )
+    if twins := repeated(files):
+        click.echo(
+            f"fairfix: warning: {' and '.join(twins)} hold the very same counts; were the same rows counted twice?",
+            err=True,
+        )
     total = merged(files, given["name"])
     total.save(given["output"])
     talk(
