@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 
 import fairfix
-from fairfix.checks import FLIP_SCOPES, FLIPS
+from fairfix.checks import FLIP_SCOPES
 from fairfix.cli import COMMANDS, cli
 from fairfix.explain import INTERVALS, needs_of, undefined_of
 from fairfix.metrics import ALIASES, MEANS, RATES
@@ -87,7 +87,7 @@ def comparisons() -> str:
     plain = {name: text for name, text in SCOPES.items() if "." in name or name in ("min", "max")}
     rows = [(f"`metric.{name}`", text) for name, text in plain.items()]
     rows += [
-        (f"`{FLIPS[0] if name in FLIP_SCOPES else 'ks'}.{name}`", text)
+        (f"`{'decision_flips' if name in FLIP_SCOPES else 'ks'}.{name}`", text)
         for name, text in SCOPES.items()
         if name not in plain
     ]

@@ -241,6 +241,11 @@ class Repairer(ABC):
         return ()
 
     @property
+    def has_slack(self) -> bool:
+        """Whether the slack changes the fit with these parameters, so that a comparison varies it."""
+        return True
+
+    @property
     def averages(self) -> bool:
         """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
         return False

@@ -18,7 +18,7 @@ move too.
 ``network``       the objective for a hidden layer of ReLU, flips by enumeration      as ``rho`` says
 ``average``       the mean of a model file's scores over all flips, by their shares   exactly
 ``equal-rates``   a decision without the protected columns, true positive and true    exactly
-                  negative rates within ``tolerance``, most balanced accuracy
+                  negative rates within ``slack``, most balanced accuracy
 ================  ==================================================================  ==================
 
 ``linear`` and ``network`` are about models that look at the protected columns (``--protected-as-feature``) or at
@@ -73,6 +73,7 @@ from fairfix.flips import (
     proxies,
 )
 from fairfix.learners import LinearMember, Member, NetworkMember, fit_classes, fit_mean, folds_of, out_of_fold
+from fairfix.optim.plugin import expected_loss
 from fairfix.optim.sensei import equal_rates, fit_linear, fit_network
 from fairfix.predictors import FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
@@ -138,9 +139,6 @@ class Sensei(Repairer):
         "group means of each label; can cost much accuracy",
         choices=("none", "logistic", "means"),
     )
-    tolerance: float = param(
-        0.02, "for equal-rates: largest difference of a group's rate to everybody's", at_least=0.0
-    )
     learner: str = param(
         "linear",
         "model that is learned from features: linear (or logistic), or boosted trees",
@@ -174,6 +172,16 @@ class Sensei(Repairer):
         return parse_comparable(self.comparable)
 
     @property
+    def bounds(self) -> str:
+        """Identifier of the audit comparison that ``slack`` bounds."""
+        return "equalized_odds.difference.to_overall" if self.solver == "equal-rates" else self.criterion
+
+    @property
+    def has_slack(self) -> bool:
+        """Whether the slack changes the fit."""
+        return self.solver == "equal-rates" or (self.solver in ("linear", "network") and self.rho == "auto")
+
+    @property
     def uses_labels(self) -> bool:
         """Whether the fit uses labels: to average a model it does not."""
         return self.solver != "average"
@@ -196,7 +204,9 @@ class Sensei(Repairer):
         seed = int(rng.integers(2**31))
         table = problem.table
         if self.solver == "average":
-            return ModelMixture((Scorer(),), np.ones(1), averaged=True)
+            said = "scores are the mean over flips, so they are constant under them; a model audit shows what they were"
+            trace = FitTrace(True, 1, math.nan, notes=(said,))
+            return ModelMixture((Scorer(),), np.ones(1), averaged=True).traced(trace)
         if self.comparable:
             check_comparable(table, self.comparables)
             self._check_features(problem)
@@ -247,9 +257,14 @@ class Sensei(Repairer):
             seed=seed,
         )
         scorer = Scorer(features, member, bounds_of(problem, loss))
-        return self._traced(
-            problem, scorer, seed, FitTrace(True, 1, math.nan, notes=tuple(_proposed(problem, self)))
+        value = float(
+            np.average(
+                expected_loss(loss, label_of(problem), scorer.bounded(member.predict(matrix))),
+                weights=table.rows.weight,
+            )
         )
+        trace = FitTrace(True, 1, value, notes=tuple(_proposed(problem, self)))
+        return self._traced(problem, scorer, seed, trace)
 
     def _traced(
         self, problem: RepairProblem, scorer: Scorer, seed: int, trace: FitTrace
@@ -433,9 +448,9 @@ class Sensei(Repairer):
             )
             scorers.append((Scorer(features, members[0]), Scorer(features, members[1])))
             chances.append((values[0], values[1]))
-        rule = equal_rates(chance, tuple(chances), tolerance=self.tolerance, weight=weight)
+        rule = equal_rates(chance, tuple(chances), tolerance=min(self.slack, 1.0), weight=weight)
         predictor = BlindRule(Scorer(features, whole), tuple(scorers), rule)
-        tied = f"{rule.tied:.1%} of the rows lie on the border of the decision; the tolerance may be missed by as much"
+        tied = f"{rule.tied:.1%} of the rows lie on the border of the decision; the slack may be missed by as much"
         notes = (
             *([tied] if rule.tied > 1e-3 else []),
             *_proposed(problem, self),
