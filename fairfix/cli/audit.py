@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from fairfix.cli.options import (
     check_outputs,
-    data_options,
+    column_options,
     gate_options,
     open_data,
     option,
@@ -21,17 +23,19 @@ from fairfix.cli.options import (
     task_option,
     write_results,
 )
-from fairfix.errors import UsageError
+from fairfix.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from fairfix.findings import ComparisonReport
+    from fairfix.countfile import CountFile
+    from fairfix.findings import AuditReport, ComparisonReport, Settings
     from fairfix.io import Source
     from fairfix.models import ScoringModel
     from fairfix.table import Reading
 
 
 @click.command("audit")
-@data_options
+@click.argument("data", envvar="FAIRFIX_DATA", type=click.Path(), required=False)
+@column_options
 @option(
     "--probability",
     metavar="COLUMN",
@@ -64,6 +68,18 @@ if TYPE_CHECKING:
     help="With --individual and a model: also SenSeI's transport regularizer, rows moving by so much (mean square).",
 )
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
+@option(
+    "--counts-out",
+    type=click.Path(),
+    metavar="FILE",
+    help="Also save the counts, in one pass, for 'fairfix merge' and --from-counts.",
+)
+@option(
+    "--from-counts",
+    type=click.Path(),
+    metavar="FILE",
+    help="Audit saved counts instead of DATA; the columns and their meaning are in the file.",
+)
 @gate_options("the audit")
 @output_options()
 @run_options
@@ -76,34 +92,151 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     \b
     fairfix audit loans.parquet --protected race
     fairfix audit loans.parquet --protected race,sex --intersect --fail-on 'dp.difference>0.1'
+    fairfix audit --from-counts all.counts --fail-on 'dp.difference>0.1'
     """
     if given["show_settings"]:
         show_settings(ctx)
-    from fairfix.auditor import audit, require_two_groups
-    from fairfix.checks import Check, exit_status
-    from fairfix.findings import Settings
+    from fairfix.checks import exit_status
     from fairfix.report.json_ import audit_dict
 
     check_outputs(given)
     for name in ("comparable", "radius"):
         if given[name] not in ((), None) and not given["individual"]:
             raise UsageError(f"--{name} goes with --individual")
-    settings = Settings(
+    report = _of_counts(ctx, given) if given["from_counts"] else _of_data(ctx, given)
+    if report is None:
+        return 0
+    write_results(audit_dict(report), given)
+    return exit_status((result.verdict for result in report.checks), given["undecided"])
+
+
+def _settings(given: Mapping[str, Any], protected: Sequence[str], *, exact: bool) -> Settings:
+    """Return what is to be computed."""
+    from fairfix.checks import Check
+    from fairfix.findings import Settings
+
+    return Settings(
         confidence=given["confidence"],
-        intersect=given["intersect"] or (given["individual"] and len(given["protected"]) > 1),
-        reference=dict(_reference(text, given["protected"]) for text in given["reference"]),
-        exact=not given["one_pass"],
+        intersect=given["intersect"] or (given["individual"] and len(protected) > 1),
+        reference=dict(_reference(text, protected) for text in given["reference"]),
+        exact=exact,
         threads=given["threads"],
         checks=tuple(Check.parse(text) for text in given["fail_on"]),
         gate_on=given["gate_on"],
     )
+
+
+def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None:
+    """Audit data; None where only counts could be saved."""
+    from fairfix.auditor import audit, require_two_groups
+    from fairfix.countfile import count
+
+    if not given["data"]:
+        raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
+    exact = not (given["one_pass"] or given["counts_out"])
+    settings = _settings(given, given["protected"], exact=exact)
     source, reading, inferred, model = open_data(given)
     more = _individual(source, reading, model, settings.confidence, given) if given["individual"] else None
+    used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
+    if given["counts_out"]:
+        saved = count(source, reading, threads=settings.threads, inferred=inferred, model=used)
+        saved.save(given["counts_out"])
+        talk(
+            given,
+            f"wrote {given['counts_out']}: {saved.read:,} rows read, {saved.used:,} counted in one pass",
+        )
+        return _of_piece(saved, settings, more, given)
     report = audit(source, reading, settings, more)
     require_two_groups(report)
-    used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
-    write_results(audit_dict(replace(report, inferred=inferred, model=used)), given)
-    return exit_status((result.verdict for result in report.checks), given["undecided"])
+    return replace(report, inferred=inferred, model=used)
+
+
+def _of_piece(
+    saved: CountFile,
+    settings: Settings,
+    more: Mapping[str, Sequence[ComparisonReport]] | None,
+    given: Mapping[str, Any],
+) -> AuditReport | None:
+    """Audit what was counted and saved; a piece that is no data set of its own is no error if nothing hangs on it."""
+    from fairfix.auditor import require_two_groups
+    from fairfix.countfile import audit_counts
+
+    try:
+        report = audit_counts(saved, settings, more)
+        require_two_groups(report)
+    except DataError as error:
+        if settings.checks or given["out"]:
+            raise
+        talk(given, f"the counts are saved, but they make no report of their own: {error}")
+        return None
+    return report
+
+
+def _of_counts(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport:
+    """Audit saved counts.
+
+    Raises
+    ------
+    UsageError
+        An option says something else about the data than the file, or needs its rows.
+    """
+    from fairfix.auditor import require_two_groups
+    from fairfix.countfile import CountFile, audit_counts
+
+    for name in ("data", "model", "trust_model", "features"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            what = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
+            raise UsageError(f"--from-counts reads no data; leave out {what}")
+    for name in ("individual", "counts_out"):
+        if given[name]:
+            raise UsageError(
+                f"--{name.replace('_', '-')} needs the rows of the data, which saved counts do not have"
+            )
+    saved = CountFile.load(given["from_counts"])
+    _check_agreement(ctx, given, saved)
+    report = audit_counts(saved, _settings(given, saved.reading.columns.protected, exact=False))
+    require_two_groups(report)
+    return report
+
+
+def _check_agreement(ctx: click.Context, given: Mapping[str, Any], saved: CountFile) -> None:
+    """Raise where a flag, the environment or the configuration says something else than the counts were taken with."""
+    reading = saved.reading
+    columns = reading.columns
+    cuts = reading.thresholds
+    held = {
+        **{
+            name: getattr(columns, name) for name in ("label", "score", "prediction", "probability", "weight")
+        },
+        "protected": columns.protected,
+        "strata": columns.strata,
+        "task": reading.task,
+        "score_scale": reading.score_scale,
+        "positive_label": reading.positive_label,
+        "missing_group": reading.missing_group,
+        "missing": reading.missing_rows,
+        "max_groups": reading.max_groups,
+        "threshold": given["threshold"] if _is_cut(given["threshold"], cuts) else cuts,
+    }
+    for name, value in held.items():
+        if ctx.get_parameter_source(name) in (None, ParameterSource.DEFAULT) or given[name] == value:
+            continue
+        told = ",".join(map(str, value)) if isinstance(value, tuple) else value
+        raise UsageError(
+            f"--{name.replace('_', '-')} is {_shown(given[name])}, but the counts were taken with {told or 'none'}; "
+            "leave it out, or count the data again"
+        )
+
+
+def _is_cut(threshold: float | None, cuts: Sequence[float]) -> bool:
+    """Tell whether a threshold is the one of the counts, which was rounded to the type of the scores."""
+    return (
+        threshold is not None and bool(cuts) and math.isclose(cuts[0], threshold, rel_tol=1e-3, abs_tol=1e-7)
+    )
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _individual(
@@ -138,7 +271,7 @@ def _individual(
     return of_model(table, model, comparable, confidence, given["radius"])
 
 
-def _reference(text: str, protected: tuple[str, ...]) -> tuple[str, str]:
+def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
     """Read ``race=White``; the attribute may be left out when there is only one."""
     attribute, sign, group = text.partition("=")
     if sign:
