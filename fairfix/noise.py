@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from fairfix.counts import Floats, Ints
+from fairfix.counts import Floats
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.io import Source
 from fairfix.optim.noisy_groups import total_variation, transport_columns, transport_rows
@@ -44,6 +44,9 @@ ROUNDED = 1e-3
 
 PSEUDO_COUNT = 1.5
 """Rows that are added to a table of counts in all, before it is drawn anew: a zero is no certainty."""
+
+DUST = 1e-6
+"""Rows that a drawn table has in all besides those drawn, so that no group is without any."""
 
 WORDS: Mapping[str, str] = {
     "count": "counts",
@@ -132,7 +135,9 @@ class NoiseTable:
         """
         if self.form == "true-given-noisy":
             return "true-given-noisy"
-        return "noisy-given-true" if class_conditional or self.form == "noisy-given-true" else "true-given-noisy"
+        return (
+            "noisy-given-true" if class_conditional or self.form == "noisy-given-true" else "true-given-noisy"
+        )
 
     def carried(self, masses: Floats, keep: Keep, values: Floats | None = None) -> Floats:
         """Return joint masses of true and noisy groups in the data.
@@ -157,7 +162,11 @@ class NoiseTable:
             return carry(table, masses)
         except ValueError as error:
             empty = (table.sum(-2) <= 0) & (masses > 0)
-            lost = [n for n, none in zip(self.noisy, empty.reshape(-1, len(self.noisy)).any(0), strict=True) if none]
+            lost = [
+                n
+                for n, none in zip(self.noisy, empty.reshape(-1, len(self.noisy)).any(0), strict=True)
+                if none
+            ]
             who = ", ".join(map(repr, lost)) if lost else "one of the groups"
             raise DataError(
                 f"{self.source} gives no true group for rows recorded as {who}"
@@ -172,9 +181,8 @@ class NoiseTable:
             return None
         prior = self.values + PSEUDO_COUNT / self.values.size
         share = prior / prior.sum()
-        found = rng.multinomial(rows, share.ravel(), replicates).reshape(replicates, *share.shape).astype(np.float64)
-        empty = found.sum(-2, keepdims=True) <= 0  # a group that was not drawn is as it was
-        return np.where(empty, share[None], found)
+        found = rng.multinomial(rows, share.ravel(), replicates).reshape(replicates, *share.shape)
+        return np.asarray(found + DUST * share)  # what was not drawn at all is as it was
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +221,9 @@ class Noise:
                 if said:
                     raise UsageError(f"{option} needs a noise table (--noise FILE)")
         if self.epsilon is not None and not 0 <= self.epsilon <= 1:
-            raise UsageError(f"--noise-epsilon {self.epsilon:g} is no difference of probabilities; it is in [0, 1]")
+            raise UsageError(
+                f"--noise-epsilon {self.epsilon:g} is no difference of probabilities; it is in [0, 1]"
+            )
         if self.epsilon is not None and self.class_conditional:
             raise UsageError(
                 "--noise-epsilon and --noise-class-conditional say different things of the noise; give one of them"
@@ -308,7 +318,11 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
         raise ColumnError(
             f"{source.name} must have a column 'count' or a column 'probability', and it has "
             f"{'both: leave one out' if kinds else 'neither'}; its columns are {', '.join(source.columns)}"
-            + ("" if kinds else ". Of a file with one row per person name both groups: --noise-columns TRUE,NOISY")
+            + (
+                ""
+                if kinds
+                else ". Of a file with one row per person name both groups: --noise-columns TRUE,NOISY"
+            )
         )
     kind = kinds[0]
     if kind == "count" and form is not None:
@@ -331,7 +345,9 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
     table = _arranged(found, by_label=by_label, where=source.name)
     total = float(table.values.sum())
     if total <= 0:
-        raise DataError(f"column {kind!r} of {source.name} holds nothing but zeros; give the counts of a survey")
+        raise DataError(
+            f"column {kind!r} of {source.name} holds nothing but zeros; give the counts of a survey"
+        )
     if kind == "count":
         return table
     return _as_probabilities(table, form)
@@ -349,7 +365,9 @@ def tabulate(source: Source, true: str, noisy: str, label: str | None = None) ->
     """
     keys = (true, noisy, *((label,) if label else ()))
     if len(set(keys)) < len(keys):
-        raise UsageError(f"--noise-columns {','.join(keys)} names a column twice; true and noisy group are two columns")
+        raise UsageError(
+            f"--noise-columns {','.join(keys)} names a column twice; true and noisy group are two columns"
+        )
     source.require(keys)
     found: dict[tuple[str, ...], float] = {}
     for batch in _batches(source, keys):
@@ -420,7 +438,9 @@ def _arranged(
     noisy = tuple(sorted({key[1] for key in found}))
     values = np.zeros((2, len(true), len(noisy)))
     for key, number in found.items():
-        values[_label(key[2], column, where) if by_label else 0, true.index(key[0]), noisy.index(key[1])] += number
+        values[_label(key[2], column, where) if by_label else 0, true.index(key[0]), noisy.index(key[1])] += (
+            number
+        )
     if len(true) < 2:
         raise DataError(f"{where} has the single true group {true[0]!r}; there is nothing to compare")
     return NoiseTable(where, true, noisy, values if by_label else values[0], "count")
@@ -480,9 +500,3 @@ def _told(table: NoiseTable) -> str:
         f" (neither P(true | noisy), nor P(noisy | true), whose sums go from {true.min():.4g} to {true.max():.4g}, nor "
         f"joint, with sum {table.values.sum():.4g})"
     )
-
-
-def codes_of(names: Sequence[str], levels: Sequence[str]) -> Ints:
-    """Return the place of each name among the levels, -1 where it is not there."""
-    place = {name: i for i, name in enumerate(levels)}
-    return np.array([place.get(name, -1) for name in names], dtype=np.int64)

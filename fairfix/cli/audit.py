@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairfix.cli.options import (
+    split_names,
     check_outputs,
     data_options,
     gate_options,
@@ -17,6 +18,7 @@ from fairfix.cli.options import (
     output_options,
     run_options,
     show_settings,
+    stacked,
     talk,
     task_option,
     write_results,
@@ -27,7 +29,50 @@ if TYPE_CHECKING:
     from fairfix.findings import ComparisonReport
     from fairfix.io import Source
     from fairfix.models import ScoringModel
+    from fairfix.noise import Noise
     from fairfix.table import Reading
+
+
+noise_options = stacked(
+    option(
+        "--noise",
+        metavar="FILE",
+        help="The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) with a count or "
+        "a probability.",
+    ),
+    option(
+        "--noise-columns",
+        multiple=True,
+        metavar="TRUE,NOISY[,LABEL]",
+        callback=split_names,
+        help="The noise file has a row per person instead, with both groups in these columns.",
+    ),
+    option(
+        "--noise-probability",
+        type=click.Choice(["joint", "true-given-noisy", "noisy-given-true"]),
+        help="What its probabilities are.  [default: found from what sums to 1]",
+    ),
+    option(
+        "--noise-keep",
+        type=click.Choice(["true-given-noisy", "noisy-given-true"]),
+        help="What of the table holds for the data, if their groups have other shares.",
+    ),
+    option(
+        "--noise-radius",
+        metavar="GROUP=NUMBER,...",
+        help="Total variation between each true group and the group recorded as it.",
+    ),
+    option(
+        "--noise-epsilon", type=float, metavar="NUMBER", help="Noise depends on outcomes by at most this."
+    ),
+    option(
+        "--noise-class-conditional",
+        is_flag=True,
+        help="State that noise depends on nothing but the true group, and decisions not on the recorded one.",
+    ),
+    option("--seed", type=click.IntRange(0), default=0, help="Of the resampling that noise asks for."),
+)
+"""What is known of a noisy protected column."""
 
 
 @click.command("audit")
@@ -57,6 +102,7 @@ if TYPE_CHECKING:
     metavar="COLUMN=VALUE,VALUE",
     help="Values of a feature column whose difference does not count, for --individual; repeatable.",
 )
+@noise_options
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
 @gate_options("the audit")
 @output_options()
@@ -92,11 +138,63 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     )
     source, reading, inferred, model = open_data(given)
     more = _individual(source, reading, model, settings.confidence, given) if given["individual"] else None
-    report = audit(source, reading, settings, more)
+    noise = _noise(reading, model, given)
+    if noise is None:
+        report = audit(source, reading, settings, more)
+    else:
+        from fairfix.true_groups import audit_noisy
+
+        report = audit_noisy(source, reading, noise, settings, seed=given["seed"], more=more)
+        for check in settings.checks:
+            if check.comparison.endswith(".between_groups") and check.attribute in (
+                None,
+                *given["protected"],
+            ):
+                talk(
+                    given,
+                    f"check {check.text!r} is about the recorded groups; of the true ones: {check.true_groups}",
+                )
     require_two_groups(report)
     used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
     write_results(audit_dict(replace(report, inferred=inferred, model=used)), given)
     return exit_status((result.verdict for result in report.checks), given["undecided"])
+
+
+def _noise(reading: Reading, model: ScoringModel | None, given: Mapping[str, Any]) -> Noise | None:
+    """Return what is said of noise; None where nothing is."""
+    extra = ("noise_columns", "noise_probability", "noise_keep", "noise_epsilon", "noise_class_conditional")
+    if not given["noise"] and given["noise_radius"] is None:
+        for name in extra:
+            if given[name] not in (None, (), False):
+                raise UsageError(f"--{name.replace('_', '-')} goes with --noise FILE")
+        return None
+    from fairfix.io import open_source
+    from fairfix.noise import WORDS, Noise, parse_radii, read_noise, tabulate
+
+    table = None
+    columns = given["noise_columns"]
+    if columns and not given["noise"]:
+        raise UsageError("--noise-columns goes with --noise FILE")
+    if given["noise"] and columns:
+        if len(columns) not in (2, 3):
+            raise UsageError(
+                f"--noise-columns {','.join(columns)}: name two or three columns, TRUE,NOISY[,LABEL]"
+            )
+        if given["noise_probability"]:
+            raise UsageError("--noise-columns counts persons; leave out --noise-probability")
+        table = tabulate(open_source(given["noise"]), *columns)
+    elif given["noise"]:
+        table = read_noise(open_source(given["noise"]), given["noise_probability"])
+    if table is not None and not columns:
+        talk(given, f"{table.source} holds {WORDS[table.form]}")
+    used = set(reading.columns.protected) & set(model.feature_names if model else ())
+    if used and (given["noise_class_conditional"] or given["noise_epsilon"] is not None):
+        raise UsageError(
+            f"the model looks at {', '.join(sorted(used))}, so noise comes into its decisions: leave out "
+            "--noise-class-conditional and --noise-epsilon, or drop the column from the model"
+        )
+    radii = None if given["noise_radius"] is None else parse_radii(given["noise_radius"])
+    return Noise(table, radii, given["noise_epsilon"], given["noise_class_conditional"], given["noise_keep"])
 
 
 def _individual(

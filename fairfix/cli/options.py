@@ -43,7 +43,7 @@ def stacked(*decorators: Decorator[Any]) -> Decorator[Any]:
     return add
 
 
-def _names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+def split_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
     """Split ``a,b`` and drop repeats: ``--protected race,sex`` is ``--protected race --protected sex``."""
     return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
 
@@ -54,7 +54,7 @@ data_options = stacked(
         "--protected",
         multiple=True,
         metavar="COLUMN",
-        callback=_names,
+        callback=split_names,
         help="Column whose groups are compared; several by commas or repeated.",
     ),
     option("--label", metavar="COLUMN", help="Observed outcome, 0/1.  [default: label, y, y_true or target]"),
@@ -79,7 +79,7 @@ data_options = stacked(
         "--features",
         multiple=True,
         metavar="COLUMN",
-        callback=_names,
+        callback=split_names,
         help="Feature columns: of the model file, if it does not name them itself; for a method that learns, what it "
         "learns from: columns, all (every column without a role), or score (the model's score alone).",
     ),
@@ -89,7 +89,7 @@ data_options = stacked(
         "--strata",
         multiple=True,
         metavar="COLUMN",
-        callback=_names,
+        callback=split_names,
         help="Compare, and repair, within each level of this column.",
     ),
     option(
