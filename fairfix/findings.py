@@ -199,8 +199,8 @@ class Figure:
 class BreakdownReport:
     """How much noise may depend on outcomes before a check's verdict on true groups is open.
 
-    ``holds_up_to`` and ``fails_up_to`` are the largest eps at which the limit is kept, or broken, for certain; NaN if it
-    never is.
+    ``holds_up_to`` and ``fails_up_to`` are the largest eps at which the limit is kept, or broken, for certain; NaN if
+    it never is.
     """
 
     check: str

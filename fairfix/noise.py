@@ -9,11 +9,12 @@ The descriptions of noise, from the weakest to the strongest:
 * **N3** N1 or N2, and ``P(noisy | true, label, decision)`` differs from the table's by at most eps
 * **N4** N3 with eps = 0: noise depends on nothing but the true group (and the label, if the table is by label)
 
-A file says N1 or N2: one row per (``true``, ``noisy``[, ``label``]) with a ``count`` or a ``probability``, or rows of an
-auxiliary survey with both groups in each. What kind of probability it is shows in what sums to 1.
+A file says N1 or N2: one row per (``true``, ``noisy``[, ``label``]) with a ``count`` or a ``probability``, or rows of
+an auxiliary survey with both groups in each. What kind of probability it is shows in what sums to 1.
 
 The table comes from other people than the data, so its noisy groups have other shares. It is carried over in one of two
-ways: by what a recorded group consists of, ``P(true | noisy)``, or by how a true group is recorded, ``P(noisy | true)``.
+ways: by what a recorded group consists of, ``P(true | noisy)``, or by how a true group is recorded,
+``P(noisy | true)``.
 """
 
 from __future__ import annotations
@@ -279,7 +280,8 @@ def radii_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
     for name in radii:
         if name not in names:
             raise UsageError(
-                f"--noise-radius: column {column!r} has no group {name!r}{_near(name, names)}; it has {', '.join(names)}"
+                f"--noise-radius: column {column!r} has no group {name!r}{_near(name, names)}; it has "
+                f"{', '.join(names)}"
             )
     for name in names:
         if name not in radii:
@@ -466,8 +468,8 @@ def _as_probabilities(table: NoiseTable, form: Form | None) -> NoiseTable:
             raise DataError(f"{_off(table, 'true-given-noisy')}{_told(table)}")
         if len(good) > 1:
             raise UsageError(
-                f"the probabilities of {table.source} can be {' or '.join(f for f in FORMS if f in good)}: say which with "
-                f"--noise-probability {'|'.join(FORMS)}"
+                f"the probabilities of {table.source} can be {' or '.join(f for f in FORMS if f in good)}: say which "
+                f"with --noise-probability {'|'.join(FORMS)}"
             )
         (form,) = (f for f in FORMS if f in good)
     elif form not in good:

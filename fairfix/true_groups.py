@@ -9,7 +9,8 @@ strongest assumption that was stated; the worst case under each weaker one stand
 * **Weighted**: a row counts in true group j with ``P(true = j | noisy)``, by label if the table is. It is one of the
   tables that bounds run over, and right if within a noisy group outcomes do not depend on the true one.
 * **Sampling error**: both the data (their cells) and a table of counts are drawn anew as multinomials, and bounds are
-  computed each time; the outer interval goes from a low quantile of the lower bound to a high quantile of the upper one.
+  computed each time; the outer interval goes from a low quantile of the lower bound to a high quantile of the upper
+  one.
   The end of a comparison that says that groups differ is taken at a level that holds for all pairs at once. Under N3
   each draw costs linear programs, so there are few.
 * **Breakdown**: the largest eps of N3 at which a limit is kept for certain on these rows.
@@ -19,8 +20,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +45,7 @@ from fairfix.findings import (
 )
 from fairfix.io import Source
 from fairfix.metrics import EQUALIZED_ODDS, confusion
-from fairfix.noise import WORDS, Keep, Noise, NoiseTable, radii_for
+from fairfix.noise import Keep, Noise, NoiseTable, radii_for
 from fairfix.optim.noisy_groups import (
     FN,
     FP,
@@ -222,8 +224,8 @@ def seen(counts: Counts, reading: Reading, attribute: str) -> Seen:
     found = confusion(counts, reading.threshold)
     if found is None:
         raise UsageError(
-            "noise is about decisions, and there are none: say at which score one is positive with --threshold, or name a "
-            "column of decisions with --prediction"
+            "noise is about decisions, and there are none: say at which score one is positive with --threshold, or name "
+            "a column of decisions with --prediction"
         )
     table = np.zeros((len(names), *found.shape[1:]))
     np.add.at(table, into, found)
@@ -355,8 +357,8 @@ class TrueGroups:
             found = radii_for(self.noise.radii, self.data.names, self.data.attribute)
             if not self.same_groups:
                 raise UsageError(
-                    "--noise-radius compares a true group with the recorded group of the same name; the table's true groups "
-                    f"are {', '.join(self.true)} and the recorded ones {', '.join(self.data.names)}: leave it out"
+                    "--noise-radius compares a true group with the recorded group of the same name; the table's true "
+                    f"groups are {', '.join(self.true)} and the recorded ones {', '.join(self.data.names)}: leave it out"
                 )
             return found, np.broadcast_to(found, (self.replicates, found.size))
         if self.table is None or not self.same_groups:
@@ -366,7 +368,7 @@ class TrueGroups:
     def _n0(self) -> Bounds | str:
         if self.radii is None:
             return "true and recorded groups do not have the same names"
-        return self._each(lambda m, radius, ratio: tv_bounds(m, radius, ratio), *self.radii)
+        return self._each(tv_bounds, *self.radii)
 
     def plain(self, joint: Floats) -> Floats:
         """Return a table without labels."""
@@ -405,8 +407,8 @@ class TrueGroups:
                 draws[name].append(pair)
         if refuted:
             self.notes.append(
-                f"N3: eps = {eps:g} is refuted in {refuted} of {few} draws, which count nothing; it is hardly more than "
-                "sampling error alone makes"
+                f"N3: eps = {eps:g} is refuted in {refuted} of {few} draws, which count nothing; it is hardly more "
+                "than sampling error alone makes"
             )
         stacked = {
             name: (np.array([p[0] for p in d]), np.array([p[1] for p in d]))
@@ -449,13 +451,14 @@ class TrueGroups:
         if (found.masses < 0).any():
             who = [self.true[j] for j in np.flatnonzero((found.masses < 0).any(-1))]
             self.notes.append(
-                f"N4: cells of {', '.join(who)} come out below 0, so rates can leave [0, 1]; that is sampling error or a "
-                "wrong assumption, and nothing is cut off"
+                f"N4: cells of {', '.join(who)} come out below 0, so rates can leave [0, 1]; that is sampling error or "
+                "a wrong assumption, and nothing is cut off"
             )
         if np.abs(found.residual).max() > TOLERANCE:
             self.notes.append(
                 f"N4: there are more recorded than true groups, and the masses of their cells are off by up to "
-                f"{np.abs(found.residual).max():.2g} of all rows; 0 if the assumption holds and there is no sampling error"
+                f"{np.abs(found.residual).max():.2g} of all rows; 0 if the assumption holds and there is no "
+                "sampling error"
             )
         return Bounds(rates, draws, self.alpha)
 
@@ -488,10 +491,9 @@ class TrueGroups:
             return self.recorded
         guess = self.weighted
         if assumption == "N3":
-            try:
-                guess = {name: ratio.of(self.inverted[0].masses) for name, ratio in self.data.metrics.items()}
-            except DataError:
-                pass
+            with suppress(DataError):
+                masses = self.inverted[0].masses
+                guess = {name: ratio.of(masses) for name, ratio in self.data.metrics.items()}
         bounds = self.bounds[assumption].rates
         return {name: np.clip(rate, *bounds[name]) for name, rate in guess.items()}
 
@@ -584,7 +586,8 @@ class TrueGroups:
         other: Mapping[str, Pair] | None,
     ) -> Figure:
         def of(found: Mapping[str, Pair]) -> tuple[float, float]:
-            return _floats(*(_worst(kind, end) for end in _ends(kind, [found[m] for m in metrics])))
+            low, high = _ends(kind, [found[m] for m in metrics])
+            return float(_worst(kind, low)), float(_worst(kind, high))
 
         def single(found: Mapping[str, Floats]) -> float:
             return of({m: (found[m], found[m]) for m in metrics})[0]
@@ -673,19 +676,11 @@ class TrueGroups:
             ours = check.attribute in (None, self.data.attribute) and check.group is None
             if not ours or (name, kind) not in known or scope not in ("", "between_groups", *NOISE_SCOPES):
                 continue
-            broken = check.violated_by
+            metrics = known[name, kind]
             yield BreakdownReport(
                 check.text,
-                self.largest(
-                    lambda low, high, broken=broken: (
-                        not (broken(high - TOLERANCE) or broken(low + TOLERANCE))
-                    ),  # type: ignore[misc]
-                    kind,
-                    known[name, kind],
-                ),
-                self.largest(
-                    lambda low, high, broken=broken: broken(low) and broken(high), kind, known[name, kind]
-                ),  # type: ignore[misc]
+                self.largest(partial(_kept, check), kind, metrics),
+                self.largest(partial(_broken, check), kind, metrics),
             )
 
     def comparisons(self, figures: Iterable[Figure], checks: Iterable[Check]) -> Iterator[ComparisonReport]:
@@ -758,7 +753,8 @@ class TrueGroups:
             )
         if "N4" in self.stated or "N3" in self.stated:
             self.notes.append(
-                f"{self.rests_on} takes for granted that decisions do not use the recorded group, which the data cannot show"
+                f"{self.rests_on} takes for granted that decisions do not use the recorded group, which the data "
+                "cannot show"
             )
         if table is not None and self.least > 0:
             self.notes.append(
@@ -795,6 +791,16 @@ class TrueGroups:
             ),
             found,
         )
+
+
+def _kept(check: Check, low: float, high: float) -> bool:
+    """Return whether no value from low to high breaks a limit, but for rounding."""
+    return not (check.violated_by(high - TOLERANCE) or check.violated_by(low + TOLERANCE))
+
+
+def _broken(check: Check, low: float, high: float) -> bool:
+    """Return whether every value from low to high breaks a limit."""
+    return check.violated_by(low) and check.violated_by(high)
 
 
 def _floats(*values: npt.ArrayLike) -> Any:
@@ -846,8 +852,8 @@ def audit_noisy(
     settings = settings or Settings()
     if len(reading.columns.protected) != 1:
         raise UsageError(
-            f"noise is described for one column, and --protected names {', '.join(reading.columns.protected)}: name the "
-            "column of the recorded groups alone"
+            f"noise is described for one column, and --protected names {', '.join(reading.columns.protected)}: name "
+            "the column of the recorded groups alone"
         )
     if reading.task == "regression":
         raise UsageError("noise is about decisions; with --task regression there are none")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairfix.cli.options import (
-    split_names,
     check_outputs,
     data_options,
     gate_options,
@@ -18,6 +17,7 @@ from fairfix.cli.options import (
     output_options,
     run_options,
     show_settings,
+    split_names,
     stacked,
     talk,
     task_option,
@@ -37,8 +37,8 @@ noise_options = stacked(
     option(
         "--noise",
         metavar="FILE",
-        help="The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) with a count or "
-        "a probability.",
+        help="The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) with a count "
+        "or a probability.",
     ),
     option(
         "--noise-columns",

@@ -752,12 +752,13 @@ def sensitivity_bounds(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio, eps: fl
         top, bottom = (np.append(end, 0.0) for end in _ends(space, which, ratio, group))
         goals += [top, -top]
         rows += [sparse.vstack([equal, sparse.csr_matrix(bottom[None, :])])] * 2
-    all_under = sparse.kron(sparse.identity(len(goals)), under, format="csr")
+    all_under: Any = sparse.kron(sparse.identity(len(goals)), under, format="csr")
+    all_equal: Any = sparse.block_diag(rows, format="csr")
     found: Any = linprog(
         np.concatenate(goals),
         A_ub=all_under if all_under.shape[0] else None,
         b_ub=np.zeros(all_under.shape[0]) if all_under.shape[0] else None,
-        A_eq=sparse.block_diag(rows, format="csr"),
+        A_eq=all_equal,
         b_eq=np.tile(np.append(np.zeros(many), 1.0), len(goals)),
         method="highs",
     )

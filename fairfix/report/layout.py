@@ -273,7 +273,7 @@ def _true_groups(noise: Mapping[str, Any], *, detail: bool) -> Iterator[Section]
     """Yield what is told of the groups behind noisy ones."""
     figures = [(g["group"], f) for g in noise["groups"] for f in g["figures"]]
     figures += [("", f) for f in noise["comparisons"] if detail or f["name"] in TITLES]
-    figures.sort(key=lambda pair: not pair[0] == "")
+    figures.sort(key=lambda pair: pair[0] != "")
     levels = sorted({level for _, f in figures for level in f["bounds"]} - {"N4"})
     stated = "N4" in noise["assumptions"]
     rows = tuple(_true_row(group, f, noise["rests_on"], levels, stated=stated) for group, f in figures)
@@ -371,14 +371,15 @@ def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
         titles = {"true_positive_rate": ("TPR", "y = 0"), "false_positive_rate": ("FPR", "y = 1")}
         name, other = titles[item["metric"]]
         yield (
-            f"the table without labels says nothing of the {name} of {item['group']}, whatever the decisions are: in every "
-            f"recorded group there are at least as many rows with {other} as rows of {item['group']}"
+            f"the table without labels says nothing of the {name} of {item['group']}, whatever the decisions are: in "
+            f"every recorded group there are at least as many rows with {other} as rows of {item['group']}"
         )
     yield (
-        "recorded: of the recorded groups; weighted: each row counted by its chance to be in the true group; naive: recorded "
-        "give or take the share recorded wrongly, which is no bound"
+        "recorded: of the recorded groups; weighted: each row counted by its chance to be in the true group; naive: "
+        "recorded give or take the share recorded wrongly, which is no bound"
     )
-    yield f"sampling error by {noise['resampling']['replicates']:,} draws (seed {noise['resampling']['seed']}), each figure by itself"
+    drawn = noise["resampling"]
+    yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
     yield from noise["notes"]
 
 
