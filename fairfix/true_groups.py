@@ -106,8 +106,8 @@ def _ends(kind: str, bounds: Sequence[Pair]) -> Pair:
             highs.append(hi[..., a] - lo[..., b])
         else:
             with np.errstate(divide="ignore", invalid="ignore"):
-                lows.append(lo[..., a] / hi[..., b])
-                highs.append(hi[..., a] / lo[..., b])
+                lows.append(np.minimum(lo[..., a] / hi[..., b], 1.0))
+                highs.append(np.minimum(hi[..., a] / lo[..., b], 1.0))
     return np.concatenate(lows, -1), np.concatenate(highs, -1)
 
 
@@ -224,8 +224,8 @@ def seen(counts: Counts, reading: Reading, attribute: str) -> Seen:
     found = confusion(counts, reading.threshold)
     if found is None:
         raise UsageError(
-            "noise is about decisions, and there are none: say at which score one is positive with --threshold, or name "
-            "a column of decisions with --prediction"
+            "noise is about decisions, and there are none: say at which score one is positive with --threshold, or "
+            "name a column of decisions with --prediction"
         )
     table = np.zeros((len(names), *found.shape[1:]))
     np.add.at(table, into, found)
@@ -358,7 +358,8 @@ class TrueGroups:
             if not self.same_groups:
                 raise UsageError(
                     "--noise-radius compares a true group with the recorded group of the same name; the table's true "
-                    f"groups are {', '.join(self.true)} and the recorded ones {', '.join(self.data.names)}: leave it out"
+                    f"groups are {', '.join(self.true)} and the recorded ones {', '.join(self.data.names)}: leave it "
+                    "out"
                 )
             return found, np.broadcast_to(found, (self.replicates, found.size))
         if self.table is None or not self.same_groups:

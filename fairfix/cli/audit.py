@@ -37,8 +37,8 @@ noise_options = stacked(
     option(
         "--noise",
         metavar="FILE",
-        help="The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) with a count "
-        "or a probability.",
+        help="The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) "
+        "with a count or a probability.",
     ),
     option(
         "--noise-columns",
