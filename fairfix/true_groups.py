@@ -274,7 +274,10 @@ class TrueGroups:
         self.unavailable: dict[str, str] = {}
         rng = np.random.default_rng(seed)
         rows = max(round(data.rows), 1)
-        self.drawn = rng.multinomial(rows, data.cells.ravel(), replicates).reshape(replicates, -1, 4) / rows
+        self.drawn = (
+            rng.multinomial(rows, data.cells.ravel(), replicates).reshape(replicates, len(data.names), 4)
+            / rows
+        )
         if noise.table is not None:
             self.table = noise.table.for_groups(data.names, data.attribute)
             if self.table.by_label and not data.labelled:
