@@ -55,10 +55,9 @@ from fairfix.optim.noisy_groups import (
     Inversion,
     Ratio,
     conditional_radius,
-    identified,
-    identified_by_label,
     labelled_bounds,
     least_eps,
+    left_inverse,
     sensitivity_bounds,
     soft_bounds,
     standard_error,
@@ -286,9 +285,10 @@ class TrueGroups:
                 )
             self.true = self.table.true
             self.joint = self._carried(noise.kept, data.cells)
-            values = self.table.drawn(replicates, rng) if replicates else None
+            self.values_drawn = self.table.drawn(replicates, rng) if replicates else None
+            drawn = self.joint[None][:0]
             self.joint_drawn = (
-                self._carried(noise.kept, self.drawn, values) if replicates else self.joint[None][:0]
+                self._carried(noise.kept, self.drawn, self.values_drawn) if replicates else drawn
             )
         self.stated = self._stated()
 
@@ -431,15 +431,41 @@ class TrueGroups:
             They are not identified.
         """
         assert self.table is not None
-        invert = identified_by_label if self.table.by_label else identified
-        some = next(iter(self.data.metrics.values()))
         try:
-            found = invert(self.data.cells, self.joint, some)
+            if self.noise.kept == "noisy-given-true":
+                found = self._inverted(self.data.cells, self.table.values)
+            else:
+                found = self._inverted(self.data.cells, self.joint)
         except ValueError as error:
             raise DataError(
                 f"--noise-class-conditional: {error}; leave the option out, and the bounds remain"
             ) from error
-        return found, invert(self.drawn, self.joint_drawn, some) if self.replicates else None
+        if not self.replicates:
+            return found, None
+        drawn = self.joint_drawn
+        if self.noise.kept == "noisy-given-true":
+            drawn = self.table.values[None] if self.values_drawn is None else self.values_drawn
+        return found, self._inverted(self.drawn, drawn)
+
+    def _inverted(self, cells: Floats, table: Floats) -> Inversion:
+        """Return the inversion by a table's ``P(noisy | true)``, shape (..., J, K) or by label (..., 2, J, K).
+
+        A table that was carried over with that as it is has another one wherever no shares of true groups fit exactly; so
+        the table is taken as it was.
+        """
+        some = next(iter(self.data.metrics.values()))
+        if self.table is not None and self.table.by_label:
+            parts = [
+                (cells[..., cs], *left_inverse(table[..., y, :, :]))
+                for y, cs in ((1, [TP, FN]), (0, [FP, TN]))
+            ]
+            weights = np.stack([parts[1][2], parts[0][2]], -3)
+        else:
+            parts = [(cells, *left_inverse(table))]
+            weights = parts[0][2]
+        masses = np.concatenate([w @ m for m, _, w in parts], -1)
+        left = np.concatenate([m - np.swapaxes(t, -1, -2) @ (w @ m) for m, t, w in parts], -1)
+        return Inversion(some.of(masses), masses, weights, left)
 
     def _n4(self) -> Bounds | str:
         if not self.noise.class_conditional:

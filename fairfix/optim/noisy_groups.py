@@ -74,6 +74,9 @@ TP, FN, FP, TN = range(4)
 MATCH = 1e-8
 """Largest difference of a column of a table to its noisy group's mass that counts as rounding."""
 
+TRACE = 1e-9
+"""Mass of a true group that fits best without any, in all."""
+
 PRECISION = 1e-6
 """Of the bisections over eps."""
 
@@ -890,6 +893,8 @@ def transport_rows(C: npt.ArrayLike, noisy: npt.ArrayLike) -> Floats:
     prior = np.zeros(true.shape[:-1])
     for at in np.ndindex(*prior.shape[:-1]):
         prior[at] = nnls(T[at].T, mass[at])[0]
+    # a group that fits best without any mass keeps a trace, so that nothing is known of it rather than nothing there
+    prior = np.maximum(prior, TRACE * mass.sum(-1, keepdims=True))
     return transport_columns(T * prior[..., None], mass)
 
 
