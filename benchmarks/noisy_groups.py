@@ -125,16 +125,16 @@ def samples(race: Ints, cell: Ints) -> Iterator[str]:
     yield "| noise | gamma | rows | survey | N1 | N2 | N4 |"
     yield "|---|---|---|---|---|---|---|"
     for kind in ("uniform", "adversarial"):
-        for gamma in (0.1, 0.3):
-            noisy = recorded(race, cell, kind, gamma, np.random.default_rng(0))
-            for rows, survey in ((5000, 300), (20_000, 1000), (20_000, 5000)):
+        for gamma in (0.1, 0.2):
+            for rows, survey in ((5000, 500), (20_000, 1000), (20_000, 5000)):
                 hits: dict[str, list[bool]] = {"N1": [], "N2": [], "N4": []}
                 rng = np.random.default_rng(1)
                 for _ in range(TRIALS):
                     a, b = rng.integers(0, race.size, rows), rng.integers(0, race.size, survey)
-                    data = seen_of(noisy[a], cell[a])
-                    plain = table_of(race[b], noisy[b], None)
-                    by_label = table_of(race[b], noisy[b], label[b])
+                    data = seen_of(recorded(race[a], cell[a], kind, gamma, rng), cell[a])
+                    asked = recorded(race[b], cell[b], kind, gamma, rng)
+                    plain = table_of(race[b], asked, None)
+                    by_label = table_of(race[b], asked, label[b])
                     told = TrueGroups(data, Noise(plain, class_conditional=True), replicates=400)
                     both = TrueGroups(data, Noise(by_label), replicates=400)
                     for level, one in (("N1", told), ("N2", both), ("N4", told)):
