@@ -764,6 +764,7 @@ def sensitivity_bounds(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio, eps: fl
         A_eq=all_equal,
         b_eq=np.tile(np.append(np.zeros(many), 1.0), len(goals)),
         method="highs",
+        options={"presolve": False},
     )
     if found.status == 0:
         values = (np.array(goals) * found.x.reshape(-1, size)).sum(1)
