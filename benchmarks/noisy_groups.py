@@ -168,7 +168,7 @@ def speed() -> Iterator[str]:
         "rest of the audit",
         "N0, N1, N4",
         "with 1,000 draws",
-        "all, with curves and breakdown points",
+        "all, with curves over eps",
     )
     yield "| groups | " + " | ".join(heads) + " |"
     yield "|---|---|---|---|---|---|"
