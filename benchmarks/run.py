@@ -25,6 +25,7 @@ SCRIPTS = {
     "fair_regression.py": (),
     "logloss.py": (),
     "sensei.py": (),
+    "noisy_groups.py": (),
     "coverage.py": ("--simulations", "2000"),
 }
 """Script -> its arguments, in the order of the page."""

@@ -14,6 +14,7 @@ Which definition a number has is part of its name, ``metric.kind.scope``:
 * ``ratio.to_overall``           the ``m_g / m_everybody`` furthest from 1, as ``min(r, 1/r)``
 * ``....to_reference``           the same against a named group
 * ``min``, ``max``               the worst group
+* ``....true_groups``            of the groups behind noisy ones (:mod:`fairfix.true_groups`)
 * ``ks.between_groups``, ``ks.to_overall``  Kolmogorov-Smirnov distances of the scores
 """
 
@@ -27,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from fairfix.checks import EFFECTS, FLIPS, Check
+from fairfix.checks import EFFECTS, FLIPS, NOISE_SCOPES, Check
 from fairfix.counts import Counts
 from fairfix.distributions import View, candidate_bins, median_bins, scoring_counts
 from fairfix.engine import SORT_ROWS, Scan, collect, count_table, default_threshold, scan
@@ -323,6 +324,9 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
             "within_radius": "ask for it with --individual, the model file and --radius; only transport_cost has it",
             "under_comparable": "name comparable values with --comparable COLUMN=VALUE,VALUE",
             "under_everybody": "name comparable values with --comparable COLUMN=VALUE,VALUE",
+            **dict.fromkeys(
+                NOISE_SCOPES, "say what is known of the noise with --noise FILE or --noise-radius"
+            ),
         }.get(scope, "it makes no sense for this metric")
         raise UsageError(f"check {check.text!r}: there is no {check.comparison}; {remedy}")
     return found.value, found.groups, not found.undefined

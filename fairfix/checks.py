@@ -7,6 +7,7 @@ A check is written as the condition under which the model *fails*::
     dp.covariance>0.01                 covariance of the selection with membership of a group
     eo.difference.to_overall>0.05      scope: between_groups (default), to_overall, to_reference, within_strata
     ks[race]>0.05                      only for the protected column race
+    dp.difference.true_groups>0.1      of the groups behind noisy ones (audit --noise); under_n1: by the table alone
     decision_flips>0.01                share of rows whose decision changes with the group (audit --individual)
     accuracy.min<0.7                   the worst group: min or max
     true_positive_rate[race=Black]<0.6 one group
@@ -47,6 +48,19 @@ GAPS = ("equalized_odds", "ks", *FLIPS, *EFFECTS)
 METRICS = (*RATES, *(name for name in MEANS if name != "square_loss_real"), *OTHER_METRICS, *FLIPS, *EFFECTS)
 KINDS = ("difference", "ratio", "covariance", "min", "max")
 SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
+NOISE_SCOPES = ("true_groups", *(f"under_n{level}" for level in range(5)))
+"""Of the groups behind noisy ones, under the strongest assumption that was stated, or under that one."""
+
+NOISE_METRICS = (
+    "selection_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "accuracy",
+    "positive_predictive_value",
+    "equalized_odds",
+)
+"""Metrics of which something is known for the groups behind noisy ones."""
+
 FLIP_SCOPES = ("under_flips", "under_comparable", "under_everybody", "within_radius")
 
 _EXPRESSION = re.compile(
@@ -110,6 +124,18 @@ class Check:
             _limit(text, match["limit"]),
         )
 
+    @property
+    def of_true_groups(self) -> bool:
+        """Whether it is about the groups behind noisy ones."""
+        return self.comparison.rpartition(".")[2] in NOISE_SCOPES
+
+    @property
+    def true_groups(self) -> str:
+        """The same condition on true groups, as the user would write it."""
+        metric, kind = self.comparison.split(".")[:2]
+        where = f"[{self.attribute}]" if self.attribute else ""
+        return f"{metric}.{kind}.true_groups{where}{self.operator}{self.limit:g}"
+
     def violated_by(self, value: float) -> bool:
         """Return whether a value satisfies the failing condition."""
         match self.operator:
@@ -143,7 +169,9 @@ class Check:
         if beyond_low and beyond_high:
             return "fail", "the whole interval lies beyond the limit"
         if beyond_low or beyond_high:
-            why = "the limit lies inside the interval: too few rows to tell"
+            why = "the limit lies inside the interval" + (
+                "" if self.of_true_groups else ": too few rows to tell"
+            )
             return "undecided", why if complete else "a group's value is undefined"
         return (
             ("pass", "the whole interval lies within the limit")
@@ -193,12 +221,18 @@ def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> st
         return f"{metric}.difference.between_groups"
     kind = rest.pop(0) if rest and rest[0] in KINDS else None
     usual = "to_overall" if kind == "covariance" else "between_groups"
-    scope = rest.pop(0) if rest and rest[0] in SCOPES else usual
+    scope = rest.pop(0) if rest and rest[0] in (*SCOPES, *NOISE_SCOPES) else usual
     if rest:
         raise UsageError(
             f"check {text!r}: unknown part {rest[0]!r}; after the metric comes a kind ({', '.join(KINDS)}) "
-            f"and then a scope ({', '.join(SCOPES)})"
+            f"and then a scope ({', '.join((*SCOPES, *NOISE_SCOPES))})"
         )
+    if scope in NOISE_SCOPES:
+        if metric not in NOISE_METRICS or kind not in ("difference", "ratio", "min", "max"):
+            raise UsageError(
+                f"check {text!r}: of true groups there are difference, ratio, min and max of {', '.join(NOISE_METRICS)}"
+            )
+        return f"{metric}.{kind}.{scope}"
     if metric == "ks":
         if kind in (None, "difference"):
             return f"ks.{scope}"

@@ -136,6 +136,144 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """Where a number of true groups can lie under one assumption on the noise.
+
+    Attributes
+    ----------
+    low, high
+        The exact worst case on these rows; NaN where there is none, then ``reason`` says why.
+    outer_low, outer_high
+        The same with sampling error of the rows and, where it was counted, of the noise table.
+    """
+
+    low: float
+    high: float
+    outer_low: float
+    outer_high: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of a true group, or of a comparison of true groups, under every assumption.
+
+    Attributes
+    ----------
+    name
+        Metric, or comparison without its scope.
+    group
+        True group; empty for a comparison.
+    recorded
+        The same of the recorded groups; NaN where there is none.
+    naive
+        ``recorded`` give or take the share of the group that is recorded as another; no bound at all, or None.
+    weighted
+        Every row counted in each true group by its chance to be there; NaN where it is not known.
+    bounds
+        Assumption (N0 to N4) -> where the number lies.
+    identified, standard_error
+        Under N4, where it was stated; the standard error takes the table as known.
+    other
+        Bounds by N1 or N2 with the table carried over in the other way; None where that is the same.
+    curve
+        (eps, low, high) under N3; NaN where the data refute it.
+    certain_up_to
+        Of a difference: largest eps at which it is certain that there is one; NaN if it never is.
+    """
+
+    name: str
+    group: str
+    recorded: float
+    weighted: float
+    bounds: Mapping[str, Bound]
+    naive: tuple[float, float] | None = None
+    identified: float | None = None
+    standard_error: float | None = None
+    other: tuple[float, float] | None = None
+    curve: tuple[tuple[float, float, float], ...] = ()
+    certain_up_to: float | None = None
+
+
+@dataclass(frozen=True)
+class BreakdownReport:
+    """How much noise may depend on outcomes before a check's verdict on true groups is open.
+
+    ``holds_up_to`` and ``fails_up_to`` are the largest eps at which the limit is kept, or broken, for certain; NaN if
+    it never is.
+    """
+
+    check: str
+    holds_up_to: float
+    fails_up_to: float
+
+
+@dataclass(frozen=True)
+class NoiseReport:
+    """What an audit says of true groups.
+
+    Attributes
+    ----------
+    attribute, source
+        The recorded groups' column, and where the noise is described.
+    true, noisy
+        Names of the groups.
+    form, rows, by_label, keep
+        Of the table: what its values are, rows counted, whether it is by label, and what of it is carried over.
+    table
+        Joint masses of true and recorded groups in the data, shape (J, K); empty without a table.
+    rests_on
+        The strongest assumption that was stated; what is gated rests on it.
+    stated
+        Assumption -> what was stated, in words.
+    unavailable
+        Assumption -> why there is no bound under it.
+    radii, conditional_radii
+        Group -> radius used, and the one that holds for equal marginals only.
+    shift
+        Total variation between the recorded groups of table and data.
+    transport_difference
+        Largest difference of the table to that carried over in the other way.
+    smallest_eps
+        The least eps that the data allow.
+    vacuous
+        (metric, group) of which the table without labels can say nothing, whatever the decisions are.
+    figures
+        Of groups, then of comparisons.
+    breakdowns
+        Of checks.
+    replicates, seed
+        Of the resampling.
+    notes
+        What the reader must know besides.
+    """
+
+    attribute: str
+    source: str
+    true: tuple[str, ...]
+    noisy: tuple[str, ...]
+    form: str
+    rows: int | None
+    by_label: bool
+    keep: str
+    table: tuple[tuple[float, ...], ...]
+    rests_on: str
+    stated: Mapping[str, str]
+    unavailable: Mapping[str, str]
+    radii: Mapping[str, float]
+    conditional_radii: Mapping[str, float]
+    shift: float | None
+    transport_difference: float | None
+    smallest_eps: float | None
+    vacuous: tuple[tuple[str, str], ...]
+    figures: tuple[Figure, ...]
+    breakdowns: tuple[BreakdownReport, ...]
+    replicates: int
+    seed: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class AuditReport:
     """Everything an audit found; :func:`fairfix.report.to_dict` is its JSON form."""
 
@@ -153,6 +291,7 @@ class AuditReport:
     pooled_median: float | None = None
     model: Mapping[str, str] = field(default_factory=dict)
     inferred: Mapping[str, str] = field(default_factory=dict)
+    noise: NoiseReport | None = None
 
     @property
     def verdict(self) -> Verdict | None:

@@ -15,9 +15,11 @@ from fairfix.optim.noisy_groups import (
     identified_by_label,
     identified_by_rule,
     labelled_bounds,
+    least_eps,
     lemma1_radius,
     pairwise_gaps,
     sensitivity,
+    sensitivity_bounds,
     soft_bounds,
     standard_error,
     total_variation,
@@ -573,3 +575,24 @@ def test_tables_that_do_not_fit_are_refused():
         valid_radius(C[:-1])
     with pytest.raises(ValueError, match="share none"):
         Ratio((True, False, False, False), (True, True, False, False))
+
+
+@pytest.mark.parametrize("by_label", [False, True])
+def test_all_groups_at_once_are_as_one_by_one(by_label):
+    """One program for all groups gives what a program each gives; where the data refute eps there is nothing."""
+    rng = np.random.default_rng(11)
+    for groups, noisy in ((2, 2), (3, 3), (2, 4), (4, 3)):
+        q = rng.dirichlet(np.full(groups * noisy * 4, 0.5)).reshape(groups, noisy, 4)
+        m = q.sum(0)
+        C = np.stack([q[..., 2:].sum(-1), q[..., :2].sum(-1)]) if by_label else q.sum(-1)
+        least = least_eps(m, C)
+        for name, ratio in RATIOS.items():
+            for eps in (least + 0.01, 1.0):
+                lo, hi = sensitivity_bounds(m, C, ratio, eps)
+                for j in range(groups):
+                    one = sensitivity(m, C, ratio, eps, j)
+                    np.testing.assert_allclose([lo[j], hi[j]], [one.lo, one.hi], atol=1e-8, err_msg=name)
+        if least > 0.02:
+            lo, hi = sensitivity_bounds(m, C, RATIOS["selection_rate"], least - 0.01)
+            assert np.isnan(lo).all()
+            assert np.isnan(hi).all()

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from fairfix.cli.options import (
     check_outputs,
+    column_names,
     column_options,
     gate_options,
     open_data,
@@ -19,6 +20,7 @@ from fairfix.cli.options import (
     output_options,
     run_options,
     show_settings,
+    stacked,
     talk,
     task_option,
     write_results,
@@ -30,7 +32,50 @@ if TYPE_CHECKING:
     from fairfix.findings import AuditReport, ComparisonReport, Settings
     from fairfix.io import Source
     from fairfix.models import ScoringModel
+    from fairfix.noise import Noise
     from fairfix.table import Reading
+
+
+noise_options = stacked(
+    option(
+        "--noise",
+        metavar="FILE",
+        help="The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) "
+        "with a count or a probability.",
+    ),
+    option(
+        "--noise-columns",
+        multiple=True,
+        metavar="TRUE,NOISY[,LABEL]",
+        callback=column_names,
+        help="The noise file has a row per person instead, with both groups in these columns.",
+    ),
+    option(
+        "--noise-probability",
+        type=click.Choice(["joint", "true-given-noisy", "noisy-given-true"]),
+        help="What its probabilities are.  [default: found from what sums to 1]",
+    ),
+    option(
+        "--noise-keep",
+        type=click.Choice(["true-given-noisy", "noisy-given-true"]),
+        help="What of the table holds for the data, if their groups have other shares.",
+    ),
+    option(
+        "--noise-radius",
+        metavar="GROUP=NUMBER,...",
+        help="Total variation between each true group and the group recorded as it.",
+    ),
+    option(
+        "--noise-epsilon", type=float, metavar="NUMBER", help="Noise depends on outcomes by at most this."
+    ),
+    option(
+        "--noise-class-conditional",
+        is_flag=True,
+        help="State that noise depends on nothing but the true group, and decisions not on the recorded one.",
+    ),
+    option("--seed", type=click.IntRange(0), default=0, help="Of the resampling that noise asks for."),
+)
+"""What is known of a noisy protected column."""
 
 
 @click.command("audit")
@@ -67,6 +112,7 @@ if TYPE_CHECKING:
     metavar="NUMBER",
     help="With --individual and a model: also SenSeI's transport regularizer, rows moving by so much (mean square).",
 )
+@noise_options
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
 @option(
     "--counts-out",
@@ -138,7 +184,12 @@ def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None
     source, reading, inferred, model = open_data(given)
     more = _individual(source, reading, model, settings.confidence, given) if given["individual"] else None
     used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
+    noise = _noise(reading, model, given)
     if given["counts_out"]:
+        if noise is not None:
+            raise UsageError(
+                "--counts-out saves the counts of the recorded groups; leave out --noise, or save apart"
+            )
         saved = count(source, reading, threads=settings.threads, inferred=inferred, model=used)
         saved.save(given["counts_out"])
         talk(
@@ -146,7 +197,21 @@ def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None
             f"wrote {given['counts_out']}: {saved.read:,} rows read, {saved.used:,} counted in one pass",
         )
         return _of_piece(saved, settings, more, given)
-    report = audit(source, reading, settings, more)
+    if noise is None:
+        report = audit(source, reading, settings, more)
+    else:
+        from fairfix.true_groups import audit_noisy
+
+        report = audit_noisy(source, reading, noise, settings, seed=given["seed"], more=more)
+        for check in settings.checks:
+            if check.comparison.endswith(".between_groups") and check.attribute in (
+                None,
+                *given["protected"],
+            ):
+                talk(
+                    given,
+                    f"check {check.text!r} is about the recorded groups; of the true ones: {check.true_groups}",
+                )
     require_two_groups(report)
     return replace(report, inferred=inferred, model=used)
 
@@ -187,7 +252,7 @@ def _of_counts(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             what = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
             raise UsageError(f"--from-counts reads no data; leave out {what}")
-    for name in ("individual", "counts_out"):
+    for name in ("individual", "counts_out", "noise", "noise_radius"):
         if given[name]:
             raise UsageError(
                 f"--{name.replace('_', '-')} needs the rows of the data, which saved counts do not have"
@@ -237,6 +302,43 @@ def _is_cut(threshold: float | None, cuts: Sequence[float]) -> bool:
 
 def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _noise(reading: Reading, model: ScoringModel | None, given: Mapping[str, Any]) -> Noise | None:
+    """Return what is said of noise; None where nothing is."""
+    extra = ("noise_columns", "noise_probability", "noise_keep", "noise_epsilon", "noise_class_conditional")
+    if not given["noise"] and given["noise_radius"] is None:
+        for name in extra:
+            if given[name] not in (None, (), False):
+                raise UsageError(f"--{name.replace('_', '-')} goes with --noise FILE")
+        return None
+    from fairfix.io import open_source
+    from fairfix.noise import WORDS, Noise, parse_radii, read_noise, tabulate
+
+    table = None
+    columns = given["noise_columns"]
+    if columns and not given["noise"]:
+        raise UsageError("--noise-columns goes with --noise FILE")
+    if given["noise"] and columns:
+        if len(columns) not in (2, 3):
+            raise UsageError(
+                f"--noise-columns {','.join(columns)}: name two or three columns, TRUE,NOISY[,LABEL]"
+            )
+        if given["noise_probability"]:
+            raise UsageError("--noise-columns counts persons; leave out --noise-probability")
+        table = tabulate(open_source(given["noise"]), *columns)
+    elif given["noise"]:
+        table = read_noise(open_source(given["noise"]), given["noise_probability"])
+    if table is not None and not columns:
+        talk(given, f"{table.source} holds {WORDS[table.form]}")
+    used = set(reading.columns.protected) & set(model.feature_names if model else ())
+    if used and (given["noise_class_conditional"] or given["noise_epsilon"] is not None):
+        raise UsageError(
+            f"the model looks at {', '.join(sorted(used))}, so noise comes into its decisions: leave out "
+            "--noise-class-conditional and --noise-epsilon, or drop the column from the model"
+        )
+    radii = None if given["noise_radius"] is None else parse_radii(given["noise_radius"])
+    return Noise(table, radii, given["noise_epsilon"], given["noise_class_conditional"], given["noise_keep"])
 
 
 def _individual(

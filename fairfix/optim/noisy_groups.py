@@ -74,6 +74,9 @@ TP, FN, FP, TN = range(4)
 MATCH = 1e-8
 """Largest difference of a column of a table to its noisy group's mass that counts as rounding."""
 
+TRACE = 1e-9
+"""Mass of a true group that fits best without any, in all."""
+
 PRECISION = 1e-6
 """Of the bisections over eps."""
 
@@ -646,6 +649,11 @@ def smallest_eps(parts: Sequence[tuple[Floats, Floats]]) -> float:
     return worst
 
 
+def least_eps(m: npt.ArrayLike, C: npt.ArrayLike) -> float:
+    """Return the least eps that masses and table allow; arguments as in :func:`sensitivity`."""
+    return smallest_eps(_parts(m, C)[0])
+
+
 @dataclass(frozen=True)
 class Sensitivity:
     """What a group's rate can be if noise depends on outcomes by at most eps.
@@ -679,8 +687,8 @@ def _parts(m: npt.ArrayLike, C: npt.ArrayLike) -> tuple[list[tuple[Floats, Float
     return [(cells[:, cs], t) for cs, t in zip(which, tables, strict=True)], which
 
 
-def _range(space: Polytope, which: list[list[int]], ratio: Ratio, group: int) -> tuple[float, float] | None:
-    """Return the range of a group's rate over a polytope of cells."""
+def _ends(space: Polytope, which: list[list[int]], ratio: Ratio, group: int) -> list[Floats]:
+    """Return numerator and denominator of a group's rate, as vectors over a polytope of cells."""
     ends = []
     for mask in (np.array(ratio.a), np.array(ratio.a) | np.array(ratio.b)):
         parts = []
@@ -689,7 +697,12 @@ def _range(space: Polytope, which: list[list[int]], ratio: Ratio, group: int) ->
             part[group] = mask[cells]
             parts.append(part)
         ends.append(space.place(parts))
-    return ratio_range(space, *ends)
+    return ends
+
+
+def _range(space: Polytope, which: list[list[int]], ratio: Ratio, group: int) -> tuple[float, float] | None:
+    """Return the range of a group's rate over a polytope of cells."""
+    return ratio_range(space, *_ends(space, which, ratio, group))
 
 
 def sensitivity(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio, eps: float, group: int) -> Sensitivity:
@@ -716,6 +729,49 @@ def sensitivity(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio, eps: float, gr
     if found is not None:
         return Sensitivity(*found)
     return Sensitivity(np.nan, np.nan, smallest_eps(parts) if is_empty(space) else None)
+
+
+def sensitivity_bounds(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio, eps: float) -> tuple[Floats, Floats]:
+    """Return the sharp bounds of every group's rate if noise depends on the cell by at most eps, in one program.
+
+    Parameters
+    ----------
+    m, C, ratio, eps
+        As in :func:`sensitivity`.
+
+    Returns
+    -------
+    Lowest and highest rate, shape (J,) each; NaN where a group has no denominator, and everywhere if the data refute
+    the assumption.
+    """
+    parts, which = _parts(m, C)
+    groups = parts[0][1].shape[0]
+    space = joint_masses(parts, eps)
+    many, size = space.right.size, space.equal.shape[1] + 1
+    equal = sparse.hstack([space.equal, sparse.csr_matrix(-space.right[:, None])], format="csr")
+    under = sparse.hstack([space.under, sparse.csr_matrix((space.under.shape[0], 1))], format="csr")
+    goals, rows = [], []
+    for group in range(groups):
+        top, bottom = (np.append(end, 0.0) for end in _ends(space, which, ratio, group))
+        goals += [top, -top]
+        rows += [sparse.vstack([equal, sparse.csr_matrix(bottom[None, :])])] * 2
+    all_under: Any = sparse.kron(sparse.identity(len(goals)), under, format="csr")
+    all_equal: Any = sparse.block_diag(rows, format="csr")
+    found: Any = linprog(
+        np.concatenate(goals),
+        A_ub=all_under if all_under.shape[0] else None,
+        b_ub=np.zeros(all_under.shape[0]) if all_under.shape[0] else None,
+        A_eq=all_equal,
+        b_eq=np.tile(np.append(np.zeros(many), 1.0), len(goals)),
+        method="highs",
+        options={"presolve": False},
+    )
+    if found.status == 0:
+        values = (np.array(goals) * found.x.reshape(-1, size)).sum(1)
+        return values[::2], -values[1::2]
+    one_by_one = [_range(space, which, ratio, j) or (np.nan, np.nan) for j in range(groups)]
+    lo, hi = np.array(one_by_one).T
+    return lo, hi
 
 
 @dataclass(frozen=True)
@@ -838,6 +894,8 @@ def transport_rows(C: npt.ArrayLike, noisy: npt.ArrayLike) -> Floats:
     prior = np.zeros(true.shape[:-1])
     for at in np.ndindex(*prior.shape[:-1]):
         prior[at] = nnls(T[at].T, mass[at])[0]
+    # a group that fits best without any mass keeps a trace, so that nothing is known of it rather than nothing there
+    prior = np.maximum(prior, TRACE * mass.sum(-1, keepdims=True))
     return transport_columns(T * prior[..., None], mass)
 
 

@@ -14,9 +14,13 @@ from fairfix import __version__
 from fairfix.findings import (
     AuditReport,
     Block,
+    Bound,
+    BreakdownReport,
     CheckResult,
     ComparisonReport,
+    Figure,
     GroupReport,
+    NoiseReport,
     ScoreShares,
     Value,
 )
@@ -49,6 +53,11 @@ SCOPES = {
     "ratio.to_reference": "the ratio of a group to the reference group that is furthest from 1, as min(r, 1/r)",
     "difference.within_strata": "largest difference between two groups of one stratum, over the strata",
     "ratio.within_strata": "smallest ratio between two groups of one stratum, over the strata",
+    "difference.true_groups": "largest minus smallest value over the true groups, under the strongest noise assumption "
+    "that was stated",
+    "ratio.true_groups": "smallest divided by largest value over the true groups, under the same assumption",
+    "min.true_groups": "smallest value over the true groups, under the same assumption",
+    "max.true_groups": "largest value over the true groups, under the same assumption",
     "under_flips": "every row gets every level of the attribute, and keeps the rest",
     "under_comparable": "rows with one of the comparable values get each of them, and keep the rest",
     "under_everybody": "every row gets each of the comparable values, and keeps the rest",
@@ -71,6 +80,9 @@ def formula(metric: str) -> str:
 def definition(comparison: str) -> str:
     """Return what a comparison is, in words."""
     metric, _, scope = comparison.partition(".")
+    kind, _, level = scope.partition(".under_n")
+    if level:
+        return f"{SCOPES[kind + '.true_groups'].partition(', under')[0]}, under N{level}; {metric} = {formula(metric)}"
     return f"{SCOPES[scope]}; {metric} = {formula(metric)}"
 
 
@@ -160,8 +172,82 @@ def check_dict(result: CheckResult) -> dict[str, Any]:
         "reason": result.reason,
         "operator": result.check.operator,
         "limit": result.check.limit,
-        **value_dict(result.value),
+        **value_dict(result.value) | {"reason": result.reason},
         "groups": list(result.groups),
+    }
+
+
+def noise_dict(noise: NoiseReport) -> dict[str, Any]:
+    """Return what is told of true groups."""
+    groups = [
+        {"group": name, "figures": [_figure(f) for f in noise.figures if f.group == name]}
+        for name in noise.true
+    ]
+    return {
+        "attribute": noise.attribute,
+        "source": noise.source,
+        "rests_on": noise.rests_on,
+        "assumptions": dict(noise.stated),
+        "unavailable": dict(noise.unavailable),
+        "table": {
+            "values": noise.form,
+            "rows": noise.rows,
+            "by_label": noise.by_label,
+            "kept": noise.keep,
+            "shift": noise.shift,
+            "transport_difference": noise.transport_difference,
+            "true": list(noise.true),
+            "noisy": list(noise.noisy),
+            "joint": [list(row) for row in noise.table],
+        },
+        "radii": [
+            {"group": name, "radius": radius, "if_shares_were_equal": noise.conditional_radii.get(name)}
+            for name, radius in noise.radii.items()
+        ],
+        "smallest_eps": noise.smallest_eps,
+        "vacuous": [{"metric": metric, "group": group} for metric, group in noise.vacuous],
+        "groups": groups,
+        "comparisons": [_figure(f) for f in noise.figures if not f.group],
+        "breakdown": [_breakdown(b) for b in noise.breakdowns],
+        "resampling": {"replicates": noise.replicates, "seed": noise.seed},
+        "notes": list(noise.notes),
+    }
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "name": figure.name,
+        "recorded": number(figure.recorded),
+        "weighted": number(figure.weighted),
+        "bounds": {level: _bound(bound) for level, bound in figure.bounds.items()},
+    }
+    if figure.naive is not None:
+        out["naive"] = [number(end) for end in figure.naive]
+    if figure.identified is not None:
+        out["identified"] = number(figure.identified)
+    if figure.standard_error is not None:
+        out["standard_error"] = number(figure.standard_error)
+    if figure.other is not None:
+        out["other_transport"] = [number(end) for end in figure.other]
+    if figure.curve:
+        out["curve"] = [
+            {"eps": eps, "low": number(low), "high": number(high)} for eps, low, high in figure.curve
+        ]
+    if figure.certain_up_to is not None:
+        out["certain_up_to"] = number(figure.certain_up_to)
+    return out
+
+
+def _bound(bound: Bound) -> dict[str, Any]:
+    ends = {name: number(getattr(bound, name)) for name in ("low", "high", "outer_low", "outer_high")}
+    return {**ends, **({"reason": bound.reason} if bound.reason else {})}
+
+
+def _breakdown(found: BreakdownReport) -> dict[str, Any]:
+    return {
+        "check": found.check,
+        "holds_up_to": number(found.holds_up_to),
+        "fails_up_to": number(found.fails_up_to),
     }
 
 
@@ -178,6 +264,7 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
         "weight": columns.weight,
         "strata": list(columns.strata),
     }
+    noise = {} if report.noise is None else {"noise": noise_dict(report.noise)}
     used = {c.id for block in report.blocks for c in block.comparisons.values()}
     return {
         "schema": AUDIT_SCHEMA,
@@ -209,6 +296,7 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
         "pooled_median": report.pooled_median,
         "attributes": [_block(block) for block in report.blocks if not block.stratum],
         "strata": [_block(block) for block in report.blocks if block.stratum],
+        **noise,
         "not_computed": [
             {"metric": name, "reason": why} for name, why in sorted(report.not_computed.items())
         ],

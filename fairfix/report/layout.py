@@ -44,6 +44,10 @@ HEADLINES = (
     ("equalized_odds.ratio.between_groups", "equalized odds ratio"),
     ("true_positive_rate.difference.within_strata", "equal opportunity difference, within strata"),
     ("equalized_odds.difference.within_strata", "equalized odds difference, within strata"),
+    ("selection_rate.difference.true_groups", "demographic parity difference, true groups"),
+    ("selection_rate.ratio.true_groups", "demographic parity ratio, true groups"),
+    ("true_positive_rate.difference.true_groups", "equal opportunity difference, true groups"),
+    ("equalized_odds.difference.true_groups", "equalized odds difference, true groups"),
     ("decision_flips.under_flips", "decisions that change with the group"),
     ("score_change.under_flips", "largest change of the score with the group, mean"),
     ("score_effect.under_flips", "effect of the group on the mean score"),
@@ -130,6 +134,8 @@ def _audit(result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
         yield _checks(result["checks"], result["verdict"])
     for block in result["attributes"]:
         yield from _block(block, result, detail=detail)
+        if result.get("noise", {}).get("attribute") == block["attribute"]:
+            yield from _true_groups(result["noise"], detail=detail)
     for block in result["strata"]:
         yield from _block(block, result, detail=False)
     if result["not_computed"]:
@@ -239,6 +245,142 @@ def _who(found: Mapping[str, Any]) -> str:
     if found.get("at_score") is not None:
         text += f", at score {found['at_score']:.4g}"
     return text + (f" ({found['reason']})" if found.get("reason") else "")
+
+
+# ---------------------------------------------------------------------- true groups
+
+TITLES = {
+    **dict(GROUP_METRICS),
+    "selection_rate.difference": "demographic parity difference",
+    "selection_rate.ratio": "demographic parity ratio",
+    "true_positive_rate.difference": "equal opportunity difference",
+    "false_positive_rate.difference": "FPR difference",
+    "equalized_odds.difference": "equalized odds difference",
+    "accuracy.difference": "accuracy difference",
+    "positive_predictive_value.difference": "PPV difference",
+}
+"""Figures of true groups that the short report shows, with their titles."""
+
+TABLE_WORDS = {
+    "count": "{rows:,} rows counted",
+    "joint": "joint probabilities",
+    "true-given-noisy": "P(true | noisy)",
+    "noisy-given-true": "P(noisy | true)",
+}
+
+
+def _true_groups(noise: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
+    """Yield what is told of the groups behind noisy ones."""
+    figures = [(g["group"], f) for g in noise["groups"] for f in g["figures"]]
+    figures += [("", f) for f in noise["comparisons"] if detail or f["name"] in TITLES]
+    figures.sort(key=lambda pair: pair[0] != "")
+    levels = sorted({level for _, f in figures for level in f["bounds"]} - {"N4"})
+    stated = "N4" in noise["assumptions"]
+    rows = tuple(_true_row(group, f, noise["rests_on"], levels, stated=stated) for group, f in figures)
+    headings = ("figure", "true group", "recorded", "weighted", *(("N4 (se)",) if stated else ()))
+    worst = tuple(f"worst case {level}" for level in levels)
+    grids = [
+        Grid(
+            (*headings, "naive", *worst, f"{noise['rests_on']} with sampling error"),
+            rows,
+            2,
+            f"True groups behind {noise['attribute']}",
+        )
+    ]
+    curves = [(group, f) for group, f in figures if f.get("curve") and (detail or not group)]
+    if curves:
+        eps = [point["eps"] for point in curves[0][1]["curve"]]
+        table = tuple(
+            (
+                TITLES.get(f["name"], f["name"]),
+                group or "all",
+                *(_range(p["low"], p["high"], "refuted") for p in f["curve"]),
+                _up_to(f.get("certain_up_to"), "never") if "certain_up_to" in f else "",
+            )
+            for group, f in curves
+        )
+        headings = ("figure", "true group", *(f"eps {e:g}" for e in eps), "a gap is certain up to eps")
+        grids.append(Grid(headings, table, 2, "If noise depends on outcomes by at most eps (N3)"))
+    if noise["breakdown"]:
+        table = tuple(
+            (
+                b["check"],
+                _up_to(b["holds_up_to"], "not certain at any"),
+                _up_to(b["fails_up_to"], "not certain at any"),
+            )
+            for b in noise["breakdown"]
+        )
+        headings = ("fails if", "kept by true groups up to eps", "broken by true groups up to eps")
+        grids.append(Grid(headings, table, 1, "Breakdown points of the limits"))
+    yield Section(f"True groups behind {noise['attribute']}", tuple(_noise_facts(noise)), tuple(grids))
+
+
+def _true_row(
+    group: str, figure: Mapping[str, Any], rests_on: str, levels: Sequence[str], *, stated: bool
+) -> tuple[str, ...]:
+    bounds, name = figure["bounds"], figure["name"]
+    outer = bounds.get(rests_on)
+    told = []
+    if stated:
+        error = f" ({show(figure['standard_error'], 3)})" if figure.get("standard_error") is not None else ""
+        told.append(show(figure.get("identified")) + error)
+    return (
+        TITLES.get(name, name),
+        group or "all",
+        show(figure["recorded"]),
+        show(figure["weighted"]),
+        *told,
+        _range(*figure["naive"]) if "naive" in figure else "–",
+        *(_range(bounds[v]["low"], bounds[v]["high"]) if v in bounds else "–" for v in levels),
+        "–" if outer is None else _range(outer["outer_low"], outer["outer_high"]),
+    )
+
+
+def _range(low: float | None, high: float | None, without: str = "undefined") -> str:
+    return without if low is None else f"[{show(low, 3)}, {show(high, 3)}]"
+
+
+def _up_to(eps: float | None, never: str) -> str:
+    return never if eps is None else "1 (whatever the noise)" if eps >= 1 else show(eps)
+
+
+def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
+    table, rests = noise["table"], noise["rests_on"]
+    yield f"what is gated rests on {rests}: {noise['assumptions'][rests]}"
+    if table["values"]:
+        kind = TABLE_WORDS[table["values"]].format(rows=table["rows"] or 0)
+        yield f"noise by {noise['source']}: {kind}{', by label' if table['by_label'] else ''}"
+    if table["shift"] is not None:
+        yield (
+            f"recorded groups of table and data: total variation {show(table['shift'])}; "
+            f"carried over with P({table['kept'].replace('-given-', ' | ')}) as it is"
+        )
+    elif table["values"]:
+        yield f"carried over with P({table['kept'].replace('-given-', ' | ')}) as it is"
+    if table["transport_difference"]:
+        other = {"true-given-noisy": "P(noisy | true)", "noisy-given-true": "P(true | noisy)"}[table["kept"]]
+        by = "N2" if table["by_label"] else "N1"
+        yield f"the other way, with {other} as it is, {by} would say: " + "; ".join(
+            f"{TITLES[f['name']]} {_range(*f['other_transport'])}"
+            for f in noise["comparisons"]
+            if f["name"] in TITLES and "other_transport" in f
+        )
+    if noise["radii"]:
+        yield "radii of N0: " + ", ".join(f"{r['group']} {show(r['radius'])}" for r in noise["radii"])
+    for item in noise["vacuous"]:
+        titles = {"true_positive_rate": ("TPR", "y = 0"), "false_positive_rate": ("FPR", "y = 1")}
+        name, other = titles[item["metric"]]
+        yield (
+            f"the table without labels says nothing of the {name} of {item['group']}, whatever the decisions are: in "
+            f"every recorded group there are at least as many rows with {other} as rows of {item['group']}"
+        )
+    yield (
+        "recorded: of the recorded groups; weighted: each row counted by its chance to be in the true group; naive: "
+        "recorded give or take the share recorded wrongly, which is no bound"
+    )
+    drawn = noise["resampling"]
+    yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
+    yield from noise["notes"]
 
 
 # ---------------------------------------------------------------------- repair

@@ -1,0 +1,908 @@
+r"""What an audit can say of true groups when the data hold noisy ones: bounds, estimates, breakdown points.
+
+Every number of a true group, and every comparison of true groups, is given under each assumption of
+:mod:`fairfix.noise` that can be used, by the exact bounds of :mod:`fairfix.optim.noisy_groups`. It *rests on* the
+strongest assumption that was stated; the worst case under each weaker one stands beside it.
+
+* **Comparisons** are held against bounds of rates: a difference lies between ``max_ab (lo_a - hi_b)_+`` and
+  ``max_ab (hi_a - lo_b)``, a ratio between ``min_ab lo_a / hi_b`` and ``min_ab hi_a / lo_b``.
+* **Weighted**: a row counts in true group j with ``P(true = j | noisy)``, by label if the table is. It is one of the
+  tables that bounds run over, and right if within a noisy group outcomes do not depend on the true one.
+* **Sampling error**: both the data (their cells) and a table of counts are drawn anew as multinomials, and bounds are
+  computed each time; the outer interval goes from a low quantile of the lower bound to a high quantile of the upper
+  one.
+  The end of a comparison that says that groups differ is taken at a level that holds for all pairs at once. Under N3
+  each draw costs linear programs, so there are few.
+* **Breakdown**: the largest eps of N3 at which a limit is kept for certain on these rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.auditor import More, judge, with_default_threshold
+from fairfix.checks import NOISE_METRICS, NOISE_SCOPES, Check
+from fairfix.counts import Counts, Floats
+from fairfix.engine import Scan, scan
+from fairfix.errors import DataError, UsageError
+from fairfix.findings import (
+    AuditReport,
+    Bound,
+    BreakdownReport,
+    ComparisonReport,
+    Figure,
+    NoiseReport,
+    Settings,
+    Value,
+)
+from fairfix.io import Source
+from fairfix.metrics import EQUALIZED_ODDS, confusion
+from fairfix.noise import Keep, Noise, NoiseTable, radii_for
+from fairfix.optim.noisy_groups import (
+    FN,
+    FP,
+    RATIOS,
+    TN,
+    TP,
+    Inversion,
+    Ratio,
+    conditional_radius,
+    labelled_bounds,
+    least_eps,
+    left_inverse,
+    sensitivity_bounds,
+    soft_bounds,
+    standard_error,
+    tv_bounds,
+    vacuous,
+    valid_radius,
+)
+from fairfix.table import Reading
+
+REPLICATES = 1000
+"""Draws of data and table."""
+
+FEW_REPLICATES = 40
+"""Draws of those for which linear programs are solved."""
+
+CURVE = (0.01, 0.02, 0.05, 0.1)
+"""Values of eps at which the sensitivity curve is told; 0 would be N4, which has to be asked for."""
+
+MANY = 36
+"""True times noisy groups beyond which the curve is left out, because its linear programs are large."""
+
+PRECISION = 1e-4
+"""Of breakdown points of limits."""
+
+COARSE = 2e-3
+"""Of the eps up to which a difference is certain."""
+
+TOLERANCE = 1e-7
+"""What limits may be missed by, for rounding."""
+
+KINDS = ("difference", "ratio", "min", "max")
+
+Pair = tuple[Floats, Floats]
+
+
+# ---------------------------------------------------------------------- comparisons of bounds
+
+
+def _ends(kind: str, bounds: Sequence[Pair]) -> Pair:
+    """Return low and high of each pair of groups, or of each group, shape (..., P), over the rates given."""
+    lows, highs = [], []
+    for lo, hi in bounds:
+        if kind in ("min", "max"):
+            lows.append(lo)
+            highs.append(hi)
+            continue
+        groups = lo.shape[-1]
+        a, b = np.nonzero(~np.eye(groups, dtype=bool))
+        if kind == "difference":
+            lows.append(lo[..., a] - hi[..., b])
+            highs.append(hi[..., a] - lo[..., b])
+        else:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                lows.append(np.minimum(lo[..., a] / hi[..., b], 1.0))
+                highs.append(np.minimum(hi[..., a] / lo[..., b], 1.0))
+    return np.concatenate(lows, -1), np.concatenate(highs, -1)
+
+
+def _worst(kind: str, ends: Floats) -> Floats:
+    """Return the end that counts of (..., P), NaN where none is defined."""
+    if kind in ("difference", "max"):
+        best = np.where(np.isnan(ends), -np.inf, ends).max(-1)
+        best = np.where(best == -np.inf, np.nan, best)
+        return np.asarray(np.maximum(best, 0.0) if kind == "difference" else best)
+    none = np.isnan(ends).all(-1)
+    best = np.where(np.isnan(ends), np.inf, ends).min(-1)
+    best = np.minimum(best, 1.0) if kind == "ratio" else best
+    return np.where(none, np.nan, best)
+
+
+def _quantile(values: Floats, level: float) -> Floats:
+    """Return a quantile over the first axis, of what is defined."""
+    bad = np.isnan(values)
+    if not bad.any():
+        return np.asarray(np.quantile(values, level, axis=0))
+    out = np.full(values.shape[1:], np.nan)
+    some = ~bad.all(0)
+    out[some] = np.nanquantile(values[:, some], level, axis=0)
+    return out
+
+
+def _lower(plug_in: Floats, drawn: Floats) -> Floats:
+    """Return the smaller of both, where there are both."""
+    return np.asarray(np.fmin(plug_in, drawn))
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Bounds of every rate under one assumption: metric -> (low, high), shape (J,), and drawn anew, shape (R, J)."""
+
+    rates: Mapping[str, Pair]
+    draws: Mapping[str, Pair]
+    alpha: float
+
+    def of_groups(self, metric: str) -> Iterator[Bound]:
+        """Yield where each group's rate lies."""
+        low, high = self.rates[metric]
+        drawn = self.draws.get(metric, (low[None], high[None]))
+        outer_low = _lower(low, _quantile(drawn[0], self.alpha / 2))
+        outer_high = -_lower(-high, _quantile(-drawn[1], self.alpha / 2))
+        for ends in zip(low, high, outer_low, outer_high, strict=True):
+            yield _bound(*(float(end) for end in ends))
+
+    def of_comparison(self, kind: str, metrics: Sequence[str]) -> Bound:
+        """Return where a comparison lies; of several rates the worst."""
+        lows, highs = _ends(kind, [self.rates[name] for name in metrics])
+        low, high = float(_worst(kind, lows)), float(_worst(kind, highs))
+        if not all(name in self.draws for name in metrics):
+            return _bound(low, high, low, high)
+        drawn = _ends(kind, [self.draws[name] for name in metrics])
+        share = self.alpha / 2 / lows.shape[-1]
+        if kind in ("difference", "max"):
+            outer_low = float(_worst(kind, _quantile(drawn[0], share)))
+            outer_high = float(_quantile(_worst(kind, drawn[1]), 1 - self.alpha / 2))
+        else:
+            outer_low = float(_quantile(_worst(kind, drawn[0]), self.alpha / 2))
+            outer_high = float(_worst(kind, _quantile(drawn[1], 1 - share)))
+        return _bound(low, high, float(np.fmin(low, outer_low)), float(np.fmax(high, outer_high)))
+
+
+def _bound(low: float, high: float, outer_low: float, outer_high: float) -> Bound:
+    if math.isnan(low):
+        return Bound(math.nan, math.nan, math.nan, math.nan, "undefined: no rows that it is a rate of")
+    return Bound(low, high, outer_low, outer_high)
+
+
+# ---------------------------------------------------------------------- what is known
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The data, as far as true groups are concerned.
+
+    Attributes
+    ----------
+    attribute, names
+        Column of the noisy groups, and their names.
+    cells
+        Masses of TP, FN, FP, TN by noisy group, shape (K, 4), of total 1; without labels positive decisions are in FP.
+    rows
+        Effective number of rows.
+    metrics
+        Rates that can be computed.
+    """
+
+    attribute: str
+    names: tuple[str, ...]
+    cells: Floats
+    rows: float
+    metrics: Mapping[str, Ratio]
+
+    @property
+    def labelled(self) -> bool:
+        """Whether there are labels."""
+        return "true_positive_rate" in self.metrics
+
+
+def seen(counts: Counts, reading: Reading, attribute: str) -> Seen:
+    """Return the masses of cells by noisy group.
+
+    Raises
+    ------
+    UsageError
+        There are no decisions.
+    """
+    at = counts.keys.index(attribute)
+    names = tuple(sorted({cell[at] for cell in counts.cells}))
+    into = np.array([names.index(cell[at]) for cell in counts.cells], dtype=np.int64)
+    found = confusion(counts, reading.threshold)
+    if found is None:
+        raise UsageError(
+            "noise is about decisions, and there are none: say at which score one is positive with --threshold, or "
+            "name a column of decisions with --prediction"
+        )
+    table = np.zeros((len(names), *found.shape[1:]))
+    np.add.at(table, into, found)
+    cells = np.zeros((len(names), 4))
+    cells[:, FP], cells[:, TN] = table[:, 0, 1, 0], table[:, 0, 0, 0]
+    if counts.has_labels:
+        cells[:, TP], cells[:, FN] = table[:, 1, 1, 0], table[:, 1, 0, 0]
+    total, square = float(counts.weights.sum()), float(counts.square_weights.sum())
+    metrics = dict(RATIOS) if counts.has_labels else {"selection_rate": RATIOS["selection_rate"]}
+    chosen = {name: metrics[name] for name in NOISE_METRICS if name in metrics}
+    return Seen(attribute, names, cells / cells.sum(), total * total / square, chosen)
+
+
+def _masses(cells: Floats, *, by_label: bool) -> Floats:
+    """Return the masses of noisy groups, shape (..., K), or by label (..., 2, K)."""
+    if not by_label:
+        return np.asarray(cells.sum(-1))
+    return np.stack([cells[..., [FP, TN]].sum(-1), cells[..., [TP, FN]].sum(-1)], -2)
+
+
+class TrueGroups:
+    """Bounds and estimates of the true groups behind the noisy groups of a data set.
+
+    Parameters
+    ----------
+    data
+        The data.
+    noise
+        What is said of noise.
+    alpha
+        One minus the confidence of intervals.
+    seed
+        Of the resampling.
+    replicates
+        Draws; 0 for none.
+    """
+
+    def __init__(
+        self, data: Seen, noise: Noise, alpha: float = 0.05, seed: int = 0, replicates: int = REPLICATES
+    ) -> None:
+        self.data, self.noise, self.alpha, self.seed = data, noise, alpha, seed
+        self.replicates = replicates
+        self.table: NoiseTable | None = None
+        self.true = data.names
+        self.notes: list[str] = []
+        self.unavailable: dict[str, str] = {}
+        rng = np.random.default_rng(seed)
+        rows = max(round(data.rows), 1)
+        self.drawn = (
+            rng.multinomial(rows, data.cells.ravel(), replicates).reshape(replicates, len(data.names), 4)
+            / rows
+        )
+        if noise.table is not None:
+            self.table = noise.table.for_groups(data.names, data.attribute)
+            if self.table.by_label and not data.labelled:
+                raise UsageError(
+                    f"{self.table.source} is by label, and the data have no label; name it with --label"
+                )
+            self.true = self.table.true
+            self.joint = self._carried(noise.kept, data.cells)
+            self.values_drawn = self.table.drawn(replicates, rng) if replicates else None
+            drawn = self.joint[None][:0]
+            self.joint_drawn = (
+                self._carried(noise.kept, self.drawn, self.values_drawn) if replicates else drawn
+            )
+        self.stated = self._stated()
+
+    def _carried(self, keep: Keep, cells: Floats, values: Floats | None = None) -> Floats:
+        assert self.table is not None
+        masses = _masses(cells, by_label=self.table.by_label)
+        return self.table.carried(masses, keep, values)
+
+    def _stated(self) -> dict[str, str]:
+        """Return assumption -> what was stated."""
+        noise, out = self.noise, {}
+        if noise.radii is not None:
+            out["N0"] = "the radii that were given"
+        if self.table is not None:
+            out["N1"] = f"the table of {self.table.source}"
+            if self.table.by_label:
+                out["N2"] = f"the table by label of {self.table.source}"
+            if noise.epsilon is not None:
+                out["N3"] = f"noise depends on outcomes by at most {noise.epsilon:g}"
+            if noise.class_conditional:
+                by = " and the label" if self.table.by_label else ""
+                out["N4"] = (
+                    f"noise depends on nothing but the true group{by}, and decisions do not use the recorded one"
+                )
+        return out
+
+    @property
+    def rests_on(self) -> str:
+        """The strongest assumption that was stated."""
+        return max(self.stated)
+
+    @property
+    def same_groups(self) -> bool:
+        """Whether true and noisy groups have the same names."""
+        return self.true == self.data.names
+
+    # ------------------------------------------------------------------ bounds
+
+    @cached_property
+    def bounds(self) -> dict[str, Bounds]:
+        """Assumption -> bounds of every rate."""
+        out = {}
+        for name, make in (
+            ("N0", self._n0),
+            ("N1", self._n1),
+            ("N2", self._n2),
+            ("N3", self._n3),
+            ("N4", self._n4),
+        ):
+            found = make()
+            if isinstance(found, str):
+                self.unavailable[name] = found
+            else:
+                out[name] = found
+        return out
+
+    def _each(self, bounds: Callable[[Floats, Floats, Ratio], Pair], joint: Floats, drawn: Floats) -> Bounds:
+        """Return bounds by a function of masses, table and rate."""
+        rates = {name: bounds(self.data.cells, joint, ratio) for name, ratio in self.data.metrics.items()}
+        draws = {}
+        if self.replicates:
+            draws = {name: bounds(self.drawn, drawn, ratio) for name, ratio in self.data.metrics.items()}
+        return Bounds(rates, draws, self.alpha)
+
+    @cached_property
+    def radii(self) -> tuple[Floats, Floats] | None:
+        """The radii of N0 and those drawn; None where there are none."""
+        if self.noise.radii is not None:
+            found = radii_for(self.noise.radii, self.data.names, self.data.attribute)
+            if not self.same_groups:
+                raise UsageError(
+                    "--noise-radius compares a true group with the recorded group of the same name; the table's true "
+                    f"groups are {', '.join(self.true)} and the recorded ones {', '.join(self.data.names)}: leave it "
+                    "out"
+                )
+            return found, np.broadcast_to(found, (self.replicates, found.size))
+        if self.table is None or not self.same_groups:
+            return None
+        return valid_radius(self.plain(self.joint)), valid_radius(self.plain(self.joint_drawn))
+
+    def _n0(self) -> Bounds | str:
+        if self.radii is None:
+            return "true and recorded groups do not have the same names"
+        return self._each(tv_bounds, *self.radii)
+
+    def plain(self, joint: Floats) -> Floats:
+        """Return a table without labels."""
+        assert self.table is not None
+        return np.asarray(joint.sum(-3)) if self.table.by_label else joint
+
+    def _n1(self) -> Bounds | str:
+        if self.table is None:
+            return "no table was given (--noise FILE)"
+        return self._each(soft_bounds, self.plain(self.joint), self.plain(self.joint_drawn))
+
+    def _n2(self) -> Bounds | str:
+        if self.table is None or not self.table.by_label:
+            return "the table is not by label" if self.table else "no table was given (--noise FILE)"
+        return self._each(labelled_bounds, self.joint, self.joint_drawn)
+
+    def _n3(self) -> Bounds | str:
+        eps = self.noise.epsilon
+        if eps is None:
+            return "not stated (--noise-epsilon)"
+        rates = {name: self._at(name, eps) for name in self.data.metrics}
+        if self.least > eps:
+            return (
+                f"the data refute that noise depends on outcomes by at most {eps:g}: the least eps they allow is "
+                f"{self.least:.4f}"
+            )
+        few = min(FEW_REPLICATES, self.replicates)
+        draws: dict[str, list[Pair]] = {name: [] for name in self.data.metrics}
+        refuted = 0
+        for m, joint in zip(self.drawn[:few], self.joint_drawn[:few], strict=True):
+            found = {
+                name: sensitivity_bounds(m, joint, ratio, eps) for name, ratio in self.data.metrics.items()
+            }
+            refuted += all(np.isnan(lo).all() for lo, _ in found.values())
+            for name, pair in found.items():
+                draws[name].append(pair)
+        if refuted:
+            self.notes.append(
+                f"N3: eps = {eps:g} is refuted in {refuted} of {few} draws, which count nothing; it is hardly more "
+                "than sampling error alone makes"
+            )
+        stacked = {
+            name: (np.array([p[0] for p in d]), np.array([p[1] for p in d]))
+            for name, d in draws.items()
+            if few
+        }
+        return Bounds(rates, stacked, self.alpha)
+
+    @cached_property
+    def inverted(self) -> tuple[Inversion, Inversion | None]:
+        """Masses of true groups under N4, of the data and of the draws.
+
+        Raises
+        ------
+        DataError
+            They are not identified.
+        """
+        assert self.table is not None
+        try:
+            if self.noise.kept == "noisy-given-true":
+                found = self._inverted(self.data.cells, self.table.values)
+            else:
+                found = self._inverted(self.data.cells, self.joint)
+        except ValueError as error:
+            raise DataError(
+                f"--noise-class-conditional: {error}; leave the option out, and the bounds remain"
+            ) from error
+        if not self.replicates:
+            return found, None
+        drawn = self.joint_drawn
+        if self.noise.kept == "noisy-given-true":
+            drawn = self.table.values[None] if self.values_drawn is None else self.values_drawn
+        return found, self._inverted(self.drawn, drawn)
+
+    def _inverted(self, cells: Floats, table: Floats) -> Inversion:
+        """Return the inversion by a table's ``P(noisy | true)``, shape (..., J, K) or by label (..., 2, J, K).
+
+        A table that was carried over with that as it is has another one wherever no shares of true groups fit exactly;
+        so the table is taken as it was.
+        """
+        some = next(iter(self.data.metrics.values()))
+        if self.table is not None and self.table.by_label:
+            parts = [
+                (cells[..., cs], *left_inverse(table[..., y, :, :]))
+                for y, cs in ((1, [TP, FN]), (0, [FP, TN]))
+            ]
+            weights = np.stack([parts[1][2], parts[0][2]], -3)
+        else:
+            parts = [(cells, *left_inverse(table))]
+            weights = parts[0][2]
+        masses = np.concatenate([w @ m for m, _, w in parts], -1)
+        left = np.concatenate([m - np.swapaxes(t, -1, -2) @ (w @ m) for m, t, w in parts], -1)
+        return Inversion(some.of(masses), masses, weights, left)
+
+    def _n4(self) -> Bounds | str:
+        if not self.noise.class_conditional:
+            return "not stated (--noise-class-conditional)"
+        found, drawn = self.inverted
+        rates, draws = {}, {}
+        for name, ratio in self.data.metrics.items():
+            rate = ratio.of(found.masses)
+            rates[name] = (rate, rate)
+            if drawn is not None:
+                rate = ratio.of(drawn.masses)
+                draws[name] = (rate, rate)
+        if (found.masses < 0).any():
+            who = [self.true[j] for j in np.flatnonzero((found.masses < 0).any(-1))]
+            self.notes.append(
+                f"N4: cells of {', '.join(who)} come out below 0, so rates can leave [0, 1]; that is sampling error or "
+                "a wrong assumption, and nothing is cut off"
+            )
+        if np.abs(found.residual).max() > TOLERANCE:
+            self.notes.append(
+                f"N4: there are more recorded than true groups, and the masses of their cells are off by up to "
+                f"{np.abs(found.residual).max():.2g} of all rows; 0 if the assumption holds and there is no "
+                "sampling error"
+            )
+        return Bounds(rates, draws, self.alpha)
+
+    # ------------------------------------------------------------------ estimates
+
+    @cached_property
+    def weighted(self) -> dict[str, Floats]:
+        """Metric -> rates with every row in each true group by its chance; empty without a table."""
+        if self.table is None:
+            return {}
+        m = self.data.cells
+        masses = _masses(m, by_label=self.table.by_label)[..., None, :]
+        share = np.where(masses > 0, self.joint / np.where(masses > 0, masses, 1.0), 0.0)
+        if self.table.by_label:
+            cells = np.concatenate([share[1] @ m[:, [TP, FN]], share[0] @ m[:, [FP, TN]]], -1)
+        else:
+            cells = share @ m
+        return {name: ratio.of(cells) for name, ratio in self.data.metrics.items()}
+
+    @cached_property
+    def recorded(self) -> dict[str, Floats]:
+        """Metric -> rates of the recorded groups."""
+        return {name: ratio.of(self.data.cells) for name, ratio in self.data.metrics.items()}
+
+    def points(self, assumption: str) -> dict[str, Floats]:
+        """Return metric -> the best single guess of each rate under an assumption, inside its bounds."""
+        if assumption == "N4":
+            return {name: low for name, (low, _) in self.bounds["N4"].rates.items()}
+        if assumption == "N0":
+            return self.recorded
+        guess = self.weighted
+        if assumption == "N3":
+            with suppress(DataError):
+                masses = self.inverted[0].masses
+                guess = {name: ratio.of(masses) for name, ratio in self.data.metrics.items()}
+        bounds = self.bounds[assumption].rates
+        return {name: np.clip(rate, *bounds[name]) for name, rate in guess.items()}
+
+    # ------------------------------------------------------------------ sensitivity
+
+    @cached_property
+    def least(self) -> float:
+        """The least eps that the data allow."""
+        return least_eps(self.data.cells, self.joint)
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, float], Pair]:
+        return {}
+
+    def _at(self, metric: str, eps: float) -> Pair:
+        """Return the bounds under N3 with another eps."""
+        if (metric, eps) not in self._known:
+            ratio = self.data.metrics[metric]
+            self._known[metric, eps] = sensitivity_bounds(self.data.cells, self.joint, ratio, eps)
+        return self._known[metric, eps]
+
+    def compared_at(self, kind: str, metrics: Sequence[str], eps: float) -> tuple[float, float]:
+        """Return where a comparison lies under N3 with another eps."""
+        lows, highs = _ends(kind, [self._at(name, eps) for name in metrics])
+        return float(_worst(kind, lows)), float(_worst(kind, highs))
+
+    def largest(
+        self,
+        holds: Callable[[float, float], bool],
+        kind: str,
+        metrics: Sequence[str],
+        precision: float = PRECISION,
+    ) -> float:
+        """Return the largest eps at which something holds of both ends of a comparison; NaN if it never does."""
+
+        def at(eps: float) -> bool:
+            low, high = self.compared_at(kind, metrics, eps)
+            return not math.isnan(low) and holds(low, high)
+
+        inside, outside = self.least, 1.0
+        if not at(inside):
+            return math.nan
+        for eps in CURVE:
+            if inside < eps < outside:
+                if at(eps):
+                    inside = eps
+                else:
+                    outside = eps
+        if outside == 1.0 and at(1.0):
+            return 1.0
+        while outside - inside > precision:
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if at(middle) else (inside, middle)
+        return inside
+
+    # ------------------------------------------------------------------ report
+
+    def figures(self) -> Iterator[Figure]:
+        """Yield the numbers of groups, then of comparisons."""
+        naive = self._naive()
+        other = self._other()
+        for metric, ratio in self.data.metrics.items():
+            bounds = {name: list(found.of_groups(metric)) for name, found in self.bounds.items()}
+            error = self._standard_error(ratio)
+            for j, group in enumerate(self.true):
+                same = self.data.names.index(group) if group in self.data.names else None
+                yield Figure(
+                    metric,
+                    group,
+                    math.nan if same is None else float(self.recorded[metric][same]),
+                    float(self.weighted[metric][j]) if self.weighted else math.nan,
+                    {name: found[j] for name, found in bounds.items()},
+                    None if naive is None else _floats(*(end[j] for end in naive[metric])),
+                    float(self.bounds["N4"].rates[metric][0][j]) if "N4" in self.bounds else None,
+                    None if error is None else float(error[j]),
+                    None if other is None else _floats(*(end[j] for end in other[metric])),
+                    tuple(
+                        (eps, *_floats(*(end[j] for end in self._at(metric, eps)))) for eps in self._curve()
+                    ),
+                )
+        for kind, name, metrics in _comparisons(self.data.metrics):
+            yield self._comparison(kind, name, metrics, naive, other)
+
+    def _comparison(
+        self,
+        kind: str,
+        name: str,
+        metrics: tuple[str, ...],
+        naive: Mapping[str, Pair] | None,
+        other: Mapping[str, Pair] | None,
+    ) -> Figure:
+        def of(found: Mapping[str, Pair]) -> tuple[float, float]:
+            low, high = _ends(kind, [found[m] for m in metrics])
+            return float(_worst(kind, low)), float(_worst(kind, high))
+
+        def single(found: Mapping[str, Floats]) -> float:
+            return of({m: (found[m], found[m]) for m in metrics})[0]
+
+        certain = None
+        if kind == "difference" and self._curve():
+            certain = self.largest(lambda low, high: low > TOLERANCE, kind, metrics, COARSE)
+        n4 = self.bounds.get("N4")
+        return Figure(
+            f"{name}.{kind}",
+            "",
+            single(self.recorded),
+            single(self.weighted) if self.weighted else math.nan,
+            {level: found.of_comparison(kind, metrics) for level, found in self.bounds.items()},
+            None if naive is None else of(naive),
+            None if n4 is None else of(n4.rates)[0],
+            None,
+            None if other is None else of(other),
+            tuple((eps, *self.compared_at(kind, metrics, eps)) for eps in self._curve())
+            if kind == "difference"
+            else (),
+            certain,
+        )
+
+    def _curve(self) -> tuple[float, ...]:
+        few = self.table is not None and len(self.true) * len(self.data.names) <= MANY
+        return CURVE if few else ()
+
+    def _naive(self) -> dict[str, Pair] | None:
+        """Return recorded rates give or take the share of the true group that is recorded as another."""
+        if not self.same_groups:
+            return None
+        if self.table is not None:
+            gamma = conditional_radius(self.plain(self.joint))
+        else:
+            assert self.radii is not None
+            gamma = self.radii[0]
+        return {
+            name: (np.clip(rate - gamma, 0.0, 1.0), np.clip(rate + gamma, 0.0, 1.0))
+            for name, rate in self.recorded.items()
+        }
+
+    @cached_property
+    def other_joint(self) -> Floats | None:
+        """The table carried over in the other way; None where it cannot be, or is the same."""
+        if self.table is None or not self.table.says_noisy:
+            return None
+        other: Keep = "noisy-given-true" if self.noise.kept == "true-given-noisy" else "true-given-noisy"
+        try:
+            found = self._carried(other, self.data.cells)
+        except DataError as error:
+            self.notes.append(f"the table cannot be carried over with {other} as it is: {error}")
+            return None
+        return found if np.abs(found - self.joint).max() > TOLERANCE else None
+
+    def _other(self) -> dict[str, Pair] | None:
+        if self.other_joint is None or self.table is None:
+            return None
+        bounds = labelled_bounds if self.table.by_label else soft_bounds
+        return {
+            name: bounds(self.data.cells, self.other_joint, ratio)
+            for name, ratio in self.data.metrics.items()
+        }
+
+    def _standard_error(self, ratio: Ratio) -> Floats | None:
+        if "N4" not in self.bounds:
+            return None
+        found = replace(self.inverted[0], rates=ratio.of(self.inverted[0].masses))
+        return standard_error(self.data.cells, found, ratio, self.data.rows)
+
+    def vacuous(self) -> Iterator[tuple[str, str]]:
+        """Yield (metric, group) of which the table without labels can say nothing."""
+        if self.table is None or not self.data.labelled:
+            return
+        for name in EQUALIZED_ODDS:
+            empty = vacuous(self.data.cells, self.plain(self.joint), self.data.metrics[name])
+            yield from ((name, self.true[j]) for j in np.flatnonzero(empty))
+
+    def breakdowns(self, checks: Iterable[Check]) -> Iterator[BreakdownReport]:
+        """Yield the breakdown points of all checks that have some."""
+        if self.table is None:
+            return
+        known = {(name, kind): metrics for kind, name, metrics in _comparisons(self.data.metrics)}
+        for check in checks:
+            name, _, rest = check.comparison.partition(".")
+            kind, _, scope = rest.partition(".")
+            ours = check.attribute in (None, self.data.attribute) and check.group is None
+            if not ours or (name, kind) not in known or scope not in ("", "between_groups", *NOISE_SCOPES):
+                continue
+            metrics = known[name, kind]
+            yield BreakdownReport(
+                check.text,
+                self.largest(partial(_kept, check), kind, metrics),
+                self.largest(partial(_broken, check), kind, metrics),
+            )
+
+    def comparisons(self, figures: Iterable[Figure], checks: Iterable[Check]) -> Iterator[ComparisonReport]:
+        """Yield what checks can look at: what the report rests on, and what is asked for under another assumption."""
+        asked = {check.comparison for check in checks}
+        known = {f"{name}.{kind}": (kind, metrics) for kind, name, metrics in _comparisons(self.data.metrics)}
+        for figure in figures:
+            if figure.group:
+                continue
+            kind, metrics = known[figure.name]
+            yield self._report(figure, kind, metrics, self.rests_on, "true_groups")
+            for scope in NOISE_SCOPES[1:]:
+                if f"{figure.name}.{scope}" in asked:
+                    yield self._report(figure, kind, metrics, scope.removeprefix("under_").upper(), scope)
+
+    def _report(
+        self, figure: Figure, kind: str, metrics: tuple[str, ...], assumption: str, scope: str
+    ) -> ComparisonReport:
+        identifier = f"{figure.name}.{scope}"
+        bound = figure.bounds.get(assumption)
+        if bound is None:
+            why = f"{assumption}: {self.unavailable[assumption]}"
+            return ComparisonReport(identifier, Value(math.nan, math.nan, math.nan, why), ())
+        if bound.reason:
+            return ComparisonReport(identifier, Value(math.nan, math.nan, math.nan, bound.reason), ())
+        points = self.points(assumption)
+        rates = [(points[name], points[name]) for name in metrics]
+        value = float(_worst(kind, _ends(kind, rates)[0]))
+        bounds = [self.bounds[assumption].rates[name] for name in metrics]
+        lost = np.any([np.isnan(low) for low, _ in bounds], axis=0)
+        told = f"rests on {assumption}; {'estimate' if assumption == 'N4' else 'worst case'} "
+        told += f"{bound.low:.4f}" if assumption == "N4" else f"{bound.low:.4f} to {bound.high:.4f}"
+        return ComparisonReport(
+            identifier,
+            Value(value, bound.outer_low, bound.outer_high, told),
+            self._who(kind, bounds),
+            tuple(self.true[j] for j in np.flatnonzero(lost)),
+        )
+
+    def _who(self, kind: str, bounds: Sequence[Pair]) -> tuple[str, ...]:
+        """Return the groups that reach the worst case."""
+        lows, highs = _ends(kind, bounds)
+        ends = highs if kind in ("difference", "max") else -lows
+        if np.isnan(ends).all():
+            return ()
+        best = int(np.nanargmax(ends))
+        groups = len(self.true)
+        if kind in ("min", "max"):
+            return (self.true[best % groups],)
+        a, b = np.nonzero(~np.eye(groups, dtype=bool))
+        best %= a.size
+        return self.true[int(a[best])], self.true[int(b[best])]
+
+    def report(self, checks: Sequence[Check] = ()) -> tuple[NoiseReport, list[ComparisonReport]]:
+        """Return what is told of true groups, and what checks can look at."""
+        figures = tuple(self.figures())
+        breakdowns = tuple(self.breakdowns(checks))
+        found = list(self.comparisons(figures, checks))
+        table, noise = self.table, self.noise
+        names = self.data.names
+        radii = {} if self.radii is None else dict(zip(names, self.radii[0].tolist(), strict=True))
+        lemma: dict[str, float] = {}
+        if table is not None and self.same_groups:
+            lemma = dict(zip(names, conditional_radius(self.plain(self.joint)).tolist(), strict=True))
+        other = None if self.other_joint is None else float(np.abs(self.other_joint - self.joint).max())
+        shift = None if table is None else table.shift(_masses(self.data.cells, by_label=table.by_label))
+        if table is not None and table.rows is None:
+            self.notes.append(
+                f"{table.source} holds probabilities, which are taken as known; counts would show their sampling error"
+            )
+        if "N4" in self.stated or "N3" in self.stated:
+            self.notes.append(
+                f"{self.rests_on} takes for granted that decisions do not use the recorded group, which the data "
+                "cannot show"
+            )
+        if table is not None and not self._curve():
+            self.notes.append(
+                "there are many groups, so the curve over eps was left out; breakdown points of checks are told"
+            )
+        if table is not None and self.least > 0:
+            self.notes.append(
+                f"the data refute that noise does not depend on outcomes at all; the least eps they allow is "
+                f"{self.least:.4f}, part of it sampling error"
+            )
+        return (
+            NoiseReport(
+                attribute=self.data.attribute,
+                source="" if table is None else table.source,
+                true=self.true,
+                noisy=names,
+                form="" if table is None else table.form,
+                rows=None if table is None else table.rows,
+                by_label=table is not None and table.by_label,
+                keep="" if table is None else noise.kept,
+                table=() if table is None else tuple(tuple(row) for row in self.plain(self.joint).tolist()),
+                rests_on=self.rests_on,
+                stated=self.stated,
+                unavailable=self.unavailable,
+                radii=radii,
+                conditional_radii=lemma,
+                shift=shift,
+                transport_difference=other
+                if other is not None or table is None or not table.says_noisy
+                else 0.0,
+                smallest_eps=None if table is None else self.least,
+                vacuous=tuple(self.vacuous()),
+                figures=figures,
+                breakdowns=breakdowns,
+                replicates=self.replicates,
+                seed=self.seed,
+                notes=tuple(self.notes),
+            ),
+            found,
+        )
+
+
+def _kept(check: Check, low: float, high: float) -> bool:
+    """Return whether no value from low to high breaks a limit, but for rounding."""
+    return not (check.violated_by(high - TOLERANCE) or check.violated_by(low + TOLERANCE))
+
+
+def _broken(check: Check, low: float, high: float) -> bool:
+    """Return whether every value from low to high breaks a limit."""
+    return check.violated_by(low) and check.violated_by(high)
+
+
+def _floats(*values: npt.ArrayLike) -> Any:
+    return tuple(float(np.asarray(value)) for value in values)
+
+
+def _comparisons(metrics: Mapping[str, Ratio]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield (kind, name, rates) of every comparison that there is."""
+    for kind in KINDS:
+        for name in NOISE_METRICS:
+            if name in metrics:
+                yield kind, name, (name,)
+            elif (
+                name == "equalized_odds"
+                and "true_positive_rate" in metrics
+                and kind in ("difference", "ratio")
+            ):
+                yield kind, name, EQUALIZED_ODDS
+
+
+# ---------------------------------------------------------------------- entry
+
+
+def audit_noisy(
+    source: Source,
+    reading: Reading,
+    noise: Noise,
+    settings: Settings | None = None,
+    *,
+    seed: int = 0,
+    more: More | None = None,
+) -> AuditReport:
+    """Audit data whose protected column holds noisy groups; the data are read once, as in any audit.
+
+    Parameters
+    ----------
+    source, reading, settings, more
+        As in :func:`fairfix.auditor.audit`; ``reading`` names one protected column, that of the noisy groups.
+    noise
+        What is known of the noise.
+    seed
+        Of the resampling.
+
+    Raises
+    ------
+    DataError, UsageError
+        Data, noise and question do not fit one another.
+    """
+    settings = settings or Settings()
+    if len(reading.columns.protected) != 1:
+        raise UsageError(
+            f"noise is described for one column, and --protected names {', '.join(reading.columns.protected)}: name "
+            "the column of the recorded groups alone"
+        )
+    if reading.task == "regression":
+        raise UsageError("noise is about decisions; with --task regression there are none")
+    reading = with_default_threshold(reading)
+    reading.check()
+    found: Scan = scan(source, reading, threads=settings.threads, exact=settings.exact)
+    (attribute,) = reading.columns.protected
+    data = seen(found.counts, reading.in_type_of(source.schema), attribute)
+    told, comparisons = TrueGroups(data, noise, 1.0 - settings.confidence, seed).report(settings.checks)
+    every = {**(more or {}), attribute: [*(more or {}).get(attribute, ()), *comparisons]}
+    return replace(judge(found, reading, settings, source.name, source, every), noise=told)
