@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +19,18 @@ from fairfix.cli.options import (
     show_settings,
     talk,
     task_option,
+    today,
     write_results,
 )
-from fairfix.errors import UsageError
+from fairfix.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from fairfix.baseline import Allowance
     from fairfix.findings import ComparisonReport
     from fairfix.io import Source
     from fairfix.models import ScoringModel
     from fairfix.table import Reading
+    from fairfix.waivers import Waiver
 
 
 @click.command("audit")
@@ -59,6 +62,19 @@ if TYPE_CHECKING:
 )
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
 @gate_options("the audit")
+@option(
+    "--baseline",
+    type=click.Path(),
+    metavar="FILE",
+    help="JSON result of an earlier audit to compare with.",
+)
+@option(
+    "--fail-on-worse",
+    multiple=True,
+    metavar="AMOUNT|CHECK",
+    help="Fail when a number has become worse than in the baseline by more than this: 0.02 for all usual comparisons, "
+    "'dp.difference>0.02' for one; repeatable.",
+)
 @output_options()
 @run_options
 @click.pass_context
@@ -74,6 +90,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if given["show_settings"]:
         show_settings(ctx)
     from fairfix.auditor import audit, require_two_groups
+    from fairfix.baseline import Allowance
     from fairfix.checks import Check, exit_status
     from fairfix.findings import Settings
     from fairfix.report.json_ import audit_dict
@@ -90,13 +107,79 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         checks=tuple(Check.parse(text) for text in given["fail_on"]),
         gate_on=given["gate_on"],
     )
+    allowances = tuple(Allowance.parse(text) for text in given["fail_on_worse"])
+    if allowances and not given["baseline"]:
+        raise UsageError("--fail-on-worse compares with an earlier result; name it with --baseline FILE")
+    waivers = _waivers(ctx)
+    old = _saved(given["baseline"]) if given["baseline"] else None
     source, reading, inferred, model = open_data(given)
     more = _individual(source, reading, model, settings.confidence, given) if given["individual"] else None
     report = audit(source, reading, settings, more)
     require_two_groups(report)
     used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
-    write_results(audit_dict(replace(report, inferred=inferred, model=used)), given)
-    return exit_status((result.verdict for result in report.checks), given["undecided"])
+    result = audit_dict(replace(report, inferred=inferred, model=used))
+    if old is not None:
+        _compare(result, old, allowances, given)
+    if waivers:
+        _apply(result, waivers, given)
+    write_results(result, given)
+    return exit_status((check["verdict"] for check in result["checks"]), given["undecided"])
+
+
+def _saved(path: str) -> Any:
+    """Return a saved result."""
+    import json
+    from pathlib import Path
+
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"--baseline: {path} does not exist") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"--baseline: {path} is not a JSON result: {error}") from error
+
+
+def _compare(
+    result: dict[str, Any], old: Any, allowances: Sequence[Allowance], given: Mapping[str, Any]
+) -> None:
+    """Add what has changed since the baseline, and its checks, to a result."""
+    from fairfix.baseline import compare, require_comparable
+    from fairfix.report.layout import HEADLINES
+    from fairfix.waivers import worst
+
+    name = given["baseline"]
+    try:
+        require_comparable(old, result, name)
+        usual = [identifier for identifier, _ in HEADLINES]
+        result["baseline"], checks = compare(old, result, allowances, usual, given["gate_on"])
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(f"--baseline: {name} is incomplete or was changed: {error!r}") from error
+    if allowances and not checks:
+        raise DataError(f"--fail-on-worse: nothing in the baseline {name} can be compared with this audit")
+    result["checks"] += checks
+    result["verdict"] = worst(result["checks"])
+
+
+def _waivers(ctx: click.Context) -> list[Waiver]:
+    """Return the waivers of the configuration."""
+    from fairfix.waivers import Waiver
+
+    name, tables = ctx.meta.get("fairfix.waivers", ("", ()))
+    return [Waiver.parse(table, name) for table in tables]
+
+
+def _apply(result: dict[str, Any], waivers: Sequence[Waiver], given: Mapping[str, Any]) -> None:
+    """Add what the waivers do to a result."""
+    from fairfix.report.layout import STATES
+    from fairfix.waivers import apply, worst
+
+    now = today()
+    result["checks"], told = apply(result["checks"], waivers, now, given["gate_on"])
+    result["verdict"] = worst(result["checks"])
+    result["waivers"] = {"today": now.isoformat(), "waivers": told}
+    for one in told:
+        if one["state"] in ("expired", "matches nothing"):
+            talk(given, f"the waiver of {one['check']!r} {STATES[one['state']]}")
 
 
 def _individual(

@@ -64,7 +64,7 @@ HEADLINES = (
 )
 """Comparisons of the short report, with their titles; ``--detail`` shows all."""
 
-MARKS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED"}
+MARKS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED", "waived": "WAIVED"}
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,10 @@ def _audit(result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
     yield Section(f"fairfix audit of {result['data']['source']}", tuple(_facts(result)))
     if result["checks"]:
         yield _checks(result["checks"], result["verdict"])
+    if "waivers" in result:
+        yield _waivers(result["waivers"])
+    if "baseline" in result:
+        yield _baseline(result["baseline"])
     for block in result["attributes"]:
         yield from _block(block, result, detail=detail)
     for block in result["strata"]:
@@ -173,6 +177,68 @@ def _checks(checks: Sequence[Mapping[str, Any]], verdict: str | None) -> Section
         (Grid(("verdict", "fails if", "attribute", "value", "groups", "why"), rows, 6, "Checks", 1),),
         {"checks": checks},
     )
+
+
+def _waivers(found: Mapping[str, Any]) -> Section:
+    rows = tuple(
+        (
+            one["check"] + (f" up to {one['limit']:g}" if "limit" in one else ""),
+            one["expires"],
+            STATES[one["state"]],
+            one["reason"],
+        )
+        for one in found["waivers"]
+    )
+    return Section(
+        "Waivers",
+        (f"judged on {found['today']}",),
+        (Grid(("waiver of", "until", "what it does", "reason"), rows, 4, "Waivers"),),
+    )
+
+
+STATES = {
+    "used": "waives a check",
+    "not needed": "is not needed: the check passes without it",
+    "expired": "has expired and waives nothing",
+    "exceeded": "waives nothing: a check is beyond its limit",
+    "matches nothing": "matches no check",
+}
+"""What a waiver does, in words."""
+
+
+def _baseline(found: Mapping[str, Any]) -> Section:
+    titles = dict(HEADLINES)
+    rows = []
+    for one in found["changes"]:
+        name, _, where = one["id"][:-1].partition("[")
+        told = "undefined" if one["value"] is None else _signed(one)
+        rows.append(
+            (titles.get(name, name), where, interval(one["old"]), interval(one["new"]), told, _worse(one))
+        )
+    lines = [
+        f"{found['source']}, {found['rows']:,} rows; the two audits are taken as independent samples",
+        *(f"not comparable: {one['id']}: {one['reason']}" for one in found["not_comparable"]),
+    ]
+    headings = ("comparison", "attribute", "baseline", "now", "change [interval]", "is")
+    grids = (Grid(headings, tuple(rows), 6, "Changes since the baseline"),) if rows else ()
+    return Section("Change since the baseline", tuple(lines), grids)
+
+
+def _signed(one: Mapping[str, Any]) -> str:
+    """Return a change with its interval, each with its sign."""
+    low, high = ("–" if one[end] is None else f"{one[end] + 0.0:+.3f}" for end in ("low", "high"))
+    return f"{one['value'] + 0.0:+.4f} [{low}, {high}]"
+
+
+def _worse(one: Mapping[str, Any]) -> str:
+    """Return whether a change is for the worse, beyond chance."""
+    if one["worse"] is None or one["value"] is None:
+        return ""
+    low, high = one["low"], one["high"]
+    up, down = low is not None and low > 0, high is not None and high < 0
+    if not (up or down):
+        return "not certain"
+    return "worse" if up == (one["worse"] == "larger") else "better"
 
 
 def _block(block: Mapping[str, Any], result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
