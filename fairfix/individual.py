@@ -16,6 +16,10 @@ Each is of one of three kinds of flips: ``under_flips`` of the attribute's level
 with one of the comparable values get each of the others; ``under_everybody``, where every row gets each comparable
 value, as in the paper's *spouse consistency*, single people too.
 
+From scores alone, without a model: :func:`of_scores` compares rows that are equal in all other columns
+(``matched_effect``) and what other columns do not foretell (``residual_effect``), see
+:mod:`fairfix.individual_effect`. How fast a score changes with its features is no discrimination and is not reported.
+
 References
 ----------
 M. Yurochkin and Y. Sun, *SenSeI: sensitive set invariance for enforcing individual fairness*, ICLR 2021.
@@ -35,8 +39,17 @@ from fairfix import uncertainty as un
 from fairfix.auditor import with_default_threshold
 from fairfix.counts import Floats
 from fairfix.engine import read_table
+from fairfix.errors import DataError, FairfixError
+from fairfix.features import Features
 from fairfix.findings import ComparisonReport, Value
 from fairfix.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
+from fairfix.individual_effect import (
+    MatchedContrast,
+    ResidualContrast,
+    keys_of,
+    matched_effect,
+    residual_effect,
+)
 from fairfix.io import Source
 from fairfix.predictors import RepairedPredictor
 from fairfix.table import Reading, Table, to_probability
@@ -169,6 +182,110 @@ def of_model(
     out = {" x ".join(some): list(under_flips(table, some, judge, confidence)) for some in asked}
     out[" x ".join(asked[-1])] += under_comparable(table, comparable, judge, confidence)
     return out
+
+
+def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[ComparisonReport]], tuple[str, ...]]:
+    """Return what scores alone tell of the effect of each protected attribute, and the columns that were left aside.
+
+    Parameters
+    ----------
+    table
+        Rows with the columns that the score may hang on, see :func:`readable_table`.
+    confidence
+        Of the intervals, which hold for all pairs of groups together.
+
+    Raises
+    ------
+    DataError
+        There is no score and no decision, or no column that could be held equal.
+    """
+    score = _known_score(table)
+    roles = table.reading.columns.protected
+    features, aside = [], []
+    for name in table.features.column_names:
+        if name in roles:
+            continue
+        try:
+            Features.learn(table, [name])
+            features.append(name)
+        except FairfixError:
+            aside.append(name)
+    out = {}
+    for attribute in roles:
+        others = [name for name in roles if name != attribute]
+        if not features and not others:
+            raise DataError(
+                "there is no other column that could be held equal; name some with --features, or give the model "
+                "file with --model"
+            )
+        groups = table.groups([attribute])
+        matched = matched_effect(
+            score,
+            groups.codes,
+            keys_of(table, [*features, *others]),
+            table.rows.weight,
+            confidence=_shared(confidence, len(groups.levels)),
+        )
+        X = Features.learn(table, features, others).matrix(table, gaps=True)
+        left = residual_effect(
+            score,
+            groups.codes,
+            X,
+            table.rows.weight,
+            confidence=1.0 - (1.0 - confidence) / (len(groups.levels) if len(groups.levels) > 2 else 1),
+        )
+        out[attribute] = [
+            _largest(
+                "matched_effect", matched.pairs, groups.names, f"{matched.coverage:.1%} of rows have an equal"
+            ),
+            _largest("residual_effect", left.contrasts, groups.names, ""),
+        ]
+    return out, tuple(aside)
+
+
+def _known_score(table: Table) -> Floats:
+    """Return probabilities or scores, or decisions where there are no scores."""
+    if table.rows.score is None:
+        if table.rows.decision is None:
+            raise DataError("there is neither a score nor a decision to look at; name one with --score")
+        return table.rows.decision
+    plain = table.reading.task == "regression" or table.reading.score_scale == "raw"
+    return table.rows.score if plain else table.probability
+
+
+def _shared(confidence: float, groups: int) -> float:
+    """Return the confidence of each pair of groups, so that all pairs together have the given one."""
+    return 1.0 - (1.0 - confidence) / math.comb(groups, 2)
+
+
+def _largest(
+    metric: str,
+    found: Sequence[MatchedContrast | ResidualContrast],
+    names: tuple[str, ...],
+    said: str,
+) -> ComparisonReport:
+    """Return the largest difference of what can be judged; undefined is what cannot, with the reasons."""
+    identifier = f"{metric}.difference.between_groups"
+
+    def called(one: MatchedContrast | ResidualContrast) -> tuple[str, str]:
+        return names[one.first], "everybody else" if one.second is None else names[one.second]
+
+    known = [one for one in found if one.undecided is None]
+    unknown = tuple(" / ".join(called(one)) for one in found if one.undecided is not None)
+    pairs = {called(one): Value(one.value, one.low, one.high) for one in known}
+    if not known:
+        why = next((one.undecided for one in found if one.undecided), "there is nothing to compare")
+        return ComparisonReport(identifier, Value(math.nan, math.nan, math.nan, str(why)), (), unknown)
+    top = max(known, key=lambda one: abs(one.value))
+    low = max(max(one.low, -one.high, 0.0) for one in known)
+    high = max(max(one.high, -one.low) for one in known)
+    overlap = (
+        "" if isinstance(top, MatchedContrast) else f"{top.overlap:.1%} of rows where the groups overlap"
+    )
+    value = Value(abs(top.value), low, high, said or overlap)
+    first, second = called(top)
+    higher = (first, second) if top.value >= 0 else (second, first)
+    return ComparisonReport(identifier, value, higher, unknown, pairs=pairs)
 
 
 MOST_SCORES = 4_000_000

@@ -82,6 +82,7 @@ class Repaired:
         """Columns that prediction needs, the score of a model file excepted."""
         names = [name for name in self.reading.columns.counted if name != self._made_score]
         names += list(self.predictor.features)
+        names += self.base["features"] if self.base["kind"] == "file" else []
         return tuple(dict.fromkeys((*names, *(self.identity if self.predictor.randomized else ()))))
 
     @property

@@ -191,10 +191,11 @@ def _individual(
 ) -> dict[str, list[ComparisonReport]]:
     """Return what is found of individual fairness, by attribute; what is proposed is only said."""
     from fairfix.flips import parse_comparable, proxies
-    from fairfix.individual import of_model, readable_table
+    from fairfix.individual import of_model, of_scores, readable_table
 
     comparable = parse_comparable(";".join(given["comparable"]))
-    table = readable_table(source, reading, None if model is None else model.feature_names)
+    names = given["features"] or None if model is None else model.feature_names
+    table = readable_table(source, reading, names)
     declared = {name for name, _ in comparable}
     for proposal in proxies(table, reading.columns.protected):
         if proposal.partition("=")[0] not in declared:
@@ -204,9 +205,10 @@ def _individual(
             raise UsageError(
                 "--comparable changes rows and scores them again, which needs a model file (--model)"
             )
-        raise UsageError(
-            "--individual changes rows and scores them again, which needs a model file (--model)"
-        )
+        found, aside = of_scores(table, confidence)
+        if aside:
+            talk(given, f"left aside, since nothing is learned from them: {', '.join(aside)}")
+        return found
     return of_model(table, model, comparable, confidence)
 
 

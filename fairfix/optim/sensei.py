@@ -8,45 +8,47 @@ rows that are to be treated alike:
     R(h) = \inf_{\lambda \ge 0}\; \lambda \epsilon
     + E \sup_{x'} \left[ d_Y(h(x), h(x')) - \lambda\, d_X(x, x') \right] , \qquad d_Y(a, b) = (a - b)^2 .
 
-``R`` is the most that ``E d_Y`` can be under a transport of the rows that moves them ``epsilon`` on average. Here a row
-first takes one of its listed moves ``delta_k``, at no cost (a protected value changed to another), and then any step
-``u`` at the cost ``u' Sigma u``.
+``R`` is the most that ``E d_Y`` can be under a transport of the rows that moves them ``epsilon`` on average. Here a
+row first takes one of its listed moves ``delta_k``, at no cost (a protected value changed to another), and then any
+step ``u`` at the cost ``u' Sigma u``.
 
 **Linear logit**, ``h = w'x + b``. Where ``w`` has a component in the null space of ``Sigma``, free steps change the
-logit without end and ``R`` is infinite; so free directions are projected out. Else let ``q = w' Sigma^+ w``: a step of
-the logit by ``t = w'u`` costs at least ``t^2 / q``. With ``D = w' delta_k``, ``(D + t)^2 - lambda t^2 / q`` is unbounded
-for ``lambda < q``, and for ``lambda > q`` is largest at ``t = D q / (lambda - q)``, with the value
-``D^2 lambda / (lambda - q)``: the worst move is that of the greatest ``|D|``. With ``m = E max_k (w' delta_k)^2``,
+logit without end and ``R`` is infinite; so free directions are projected out. Else let ``q = w' Sigma^+ w``: a step
+of the logit by ``t = w'u`` costs at least ``t^2 / q``. With ``D = w' delta_k``, ``(D + t)^2 - lambda t^2 / q`` is
+unbounded for ``lambda < q``, and for ``lambda > q`` is largest at ``t = D q / (lambda - q)``, with the value ``D^2
+lambda / (lambda - q)``: the worst move is that of the greatest ``|D|``. With ``m = E max_k (w' delta_k)^2``,
 
 .. math::
     R = \inf_{\lambda > q}\; \lambda \epsilon + \frac{m \lambda}{\lambda - q}
       = \left( \sqrt{\epsilon q} + \sqrt{m} \right)^2, \qquad \lambda^* = q + \sqrt{m q / \epsilon} ,
 
-by ``epsilon = m q / (lambda - q)^2``, which also says that the steps ``t_i = D_i q / (lambda* - q)`` cost ``epsilon`` on
-average; their ``E (D + t)^2`` is ``m (lambda* / (lambda* - q))^2``, the same value: it is attained. Special cases:
-``epsilon = 0`` gives ``m``, invariance to the moves alone; ``m = 0`` gives ``epsilon q`` (at ``lambda = q``), a ridge;
-``q = 0`` gives ``m``. ``sqrt(q)`` and ``sqrt(m)`` are seminorms of ``w``, so ``R`` is convex, but it has kinks, where
-``m = 0``, ``q = 0``, or two moves are equally bad, and optima like to lie there. With
+by ``epsilon = m q / (lambda - q)^2``, which also says that the steps ``t_i = D_i q / (lambda* - q)`` cost ``epsilon``
+on average; their ``E (D + t)^2`` is ``m (lambda* / (lambda* - q))^2``, the same value: it is attained. Special cases:
+``epsilon = 0`` gives ``m``, invariance to the moves alone; ``m = 0`` gives ``epsilon q`` (at ``lambda = q``), a
+ridge; ``q = 0`` gives ``m``. ``sqrt(q)`` and ``sqrt(m)`` are seminorms of ``w``, so ``R`` is convex, but it has
+kinks, where ``m = 0``, ``q = 0``, or two moves are equally bad, and optima like to lie there. With
 
 .. math::
     \left( \sqrt{\epsilon q} + \sqrt{m} \right)^2 = \min_{0 < \theta < 1} \frac{\epsilon q}{\theta}
     + \frac{m}{1 - \theta} , \qquad m = \min \left\{ E u^2 : u_i \ge |w' \delta_{ik}| \right\} ,
 
-all is smooth and jointly convex in ``(w, b, theta, u)``: :func:`fit_linear` follows the path of the logarithmic barrier
-``- mu [log theta + log(1 - theta) + E sum_k log(u^2 - (w' delta_k)^2)]`` by Newton's method, the ``u`` eliminated, down
-to a ``mu`` at which the objective is at most ``2 mu (K + 1)`` above the least. Rows with the same moves share one ``u``.
+all is smooth and jointly convex in ``(w, b, theta, u)``: :func:`fit_linear` follows the path of the logarithmic
+barrier ``- mu [log theta + log(1 - theta) + E sum_k log(u^2 - (w' delta_k)^2)]`` by Newton's method, the ``u``
+eliminated, down to a ``mu`` at which the objective is at most ``2 mu (K + 1)`` above the least. Rows with the same
+moves share a ``u``.
 
 **Network.** One hidden layer of ReLUs, trained by Adam. The worst listed move is found by trying all. At it, with the
 slope ``g`` of the logit there, ``D`` its change, and ``q = g' Sigma^+ g``, the linear formulas give the further step
-``u = D Sigma^+ g / (lambda - q)``, ``lambda`` the root of ``E q D^2 / (lambda - q)^2 = epsilon`` above every ``q``. Steps
-are cut at the bounds of the columns: in an unbounded space ``R`` of a network is infinite unless it is constant, far
-out, along free directions. Where the cut leaves less than the bare move, the bare move stays.
+``u = D Sigma^+ g / (lambda - q)``, ``lambda`` the root of ``E q D^2 / (lambda - q)^2 = epsilon`` above every ``q``.
+Steps are cut at the bounds of the columns: in an unbounded space ``R`` of a network is infinite unless it is
+constant, far out, along free directions. Where the cut leaves less than the bare move, the bare move stays.
 
-**Observed rows only.** Where ``x'`` runs through listed candidates, ``R`` is a linear program over transport plans; its
-dual is convex and piecewise linear in ``lambda`` alone: :func:`regularizer_empirical`. It bounds ``R`` from below.
+**Observed rows only.** Where ``x'`` runs through listed candidates, ``R`` is a linear program over transport plans;
+its dual is convex and piecewise linear in ``lambda`` alone: :func:`regularizer_empirical`. It bounds ``R`` from
+below.
 
-**Equal rates, decided blindly.** With ``p = P(y=1|x)``, ``p_1 = p``, ``p_0 = 1 - p``, and ``P(a=k|x,y)`` for each value
-of each protected attribute, balanced accuracy and the rates of a decision ``A(x)`` in [0, 1] are linear in it:
+**Equal rates, decided blindly.** With ``p = P(y=1|x)``, ``p_1 = p``, ``p_0 = 1 - p``, and ``P(a=k|x,y)`` for each
+value of each protected attribute, balanced accuracy and the rates of a decision ``A(x)`` in [0, 1] are linear in it:
 
 .. math::
     BA = \tfrac12 + E\, c_0 A,\quad c_0 = \tfrac12 \left[ \frac{p_1}{\pi_1} - \frac{p_0}{\pi_0} \right], \qquad
@@ -54,12 +56,12 @@ of each protected attribute, balanced accuracy and the rates of a decision ``A(x
 
 ``pi`` the means of the numerators. The greatest ``BA`` with ``|r_{yk} - r_y| <= tol`` for all ``y`` and ``k`` has the
 dual ``min_mu E max(0, c) + tol |mu|_1``, ``c = c_0 + z' mu``, and accepts where ``c > 0``. :func:`equal_rates` adds
-``tau (log A + log(1 - A))`` and the like for the bounds on the rates: the dual becomes smooth, its optimum is feasible,
-and it is within ``2 tau (1 + J)`` of the best, ``J`` the number of constraints; ``tau`` goes to 0 in steps.
+``tau (log A + log(1 - A))`` and the like for the bounds on the rates: the dual becomes smooth, its optimum is
+feasible, and it is within ``2 tau (1 + J)`` of the best, ``J`` the number of constraints; ``tau`` goes to 0 in steps.
 
 References
 ----------
-M. Yurochkin and Y. Sun, *SenSeI: Sensitive set invariance for enforcing individual fairness*, ICLR 2021: eqs. 2.1 to 2.5.
+M. Yurochkin and Y. Sun, *SenSeI: Sensitive set invariance for enforcing individual fairness*, ICLR 2021.
 """
 
 from __future__ import annotations
@@ -246,10 +248,9 @@ def linear_regularizer(
 
 def _regularizer(m: float, q: float, eps: float) -> LinearRegularizer:
     """Return ``R`` by the formula."""
-    if m * q == 0.0:
-        multiplier = q if m == 0.0 else 0.0
-    else:
-        multiplier = math.inf if eps == 0.0 else q + math.sqrt(m * q / eps)
+    multiplier = q
+    if m > 0.0:
+        multiplier = 0.0 if q == 0.0 else math.inf if eps == 0.0 else q + math.sqrt(m * q / eps)
     return LinearRegularizer((math.sqrt(eps * q) + math.sqrt(m)) ** 2, m, q, multiplier)
 
 
@@ -326,8 +327,8 @@ def fit_linear(
         Directions along which moves are free, shape (r, d), in any number and dependent or not: the logit is constant
         along them, ``Sigma`` is the projector on what is orthogonal to them. None for none.
     rho
-        Weight of ``R``. Infinite for a logit that no listed move changes, by projection; then ``eps`` must be 0, because
-        else the constant logit alone has a finite objective.
+        Weight of ``R``. Infinite for a logit that no listed move changes, by projection; then ``eps`` must be 0,
+        because else the constant logit alone has a finite objective.
     eps
         Mean squared length, orthogonal to ``span``, of the steps beyond the listed moves.
     l2
@@ -445,7 +446,8 @@ def _plain(problem: _Penalised) -> _End:
     """Return the optimum of log loss and quadratic penalty."""
     x = np.zeros(problem.X.shape[1])
     value, half, done, steps = problem.value(x), math.inf, False, 0
-    for steps in range(1, STEPS + 1):
+    while steps < STEPS:
+        steps += 1
         gradient, hessian = problem.slopes(x)
         step = _direction(hessian, gradient)
         half = -0.5 * float(gradient @ step)
@@ -569,9 +571,16 @@ def _barrier(problem: _Penalised, patterns: _Patterns, rho: float, eps: float) -
         while steps < STEPS:
             step, decrement, _ = game.newton(at)
             steps += 1
-            if decrement <= (1e-8 if final else 0.1) * game.mu:
-                done = final
-                at = at.moved(step, min(1.0, 0.9 * game.room(at, step)))
+            if (
+                decrement <= (1e-3 if final else 0.1) * game.mu
+            ):  # full steps converge, and values are too rough
+                before, done = math.inf, final
+                while decrement < 0.5 * before:
+                    at, before = at.moved(step, min(1.0, 0.9 * game.room(at, step))), decrement
+                    if not final or decrement <= 1e-8 * game.mu:
+                        break
+                    step, decrement, _ = game.newton(at)
+                    steps += 1
                 break
             length = min(1.0, 0.99 * game.room(at, step))
             new = at.moved(step, length)
@@ -932,8 +941,8 @@ def regularizer_empirical(
     r"""Return ``R`` over transport plans to listed candidates.
 
     .. math::
-        \max_{P \ge 0} \sum P_{ij} d_Y(i, j) \;\text{s.t.}\; \sum_j P_{ij} \le w_i,\; \sum P_{ij} d_X(i, j) \le \epsilon
-        \quad = \quad \min_{\lambda \ge 0} \lambda \epsilon
+        \max_{P \ge 0} \sum P_{ij} d_Y(i, j) \;\text{s.t.}\; \sum_j P_{ij} \le w_i,\;
+        \sum P_{ij} d_X(i, j) \le \epsilon \quad = \quad \min_{\lambda \ge 0} \lambda \epsilon
         + \sum_i w_i \max(0, \max_j d_Y(i, j) - \lambda d_X(i, j))
 
     To stay costs nothing and gains nothing. The dual is convex and piecewise linear in one number: tangents from both
@@ -980,7 +989,7 @@ def regularizer_empirical(
     far = cost > 0
     high = float((gain[far] / cost[far]).max()) * (1.0 + 1e-12)
     most, rise = at(high)
-    value, multiplier, bound = min((least, low), (most, high)) + (-math.inf,)
+    value, multiplier, bound = (*min((least, low), (most, high)), -math.inf)
     for turn in range(200):
         meet = (most - least + slope * low - rise * high) / (slope - rise) if slope < rise else high
         bound = max(bound, least + slope * (meet - low))

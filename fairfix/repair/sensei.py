@@ -196,7 +196,9 @@ class Sensei(Repairer):
         seed = int(rng.integers(2**31))
         table = problem.table
         if self.solver == "average":
-            return ModelMixture((Scorer(),), np.ones(1), averaged=True)
+            said = "scores are the mean over flips, so they are constant under them; a model audit shows what they were"
+            trace = FitTrace(True, 1, math.nan, notes=(said,))
+            return ModelMixture((Scorer(),), np.ones(1), averaged=True).traced(trace)
         if self.comparable:
             check_comparable(table, self.comparables)
             self._check_features(problem)

@@ -1,0 +1,453 @@
+"""SenSeI from the table to the artifact: what is constant under flips, how exactly, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from fairfix.cli import run
+from fairfix.engine import read_table
+from fairfix.errors import ArtifactError, ColumnError, DataError, UsageError
+from fairfix.flips import flipped, protected_flips
+from fairfix.learners import NetworkMember
+from fairfix.predictors import RepairedPredictor
+from fairfix.proof import repair_table
+from fairfix.repair.base import RepairProblem
+from fairfix.repair.sensei import Sensei
+from fairfix.repaired import Repaired
+from fairfix.table import Columns, Reading, Table
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+NAMES = ("age", "role")
+PAIR = "role=husband,wife"
+
+
+def frame(seed: int = 0, many: int = 2000) -> pd.DataFrame:
+    """Return people of two protected columns whose role nearly tells the sex, and labels that hang on all of it."""
+    rng = np.random.default_rng(seed)
+    sex = np.array(["f", "m"])[np.arange(many) % 2]
+    race = np.array(["a", "b", "c"])[rng.integers(0, 3, many)]
+    spouse = np.where(sex == "m", "husband", "wife")
+    role = np.where(rng.random(many) < 0.5, spouse, np.array(["child", "single"])[rng.integers(0, 2, many)])
+    age = rng.normal(40 + 4 * (sex == "m"), 10, many)
+    z = (
+        0.06 * (age - 42)
+        + 0.9 * (sex == "m")
+        + 0.5 * (race == "a")
+        + 0.8 * np.isin(role, ["husband", "wife"])
+        - 0.9
+    )
+    return pd.DataFrame(
+        {
+            "sex": sex,
+            "race": race,
+            "role": role,
+            "age": age,
+            "label": (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int),
+        }
+    )
+
+
+def table_of(data: pd.DataFrame, protected: tuple[str, ...] = ("sex", "race")) -> Table:
+    """Return the validated table with its features."""
+    return read_table(data, Reading(Columns(protected, label="label")), NAMES)
+
+
+def fit(repairer: Sensei, table: Table, **more: Any) -> RepairedPredictor:
+    """Fit on features."""
+    return repairer.fit(RepairProblem(table, features=NAMES, **more), rng=np.random.default_rng(0))
+
+
+def changes(predictor: RepairedPredictor, table: Table, comparable: Any = ()) -> np.ndarray:
+    """Return predictions under all flips, shape (K, n)."""
+    flips = protected_flips(table, table.reading.columns.protected, comparable)
+    return np.stack([predictor.predict(flipped(table, flip, comparable)) for flip in flips])
+
+
+def share(values: np.ndarray) -> float:
+    """Return the share of rows whose decision changes."""
+    decided = values >= 0.5
+    return float(np.mean(decided.any(0) & ~decided.all(0)))
+
+
+@pytest.mark.parametrize("learner", ["linear", "trees"])
+def test_merging_is_exactly_constant(learner: str) -> None:
+    """To the bit under flips of protected columns and of comparable values, without the protected columns at all."""
+    table, repairer = table_of(frame()), Sensei(comparable=PAIR, learner=learner)
+    predictor = fit(repairer, table)
+    values = changes(predictor, table, repairer.comparables)
+
+    assert (values == values[0]).all()
+    assert not predictor.needs_protected
+    plain = fit(Sensei(learner=learner), table)
+    assert np.abs(np.diff(changes(plain, table, repairer.comparables), axis=0)).max() > 1e-3
+
+
+def test_merged_values_score_alike() -> None:
+    """A wife and a husband of one age have one score, which the label's share among both makes."""
+    data = frame()
+    predictor = fit(Sensei(comparable=PAIR), table_of(data))
+    both = pd.DataFrame(
+        {"sex": ["f", "m"], "race": "a", "role": ["wife", "husband"], "age": 40.0, "label": [0, 1]}
+    )
+    one, other = predictor.predict(table_of(both))
+
+    assert one == other
+
+
+@pytest.mark.parametrize(("solver", "rho"), [("linear", 3.0), ("network", 10.0)])
+def test_the_regularizer_makes_decisions_constant(solver: str, rho: float) -> None:
+    """Of a model that sees the groups fewer decisions change than without it, at little accuracy."""
+    table = table_of(frame())
+    y = np.asarray(table.rows.label)
+    none, some = (
+        fit(Sensei(solver=solver, rho=value), table, protected_as_feature=True) for value in (0.0, rho)
+    )
+
+    assert some.needs_protected
+    assert share(changes(none, table)) > 0.15
+    assert share(changes(some, table)) < 0.03
+    right = [float(np.mean((one.predict(table) >= 0.5) == y)) for one in (none, some)]
+    assert right[1] > right[0] - 0.06
+
+
+def test_an_infinite_weight_is_exact() -> None:
+    """A linear model's score does not change under any flip."""
+    table = table_of(frame())
+    values = changes(fit(Sensei(solver="linear", rho=np.inf), table, protected_as_feature=True), table)
+
+    np.testing.assert_allclose(values - values[0], 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("slack", [0.2, 0.05, 0.0])
+def test_the_weight_is_the_smallest_that_holds_the_slack(slack: float) -> None:
+    """The note names it; less slack needs no less, and held-out rows are near."""
+    table = table_of(frame(many=6000))
+    predictor = fit(Sensei(solver="linear", slack=slack), table, protected_as_feature=True)
+    (note,) = (n for n in predictor.trace.notes if n.startswith("rho"))
+    new = table_of(frame(seed=1, many=4000))
+
+    assert share(changes(predictor, new)) <= slack + 0.02
+    rho = float(note.split()[1])
+    if slack == 0.2:
+        assert rho <= 0.3
+    if slack == 0.0:
+        assert rho == np.inf
+
+
+def test_a_network_is_the_same_for_any_number_of_threads() -> None:
+    """Weights to the bit."""
+    from threadpoolctl import threadpool_limits
+
+    table, found = table_of(frame(many=600)), []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            predictor = fit(Sensei(solver="network", rho=1.0), table, protected_as_feature=True)
+        found.append({name: a.tobytes() for name, a in predictor.state()[1].items()})
+
+    assert found[0] == found[1]
+
+
+def test_equal_rates_hold_the_tolerance() -> None:
+    """On the rows of the fit the rates of the chances are within it; on new rows nearly; the group is not needed."""
+    table = table_of(frame(many=8000), ("sex",))
+    tight, loose = (fit(Sensei(solver="equal-rates", tolerance=t), table) for t in (0.01, 1.0))
+    new = table_of(frame(seed=1, many=8000), ("sex",))
+    y, codes = np.asarray(new.rows.label), new.groups().codes
+
+    def gap(one: RepairedPredictor) -> float:
+        decided = one.predict(new)
+        rates = [[decided[(codes == k) & (y == label)].mean() for k in (0, 1)] for label in (0, 1)]
+        return float(np.ptp(rates, axis=1).max())
+
+    assert gap(tight) < 0.06
+    assert gap(loose) > 0.1
+    assert not tight.needs_protected
+    assert set(np.unique(tight.predict(new))) <= {0.0, 1.0}
+    assert tight.trace.converged
+
+
+def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
+    """Undeclared, the pair is what the rule hangs on; declared, there is nothing to hang on."""
+    table = table_of(frame(many=6000), ("sex",))
+    free = fit(Sensei(solver="equal-rates", learner="trees"), table)
+    declared = fit(Sensei(solver="equal-rates", learner="trees", comparable=PAIR), table)
+
+    assert any(note.startswith("ALARM: equal rates are bought with role") for note in free.trace.notes)
+    assert not any("ALARM" in note for note in declared.trace.notes)
+    values = changes(declared, table, (("role", ("husband", "wife")),))
+    assert (values == values[0]).all()
+
+
+@pytest.mark.parametrize("directions", ["logistic", "means"])
+def test_learned_directions_are_projected_out_and_their_cost_is_told(directions: str) -> None:
+    """Rows that differ along the directions alone have one score; the note names both accuracies."""
+    table = table_of(frame(many=4000), ("sex",))
+    predictor = fit(Sensei(solver="linear", rho=1.0, directions=directions), table, protected_as_feature=True)
+    plain = fit(Sensei(solver="linear", rho=1.0), table, protected_as_feature=True)
+    codes, y = table.groups().codes, np.asarray(table.rows.label)
+
+    def between(one: RepairedPredictor) -> float:
+        p = one.predict(table)
+        logit = np.log(p / (1 - p))
+        return max(
+            abs(logit[(codes == 1) & (y == label)].mean() - logit[(codes == 0) & (y == label)].mean())
+            for label in (0, 1)
+        )
+
+    assert any(note.startswith("learned directions cost accuracy") for note in predictor.trace.notes)
+    if directions == "means":
+        assert between(predictor) < 1e-6
+    assert between(predictor) < between(plain)
+
+
+def test_a_radius_is_a_penalty_more() -> None:
+    """Free moves of the features make the score flatter."""
+    table = table_of(frame())
+    flat, steep = (
+        fit(Sensei(solver="linear", rho=1.0, radius=r), table, protected_as_feature=True) for r in (0.3, 0.0)
+    )
+
+    assert flat.predict(table).std() < steep.predict(table).std()
+
+
+def test_undeclared_pairs_are_proposed() -> None:
+    """The note names them; declared ones are no proposal."""
+    table = table_of(frame())
+
+    assert any("not used: role=husband,wife" in note for note in fit(Sensei(), table).trace.notes)
+    assert not fit(Sensei(comparable=PAIR), table).trace.notes
+
+
+def test_a_regression_can_be_merged() -> None:
+    """Real labels too; the other solvers say that they are about 0/1 labels."""
+    data = frame().assign(label=lambda d: d["age"] * 2.0)
+    table = read_table(data, Reading(Columns(("sex",), label="label"), task="regression"), NAMES)
+    predictor = fit(Sensei(comparable=PAIR), table)
+
+    assert np.corrcoef(predictor.predict(table), data["age"])[0, 1] > 0.99
+    with pytest.raises(UsageError, match="about 0/1 labels"):
+        fit(Sensei(solver="linear"), table)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"comparable": "role"}, "--comparable"),
+        ({"solver": "network", "rho": np.inf}, "not exactly constant"),
+        ({"solver": "linear", "rho": np.inf, "radius": 0.1}, "only a constant is left"),
+        ({"directions": "means"}, "--solver linear"),
+        ({"radius": 0.1}, "radius goes with"),
+        ({"solver": "linear", "learner": "trees"}, "trees go with"),
+        ({"rho": -1.0, "solver": "linear"}, "rho must be at least 0"),
+    ],
+)
+def test_parameters_that_do_not_go_together_are_named(given: dict[str, Any], message: str) -> None:
+    """The message names what does not fit."""
+    with pytest.raises(UsageError, match=message):
+        Sensei(**given)
+
+
+def test_problems_that_do_not_fit_are_named() -> None:
+    """Columns and values that are not there, and protected columns where none is seen."""
+    table = table_of(frame())
+    with pytest.raises(UsageError, match="sees no protected column"):
+        fit(Sensei(), table, protected_as_feature=True)
+    with pytest.raises(ColumnError, match="'job'"):
+        fit(Sensei(comparable="job=a,b"), table)
+    with pytest.raises(UsageError, match="is not learned from"):
+        Sensei(comparable=PAIR).fit(RepairProblem(table, features=("age",)), rng=np.random.default_rng(0))
+    with pytest.raises(ColumnError, match="only texts can be taken for one"):
+        numbers = frame().assign(age=lambda d: d["age"].round().astype(int))
+        fit(Sensei(comparable="age=40,41"), table_of(numbers))
+    one = frame()
+    one.loc[one["race"] == "c", "label"] = 1
+    with pytest.raises(DataError, match="no rows of one label"):
+        fit(Sensei(solver="equal-rates"), table_of(one))
+
+
+# ---------------------------------------------------------------------- saved
+
+
+@pytest.mark.parametrize("solver", ["equal-rates", "network"])
+def test_what_is_saved_predicts_the_same_bits(solver: str) -> None:
+    """Settings and arrays, through JSON, make the same predictor."""
+    table = table_of(frame(many=800))
+    predictor = fit(
+        Sensei(solver=solver, **({"rho": 1.0} if solver == "network" else {})),
+        table,
+        protected_as_feature=solver == "network",
+    )
+    settings, arrays = predictor.state()
+    again = type(predictor).from_state(json.loads(json.dumps(settings)), arrays)
+
+    assert again.predict(table).tobytes() == predictor.predict(table).tobytes()
+
+
+@pytest.mark.parametrize("which", range(6))
+def test_a_damaged_rule_is_refused(which: int) -> None:
+    """Nothing is built from parts that do not fit."""
+    predictor = fit(Sensei(solver="equal-rates"), table_of(frame(many=800)))
+    settings, arrays = predictor.state()
+    damaged: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({**settings, "more": 1}, arrays),
+        ({**settings, "prior": [0.5]}, arrays),
+        ({**settings, "groups": [2]}, arrays),
+        ({**settings, "scorers": settings["scorers"][:2]}, arrays),
+        (settings, {**arrays, "mu": arrays["mu"][:, :1]}),
+        (settings, {**arrays, "cells": -arrays["cells"]}),
+    ]
+
+    with pytest.raises(ArtifactError):
+        type(predictor).from_state(*damaged[which])
+
+
+def test_a_damaged_network_is_refused() -> None:
+    """Shapes, types and finite weights."""
+    good = {"hidden": np.ones((2, 3)), "hidden_bias": np.ones(3), "out": np.ones(3), "out_bias": np.ones(1)}
+    assert NetworkMember.from_state({}, good).predict(np.ones((1, 2))).shape == (1,)
+    for part, value in (
+        ("hidden", np.ones(3)),
+        ("out", np.ones(2)),
+        ("out_bias", np.array([np.nan])),
+        ("hidden_bias", np.ones(3, dtype=np.float32)),
+    ):
+        with pytest.raises(ArtifactError):
+            NetworkMember.from_state({}, {**good, part: value})
+
+
+# ---------------------------------------------------------------------- in a shell
+
+
+def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Repair without the protected columns at predict time, predict rows that have none."""
+    frame(many=3000).to_parquet(tmp_path / "data.parquet")
+    frame(seed=1, many=50).drop(columns=["sex", "race", "label"]).to_csv(tmp_path / "new.csv", index=False)
+    out = str(tmp_path / "a.fairfix")
+    options = [
+        "--method",
+        "sensei",
+        "--protected",
+        "sex,race",
+        "--comparable",
+        PAIR,
+        "-o",
+        out,
+        "--no-config",
+    ]
+    assert run(["repair", str(tmp_path / "data.parquet"), *options, "--format", "json"]) == 0
+    table = {row["name"]: row for row in json.loads(capsys.readouterr().out)["proof"]["holdout"]["table"]}
+    assert (
+        run(["predict", out, str(tmp_path / "new.csv"), "-o", str(tmp_path / "o.parquet"), "--no-config"])
+        == 0
+    )
+
+    assert Repaired.load(out).required == ("role", "age")
+    assert table["decision_flips.under_comparable [sex x race]"]["after"]["value"] == 0
+    assert table["decision_flips.under_comparable [sex x race]"]["before"]["value"] > 0.01
+    assert pq.read_table(tmp_path / "o.parquet")["prediction"].null_count == 0
+
+
+def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Predictions of flipped rows are the same bits; before and after stand in the proof; no model, no averages."""
+    data, names = frame(many=2500), ["sex", "race", "role", "age"]
+    encoder = make_column_transformer((OneHotEncoder(), names[:3]), remainder="passthrough")
+    joblib.dump(
+        make_pipeline(encoder, LogisticRegression(max_iter=2000)).fit(data[names], data["label"]),
+        tmp_path / "m.joblib",
+    )
+    digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
+    model = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest]
+    data.to_parquet(tmp_path / "data.parquet")
+    swap = data.assign(sex=data["sex"].map({"f": "m", "m": "f"}), race="c")
+    swap.to_parquet(tmp_path / "swap.parquet")
+    out = str(tmp_path / "a.fairfix")
+    basic = ["repair", str(tmp_path / "data.parquet"), "--method", "sensei", "--solver", "average"]
+    basic += ["--protected", "sex,race", "-o", out, "--no-config"]
+    assert run(basic) == 2
+    assert "give the model with --model" in capsys.readouterr().err
+    assert run([*basic, *model, "--format", "json"]) == 0
+    table = {row["name"]: row for row in json.loads(capsys.readouterr().out)["proof"]["holdout"]["table"]}
+    found = []
+    for name in ("data", "swap"):
+        to = str(tmp_path / f"{name}.out.parquet")
+        assert run(["predict", out, str(tmp_path / f"{name}.parquet"), "-o", to, *model, "--no-config"]) == 0
+        found.append(pq.read_table(to)["prediction"].to_numpy())
+
+    assert found[0].tobytes() == found[1].tobytes()
+    assert table["log_loss"]["before"]["value"] < table["log_loss"]["after"]["value"]
+    assert (
+        table["selection_rate.difference.between_groups [sex]"]["after"]["value"]
+        < (table["selection_rate.difference.between_groups [sex]"]["before"]["value"])
+    )
+
+
+def test_a_model_that_sees_no_group_is_not_averaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is constant as it is, and the message says so."""
+    data = frame()
+    joblib.dump(LogisticRegression().fit(data[["age"]], data["label"]), tmp_path / "m.joblib")
+    digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
+    data.to_parquet(tmp_path / "data.parquet")
+    status = run(
+        ["repair", str(tmp_path / "data.parquet"), "--method", "sensei", "--solver", "average", "--no-config"]
+        + ["--protected", "sex", "--model", str(tmp_path / "m.joblib"), "--trust-model", digest]
+        + ["-o", str(tmp_path / "a.fairfix")]
+    )
+
+    assert status == 2
+    assert "does not look at sex" in capsys.readouterr().err
+    assert not (tmp_path / "a.fairfix").exists()
+
+
+def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Flips are a gap like others; the linear model trades them for quality over its slack."""
+    frame(many=3000).to_parquet(tmp_path / "data.parquet")
+    status = run(
+        [
+            "compare",
+            str(tmp_path / "data.parquet"),
+            "--protected",
+            "sex",
+            "--methods",
+            "sensei",
+            "--slacks",
+            "0,0.1",
+        ]
+        + ["--protected-as-feature", "--format", "json", "--no-config"]
+    )
+    points = {(p["title"], p["slack"]): p for p in json.loads(capsys.readouterr().out)["points"]}
+    gap = "decision_flips.under_flips [sex]"
+
+    assert status == 0
+    assert points["sensei, linear", 0.0]["gaps"][gap]["value"] == 0
+    assert 0 < points["sensei, linear", 0.1]["gaps"][gap]["value"] < 0.2
+    assert "failure" in points["sensei", 0.0]
+
+
+def test_proof_shows_flips_of_the_plain_model_beside() -> None:
+    """Before is the model with the protected columns as features, after the repaired one."""
+    found = repair_table(
+        table_of(frame(many=3000)),
+        Sensei(solver="linear", rho=30.0),
+        features=NAMES,
+        protected_as_feature=True,
+    )
+    rows = {row.name: row for row in found.holdout.table}
+    flips = rows["decision_flips.under_flips [sex x race]"]
+
+    assert flips.before.value > 0.1
+    assert flips.after.value < 0.02
+    assert found.reading.columns.protected == ("sex", "race")
+    assert isinstance(found.predictor.state()[1]["model0.coef"], np.ndarray)
