@@ -60,6 +60,13 @@ if TYPE_CHECKING:
     metavar="COLUMN=VALUE,VALUE",
     help="Values of a feature column whose difference does not count, for --individual; repeatable.",
 )
+@option(
+    "--suppress-below",
+    type=click.IntRange(0),
+    default=0,
+    metavar="ROWS",
+    help="Hide groups with fewer rows, and others so that their sizes cannot be computed; 0 hides none.",
+)
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
 @gate_options("the audit")
 @option(
@@ -106,6 +113,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         threads=given["threads"],
         checks=tuple(Check.parse(text) for text in given["fail_on"]),
         gate_on=given["gate_on"],
+        suppress_below=given["suppress_below"],
     )
     allowances = tuple(Allowance.parse(text) for text in given["fail_on_worse"])
     if allowances and not given["baseline"]:

@@ -163,6 +163,14 @@ def _facts(result: Mapping[str, Any]) -> Iterator[str]:
         f"{settings['confidence']:.0%} intervals, simultaneous over the groups compared; "
         "an undefined value is never counted as 0"
     )
+    if "suppressed" in result:
+        found = result["suppressed"]
+        yield (
+            f"groups with fewer than {found['below']:,} rows are hidden, and others so that these cannot be computed: "
+            f"{found['groups']:,} groups in all tables together"
+        )
+        for name in found["left_out"]:
+            yield f"{name} is left out: too few of its groups can be shown"
 
 
 def _checks(checks: Sequence[Mapping[str, Any]], verdict: str | None) -> Section:
@@ -248,6 +256,9 @@ def _block(block: Mapping[str, Any], result: Mapping[str, Any], *, detail: bool)
         for name, value in group["metrics"].items()
         if value["value"] is None and value.get("reason")
     )
+    if block.get("hidden"):
+        many = "1 group is" if block["hidden"] == 1 else f"{block['hidden']:,} groups are"
+        lines = (f"{many} hidden; comparisons are among the groups shown, also those to overall", *lines)
     yield Section(_where(block), lines, (_groups(block, result), _comparisons(block, detail=detail)), block)
 
 
