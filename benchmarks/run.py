@@ -25,6 +25,7 @@ SCRIPTS = {
     "fair_regression.py": (),
     "logloss.py": (),
     "coverage.py": ("--simulations", "2000"),
+    "gates.py": ("--sets", "1000"),
 }
 """Script -> its arguments, in the order of the page."""
 

@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "checks": {"errors", "metrics"},
     "baseline": {"checks", "errors", "metrics"},
     "suppression": {"counts"},
+    "profiles": {"errors", "metrics", "table"},
     "waivers": {"baseline", "checks", "errors"},
     "config": {"errors"},
     "table": {"counts", "errors"},

@@ -192,7 +192,7 @@ def test_what_is_found_elsewhere_is_hidden_too() -> None:
 
 def test_one_small_group_takes_another_with_it() -> None:
     """Alone it would be the total minus the others: the smallest of these is hidden too."""
-    groups = np.arange(2)
+    groups = np.arange(4)
     (hide,) = hidden_groups([(groups, 4)], np.array([100, 80, 5, 60]), 10, [True])
 
     assert hide.tolist() == [False, False, True, True]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from fairfix.cli.options import (
     check_outputs,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from fairfix.models import ScoringModel
     from fairfix.table import Reading
     from fairfix.waivers import Waiver
+
+PROFILES = ("ll144", "ugesp", "lending", "eu")
 
 
 @click.command("audit")
@@ -66,6 +69,16 @@ if TYPE_CHECKING:
     default=0,
     metavar="ROWS",
     help="Hide groups with fewer rows, and others so that their sizes cannot be computed; 0 hides none.",
+)
+@option(
+    "--profile",
+    type=click.Choice(PROFILES),
+    help="Also make the tables of a rule or guidance: a template, which switches no limit on.",
+)
+@option(
+    "--exclude-small",
+    metavar="REASON",
+    help="With --profile ll144: why categories below 2 % of the data are left out of impact ratios.",
 )
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
 @gate_options("the audit")
@@ -105,6 +118,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     check_outputs(given)
     if given["comparable"] and not given["individual"]:
         raise UsageError("--comparable goes with --individual")
+    given = _with_profile(ctx, given)
     settings = Settings(
         confidence=given["confidence"],
         intersect=given["intersect"] or (given["individual"] and len(given["protected"]) > 1),
@@ -126,12 +140,30 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     require_two_groups(report)
     used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
     result = audit_dict(replace(report, inferred=inferred, model=used))
+    if given["profile"]:
+        from fairfix.profiles import profile
+
+        result["profile"] = profile(given["profile"], result, (given["exclude_small"] or "").strip())
     if old is not None:
         _compare(result, old, allowances, given)
     if waivers:
         _apply(result, waivers, given)
     write_results(result, given)
     return exit_status((check["verdict"] for check in result["checks"]), given["undecided"])
+
+
+def _with_profile(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with what a profile reads otherwise: unknown groups as rows, intersections for ll144."""
+    if given["exclude_small"] and given["profile"] != "ll144":
+        raise UsageError("--exclude-small goes with --profile ll144")
+    if not given["profile"]:
+        return given
+    out = dict(given)
+    if ctx.get_parameter_source("missing_group") in (None, ParameterSource.DEFAULT):
+        out["missing_group"] = "group"
+    if given["profile"] == "ll144":
+        out["intersect"] = given["intersect"] or len(given["protected"]) > 1
+    return out
 
 
 def _saved(path: str) -> Any:

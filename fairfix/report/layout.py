@@ -132,6 +132,8 @@ def _audit(result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
         yield _waivers(result["waivers"])
     if "baseline" in result:
         yield _baseline(result["baseline"])
+    if "profile" in result:
+        yield from _profile(result["profile"])
     for block in result["attributes"]:
         yield from _block(block, result, detail=detail)
     for block in result["strata"]:
@@ -247,6 +249,32 @@ def _worse(one: Mapping[str, Any]) -> str:
     if not (up or down):
         return "not certain"
     return "worse" if up == (one["worse"] == "larger") else "better"
+
+
+def _profile(found: Mapping[str, Any]) -> Iterator[Section]:
+    yield Section(found["title"], tuple(found["lines"]))
+    for table in found["tables"]:
+        columns = table["columns"]
+        rows = tuple(tuple(_told(row[c["name"]], c["kind"]) for c in columns) for row in table["rows"])
+        if columns[-1]["name"] == "note":  # numbers first, words at the ends
+            rows = tuple((row[0], row[-1], *row[1:-1]) for row in rows)
+            columns = [columns[0], columns[-1], *columns[1:-1]]
+        texts = sum(c["kind"] == "text" for c in columns)
+        grid = Grid(tuple(c["title"] for c in columns), rows, texts, table["title"])
+        yield Section(f"{found['name']}: {table['title']}", (), (grid,))
+
+
+def _told(value: Any, kind: str) -> str:
+    """Return a cell of a profile's table."""
+    if kind == "text":
+        return str(value or "")
+    if value is None:
+        return "–"
+    if kind == "value":
+        return interval(value)
+    if kind == "count":
+        return f"{value:,.0f}"
+    return f"{value:.1%}" if kind == "rate" else show(value, 3 if kind == "ratio" else 4)
 
 
 def _block(block: Mapping[str, Any], result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
