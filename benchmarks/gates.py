@@ -4,10 +4,10 @@ Draws data sets from known truths, runs the library's own checks on each, and co
 
     python benchmarks/gates.py --sets 1000
 
-Groups have 30 to 1,000 rows, their sizes drawn on a log scale, two to six groups to a set, one rate of selection for a set,
-drawn from 0.05 to 0.95. *At parity* all groups have that rate, so every failure is a false alarm. Where a gap is *true*,
-one group lies lower by it. The baseline gate compares two independent samples: of one truth, where every failure is a
-false alarm, and of a truth that has become worse.
+Groups have 30 to 1,000 rows, their sizes drawn on a log scale, two to six groups to a set, one rate of selection
+for a set, drawn from 0.05 to 0.95. *At parity* all groups have that rate, so every failure is a false alarm. Where
+a gap is *true*, one group lies lower by it. The baseline gate compares two independent samples: of one truth, at
+parity and with a gap, where every failure is a false alarm, and of a truth that has become worse.
 
 ``interval`` is fairfix's gate at 95 %, ``point`` compares the estimate with the same limit.
 """
@@ -47,14 +47,15 @@ class Truth:
     rates: NDArray[np.float64]
     seed: int
 
-    def draw(self, sample: int = 0, gap: float | None = None) -> Table:
+    def draw(self, sample: int = 0, gap: float | None = None, times: int = 1) -> Table:
         """Return rows: group, label and decision; with ``gap``, the first group lies lower by it."""
+        sizes = times * self.sizes
         rng = np.random.default_rng([self.seed, sample])
         rates = self.rates.copy()
         if gap is not None:
             rates[0] = rates[1] - gap
-        rate = np.repeat(rates, self.sizes)
-        group = np.repeat([f"g{i}" for i in range(self.sizes.size)], self.sizes)
+        rate = np.repeat(rates, sizes)
+        group = np.repeat([f"g{i}" for i in range(sizes.size)], sizes)
         return {
             "group": pa.array(group.tolist()),
             "label": pa.array(rng.integers(0, 2, rate.size)),
@@ -87,11 +88,19 @@ def alone(sets: int, checks: tuple[str, ...], gap: float | None = None, **sizes:
     return counts
 
 
-def against(sets: int, allowed: tuple[str, ...], gap: float | None = None, **sizes: float) -> Any:
-    """Return the verdicts against a baseline at parity: (allowance, gate) -> worst verdict -> how many."""
+def against(
+    sets: int,
+    allowed: tuple[str, ...],
+    gap: float | None = None,
+    before: float | None = None,
+    times: int = 1,
+    **sizes: float,
+) -> Any:
+    """Return the verdicts against a baseline with its own gap and size: (allowance, gate) -> worst verdict."""
     counts: dict[tuple[str, GateOn], Counter[str]] = {(a, g): Counter() for a in allowed for g in GATES}
     for truth in truths(sets, **sizes):  # type: ignore[arg-type]
-        old, new = (audit_dict(audit(truth.draw(i, gap if i else None), READING)) for i in (0, 1))
+        drawn = truth.draw(0, before, times), truth.draw(1, gap)
+        old, new = (audit_dict(audit(table, READING)) for table in drawn)
         for text in allowed:
             for gate in GATES:
                 _, checks = compare(old, new, (Allowance.parse(text),), USUAL, gate)
@@ -126,6 +135,9 @@ TABLES: Mapping[str, Callable[[int], tuple[Any, int]]] = {
     ),
     "Not worse than the baseline, both at parity, groups of 30 to 1,000 rows: every failure is a false alarm": (
         lambda n: (against(n, ALLOWED), n)
+    ),
+    "Not worse than the baseline, both with a gap of 0.2, the baseline with ten times the rows: false alarms": (
+        lambda n: (against(n, ALLOWED, 0.2, 0.2, 10, low=0.3), n)
     ),
     "Worse than the baseline by 0.3, groups of 4,000 to 8,000 rows": lambda n: (
         against(n // 10, ALLOWED, 0.3, **LARGE),

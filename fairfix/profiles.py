@@ -10,9 +10,10 @@ the law: it chooses a reference, names the columns as the rule names them, and a
 ``eu``      EU AI Act, Articles 10, 13, 15: the data, and performance per group with its uncertainty
 ========== ==========================================================================================================
 
-Tests compare a group with the reference: ``z`` is the difference of two rates in standard errors of the pooled rate,
-with a two-sided normal probability; Fisher's exact test conditions on the margins. Over strata, the Mantel-Haenszel odds
-ratio and its test compare like with like. None of them is corrected for the number of groups; intervals are.
+Tests compare a group with the reference: ``z`` is the difference of two rates in standard errors of the pooled
+rate, with a two-sided normal probability; Fisher's exact test conditions on the margins. Over strata, the Mantel-
+Haenszel odds ratio and its test compare like with like. None of them is corrected for the number of groups;
+intervals are.
 """
 
 from __future__ import annotations
