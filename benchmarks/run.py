@@ -24,6 +24,7 @@ SCRIPTS = {
     "figure1.py": (),
     "fair_regression.py": (),
     "logloss.py": (),
+    "sensei.py": (),
     "coverage.py": ("--simulations", "2000"),
     "gates.py": ("--sets", "1000"),
 }

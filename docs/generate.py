@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 
 import fairfix
+from fairfix.checks import FLIP_SCOPES
 from fairfix.cli import COMMANDS, cli
 from fairfix.metrics import ALIASES, MEANS, RATES
 from fairfix.repair import methods
@@ -80,7 +81,11 @@ def comparisons() -> str:
     """Return every kind and scope of comparison; those of KS have a scope only."""
     plain = {name: text for name, text in SCOPES.items() if "." in name or name in ("min", "max")}
     rows = [(f"`metric.{name}`", text) for name, text in plain.items()]
-    rows += [(f"`ks.{name}`", text) for name, text in SCOPES.items() if name not in plain]
+    rows += [
+        (f"`{'decision_flips' if name in FLIP_SCOPES else 'ks'}.{name}`", text)
+        for name, text in SCOPES.items()
+        if name not in plain
+    ]
     return table(("comparison", "definition"), rows)
 
 

@@ -412,6 +412,7 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
             "to_reference": f"name the reference group with --reference {block.attribute}=GROUP",
             "within_strata": "name the strata with --strata COLUMN",
             "under_flips": "ask for it with --individual and the model file (--model)",
+            "within_radius": "ask for it with --individual, the model file and --radius; only transport_cost has it",
             "under_comparable": "name comparable values with --comparable COLUMN=VALUE,VALUE",
             "under_everybody": "name comparable values with --comparable COLUMN=VALUE,VALUE",
         }.get(scope, "it makes no sense for this metric")

@@ -47,7 +47,7 @@ GAPS = ("equalized_odds", "ks", *FLIPS, *EFFECTS)
 METRICS = (*RATES, *(name for name in MEANS if name != "square_loss_real"), *OTHER_METRICS, *FLIPS, *EFFECTS)
 KINDS = ("difference", "ratio", "covariance", "min", "max")
 SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
-FLIP_SCOPES = ("under_flips", "under_comparable", "under_everybody")
+FLIP_SCOPES = ("under_flips", "under_comparable", "under_everybody", "within_radius")
 
 _EXPRESSION = re.compile(
     r"\s*(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?\s*(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s*"

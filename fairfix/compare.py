@@ -144,17 +144,22 @@ def compare_table(
     points += [
         _point(contender, slack, learning if contender.repairer.learns else scored, held, settings, fit_seed)
         for contender in contenders
-        for slack in slacks
+        for slack in (slacks if contender.repairer.has_slack else (None,))
     ]
     shown = {one.title: one.repairer.parameters for one in contenders}
     return ComparisonOutcome(tuple(_with_fronts(points)), split.fit.size, split.holdout.size, shown)
 
 
 def _point(
-    contender: Contender, slack: float, problem: RepairProblem, held: Table, settings: Settings, seed: int
+    contender: Contender,
+    slack: float | None,
+    problem: RepairProblem,
+    held: Table,
+    settings: Settings,
+    seed: int,
 ) -> Point:
     """Return the point of one fit; every fit begins with the same random numbers, whatever came before."""
-    repairer = replace(contender.repairer, slack=slack)
+    repairer = contender.repairer if slack is None else replace(contender.repairer, slack=slack)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairfixWarning)
         try:

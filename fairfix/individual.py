@@ -39,7 +39,7 @@ from fairfix import uncertainty as un
 from fairfix.auditor import with_default_threshold
 from fairfix.counts import Floats
 from fairfix.engine import read_table
-from fairfix.errors import DataError, FairfixError
+from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.features import Features
 from fairfix.findings import ComparisonReport, Value
 from fairfix.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
@@ -51,6 +51,7 @@ from fairfix.individual_effect import (
     residual_effect,
 )
 from fairfix.io import Source
+from fairfix.optim.sensei import regularizer_empirical
 from fairfix.predictors import RepairedPredictor
 from fairfix.table import Reading, Table, to_probability
 
@@ -142,7 +143,7 @@ def readable_table(source: Source, reading: Reading, features: Sequence[str] | N
 
 
 def of_model(
-    table: Table, model: ScoringModel, comparable: Comparable, confidence: float
+    table: Table, model: ScoringModel, comparable: Comparable, confidence: float, radius: float | None = None
 ) -> dict[str, list[ComparisonReport]]:
     """Return what flips do to a model: attribute -> comparisons; comparable values are with the last.
 
@@ -156,11 +157,14 @@ def of_model(
         Columns with the values that are comparable.
     confidence
         Of the intervals.
+    radius
+        Mean squared distance for :func:`within_radius`; None to leave it out.
 
     Raises
     ------
     ColumnError, UsageError
-        A comparable value is not there, or there are too many flips.
+        A comparable value is not there, there are too many flips, or a radius is given and the model's scores are no
+        probabilities.
     """
     check_comparable(table, comparable)
     reading = with_default_threshold(table.reading)
@@ -181,6 +185,10 @@ def of_model(
     asked = [(name,) for name in columns] + ([columns] if len(columns) > 1 else [])
     out = {" x ".join(some): list(under_flips(table, some, judge, confidence)) for some in asked}
     out[" x ".join(asked[-1])] += under_comparable(table, comparable, judge, confidence)
+    if radius is not None:
+        if not is_probability:
+            raise UsageError("--radius compares log-odds, so the model has to give probabilities")
+        out[" x ".join(asked[-1])].append(within_radius(table, asked[-1], judge, radius, confidence))
     return out
 
 
@@ -286,6 +294,66 @@ def _largest(
     first, second = called(top)
     higher = (first, second) if top.value >= 0 else (second, first)
     return ComparisonReport(identifier, value, higher, unknown, pairs=pairs)
+
+
+NEIGHBOURS, QUERIES, REFERENCES = 20, 5_000, 20_000
+"""Nearest rows that a row may move to, rows that move, and rows that they may move to, at most."""
+
+
+def within_radius(
+    table: Table, columns: Sequence[str], judge: Judge, radius: float, confidence: float
+) -> ComparisonReport:
+    r"""Return SenSeI's transport regularizer at a radius, on the rows there are.
+
+    .. math:: \hat R(\epsilon) = \inf_{\lambda \ge 0}\; \lambda \epsilon + \frac1n \sum_i
+        \max\Big(0, \max_{j, k}\; (h(x_{jk}) - h(x_i))^2 - \lambda\, d(x_i, x_j)^2\Big)
+
+    over the nearest rows ``j`` of each row and all flips ``k`` of these, with log-odds ``h`` and distances between the
+    other columns, in standard deviations (two categories are 1 apart). The multiplier is exact; the interval is that of
+    the mean at it. **It tells how steep the score is, and no discrimination:** of two scores without any effect of the
+    group the steeper one has more of it.
+
+    Parameters
+    ----------
+    table, columns, judge, confidence
+        As for :func:`under_flips`; the judge gives probabilities.
+    radius
+        ``epsilon``: the mean squared distance that rows move.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    step = -(-len(table) // REFERENCES)
+    some = table.take(np.arange(0, len(table), step)) if step > 1 else table
+    roles = some.reading.columns.protected
+    names = [name for name in some.features.column_names if name not in roles]
+    features = Features.learn(some, names, [name for name in roles if name not in columns])
+    X = features.matrix(some)
+    X[:, [bool(one.levels) for one in features.columns for _ in one.titles]] /= math.sqrt(2.0)
+    asked = np.arange(0, len(some), -(-len(some) // QUERIES))
+    near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(some)), algorithm="brute").fit(X)
+    away, rows = near.kneighbors(X[asked])
+    flips = protected_flips(some, columns)
+    with np.errstate(divide="ignore"):
+        scores = _scores(some, flips, judge, blind=False)
+        logit = np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST)
+    own = logit[0, asked]
+    gains = np.maximum(
+        (logit.max(axis=0)[rows] - own[:, None]) ** 2, (logit.min(axis=0)[rows] - own[:, None]) ** 2
+    )
+    here = np.maximum((logit.max(axis=0)[asked] - own) ** 2, (logit.min(axis=0)[asked] - own) ** 2)
+    gains, away = np.column_stack([here, gains]), np.column_stack([np.zeros(asked.size), away**2])
+    weight = np.ones(len(some)) if some.rows.weight is None else some.rows.weight
+    number = np.repeat(np.arange(asked.size), gains.shape[1])
+    price = regularizer_empirical(
+        number, gains.ravel(), away.ravel(), radius, many=asked.size, weight=weight[asked]
+    ).multiplier
+    price = price if math.isfinite(price) else 1.0 / np.finfo(float).tiny ** 0.5
+    most = np.maximum((gains - price * away).max(axis=1), 0.0)
+    value = _mean(most, weight[asked], (0.0, 4 * FARTHEST**2), 1.0 - confidence, exact=False)
+    moved = price * radius
+    said = "how steep the score is, and no discrimination"
+    shifted = Value(value.value + moved, value.low + moved, value.high + moved, said)
+    return ComparisonReport("transport_cost.within_radius", shifted, ())
 
 
 MOST_SCORES = 4_000_000

@@ -33,7 +33,7 @@ JASA 113 (overlap weights). Cameron and Miller (2015), Journal of Human Resource
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar
@@ -45,7 +45,7 @@ import pyarrow.compute as pc
 
 from fairfix.counts import Bools, Floats, Ints
 from fairfix.errors import ColumnError, DataError
-from fairfix.learners import ConstantMember, Member, fit_classes, fit_mean, folds_of, hashed, out_of_fold
+from fairfix.learners import folds_of, hashed
 from fairfix.table import Table
 from fairfix.uncertainty import normal_quantile, student_quantile
 
@@ -72,6 +72,9 @@ LEAST_LEFT = 0.05
 
 LEAST_INFORMATION = 50.0
 """Effective rows times the variance of the group that is left open, below which a residual effect is undecided."""
+
+BINS = 255
+"""Values of a column that trees tell apart."""
 
 DEALT = 40
 """Rows equal in all columns that are dealt out over folds. Fewer stay in one: trees keep no leaf of less than 20."""
@@ -441,12 +444,17 @@ def residual_effect(
 ) -> ResidualEffect:
     r"""Return how scores of groups differ once trees have accounted for the other columns.
 
-    With ``m(x) = E[score | x]`` and ``e(x) = P(group | x)`` of members that have not seen the row,
+    With ``m(x) = E[score | x]`` and ``e(x) = P(group | x)`` of trees that have not seen the row,
 
     .. math::
         \hat\theta = \frac{\sum_i w_i r_i (s_i - m(x_i))}{\sum_i w_i r_i^2}, \qquad
         \widehat{se}^2 = \frac{\sum_i w_i^2 r_i^2 (s_i - m(x_i) - \hat\theta r_i)^2}{(\sum_i w_i r_i^2)^2}, \qquad
         r_i = 1[i \in \text{group}] - e(x_i) .
+
+    Where ``e`` is wrong by ``d(x)``, the denominator grows by ``d^2``, and the numerator only if ``m`` is wrong along
+    with it: the value is drawn to 0, by several standard errors for scores that are functions of ``x`` and the group,
+    without noise to hide it. So ``m`` is learned in two steps: first values ``b`` with trees for the score itself,
+    then ``m = f + b e`` with trees ``f`` for ``score - b 1[group]``. Now ``m`` is wrong by ``b d``, and both cancel.
 
     Where the effect differs from row to row this is its mean with weights ``e(x) (1 - e(x))``, and not that of all
     rows: where the group is certain, nothing is seen. The value is *undecided*, with the reason, where
@@ -488,21 +496,19 @@ def residual_effect(
     score, X, w, codes = score[order], X[order], w[order], codes[order]
     w = w / w.mean()
     drawn = _folds(X, folds)
+    X = _binned(X, w)
     many = levels.size
-    shares = np.bincount(codes, w, many) / w.sum()
     level = float(w @ score / w.sum())
 
-    def fit_score(rows: Ints) -> Member:
-        return fit_mean(X[rows], score[rows], w[rows], learner="trees", loss="square", l2=0.0, seed=seed)
-
-    def fit_group(rows: Ints) -> Member:
-        return fit_classes(X[rows], codes[rows], many, w[rows], learner="trees", l2=0.0, seed=seed)
-
-    def usable(rows: Ints) -> bool:
-        return bool(np.bincount(codes[rows], minlength=many).all())
-
-    away = score - out_of_fold(fit_score, X, drawn, ConstantMember(np.array([level])))
-    chances = out_of_fold(fit_group, X, drawn, ConstantMember(shares), usable)
+    member = (codes[:, None] == np.arange(many)).astype(np.float64)
+    chances = _out_of_fold(_tree_classes(codes, many, w, seed), X, drawn)
+    plain = score - _out_of_fold(_tree_mean(score, w, seed), X, drawn)[:, 0]
+    root = np.sqrt(w)
+    rest = (member - chances)[:, 1:]  # of all groups but one: together they are certain
+    steps = np.linalg.lstsq(root[:, None] * rest, root * plain, rcond=1e-10)[0]
+    steps = np.append(0.0, steps)
+    base = _out_of_fold(_tree_mean(score - member @ steps, w, seed), X, drawn)[:, 0]
+    away = score - base - chances @ steps
     explained = _share_explained(score - level, away, w)
     effective = float(w.sum() ** 2 / (w @ w))
 
@@ -560,6 +566,76 @@ def _residual(
     return ResidualContrast(first, second, value, error, *ends, overlap, balanced, left, why)
 
 
+def _binned(X: Floats, w: Floats) -> Floats:
+    """Return columns with at most ``BINS`` values, in the same order; NaN stays. Bins of one column weigh alike.
+
+    Trees bin columns themselves, but where rows have weights that takes longer than growing the trees.
+    """
+    out = np.full(X.shape, np.nan)
+    for j, column in enumerate(X.T):
+        there = ~np.isnan(column)
+        values, at = np.unique(column[there], return_inverse=True)
+        if values.size > BINS:
+            mass = np.bincount(at, w[there])
+            end = np.cumsum(mass)
+            at = np.floor((end - mass / 2.0) / end[-1] * BINS)[at]
+        out[there, j] = at
+    return out
+
+
+Fit = Callable[[Floats, Ints], Callable[[Floats], Floats]]
+"""From a matrix and the numbers its rows have in the fit, to what predicts values of shape (n, m) for a matrix."""
+
+
+def _out_of_fold(fit: Fit, X: Floats, drawn: Ints) -> Floats:
+    """Return predictions for rows by fits without them, shape (n, m); if there is one fold only, with them."""
+    out = []
+    for part in np.unique(drawn):
+        rest = np.flatnonzero(drawn != part)
+        rest = rest if rest.size else np.arange(len(X))
+        out.append(fit(X[rest], rest)(X[drawn == part]))
+    found = np.concatenate(out)
+    found[np.argsort(drawn, kind="stable")] = found.copy()
+    return found
+
+
+def _tree_mean(y: Floats, w: Floats, seed: int) -> Fit:
+    """Return what fits trees for the mean of ``y``; values are of shape (n, 1)."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    def fit(X: Floats, rows: Ints) -> Callable[[Floats], Floats]:
+        model = HistGradientBoostingRegressor(early_stopping=False, random_state=seed)
+        model.fit(X, y[rows], sample_weight=w[rows])
+        return lambda new: np.asarray(model.predict(new), dtype=np.float64)[:, None]
+
+    return fit
+
+
+def _tree_classes(codes: Ints, many: int, w: Floats, seed: int) -> Fit:
+    """Return what fits trees for the chances of groups, shape (n, K).
+
+    They are half the usual size: larger ones learn noise, which widens the residuals that all is divided by. None are
+    stopped early: chances that stay short of the extremes leave behind what scores owe to other columns.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    def fit(X: Floats, rows: Ints) -> Callable[[Floats], Floats]:
+        seen = np.unique(codes[rows])
+        if seen.size == 1:
+            return lambda new: np.tile(np.arange(many) == seen[0], (len(new), 1)).astype(np.float64)
+        model = HistGradientBoostingClassifier(max_leaf_nodes=15, early_stopping=False, random_state=seed)
+        model.fit(X, codes[rows], sample_weight=w[rows])
+
+        def predict(new: Floats) -> Floats:
+            chances = np.zeros((len(new), many))
+            chances[:, seen] = model.predict_proba(new)
+            return chances
+
+        return predict
+
+    return fit
+
+
 def _folds(X: Floats, folds: int) -> Ints:
     """Return a fold for each row, shape (n,): equal rows stay together, but where they are many they are dealt out.
 
@@ -572,7 +648,7 @@ def _folds(X: Floats, folds: int) -> Ints:
     sizes = np.bincount(cells)
     place = np.empty_like(cells)
     place[order] = np.arange(cells.size) - (np.cumsum(sizes) - sizes)[cells[order]]
-    return np.where(sizes[cells] >= DEALT, (drawn + place) % folds, drawn)
+    return np.asarray(np.where(sizes[cells] >= DEALT, (drawn + place) % folds, drawn))
 
 
 def _share_explained(before: Floats, after: Floats, w: Floats) -> float:

@@ -428,7 +428,9 @@ def fit_mean(
         return _ridge(X, y, w, l2)
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    model = HistGradientBoostingRegressor(early_stopping=False, random_state=seed).fit(X, y, sample_weight=w)
+    model = HistGradientBoostingRegressor(early_stopping=False, random_state=seed).fit(
+        X, y, sample_weight=_unequal(w)
+    )
     return trees_of(model, "identity")
 
 
@@ -470,6 +472,11 @@ def _ordered(
     return X[order], y[order], w[order]
 
 
+def _unequal(weight: Floats) -> Floats | None:
+    """Return weights, or None where all are 1: trees bin weighted rows in a slow loop."""
+    return None if (weight == 1.0).all() else weight
+
+
 def _as_classes(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Ints, Floats]:
     """Return rows with labels 0 and 1: a label between is both, weighted."""
     if np.isin(y, (0.0, 1.0)).all():
@@ -495,7 +502,7 @@ def _classifier(
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     model = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
-    return trees_of(model.fit(X, codes, sample_weight=weight), link)
+    return trees_of(model.fit(X, codes, sample_weight=_unequal(weight)), link)
 
 
 NO_PENALTY = 1e-12

@@ -217,6 +217,7 @@ def repair_table(
     unlabelled: Table | None = None,
     features: tuple[str, ...] | None = None,
     protected_as_feature: bool = False,
+    pairs: tuple[tuple[str, str], ...] = (),
 ) -> Outcome:
     """Split, select, fit and prove.
 
@@ -237,7 +238,7 @@ def repair_table(
         Shares of the rows.
     unlabelled
         More rows without labels, from which the fit learns rates. They prove nothing.
-    features, protected_as_feature
+    features, protected_as_feature, pairs
         What the method learns from; see :class:`~fairfix.repair.base.RepairProblem`.
 
     Raises
@@ -254,11 +255,12 @@ def repair_table(
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairfixWarning)
-        problem = RepairProblem(table.take(split.fit), None, unlabelled, features, protected_as_feature)
+        learned = (None, unlabelled, features, protected_as_feature, pairs)
+        problem = RepairProblem(table.take(split.fit), *learned)
         best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
         fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
         if selection:
-            problem = RepairProblem(fitted, None, unlabelled, features, protected_as_feature)
+            problem = RepairProblem(fitted, *learned)
         predictor = best.fit(problem, rng=fit_rng)
     notes += [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
     notes += [*predictor.trace.notes, *_unproven(table, split)]

@@ -51,7 +51,11 @@ class Scorer:
             out = score if table.reading.task == "regression" else table.probability
         else:
             out = self.member.predict(self.features.matrix(table, gaps=self.member.kind == "trees"))
-        return out if self.bounds is None else np.clip(out, *self.bounds)
+        return self.bounded(out)
+
+    def bounded(self, values: Floats) -> Floats:
+        """Return values moved into the bounds."""
+        return values if self.bounds is None else np.clip(values, *self.bounds)
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -81,6 +81,7 @@ def missing_from(printed: str, shown: str) -> list[str]:
         "docs/gates.md",
         "docs/fair-regression.md",
         "docs/logloss.md",
+        "docs/sensei.md",
     ],
 )
 def test_commands_in_the_docs_run_and_print_what_is_shown(page: str, checkout: Path) -> None:

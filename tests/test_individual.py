@@ -26,7 +26,14 @@ from fairfix.flips import (
     proxies,
     written,
 )
-from fairfix.individual import Judge, of_predictor, of_scores, under_comparable, under_flips
+from fairfix.individual import (
+    Judge,
+    of_predictor,
+    of_scores,
+    under_comparable,
+    under_flips,
+    within_radius,
+)
 from fairfix.repair.base import RepairProblem
 from fairfix.repair.logloss import LogLoss
 from fairfix.scoring import Averaged, Change
@@ -221,6 +228,38 @@ def test_weights_are_shares() -> None:
     assert one == pytest.approx(two)
 
 
+def test_the_radius_adds_moves_to_near_rows() -> None:
+    """At radius 0 it is the cost of flips, of the rows asked; more radius costs more; the plan of an LP is as dear."""
+    from scipy.optimize import linprog
+
+    data = frame(many=60)
+    table = table_of(data)
+    found = [within_radius(table, ("sex",), JUDGE, r, 0.95).value for r in (0.0, 0.05, 0.5)]
+    flips = {c.id: c.value.value for c in under_flips(table, ("sex",), JUDGE, 0.95)}
+    p = np.stack([score_of(data), *(score_of(data.assign(sex=s)) for s in "fm")])
+    logit = np.log(p / (1 - p))
+    scaled = (data["age"] - data["age"].mean()) / data["age"].std(ddof=0)
+    role = pd.get_dummies(data[["role", "race"]]).to_numpy(float) / np.sqrt(2)
+    X = np.column_stack([scaled, role])
+    away = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    gain = np.max((logit[:, None, :] - logit[0][None, :, None]) ** 2, axis=0)
+    near = away <= np.sort(away, axis=1)[:, [19]] + 1e-12
+    n = len(data)
+    plan = linprog(
+        -np.where(near, gain, 0.0).ravel() / n,
+        A_ub=away.ravel()[None] / n,
+        b_ub=[0.05],
+        A_eq=np.kron(np.eye(n), np.ones(n)),
+        b_eq=np.ones(n),
+        bounds=[(0, None if ok else 0) for ok in near.ravel()],
+    )
+
+    assert found[0].value == pytest.approx(flips["transport_cost.under_flips"], rel=1e-6)
+    assert found[1].value == pytest.approx(-plan.fun, rel=1e-6)
+    assert found[0].value < found[1].value < found[2].value
+    assert all(value.low <= value.value <= value.high for value in found)
+
+
 def test_what_does_not_look_is_exactly_constant() -> None:
     """A judge that looks at other columns alone has changes of 0 with no interval, and is not even asked."""
     calls: list[int] = []
@@ -325,7 +364,7 @@ def test_an_audit_with_a_model_gates_on_flips(
 ) -> None:
     """The joint flips, the comparable values and the exit status; the proposal is said and not used."""
     path, options = modelled
-    pair = ["--comparable", "role=husband,wife"]
+    pair = ["--comparable", "role=husband,wife", "--radius", "0.01"]
     checks = ["--fail-on", "decision_flips>0.01", "--fail-on", "decision_flips.under_comparable>0.9"]
     status = run(["audit", str(path), *options, "--individual", *pair, *checks, "--format", "json"])
     result = json.loads(capsys.readouterr().out)
@@ -347,6 +386,7 @@ def test_an_audit_with_a_model_gates_on_flips(
     [
         (["--comparable", "role=husband,wife"], "--comparable goes with --individual"),
         (["--individual", "--comparable", "role=husband,boss"], "no row has the value 'boss'"),
+        (["--radius", "0.1"], "--radius goes with --individual"),
         (["--fail-on", "decision_flips>0.1"], "ask for it with --individual"),
         (["--individual", "--fail-on", "decision_flips.under_comparable>0.1"], "name comparable values"),
         (["--individual", "--fail-on", "matched_effect>0.1"], "ask for it with --individual"),
@@ -369,10 +409,8 @@ def test_from_scores_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     data["score"] = score_of(data).round(6)
     data["person"] = [f"p{i}" for i in range(len(data))]
     data.to_parquet(tmp_path / "data.parquet")
-    status = run(
-        ["audit", str(tmp_path / "data.parquet"), "--protected", "sex,race", "--individual", "--no-config"]
-        + ["--format", "json"]
-    )
+    options = ["--protected", "sex,race", "--individual", "--no-config", "--format", "json"]
+    status = run(["audit", str(tmp_path / "data.parquet"), *options])
     out = capsys.readouterr()
     found = {
         block["attribute"]: {c["id"].split(".")[0]: c for c in block["comparisons"]}

@@ -64,6 +64,12 @@ PROFILES = ("ll144", "ugesp", "lending", "eu")
     help="Values of a feature column whose difference does not count, for --individual; repeatable.",
 )
 @option(
+    "--radius",
+    type=click.FloatRange(0.0),
+    metavar="NUMBER",
+    help="With --individual and a model: also SenSeI's transport regularizer, rows moving by so much (mean square).",
+)
+@option(
     "--suppress-below",
     type=click.IntRange(0),
     default=0,
@@ -116,8 +122,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     from fairfix.report.json_ import audit_dict
 
     check_outputs(given)
-    if given["comparable"] and not given["individual"]:
-        raise UsageError("--comparable goes with --individual")
+    for name in ("comparable", "radius"):
+        if given[name] not in ((), None) and not given["individual"]:
+            raise UsageError(f"--{name} goes with --individual")
     given = _with_profile(ctx, given)
     settings = Settings(
         confidence=given["confidence"],
@@ -241,6 +248,8 @@ def _individual(
         if proposal.partition("=")[0] not in declared:
             talk(given, f"comparable values to think about, not used: {proposal}; say so with --comparable")
     if model is None:
+        if given["radius"] is not None:
+            raise UsageError("--radius moves rows and scores them again, which needs a model file (--model)")
         if comparable:
             raise UsageError(
                 "--comparable changes rows and scores them again, which needs a model file (--model)"
@@ -249,7 +258,7 @@ def _individual(
         if aside:
             talk(given, f"left aside, since nothing is learned from them: {', '.join(aside)}")
         return found
-    return of_model(table, model, comparable, confidence)
+    return of_model(table, model, comparable, confidence, given["radius"])
 
 
 def _reference(text: str, protected: tuple[str, ...]) -> tuple[str, str]:

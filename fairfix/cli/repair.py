@@ -139,6 +139,12 @@ id_options = [
     metavar="DATA",
     help="More scored rows with the same columns but no label, to learn rates from.",
 )
+@option(
+    "--pairs",
+    type=click.Path(),
+    metavar="DATA",
+    help="Pairs of people whose difference does not count: a file of two columns of ids, for methods that heed them.",
+)
 @option("--holdout", type=float, default=0.3, help="Share of the rows kept for the proof.")
 @option(
     "--validation",
@@ -206,6 +212,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             unlabelled=_unlabelled(reading, given, model),
             features=features,
             protected_as_feature=given["protected_as_feature"],
+            pairs=_pairs(reading, given),
         )
         rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
     for note in outcome.warnings:
@@ -275,7 +282,8 @@ def _read(
     from fairfix.repaired import IDENTITY_TYPES, fingerprint, hash_key, identity_columns, row_draws
     from fairfix.table import PLAIN_SCORE
 
-    identity = identity_columns(_without_score(source, model), reading) if repairer.draws else {}
+    kept = repairer.draws or bool(given["pairs"])
+    identity = identity_columns(_without_score(source, model), reading) if kept else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if reading.columns.id else {}
     raw = {name: types.get(name, source.schema.field(name).type) for name in identity}
     plain = (PLAIN_SCORE,) if repairer.averages else ()
@@ -347,6 +355,40 @@ def _from_stream(
     )
     counts = found.counts
     return outcome, counts, RowCounts(counts.read, counts.used, counts.excluded)
+
+
+def _pairs(reading: Reading, given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of --pairs, as texts.
+
+    Raises
+    ------
+    UsageError, DataError
+        There is no id column, or the file has other than two columns, or a gap.
+    """
+    if not given["pairs"]:
+        return ()
+    import pyarrow as pa
+
+    from fairfix.errors import DataError
+    from fairfix.io import open_source
+
+    if reading.columns.id is None:
+        raise UsageError("--pairs names people by their ids; say with --id which column has them")
+    source = open_source(given["pairs"])
+    if len(source.columns) != 2:
+        raise DataError(
+            f"{source.name} has the columns {', '.join(source.columns)}; pairs are two columns of ids"
+        )
+    types = dict.fromkeys(source.columns, pa.string())
+    out = [
+        pair
+        for part in source.parts(source.columns, types)
+        for batch in part.batches()
+        for pair in zip(*(column.cast(pa.string()).to_pylist() for column in batch.columns), strict=True)
+    ]
+    if any(one is None for pair in out for one in pair):
+        raise DataError(f"{source.name} has a pair with a missing id; remove it")
+    return tuple(out)
 
 
 def _unlabelled(reading: Reading, given: Mapping[str, Any], model: ScoringModel | None) -> Table | None:

@@ -121,6 +121,9 @@ class RepairProblem:
         Feature columns to learn from; None for the model's score alone.
     protected_as_feature
         Whether the protected columns are features too, and so needed at predict time.
+    pairs
+        Identities of two people each, whose difference does not count; the identities are a feature column of the name
+        that the reading's columns have for them.
     """
 
     table: Table
@@ -128,6 +131,7 @@ class RepairProblem:
     unlabelled: Table | None = None
     features: tuple[str, ...] | None = None
     protected_as_feature: bool = False
+    pairs: tuple[tuple[str, str], ...] = ()
     _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -241,6 +245,16 @@ class Repairer(ABC):
         return ()
 
     @property
+    def has_slack(self) -> bool:
+        """Whether the slack changes the fit with these parameters, so that a comparison varies it."""
+        return True
+
+    @property
+    def knows_pairs(self) -> bool:
+        """Whether the fit heeds pairs of people whose difference does not count."""
+        return False
+
+    @property
     def averages(self) -> bool:
         """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
         return False
@@ -330,6 +344,10 @@ class Repairer(ABC):
             )
         if problem.unlabelled is not None and not self.knows_unlabelled:
             raise UsageError(f"{self.name} learns nothing from rows without labels; leave out --unlabelled")
+        if problem.pairs and not self.knows_pairs:
+            raise UsageError(
+                f"{self.name} knows no comparable pairs with these parameters; leave out --pairs"
+            )
         if not self.learns and (problem.features is not None or problem.protected_as_feature):
             raise UsageError(f"{self.name} works on scores and learns from no features; leave out --features")
         if len(groups.levels) < 2:

@@ -18,7 +18,7 @@ move too.
 ``network``       the objective for a hidden layer of ReLU, flips by enumeration      as ``rho`` says
 ``average``       the mean of a model file's scores over all flips, by their shares   exactly
 ``equal-rates``   a decision without the protected columns, true positive and true    exactly
-                  negative rates within ``tolerance``, most balanced accuracy
+                  negative rates within ``slack``, most balanced accuracy
 ================  ==================================================================  ==================
 
 ``linear`` and ``network`` are about models that look at the protected columns (``--protected-as-feature``) or at
@@ -29,6 +29,9 @@ exact solution where there is one.
 ``equal-rates`` is not SenSeI: it makes groups alike, which individual fairness does not. It can make *individual*
 unfairness worse, by rewarding values that tell the group; a note raises the alarm where decisions come to hang more on
 such values, whether they were declared comparable or not.
+
+Comparable pairs of people (``--pairs``, for ``linear``) make their mean difference, oriented from the first to the
+second, a direction along which the score is constant.
 
 Learned directions (``directions``) are the paper's other fair metric: differences along directions that tell the group
 do not count. They can cost much accuracy, since a direction that tells the group may be what tells the label; the note
@@ -73,6 +76,7 @@ from fairfix.flips import (
     proxies,
 )
 from fairfix.learners import LinearMember, Member, NetworkMember, fit_classes, fit_mean, folds_of, out_of_fold
+from fairfix.optim.plugin import expected_loss
 from fairfix.optim.sensei import equal_rates, fit_linear, fit_network
 from fairfix.predictors import FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
@@ -138,9 +142,6 @@ class Sensei(Repairer):
         "group means of each label; can cost much accuracy",
         choices=("none", "logistic", "means"),
     )
-    tolerance: float = param(
-        0.02, "for equal-rates: largest difference of a group's rate to everybody's", at_least=0.0
-    )
     learner: str = param(
         "linear",
         "model that is learned from features: linear (or logistic), or boosted trees",
@@ -172,6 +173,21 @@ class Sensei(Repairer):
     def comparables(self) -> Comparable:
         """Columns with values whose difference does not count."""
         return parse_comparable(self.comparable)
+
+    @property
+    def bounds(self) -> str:
+        """Identifier of the audit comparison that ``slack`` bounds."""
+        return "equalized_odds.difference.to_overall" if self.solver == "equal-rates" else self.criterion
+
+    @property
+    def has_slack(self) -> bool:
+        """Whether the slack changes the fit."""
+        return self.solver == "equal-rates" or (self.solver in ("linear", "network") and self.rho == "auto")
+
+    @property
+    def knows_pairs(self) -> bool:
+        """Whether the fit heeds pairs of people whose difference does not count."""
+        return self.solver == "linear"
 
     @property
     def uses_labels(self) -> bool:
@@ -249,9 +265,14 @@ class Sensei(Repairer):
             seed=seed,
         )
         scorer = Scorer(features, member, bounds_of(problem, loss))
-        return self._traced(
-            problem, scorer, seed, FitTrace(True, 1, math.nan, notes=tuple(_proposed(problem, self)))
+        value = float(
+            np.average(
+                expected_loss(loss, label_of(problem), scorer.bounded(member.predict(matrix))),
+                weights=table.rows.weight,
+            )
         )
+        trace = FitTrace(True, 1, value, notes=tuple(_proposed(problem, self)))
+        return self._traced(problem, scorer, seed, trace)
 
     def _traced(
         self, problem: RepairProblem, scorer: Scorer, seed: int, trace: FitTrace
@@ -355,10 +376,10 @@ class Sensei(Repairer):
     def _span(
         self, problem: RepairProblem, features: Features, X: Floats, y: Floats, weight: Floats
     ) -> Floats:
-        """Return the directions that do not count, shape (r, d)."""
+        """Return the directions that do not count, shape (r, d): of comparable pairs, and learned ones."""
+        out = [_between(problem, X)] if problem.pairs else []
         if self.directions == "none":
-            return np.zeros((0, X.shape[1]))
-        out = []
+            return np.array(out).reshape(-1, X.shape[1])
         own = np.array([one.kind == "group" for one in features.columns for _ in one.titles])
         for name in problem.cells.columns:
             groups = problem.table.groups([name])
@@ -435,9 +456,9 @@ class Sensei(Repairer):
             )
             scorers.append((Scorer(features, members[0]), Scorer(features, members[1])))
             chances.append((values[0], values[1]))
-        rule = equal_rates(chance, tuple(chances), tolerance=self.tolerance, weight=weight)
+        rule = equal_rates(chance, tuple(chances), tolerance=min(self.slack, 1.0), weight=weight)
         predictor = BlindRule(Scorer(features, whole), tuple(scorers), rule)
-        tied = f"{rule.tied:.1%} of the rows lie on the border of the decision; the tolerance may be missed by as much"
+        tied = f"{rule.tied:.1%} of the rows lie on the border of the decision; the slack may be missed by as much"
         notes = (
             *([tied] if rule.tied > 1e-3 else []),
             *_proposed(problem, self),
@@ -500,6 +521,29 @@ class _Changed:
 
     def take(self, rows: Ints) -> _Changed:
         return _Changed(self.X[rows], [part[rows] for part in self.parts])
+
+
+def _between(problem: RepairProblem, X: Floats) -> Floats:
+    """Return the mean difference of the second of each pair from the first, shape (d,); units are those of ``X``.
+
+    The mean and not the principal directions: differences within pairs that go either way are no direction.
+
+    Raises
+    ------
+    DataError
+        There are no identities, or no pair is among the rows of the fit.
+    """
+    name = problem.table.reading.columns.id
+    if name is None or name not in problem.table.features.column_names:
+        raise DataError("comparable pairs name people; say with --id which column has their names")
+    place = {str(one): i for i, one in enumerate(problem.table.features.column(name).to_pylist())}
+    known = [(place[a], place[b]) for a, b in problem.pairs if a in place and b in place]
+    if not known:
+        raise DataError(
+            f"none of the {len(problem.pairs):,} comparable pairs has both people among the {len(X):,} rows of the fit"
+        )
+    first, second = np.array(known).T
+    return np.asarray((X[second] - X[first]).mean(axis=0))
 
 
 def _undeclared(problem: RepairProblem, method: Sensei) -> Iterator[str]:

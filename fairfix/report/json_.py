@@ -52,6 +52,7 @@ SCOPES = {
     "under_flips": "every row gets every level of the attribute, and keeps the rest",
     "under_comparable": "rows with one of the comparable values get each of them, and keep the rest",
     "under_everybody": "every row gets each of the comparable values, and keeps the rest",
+    "within_radius": "rows get every level, and may move to near rows, on average as far as the radius",
     "min": "smallest value over the groups",
     "max": "largest value over the groups",
     "between_groups": "largest distance between two groups",
