@@ -329,9 +329,11 @@ def _with_more(block: Block, more: More) -> Block:
 
 
 def _of_shown(found: ComparisonReport, shown: set[str]) -> ComparisonReport:
-    """Return a comparison without what it says of groups that are not shown."""
+    """Return a comparison without what it says of groups that are not shown; reasons may name some."""
+    reason = "undefined" if math.isnan(found.value.value) else ""
     return replace(
         found,
+        value=replace(found.value, reason=reason),
         per_group={name: value for name, value in found.per_group.items() if name in shown},
         pairs={pair: value for pair, value in found.pairs.items() if shown.issuperset(pair)},
         undefined=tuple(name for name in found.undefined if name in shown),

@@ -22,7 +22,7 @@ import numpy as np
 
 from fairfix.counts import Bools, Floats, Ints
 
-TOLERANCE = 1e-6
+TOLERANCE, FITS = 1e-6, 1e-3
 TRIED = 100
 """Groups hidden for others that are tried without, at most."""
 
@@ -50,15 +50,18 @@ def hidden_groups(
     if not small:
         return hidden
     width = (least + 1) // 2
+    wanted = np.array([members[t][g] for t, g in small], dtype=np.float64)
+    known = [rows.astype(np.float64)]
 
     def look() -> tuple[int, list[tuple[int, int]]] | None:
         """Return which small group is exposed, and by which groups shown; None if none is."""
         shown = [(t, int(g)) for t, hide in enumerate(hidden) for g in np.flatnonzero(~hide)]
         published = np.array([np.ones(rows.size), *(members[t][g] for t, g in shown)], dtype=np.float64)
-        found = _exposed(published, rows, [members[t][g] for t, g in small], width)
+        found = _exposed(published, known, wanted, width)
         if found is None or not shown:
             return None
-        return found[0], [one for one, binds in zip(shown, found[1][1:], strict=True) if binds] or shown
+        used = [one for one, binds in zip(shown, found[1][1:], strict=True) if binds]
+        return found[0], used or shown
 
     def leave_out() -> None:
         for table, pair in enumerate(pairs):
@@ -85,14 +88,18 @@ def hidden_groups(
     return hidden
 
 
-def _exposed(published: Floats, rows: Ints, groups: Sequence[Bools], width: int) -> tuple[int, Bools] | None:
-    """Return the first group whose size lies in a range narrower than ``width``, and the sums that keep it there."""
+def _exposed(published: Floats, known: list[Floats], groups: Floats, width: int) -> tuple[int, Bools] | None:
+    """Return the first group whose size lies in a range narrower than ``width``, and the sums that keep it there.
+
+    ``known`` are sizes of the cells, the true ones first; those found here are added, to serve other questions too.
+    """
     from scipy.optimize import linprog
 
-    wanted = np.array(groups, dtype=np.float64)
-    total = published @ rows
-    low = high = wanted @ rows
-    for i, inside in enumerate(wanted):
+    total = published @ known[0]
+    fits = np.abs(published @ np.array(known).T - total[:, None]).max(axis=0) < FITS
+    seen = groups @ np.array(known).T[:, fits]
+    low, high = seen.min(axis=1), seen.max(axis=1)
+    for i, inside in enumerate(groups):
         used = np.zeros(len(published), dtype=bool)
         for sign in (-1.0, 1.0):  # the largest, then the smallest size that fits what is published
             if high[i] - low[i] >= width - TOLERANCE:
@@ -100,8 +107,9 @@ def _exposed(published: Floats, rows: Ints, groups: Sequence[Bools], width: int)
             done = linprog(sign * inside, A_eq=published, b_eq=total, bounds=(0, None), method="highs")
             if done.x is None:
                 continue
-            seen = wanted @ done.x  # tells of the other groups too
-            low, high = np.minimum(low, seen), np.maximum(high, seen)
+            known.append(done.x)
+            found = groups @ done.x  # tells of the other groups too
+            low, high = np.minimum(low, found), np.maximum(high, found)
             used |= np.abs(done.eqlin.marginals) > TOLERANCE
         if high[i] - low[i] < width - TOLERANCE:
             return i, used

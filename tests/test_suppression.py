@@ -177,7 +177,7 @@ def test_comparisons_are_those_of_the_groups_shown() -> None:
 
 def test_what_is_found_elsewhere_is_hidden_too() -> None:
     """Comparisons that come from changed rows lose what they say of hidden groups."""
-    value = Value(0.1, 0.0, 0.2)
+    value = Value(0.1, 0.0, 0.2, "over the rest; undefined in Elm")
     told = ComparisonReport(
         "decision_flips.under_flips", value, ("Ash",), per_group={"Ash": value, "Elm": value}
     )
@@ -187,6 +187,7 @@ def test_what_is_found_elsewhere_is_hidden_too() -> None:
     report = audit(data, reading, Settings(suppress_below=12), {"race": [told, named]})
 
     assert set(report.block("race").comparisons["decision_flips.under_flips"].per_group) == {"Ash"}
+    assert "Elm" not in report.block("race").comparisons["decision_flips.under_flips"].value.reason
     assert "score_change.under_flips" not in report.block("race").comparisons
 
 

@@ -210,7 +210,7 @@ STATES = {
     "used": "waives a check",
     "not needed": "is not needed: the check passes without it",
     "expired": "has expired and waives nothing",
-    "exceeded": "waives nothing: a check is beyond its limit",
+    "exceeded": "waives nothing: a check is not within its limit",
     "matches nothing": "matches no check",
 }
 """What a waiver does, in words."""
