@@ -20,6 +20,7 @@ from pathlib import Path
 import fairfix
 from fairfix.checks import FLIP_SCOPES
 from fairfix.cli import COMMANDS, cli
+from fairfix.explain import INTERVALS, needs_of, undefined_of
 from fairfix.metrics import ALIASES, MEANS, RATES
 from fairfix.repair import methods
 from fairfix.report import FORMATS, GATED
@@ -74,11 +75,15 @@ def metrics() -> str:
 
 def other_metrics() -> str:
     """Return the metrics that are neither a plain rate nor a plain mean."""
-    return table(("metric", "definition"), [(f"`{name}`", text) for name, text in OTHER_FORMULAS.items()])
+    rows = [
+        (f"`{name}`", text, "; ".join(needs_of(name)) or " ", undefined_of(name) or " ")
+        for name, text in OTHER_FORMULAS.items()
+    ]
+    return table(("metric", "definition", "needs", "undefined when"), rows)
 
 
 def comparisons() -> str:
-    """Return every kind and scope of comparison; those of KS have a scope only."""
+    """Return every kind and scope of comparison; those of distances and flips have a scope only."""
     plain = {name: text for name, text in SCOPES.items() if "." in name or name in ("min", "max")}
     rows = [(f"`metric.{name}`", text) for name, text in plain.items()]
     rows += [
@@ -87,6 +92,11 @@ def comparisons() -> str:
         if name not in plain
     ]
     return table(("comparison", "definition"), rows)
+
+
+def intervals() -> str:
+    """Return how the interval of what is made."""
+    return table(("what", "how"), list(INTERVALS.items()))
 
 
 def parameters(name: str) -> str:
@@ -152,6 +162,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "metrics": metrics,
     "other-metrics": other_metrics,
     "comparisons": comparisons,
+    "intervals": intervals,
     **{f"parameters-{name}": partial(parameters, name) for name in methods()},
     "methods": repairs,
     "formats": formats,

@@ -2,7 +2,7 @@
 
 ``repaired.fairfix`` is a ZIP of ``manifest.json`` and ``arrays/NAME.npy``. This room owns the container: its
 bytes are reproducible, and nothing is built before everything is checked. What the manifest means is decided by
-:mod:`fairfix.repaired`.
+:mod:`fairfix.repaired`. Files of counts (:mod:`fairfix.countfile`) are the same container under another name.
 
 Reading takes the steps: directory of the ZIP, manifest, table of arrays, each array's bytes, header and hash. Sizes
 are bounded before anything is inflated and counted while it is, so a small file cannot fill the memory.
@@ -34,6 +34,7 @@ PROTOCOL = 1
 # with a committed small file of the old format; describe the new layout and the change in docs/artifact.md.
 
 NAME = "fairfix.artifact"
+COUNTS = "fairfix.counts"
 FORMAT = f"{NAME}/{PROTOCOL}"
 MANIFEST = "manifest.json"
 
@@ -63,8 +64,10 @@ class Artifact:
 # ---------------------------------------------------------------------- writing
 
 
-def write(path: str | os.PathLike[str], artifact: Artifact) -> str:
+def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) -> str:
     """Write an artifact, whole or not at all; the same content gives the same bytes.
+
+    ``kind`` is what its format is called; a reader of another kind refuses it.
 
     Returns
     -------
@@ -75,20 +78,24 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> str:
     ArtifactError
         The manifest is not JSON, or an array has a name or type the format has not.
     """
-    content = _packed(artifact)
+    content = _packed(artifact, kind)
+    if len(content) > MAX_TOTAL:
+        raise ArtifactError(
+            f"{Path(path).name} would be larger than {MAX_TOTAL >> 20} MiB, and nobody could read it"
+        )
     with atomic_output(path) as file:
         file.write(content)
     return _digest(content)
 
 
-def _packed(artifact: Artifact) -> bytes:
+def _packed(artifact: Artifact, kind: str) -> bytes:
     arrays = {name: _npy(name, artifact.arrays[name]) for name in sorted(artifact.arrays)}
     table = {name: _entry(artifact.arrays[name], data) for name, data in arrays.items()}
     if reserved := {"format", "arrays"} & set(artifact.manifest):
         raise ArtifactError(
             f"the manifest must not hold the container's own keys {', '.join(sorted(reserved))}"
         )
-    manifest = {**artifact.manifest, "format": FORMAT, "arrays": table}
+    manifest = {**artifact.manifest, "format": f"{kind}/{PROTOCOL}", "arrays": table}
     try:
         text = json.dumps(manifest, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -139,8 +146,8 @@ def fingerprint(path: str | os.PathLike[str]) -> str:
 # ---------------------------------------------------------------------- reading
 
 
-def read(path: str | os.PathLike[str]) -> Artifact:
-    """Read an artifact after checking all of it.
+def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
+    """Read an artifact of a kind after checking all of it.
 
     Raises
     ------
@@ -149,16 +156,40 @@ def read(path: str | os.PathLike[str]) -> Artifact:
     """
     place = Path(path)
     try:
-        return _Reader(place.name, _content(place)).artifact()
+        return _Reader(place.name, _content(place), kind).artifact()
     except ArtifactError:
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ArtifactError(f"{place.name} is not a sound .fairfix file: {error}") from error
+        raise ArtifactError(f"{place.name} is not a sound {_said(kind)}: {error}") from error
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, MemoryError) as error:
         # the standard library's ZIP reader answers some damaged headers with errors of its own
         raise ArtifactError(
-            f"{place.name} is not a sound .fairfix file: {type(error).__name__}: {error}"
+            f"{place.name} is not a sound {_said(kind)}: {type(error).__name__}: {error}"
         ) from error
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """Return what the format of a file is called, as far as that can be told; else that of an artifact.
+
+    Raises
+    ------
+    ArtifactError
+        There is no such file.
+    """
+    content = _content(Path(path))
+    try:
+        reader = _Reader(Path(path).name, content, NAME)
+        said = reader.manifest(reader.members()[MANIFEST]).get("format")
+    except (ArtifactError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        return NAME
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
+        return NAME
+    return said.partition("/")[0] if isinstance(said, str) else NAME
+
+
+def _said(kind: str) -> str:
+    """Return what people call a file of a kind."""
+    return ".fairfix file" if kind == NAME else f"file of {kind.removeprefix('fairfix.')}"
 
 
 def _content(path: Path) -> bytes:
@@ -173,15 +204,16 @@ def _content(path: Path) -> bytes:
 class _Reader:
     """Checks and reads one file's content, step by step."""
 
-    def __init__(self, name: str, content: bytes) -> None:
+    def __init__(self, name: str, content: bytes, kind: str) -> None:
         self.name = name
+        self.kind = kind
         self.archive = zipfile.ZipFile(io.BytesIO(content))
         self.size = len(content)
 
     def artifact(self) -> Artifact:
         """Return the artifact: directory, manifest, table of arrays, arrays."""
-        members = self._members()
-        manifest = self._manifest(members[MANIFEST])
+        members = self.members()
+        manifest = self.manifest(members[MANIFEST])
         table = manifest.pop("arrays", None)
         self._check_format(manifest.pop("format", None))
         if not isinstance(table, dict):
@@ -196,9 +228,9 @@ class _Reader:
         return Artifact(manifest, {name: self._array(name, table[name], members) for name in sorted(table)})
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise ArtifactError(f"{self.name} is not a sound .fairfix file: {reason}")
+        raise ArtifactError(f"{self.name} is not a sound {_said(self.kind)}: {reason}")
 
-    def _members(self) -> dict[str, zipfile.ZipInfo]:
+    def members(self) -> dict[str, zipfile.ZipInfo]:
         """Return the directory of the ZIP, checked before anything is inflated."""
         infos = self.archive.infolist()
         if len(infos) > MAX_MEMBERS:
@@ -246,7 +278,9 @@ class _Reader:
             self._refuse(f"the member {info.filename!r} is not as long as it claims")
         return data
 
-    def _manifest(self, info: zipfile.ZipInfo) -> dict[str, Any]:
+    def manifest(self, info: zipfile.ZipInfo) -> dict[str, Any]:
+        """Return the manifest's JSON object."""
+
         def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             out = dict(pairs)
             if len(out) != len(pairs):
@@ -266,12 +300,13 @@ class _Reader:
         return manifest
 
     def _check_format(self, text: Any) -> None:
-        match = re.fullmatch(rf"{re.escape(NAME)}/(\d{{1,9}})", text) if isinstance(text, str) else None
+        ours = f"{self.kind}/{PROTOCOL}"
+        match = re.fullmatch(rf"{re.escape(self.kind)}/(\d{{1,9}})", text) if isinstance(text, str) else None
         if match is None:
-            self._refuse(f"its format is {text!r}, not {FORMAT!r}")
+            self._refuse(f"its format is {text!r}, not {ours!r}")
         if int(match[1]) > PROTOCOL:
             raise ArtifactError(
-                f"{self.name} has the format {text}; this fairfix reads up to {FORMAT}: use a newer one"
+                f"{self.name} has the format {text}; this fairfix reads up to {ours}: use a newer one"
             )
         if int(match[1]) != PROTOCOL:
             self._refuse(f"its format is {text!r}, which never was")

@@ -349,6 +349,18 @@ def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[
     yield "log_loss", _log_loss(score, error, label, reading)
 
 
+def summed(reading: Reading) -> tuple[str, ...]:
+    """Return the names of what :func:`quantities` yields with losses."""
+    columns = reading.columns
+    if columns.score is None:
+        return ()
+    if reading.task == "regression":
+        return ("score", "label", "square_loss", "absolute_loss") if columns.label else ("score",)
+    if reading.score_scale == "raw" or columns.label is None:
+        return ("score",)
+    return ("score", "square_loss", "log_loss")
+
+
 def _log_loss(score: Floats, error: Floats, label: npt.NDArray[Any], reading: Reading) -> Floats:
     """Return -log of the probability given to the observed label; infinite where that is zero."""
     if reading.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
@@ -369,15 +381,20 @@ def scan(
     threads: int | None = None,
     exact: bool = True,
     losses: bool = True,
+    each: Callable[[Counts], None] | None = None,
 ) -> Scan:
     """Count a source in one pass.
 
     Parameters
     ----------
     exact
-        Keep what exact distances need: the rows' scores of small data, finer bins for large data.
+        Keep what exact distances need: the rows' scores of small data, finer bins for large data. Without it, what
+        is counted in a part of the source does not depend on what else is in the source.
     losses
         Sum the losses per group; without them the scan costs about half.
+    each
+        Called with the counts of every part, in the order of the data. The source may be a piece of a whole then, so
+        it need not have what a whole must: :func:`check_whole` is left to the caller.
 
     Raises
     ------
@@ -388,7 +405,7 @@ def scan(
     reading = reading.in_type_of(source.schema)
     about = source.about_rows
     bins = FINE_BINS * (1 if about <= 2 * KEEP_ROWS else 4) if exact and about > SORT_ROWS else BINS
-    room = max(TABLE_BYTES, int(0.4 * about))
+    room = max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
     keep = exact and reading.columns.score is not None and (source.rows is None or source.rows <= KEEP_ROWS)
 
     def count(part: Part) -> Tally:
@@ -403,19 +420,35 @@ def scan(
     cells: list[tuple[str, ...]] = []
     for tally in _in_order(source.parts(reading.columns.counted, _types(reading)), count, threads):
         counts = tally.counts()
+        if each is not None:
+            each(counts)
         total = counts if total is None else total + counts
         if kept is not None:
             few = tally.kept is not None and total.used <= KEEP_ROWS
             kept = [*kept, *((rows, len(cells)) for rows in tally.kept or ())] if few else None
             cells.extend(tally.cells)
-    if total is None or not total.read:
-        raise DataError(f"{source.name} has no rows")
+    if total is None:
+        total = Tally(reading, bins).counts()
     check_excluded(total.excluded, total.read, reading)
-    if not total.used:
-        why = ", ".join(f"{reason} {rows:,}" for reason, rows in total.excluded.items())
-        raise DataError(f"{source.name}: no rows are left to audit; left out: {why}")
-    check_positive(total.rows[:, -1], reading)
+    if each is None:
+        check_whole(total, reading, source.name)
     return Scan(total, _joined(kept, cells, total) if kept else None)
+
+
+def check_whole(counts: Counts, reading: Reading, name: str) -> None:
+    """Raise where counts do not have what a whole data set must have.
+
+    Raises
+    ------
+    DataError
+        There are no rows, none is left, or none has the label that is said to be positive.
+    """
+    if not counts.read:
+        raise DataError(f"{name} has no rows")
+    if not counts.used:
+        why = ", ".join(f"{reason} {rows:,}" for reason, rows in counts.excluded.items())
+        raise DataError(f"{name}: no rows are left to audit; left out: {why}")
+    check_positive(counts.rows[:, -1], reading)
 
 
 def _joined(kept: list[tuple[Any, ...]], cells: list[tuple[str, ...]], counts: Counts) -> KeptRows:

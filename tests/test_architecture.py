@@ -33,6 +33,8 @@ MAY_IMPORT = {
     "engine": {"counts", "errors", "io", "table"},
     "distributions": {"counts", "engine"},
     "findings": {"checks", "errors", "table"},
+    "starter": {"auditor", "engine", "errors", "inference", "io", "table"},
+    "explain": {"checks", "errors", "metrics", "report"},
     "measure": {"counts", "distributions", "engine", "findings", "metrics", "table", "uncertainty"},
     "auditor": {
         "checks",
@@ -109,6 +111,7 @@ MAY_IMPORT = {
         "table",
     },
     "artifact": {"errors", "io"},
+    "countfile": {"artifact", "auditor", "counts", "engine", "errors", "findings", "io", "table"},
     "repaired": {"artifact", "chances", "counts", "errors", "io", "predictors", "table", "values"},
     "sklearn": {"counts", "errors", "predictors", "repair", "repaired", "table"},
     "report": {
@@ -116,6 +119,7 @@ MAY_IMPORT = {
         "compare",
         "errors",
         "findings",
+        "flips",
         "metrics",
         "proof",
         "repaired",

@@ -79,6 +79,8 @@ def missing_from(printed: str, shown: str) -> list[str]:
         "docs/quickstart.md",
         "docs/reports.md",
         "docs/gates.md",
+        "docs/counts.md",
+        "docs/ci.md",
         "docs/fair-regression.md",
         "docs/logloss.md",
         "docs/sensei.md",
@@ -99,6 +101,108 @@ def test_commands_in_the_docs_run_and_print_what_is_shown(page: str, checkout: P
             assert not missing_from(printed, block)
 
     assert ran >= 5
+
+
+def yaml_scripts(text: str) -> list[str]:
+    """Return the shell commands of a CI file: run, script and entry, as the runners would put them together."""
+    out = [
+        "\n".join(line[len(indent) + 2 :] for line in body.splitlines())
+        for indent, body in re.findall(r"^( *)(?:- )?run: \|\n((?:\1 +.*\n)+)", text, re.MULTILINE)
+    ]
+    out += re.findall(r"^ *(?:- )?(?:run|entry): (?!\|)(.*)$", text, re.MULTILINE)
+    for indent, body in re.findall(r"^( *)script:\n((?:\1  - .*\n)+)", text, re.MULTILINE):
+        out.append("\n".join(line.removeprefix(f"{indent}  - ") for line in body.splitlines()))
+    return out
+
+
+def assert_plain_yaml(text: str) -> None:
+    """Hold YAML against what its subset here looks like, and against a parser where one is installed."""
+    assert "\t" not in text
+    block = -1
+    for line in text.splitlines():
+        depth = len(line) - len(line.lstrip())
+        if block >= 0 and depth > block:
+            continue
+        block = depth if line.endswith(": |") else -1
+        assert depth % 2 == 0, line
+        key = r"(- )?[\w-]+:( \S.*)?"
+        assert re.fullmatch(rf"\s*(#.*|{key}|- [^:]+)", line), line
+    try:
+        import yaml
+    except ImportError:
+        return
+    assert yaml.safe_load(text)
+
+
+def test_the_recipes_for_ci_run(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every YAML block of docs/ci.md is sound, and its commands end with the status it says, in order."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(checkout / "summary.md"))
+    seen = []
+    for mark, value, language, block in BLOCK.findall((ROOT / "docs" / "ci.md").read_text()):
+        if mark == "file":
+            (checkout / value).write_text(block)
+        if language != "yaml":
+            continue
+        assert_plain_yaml(block)
+        scripts = yaml_scripts(block)
+        done = shell("\n".join(["pip() { :; }", *scripts]), checkout)
+        assert done.returncode == int(value or 0), (scripts, done.stderr)
+        seen += scripts
+        if "--format github" in block:
+            assert "::error title=dp.difference[race]>0.1::FAIL" in done.stdout
+
+    assert len(seen) == 5
+    assert "dp.difference" in (checkout / "summary.md").read_text()
+    assert "<testsuites" in (checkout / "fairness.xml").read_text()
+    assert "<html" in (checkout / "fairness.html").read_text()
+
+
+def test_the_hook_is_the_one_of_the_docs() -> None:
+    """.pre-commit-hooks.yaml is sound and runs what docs/ci.md shows, on the same files."""
+    hook = (ROOT / ".pre-commit-hooks.yaml").read_text()
+    assert_plain_yaml(hook)
+    (shown,) = (block for block in blocks("docs/ci.md", "yaml") if "hooks:" in block)
+    fields = [dict(re.findall(r"^ *(?:- )?(\w+): (.*)$", text, re.MULTILINE)) for text in (hook, shown)]
+
+    assert all(fields[0][key] == fields[1][key] for key in ("id", "name", "files", "pass_filenames"))
+    arguments = fields[0]["args"].strip("[]").replace(",", "")
+    assert f"{fields[0]['entry']} {arguments}" == fields[1]["entry"]
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("fairfix au", ["audit"]),
+        ("fairfix audit --counts", ["--counts-out"]),
+        ("fairfix audit --format j", ["json", "junit"]),
+        ("fairfix explain to_", ["to_overall", "to_reference"]),
+    ],
+)
+def test_bash_completes(words: str, completed: list[str], checkout: Path) -> None:
+    """The line of docs/cli.md makes bash complete commands, options, choices and names."""
+    if not shutil.which("bash"):
+        pytest.skip("there is no bash")
+    (line,) = blocks("docs/cli.md", "bash")
+    program = checkout / "bin" / "fairfix"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fairfix "$@"\n')
+    program.chmod(0o755)
+    typed = words.split()
+    script = (
+        f"{line}\nCOMP_WORDS=({words}); COMP_CWORD={len(typed) - 1}; "
+        'complete -p fairfix >&2; _fairfix_completion fairfix; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=checkout,
+        env={**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "_fairfix_completion fairfix" in done.stderr
+    assert done.stdout.split() == completed
 
 
 def test_what_is_shown_is_compared() -> None:

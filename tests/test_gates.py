@@ -496,3 +496,47 @@ def test_a_shell_script_sees_the_status(now: float, rows: int, limit: float, sta
     done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=False)
 
     assert done.stdout.strip() == status, done.stderr
+
+
+def test_saved_counts_know_all_of_this(call: Call, tmp_path: Path) -> None:
+    """An audit of counts has baseline, waivers, hidden groups and profiles like one of rows."""
+    rng = np.random.default_rng(3)
+    race = rng.choice(["a", "b", "few", "more"], 4000, p=[0.5, 0.4, 0.002, 0.098])
+    table = {
+        "race": race.tolist(),
+        "prediction": rng.integers(0, 2, 4000),
+        "sex": rng.choice(["f", "m"], 4000).tolist(),
+    }
+    pq.write_table(pa.table(table), tmp_path / "d.parquet")
+    first = (
+        "audit",
+        "d.parquet",
+        "--protected",
+        "race,sex",
+        "--prediction",
+        "prediction",
+        "--suppress-below",
+        "20",
+    )
+    status, _, err = call(*first, "--counts-out", "d.counts", "--out", "json=old.json")
+    assert status == 0
+    assert "those hidden in the report too" in err
+
+    Path("fairfix.toml").write_text(
+        '[[waivers]]\ncheck = "dp.difference"\nreason = "known"\nexpires = 2027-01-01\n'
+    )
+    more = ("--suppress-below", "20", "--profile", "ll144", "--baseline", "old.json")
+    gates = ("--fail-on-worse", "dp.difference>0.2", "--fail-on", "dp.difference>0.0001")
+    status, out, err = call("audit", "--from-counts", "d.counts", "--format", "json", *more, *gates)
+    result = json.loads(out)
+
+    assert status in (0, 3), err
+    assert {block["attribute"] for block in result["attributes"]} == {"race", "sex", "race x sex"}
+    assert '"few"' not in out
+    assert {check["verdict"] for check in result["checks"] if not check["id"].startswith("change.")} == {
+        "waived"
+    }
+    assert {check["verdict"] for check in result["checks"] if check["id"].startswith("change.")} <= {
+        "pass",
+        "undecided",
+    }

@@ -389,7 +389,9 @@ def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "--no-config",
     ]
     assert run(["repair", str(tmp_path / "data.parquet"), *options, "--format", "json"]) == 0
-    table = {row["name"]: row for row in json.loads(capsys.readouterr().out)["proof"]["holdout"]["table"]}
+    result = json.loads(capsys.readouterr().out)
+    table = {row["name"]: row for row in result["proof"]["holdout"]["table"]}
+    assert result["does_not_count"] == "any other sex and race; role husband or wife"
     assert (
         run(["predict", out, str(tmp_path / "new.csv"), "-o", str(tmp_path / "o.parquet"), "--no-config"])
         == 0

@@ -24,8 +24,11 @@ COMMANDS = {
     "repair": "Fit a repaired predictor and prove it on held-out rows.",
     "compare": "Show what each method costs over a range of slack.",
     "predict": "Apply a repaired predictor to new rows.",
-    "inspect": "Show what is in a repaired predictor; runs nothing.",
+    "inspect": "Show what is in a repaired predictor or a file of counts; runs nothing.",
     "report": "Render a saved result in another format.",
+    "init": "Write a first fairfix.toml from a data file.",
+    "merge": "Add up saved counts, for one audit of many files.",
+    "explain": "Say what a metric, a comparison or a check is.",
 }
 """Commands with their one-line help, in the order of ``--help``; each is the module ``fairfix.cli.NAME``."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from click.core import ParameterSource
 
 from fairfix.cli.options import (
     check_outputs,
-    data_options,
+    column_options,
     gate_options,
     open_data,
     option,
@@ -27,7 +28,8 @@ from fairfix.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from fairfix.baseline import Allowance
-    from fairfix.findings import ComparisonReport
+    from fairfix.countfile import CountFile
+    from fairfix.findings import AuditReport, ComparisonReport, Settings
     from fairfix.io import Source
     from fairfix.models import ScoringModel
     from fairfix.table import Reading
@@ -37,7 +39,8 @@ PROFILES = ("ll144", "ugesp", "lending", "eu")
 
 
 @click.command("audit")
-@data_options
+@click.argument("data", envvar="FAIRFIX_DATA", type=click.Path(), required=False)
+@column_options
 @option(
     "--probability",
     metavar="COLUMN",
@@ -87,6 +90,18 @@ PROFILES = ("ll144", "ugesp", "lending", "eu")
     help="With --profile ll144: why categories below 2 % of the data are left out of impact ratios.",
 )
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
+@option(
+    "--counts-out",
+    type=click.Path(),
+    metavar="FILE",
+    help="Also save the counts, in one pass, for 'fairfix merge' and --from-counts.",
+)
+@option(
+    "--from-counts",
+    type=click.Path(),
+    metavar="FILE",
+    help="Audit saved counts instead of DATA; the columns and their meaning are in the file.",
+)
 @gate_options("the audit")
 @option(
     "--baseline",
@@ -112,13 +127,12 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     \b
     fairfix audit loans.parquet --protected race
     fairfix audit loans.parquet --protected race,sex --intersect --fail-on 'dp.difference>0.1'
+    fairfix audit --from-counts all.counts --fail-on 'dp.difference>0.1'
     """
     if given["show_settings"]:
         show_settings(ctx)
-    from fairfix.auditor import audit, require_two_groups
     from fairfix.baseline import Allowance
-    from fairfix.checks import Check, exit_status
-    from fairfix.findings import Settings
+    from fairfix.checks import exit_status
     from fairfix.report.json_ import audit_dict
 
     check_outputs(given)
@@ -126,27 +140,15 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         if given[name] not in ((), None) and not given["individual"]:
             raise UsageError(f"--{name} goes with --individual")
     given = _with_profile(ctx, given)
-    settings = Settings(
-        confidence=given["confidence"],
-        intersect=given["intersect"] or (given["individual"] and len(given["protected"]) > 1),
-        reference=dict(_reference(text, given["protected"]) for text in given["reference"]),
-        exact=not given["one_pass"],
-        threads=given["threads"],
-        checks=tuple(Check.parse(text) for text in given["fail_on"]),
-        gate_on=given["gate_on"],
-        suppress_below=given["suppress_below"],
-    )
     allowances = tuple(Allowance.parse(text) for text in given["fail_on_worse"])
     if allowances and not given["baseline"]:
         raise UsageError("--fail-on-worse compares with an earlier result; name it with --baseline FILE")
     waivers = _waivers(ctx)
     old = _saved(given["baseline"]) if given["baseline"] else None
-    source, reading, inferred, model = open_data(given)
-    more = _individual(source, reading, model, settings.confidence, given) if given["individual"] else None
-    report = audit(source, reading, settings, more)
-    require_two_groups(report)
-    used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
-    result = audit_dict(replace(report, inferred=inferred, model=used))
+    report = _of_counts(ctx, given) if given["from_counts"] else _of_data(ctx, given)
+    if report is None:
+        return 0
+    result = audit_dict(report)
     if given["profile"]:
         from fairfix.profiles import profile
 
@@ -159,18 +161,147 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     return exit_status((check["verdict"] for check in result["checks"]), given["undecided"])
 
 
+def _settings(given: Mapping[str, Any], protected: Sequence[str], *, exact: bool) -> Settings:
+    """Return what is to be computed."""
+    from fairfix.checks import Check
+    from fairfix.findings import Settings
+
+    return Settings(
+        confidence=given["confidence"],
+        intersect=given["intersect"]
+        or ((given["individual"] or given["profile"] == "ll144") and len(protected) > 1),
+        reference=dict(_reference(text, protected) for text in given["reference"]),
+        exact=exact,
+        threads=given["threads"],
+        checks=tuple(Check.parse(text) for text in given["fail_on"]),
+        gate_on=given["gate_on"],
+        suppress_below=given["suppress_below"],
+    )
+
+
+def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None:
+    """Audit data; None where only counts could be saved."""
+    from fairfix.auditor import audit, require_two_groups
+    from fairfix.countfile import count
+
+    if not given["data"]:
+        raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
+    exact = not (given["one_pass"] or given["counts_out"])
+    settings = _settings(given, given["protected"], exact=exact)
+    source, reading, inferred, model = open_data(given)
+    more = _individual(source, reading, model, settings.confidence, given) if given["individual"] else None
+    used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
+    if given["counts_out"]:
+        saved = count(source, reading, threads=settings.threads, inferred=inferred, model=used)
+        saved.save(given["counts_out"])
+        talk(
+            given,
+            f"wrote {given['counts_out']}: {saved.read:,} rows read, {saved.used:,} counted in one pass",
+        )
+        if settings.suppress_below:
+            talk(given, f"{given['counts_out']} counts every group, those hidden in the report too")
+        return _of_piece(saved, settings, more, given)
+    report = audit(source, reading, settings, more)
+    require_two_groups(report)
+    return replace(report, inferred=inferred, model=used)
+
+
+def _of_piece(
+    saved: CountFile,
+    settings: Settings,
+    more: Mapping[str, Sequence[ComparisonReport]] | None,
+    given: Mapping[str, Any],
+) -> AuditReport | None:
+    """Audit what was counted and saved; a piece that is no data set of its own is no error if nothing hangs on it."""
+    from fairfix.auditor import require_two_groups
+    from fairfix.countfile import audit_counts
+
+    try:
+        report = audit_counts(saved, settings, more)
+        require_two_groups(report)
+    except DataError as error:
+        if settings.checks or given["out"] or given["fail_on_worse"]:
+            raise
+        talk(given, f"the counts are saved, but they make no report of their own: {error}")
+        return None
+    return report
+
+
+def _of_counts(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport:
+    """Audit saved counts.
+
+    Raises
+    ------
+    UsageError
+        An option says something else about the data than the file, or needs its rows.
+    """
+    from fairfix.auditor import require_two_groups
+    from fairfix.countfile import CountFile, audit_counts
+
+    for name in ("data", "model", "trust_model", "features"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            what = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
+            raise UsageError(f"--from-counts reads no data; leave out {what}")
+    for name in ("individual", "counts_out"):
+        if given[name]:
+            raise UsageError(
+                f"--{name.replace('_', '-')} needs the rows of the data, which saved counts do not have"
+            )
+    saved = CountFile.load(given["from_counts"])
+    _check_agreement(ctx, given, saved)
+    report = audit_counts(saved, _settings(given, saved.reading.columns.protected, exact=False))
+    require_two_groups(report)
+    return report
+
+
+def _check_agreement(ctx: click.Context, given: Mapping[str, Any], saved: CountFile) -> None:
+    """Raise where a flag, the environment or the configuration says something else than the counts were taken with."""
+    reading = saved.reading
+    columns = reading.columns
+    cuts = reading.thresholds
+    held = {
+        **{
+            name: getattr(columns, name) for name in ("label", "score", "prediction", "probability", "weight")
+        },
+        "protected": columns.protected,
+        "strata": columns.strata,
+        "task": reading.task,
+        "score_scale": reading.score_scale,
+        "positive_label": reading.positive_label,
+        "missing_group": reading.missing_group,
+        "missing": reading.missing_rows,
+        "max_groups": reading.max_groups,
+        "threshold": given["threshold"] if _is_cut(given["threshold"], cuts) else cuts,
+    }
+    for name, value in held.items():
+        if ctx.get_parameter_source(name) in (None, ParameterSource.DEFAULT) or given[name] == value:
+            continue
+        told = ",".join(map(str, value)) if isinstance(value, tuple) else value
+        raise UsageError(
+            f"--{name.replace('_', '-')} is {_shown(given[name])}, but the counts were taken with {told or 'none'}; "
+            "leave it out, or count the data again"
+        )
+
+
+def _is_cut(threshold: float | None, cuts: Sequence[float]) -> bool:
+    """Tell whether a threshold is the one of the counts, which was rounded to the type of the scores."""
+    return (
+        threshold is not None and bool(cuts) and math.isclose(cuts[0], threshold, rel_tol=1e-3, abs_tol=1e-7)
+    )
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 def _with_profile(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with what a profile reads otherwise: unknown groups as rows, intersections for ll144."""
+    """Return the options with what a profile reads otherwise: unknown groups are rows of their own."""
     if given["exclude_small"] and given["profile"] != "ll144":
         raise UsageError("--exclude-small goes with --profile ll144")
     if not given["profile"]:
         return given
-    out = dict(given)
-    if ctx.get_parameter_source("missing_group") in (None, ParameterSource.DEFAULT):
-        out["missing_group"] = "group"
-    if given["profile"] == "ll144":
-        out["intersect"] = given["intersect"] or len(given["protected"]) > 1
-    return out
+    usual = ctx.get_parameter_source("missing_group") in (None, ParameterSource.DEFAULT)
+    return {**given, "missing_group": "group"} if usual else given
 
 
 def _saved(path: str) -> Any:
@@ -261,7 +392,7 @@ def _individual(
     return of_model(table, model, comparable, confidence, given["radius"])
 
 
-def _reference(text: str, protected: tuple[str, ...]) -> tuple[str, str]:
+def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
     """Read ``race=White``; the attribute may be left out when there is only one."""
     attribute, sign, group = text.partition("=")
     if sign:

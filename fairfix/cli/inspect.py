@@ -17,13 +17,16 @@ from fairfix.errors import ArtifactError
 @option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="Format on stdout.")
 @option("--debug", is_flag=True, help="Show the traceback of an error.")
 def command(artifact: str, format_: str, debug: bool) -> int:
-    """Show what is in a repaired predictor; runs nothing.
+    """Show what is in a repaired predictor, or in a file of counts; runs nothing.
 
     \b
     fairfix inspect repaired.fairfix
+    fairfix inspect all.counts
     """
-    from fairfix.artifact import fingerprint, read
+    from fairfix.artifact import COUNTS, fingerprint, kind_of, read
 
+    if kind_of(artifact) == COUNTS:
+        return _show_counts(artifact, format_)
     found = read(artifact)
     manifest = {**found.manifest, "sha256": fingerprint(artifact)}
     arrays = {name: {"dtype": str(a.dtype), "shape": list(a.shape)} for name, a in found.arrays.items()}
@@ -35,6 +38,32 @@ def command(artifact: str, format_: str, debug: bool) -> int:
             click.echo(line)
     except (KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(f"{artifact}: the manifest is incomplete: {error!r}") from error
+    return 0
+
+
+def _show_counts(path: str, format_: str) -> int:
+    """Print what was counted, and how."""
+    from fairfix.artifact import fingerprint
+    from fairfix.countfile import CountFile
+
+    content = CountFile.load(path)
+    facts = {**content.facts(), "sha256": fingerprint(path)}
+    if format_ == "json":
+        click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        return 0
+    rows = facts["rows"]
+    left_out = f"; left out: {_pairs(rows['excluded'])}" if rows["excluded"] else ""
+    click.echo(f"counts of         {', '.join(facts['sources'])}")
+    click.echo(f"rows              {rows['read']:,} read, {rows['used']:,} counted{left_out}")
+    reading = {key: value for key, value in facts["reading"].items() if value not in (None, [])}
+    plain = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in reading.items()}
+    click.echo(f"read as           {_pairs(plain)}")
+    for column, levels in facts["levels"].items():
+        click.echo(f"levels            {column}: {', '.join(levels)}")
+    if facts["model"]:
+        click.echo(f"scores from       {_pairs(facts['model'])}")
+    click.echo(f"versions          fairfix {', '.join(facts['fairfix'])}")
+    click.echo(f"file              {facts['sha256']}")
     return 0
 
 

@@ -44,18 +44,17 @@ def stacked(*decorators: Decorator[Any]) -> Decorator[Any]:
     return add
 
 
-def _names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+def column_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
     """Split ``a,b`` and drop repeats: ``--protected race,sex`` is ``--protected race --protected sex``."""
     return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
 
 
-data_options = stacked(
-    click.argument("data", envvar="FAIRFIX_DATA"),
+column_options = stacked(
     option(
         "--protected",
         multiple=True,
         metavar="COLUMN",
-        callback=_names,
+        callback=column_names,
         help="Column whose groups are compared; several by commas or repeated.",
     ),
     option("--label", metavar="COLUMN", help="Observed outcome, 0/1.  [default: label, y, y_true or target]"),
@@ -80,7 +79,7 @@ data_options = stacked(
         "--features",
         multiple=True,
         metavar="COLUMN",
-        callback=_names,
+        callback=column_names,
         help="Feature columns: of the model file, if it does not name them itself; for a method that learns, what it "
         "learns from: columns, all (every column without a role), or score (the model's score alone).",
     ),
@@ -90,7 +89,7 @@ data_options = stacked(
         "--strata",
         multiple=True,
         metavar="COLUMN",
-        callback=_names,
+        callback=column_names,
         help="Compare, and repair, within each level of this column.",
     ),
     option(
@@ -124,6 +123,10 @@ data_options = stacked(
         help="More distinct values than this are no groups.",
     ),
 )
+"""The columns of the data, and what they mean."""
+
+
+data_options = stacked(click.argument("data", envvar="FAIRFIX_DATA", type=click.Path()), column_options)
 """The data and its columns."""
 
 
@@ -489,8 +492,11 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
         if name in GATED and not gated:
             raise UsageError(NO_CHECKS.format(name=name))
     named = [(f"--out {text}", _format_and_file(text)[1]) for text in given["out"]]
-    if given.get("output"):
-        named.append((f"--output {given['output']}", given["output"]))
+    named += [
+        (f"--{name.replace('_', '-')} {given[name]}", given[name])
+        for name in ("output", "counts_out")
+        if given.get(name)
+    ]
     for option_, path in named:
         if not Path(path).resolve().parent.is_dir():
             raise UsageError(f"{option_}: the folder {Path(path).parent} does not exist")

@@ -424,6 +424,8 @@ def _repair_facts(result: Mapping[str, Any]) -> Iterator[str]:
         f"{split['validation']:,} to select, {split['holdout']:,} held out (seed {result['seed']})"
     )
     yield "parameters: " + ", ".join(f"{name} {value}" for name, value in result["parameters"].items())
+    if result.get("does_not_count"):
+        yield f"what does not count: {result['does_not_count']}"
     columns = result["requires"]["columns"]
     yield "needed at predict time: " + ", ".join(columns)
     if result["requires"]["protected_at_predict"]:

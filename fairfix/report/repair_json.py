@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairfix import __version__
+from fairfix.flips import described
 from fairfix.proof import Outcome, Proof, ProofRow, RowCounts
 from fairfix.repaired import Repaired
 from fairfix.report.json_ import check_dict, value_dict
@@ -49,6 +50,8 @@ def repair_dict(
 ) -> dict[str, Any]:
     """Return the JSON form of a repair."""
     verdict = outcome.holdout.after.verdict
+    same = described(outcome.reading.columns.protected, outcome.repairer.comparables)
+    individual = outcome.repairer.criterion.startswith("decision_flips")
     return {
         "schema": REPAIR_SCHEMA,
         "fairfix": __version__,
@@ -56,6 +59,7 @@ def repair_dict(
         "method": repaired.method,
         "parameters": dict(repaired.parameters),
         "criterion": outcome.criterion,
+        **({"does_not_count": same} if individual else {}),
         "seed": repaired.seed,
         "data": {
             "source": source,

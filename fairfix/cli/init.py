@@ -1,0 +1,65 @@
+"""``fairfix init``: a first configuration file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairfix.cli.options import column_names, option, talk
+from fairfix.errors import UsageError
+
+
+@click.command("init")
+@click.argument("data", type=click.Path())
+@option(
+    "--protected",
+    multiple=True,
+    metavar="COLUMN",
+    callback=column_names,
+    help="Column whose groups are compared; several by commas or repeated.  [default: those with usual names]",
+)
+@option("--label", metavar="COLUMN", help="Observed outcome.  [default: label, y, y_true or target]")
+@option(
+    "--score",
+    metavar="COLUMN",
+    help="The model's score.  [default: score, y_score, proba, prediction or y_pred]",
+)
+@option("--prediction", metavar="COLUMN", help="Hard decisions, 0/1, instead of or beside a score.")
+@option("--positive-label", metavar="VALUE", help="The positive value of labels that are not 0/1.")
+@option(
+    "--output", "-o", metavar="FILE", default="fairfix.toml", type=click.Path(), help="Where to write it."
+)
+@option("--force", is_flag=True, help="Overwrite the file if it is there.")
+@option("--quiet", "-q", is_flag=True, help="No talk on stderr, only errors.")
+@option("--debug", is_flag=True, help="Show the traceback of an error.")
+def command(data: str, **given: Any) -> int:
+    """Write a first fairfix.toml from a data file.
+
+    It says what was found in the data, in comments, and 'fairfix audit' runs with it. Candidates for protected
+    columns are listed; which ones matter, and which limits hold, is for you to say: no limit is written.
+
+    \b
+    fairfix init loans.parquet
+    fairfix init loans.csv --protected race --label repaid --positive-label yes
+    """
+    from fairfix.io import open_source, write_text
+    from fairfix.starter import first_configuration
+    from fairfix.table import Columns
+
+    target = Path(given["output"])
+    if not target.resolve().parent.is_dir():
+        raise UsageError(f"--output {target}: the folder {target.parent} does not exist")
+    if target.exists() and not given["force"]:
+        raise UsageError(f"{target} is there already; --force overwrites it, --output writes another file")
+    source = open_source(data)
+    columns = Columns(
+        given["protected"], label=given["label"], score=given["score"], prediction=given["prediction"]
+    )
+    named = data if Path(data).is_absolute() else os.path.relpath(data, target.parent)
+    text = first_configuration(source, named, columns, positive_label=given["positive_label"])
+    write_text(target, text)
+    talk(given, f"wrote {target}: read it, correct it, then run 'fairfix audit'")
+    return 0
