@@ -27,6 +27,7 @@ SCRIPTS = {
     "sensei.py": (),
     "noisy_groups.py": (),
     "coverage.py": ("--simulations", "2000"),
+    "gates.py": ("--sets", "1000"),
 }
 """Script -> its arguments, in the order of the page."""
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from fairfix.checks import EFFECTS, FLIPS, NOISE_SCOPES, Check
-from fairfix.counts import Counts
+from fairfix.counts import Bools, Counts
 from fairfix.distributions import View, candidate_bins, median_bins, scoring_counts
 from fairfix.engine import SORT_ROWS, Scan, collect, count_table, default_threshold, scan
 from fairfix.errors import DataError, UsageError
@@ -37,6 +37,7 @@ from fairfix.findings import AuditReport, Block, CheckResult, ComparisonReport, 
 from fairfix.io import Source, open_source
 from fairfix.measure import Evidence, GroupView, Measured
 from fairfix.metrics import RATES
+from fairfix.suppression import hidden_groups
 from fairfix.table import Reading, Table
 
 # ---------------------------------------------------------------------- entry
@@ -101,11 +102,13 @@ def judge(
     if source is not None:
         reading = reading.in_type_of(source.schema)
     views = list(_views(counts, reading, settings))
+    views, left_out, hidden = _shown(views, counts, settings.suppress_below)
     evidence = _evidence(found, reading, settings, [view.partition for view in views], source)
     computed = [_block(view, evidence) for view in views]
     blocks = [block for view, block in zip(views, computed, strict=True) if not view.stratum]
     strata = [block for view, block in zip(views, computed, strict=True) if view.stratum]
     blocks = [_with_more(_with_strata(block, strata), more or {}) for block in blocks]
+    told = {name: FEW.format(settings.suppress_below) for name in left_out}
     everyone = View(np.zeros(len(counts.cells), dtype=np.int64), 1)
     everybody = GroupView("", (), "", everyone, (("everybody",),), 1, None)
     return AuditReport(
@@ -119,8 +122,10 @@ def judge(
         overall=Measured(everybody, evidence).group_reports()[0],
         blocks=(*blocks, *strata),
         not_computed=_relevant(evidence.missing, reading),
-        checks=tuple(_check_results(settings, blocks, evidence.missing)),
+        checks=tuple(_check_results(settings, blocks, evidence.missing, told)),
         pooled_median=evidence.median,
+        left_out=left_out,
+        hidden=hidden,
     )
 
 
@@ -182,6 +187,60 @@ def _view(
     )
 
 
+FEW = "too few of its groups have {} rows or more to show it"
+
+
+def _shown(
+    views: Sequence[GroupView], counts: Counts, least: int
+) -> tuple[list[GroupView], tuple[str, ...], int]:
+    """Return the views without the groups to hide, the attributes left out, and how many groups are hidden.
+
+    Raises
+    ------
+    DataError
+        No attribute has two groups to show, or a reference group is one to hide.
+    """
+    if not least:
+        return list(views), (), 0
+    partitions = [(view.partition.group_of_cell, view.partition.size) for view in views]
+    rows = counts.rows.sum(axis=(1, 2))
+    hidden = hidden_groups(partitions, rows, least, [not view.stratum for view in views])
+    shown = [_without(view, hide) for view, hide in zip(views, hidden, strict=True)]
+    left_out = tuple(
+        view.attribute
+        for view in views
+        if not view.stratum and not any(s.attribute == view.attribute and not s.stratum for s in shown if s)
+    )
+    out = [view for view in shown if view is not None and view.attribute not in left_out]
+    if not out:
+        raise DataError(
+            f"--suppress-below {least}: {' and '.join(left_out)}: {FEW.format(least)}; a smaller number shows more"
+        )
+    return out, left_out, int(sum(hide.sum() for hide in hidden))
+
+
+def _without(view: GroupView, hide: Bools) -> GroupView | None:
+    """Return a view without some of its groups; None if none is left."""
+    if not hide.any():
+        return view
+    if hide.all():
+        return None
+    if view.reference is not None and hide[view.reference]:
+        if view.stratum:
+            view = replace(view, reference=None)
+        else:
+            raise DataError(
+                f"--reference: the reference group of {view.attribute} is one that --suppress-below hides; name another"
+            )
+    place = np.cumsum(~hide) - 1
+    number = np.where(hide, -1, place)
+    old = view.partition.group_of_cell
+    partition = View(np.where(old < 0, -1, number[old]), int((~hide).sum()))
+    levels = tuple(level for level, gone in zip(view.levels, hide, strict=True) if not gone)
+    reference = None if view.reference is None else int(place[view.reference])
+    return replace(view, partition=partition, levels=levels, reference=reference, hidden=int(hide.sum()))
+
+
 # ---------------------------------------------------------------------- evidence
 
 
@@ -221,7 +280,11 @@ def _block(view: GroupView, evidence: Evidence) -> Block:
     measured = Measured(view, evidence)
     comparisons = {c.id: c for c in measured.comparisons()}
     shares = None if view.stratum else measured.distribution()
-    return Block(view.attribute, view.columns, view.stratum, measured.group_reports(), comparisons, shares)
+    groups = measured.group_reports()
+    if view.hidden and not view.stratum:  # shares are of everybody, hidden or not
+        total = float(evidence.counts.weights.sum())
+        groups = tuple(replace(group, share=group.weight / total) for group in groups)
+    return Block(view.attribute, view.columns, view.stratum, groups, comparisons, shares, view.hidden)
 
 
 # ---------------------------------------------------------------------- strata
@@ -260,18 +323,38 @@ def _worst_stratum(identifier: str, found: Sequence[tuple[str, ComparisonReport]
 def _with_more(block: Block, more: More) -> Block:
     """Return the block with comparisons that were found elsewhere."""
     own = {found.id: found for found in more.get(block.attribute, ())}
+    if block.hidden:
+        shown = {group.name for group in block.groups}
+        own = {name: _of_shown(found, shown) for name, found in own.items() if shown.issuperset(found.groups)}
     return replace(block, comparisons={**block.comparisons, **own})
+
+
+def _of_shown(found: ComparisonReport, shown: set[str]) -> ComparisonReport:
+    """Return a comparison without what it says of groups that are not shown; reasons may name some."""
+    reason = "undefined" if math.isnan(found.value.value) else ""
+    return replace(
+        found,
+        value=replace(found.value, reason=reason),
+        per_group={name: value for name, value in found.per_group.items() if name in shown},
+        pairs={pair: value for pair, value in found.pairs.items() if shown.issuperset(pair)},
+        undefined=tuple(name for name in found.undefined if name in shown),
+    )
 
 
 # ---------------------------------------------------------------------- checks
 
 
 def _check_results(
-    settings: Settings, blocks: Sequence[Block], not_computed: Mapping[str, str]
+    settings: Settings,
+    blocks: Sequence[Block],
+    not_computed: Mapping[str, str],
+    left_out: Mapping[str, str],
 ) -> Iterator[CheckResult]:
     for check in settings.checks:
         found = [b for b in blocks if check.attribute in (None, b.attribute)]
-        if not found:
+        gone = [name for name in left_out if check.attribute in (None, name)]
+        yield from (_unknown(check, name, left_out[name]) for name in gone)
+        if not found and not gone:
             raise UsageError(
                 f"check {check.text!r}: {check.attribute!r} is not audited; audited are "
                 f"{', '.join(b.attribute for b in blocks)}"
@@ -291,15 +374,26 @@ def _check_result(
     where = block.attribute + (f"={check.group}" if check.group else "")
     identifier = f"{check.comparison}[{where}]"
     if metric in not_computed:
-        nothing = Value(math.nan, math.nan, math.nan, f"not computed: {not_computed[metric]}")
-        return CheckResult(check, identifier, block.attribute, nothing, (), "undecided", nothing.reason)
+        return _unknown(check, block.attribute, f"not computed: {not_computed[metric]}")
+    if block.hidden and check.group and check.group not in {group.name for group in block.groups}:
+        return _unknown(check, block.attribute, "no such group is shown; some are hidden for having few rows")
     value, groups, complete = _looked_up(check, block)
     verdict, reason = check.verdict(
         value.value, value.low, value.high, complete=complete, gate_on=settings.gate_on
     )
     if value.reason:
         reason = f"{reason} ({value.reason})"
+    if block.hidden and not check.group:
+        reason = f"{reason}; {block.hidden} hidden groups are not in it"
     return CheckResult(check, identifier, block.attribute, value, groups, verdict, reason)
+
+
+def _unknown(check: Check, attribute: str, reason: str) -> CheckResult:
+    """Return the result of a check whose value there is not: it cannot pass."""
+    where = attribute + (f"={check.group}" if check.group else "")
+    nothing = Value(math.nan, math.nan, math.nan, reason)
+    identifier = f"{check.comparison}[{where}]"
+    return CheckResult(check, identifier, attribute, nothing, (), "undecided", reason)
 
 
 def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool]:

@@ -246,7 +246,7 @@ def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> st
     return f"{metric}.{kind}" if kind in ("min", "max") else f"{metric}.{kind}.{scope}"
 
 
-def exit_status(verdicts: Iterable[Verdict], undecided: Undecided = "exit3") -> ExitStatus:
+def exit_status(verdicts: Iterable[str], undecided: Undecided = "exit3") -> ExitStatus:
     """Return the exit status of a run with these verdicts: fail beats undecided beats pass."""
     seen = set(verdicts)
     if "fail" in seen or ("undecided" in seen and undecided == "fail"):

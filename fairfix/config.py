@@ -4,13 +4,14 @@ The file is ``--config FILE``, else the nearest ``fairfix.toml`` from the workin
 table ``[tool.fairfix]`` of the nearest ``pyproject.toml``. Keys are the long options without dashes in
 front (``fail-on`` or ``fail_on``). Keys at the top serve every command that has the option; a table named
 after a command (``[audit]``) serves that command, ``[repair.ramp]`` the options of one method. A key that no
-command knows is an error: a typo must not switch a gate off.
+command knows is an error: a typo must not switch a gate off. ``[[waivers]]`` are tables of their own, which
+:mod:`fairfix.waivers` reads.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,17 +20,21 @@ from typing import Any
 from fairfix.errors import ConfigError
 
 FILE_NAME = "fairfix.toml"
-PATHS = frozenset({"data", "model", "output", "artifact", "counts_out", "from_counts"})
+PATHS = frozenset({"data", "model", "output", "artifact", "baseline", "counts_out", "from_counts"})
 """Keys that name files; relative to the configuration file."""
+
+WAIVERS = "waivers"
+"""Key of the tables of waivers."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """What a configuration file says: per command, and per repair method, option name -> value."""
+    """What a configuration file says: per command, and per repair method, option name -> value; and its waivers."""
 
     path: Path
     commands: Mapping[str, Mapping[str, Any]]
     methods: Mapping[str, Mapping[str, Any]]
+    waivers: Sequence[Any] = ()
 
 
 def find_config(start: Path) -> Path | None:
@@ -64,6 +69,9 @@ def load_config(
     content = _parse(path)
     if path.name == "pyproject.toml":
         content = content.get("tool", {}).get("fairfix", {})
+    waivers = content.pop(WAIVERS, [])
+    if not isinstance(waivers, list):
+        raise ConfigError(f"{path}: {WAIVERS!r} holds tables; write each as [[{WAIVERS}]]")
     commands: dict[str, dict[str, Any]] = {name: {} for name in known}
     shared = {key: value for key, value in content.items() if not (key in known and isinstance(value, dict))}
     for key, value in shared.items():
@@ -85,7 +93,7 @@ def load_config(
         commands[command] |= _read_table(f"[{command}]", plain, known[command] | methods, path)
         for method in table.keys() - plain.keys():
             of_methods[method] = _read_table(f"[{command}.{method}]", table[method], known[command], path)
-    return Config(path, commands, of_methods)
+    return Config(path, commands, of_methods, waivers)
 
 
 def _read_table(name: str, table: Mapping[str, Any], options: frozenset[str], path: Path) -> dict[str, Any]:

@@ -28,6 +28,8 @@ class Settings:
         Of the scan; None chooses.
     checks, gate_on
         Limits, and whether the interval or the point has to hold them.
+    suppress_below
+        Hide groups with fewer rows, and others so that these cannot be computed; 0 hides none.
     """
 
     confidence: float = 0.95
@@ -37,6 +39,7 @@ class Settings:
     threads: int | None = None
     checks: tuple[Check, ...] = ()
     gate_on: GateOn = "interval"
+    suppress_below: int = 0
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
@@ -112,7 +115,10 @@ class ScoreShares:
 
 @dataclass(frozen=True)
 class Block:
-    """One attribute, over everybody or inside one stratum; score distributions over everybody only."""
+    """One attribute, over everybody or inside one stratum; score distributions over everybody only.
+
+    ``hidden`` is the number of groups that are left out for having few rows, or to hide those that have.
+    """
 
     attribute: str
     columns: tuple[str, ...]
@@ -120,6 +126,7 @@ class Block:
     groups: tuple[GroupReport, ...]
     comparisons: Mapping[str, ComparisonReport]
     distribution: ScoreShares | None = None
+    hidden: int = 0
 
 
 @dataclass(frozen=True)
@@ -275,7 +282,10 @@ class NoiseReport:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """Everything an audit found; :func:`fairfix.report.to_dict` is its JSON form."""
+    """Everything an audit found; :func:`fairfix.report.to_dict` is its JSON form.
+
+    ``left_out`` are attributes of which too few groups may be shown, ``hidden`` the number of groups not shown at all.
+    """
 
     source: str
     reading: Reading
@@ -292,6 +302,8 @@ class AuditReport:
     model: Mapping[str, str] = field(default_factory=dict)
     inferred: Mapping[str, str] = field(default_factory=dict)
     noise: NoiseReport | None = None
+    left_out: tuple[str, ...] = ()
+    hidden: int = 0
 
     @property
     def verdict(self) -> Verdict | None:

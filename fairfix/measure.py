@@ -46,7 +46,7 @@ CURVE_POINTS = 101
 
 @dataclass(frozen=True)
 class GroupView:
-    """An attribute over everybody or in one stratum, as a partition of the cells."""
+    """An attribute over everybody or in one stratum, as a partition of the cells, ``hidden`` groups left out."""
 
     attribute: str
     columns: tuple[str, ...]
@@ -55,6 +55,7 @@ class GroupView:
     levels: tuple[tuple[str, ...], ...]
     strata: int
     reference: int | None
+    hidden: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -23,17 +23,22 @@ from fairfix.cli.options import (
     stacked,
     talk,
     task_option,
+    today,
     write_results,
 )
 from fairfix.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from fairfix.baseline import Allowance
     from fairfix.countfile import CountFile
     from fairfix.findings import AuditReport, ComparisonReport, Settings
     from fairfix.io import Source
     from fairfix.models import ScoringModel
     from fairfix.noise import Noise
     from fairfix.table import Reading
+    from fairfix.waivers import Waiver
+
+PROFILES = ("ll144", "ugesp", "lending", "eu")
 
 
 noise_options = stacked(
@@ -113,6 +118,23 @@ noise_options = stacked(
     help="With --individual and a model: also SenSeI's transport regularizer, rows moving by so much (mean square).",
 )
 @noise_options
+@option(
+    "--suppress-below",
+    type=click.IntRange(0),
+    default=0,
+    metavar="ROWS",
+    help="Hide groups with fewer rows, and others so that their sizes cannot be computed; 0 hides none.",
+)
+@option(
+    "--profile",
+    type=click.Choice(PROFILES),
+    help="Also make the tables of a rule or guidance: a template, which switches no limit on.",
+)
+@option(
+    "--exclude-small",
+    metavar="REASON",
+    help="With --profile ll144: why categories below 2 % of the data are left out of impact ratios.",
+)
 @option("--one-pass", is_flag=True, help="Read the data once: KS and AUC from bins, with certified bounds.")
 @option(
     "--counts-out",
@@ -127,6 +149,19 @@ noise_options = stacked(
     help="Audit saved counts instead of DATA; the columns and their meaning are in the file.",
 )
 @gate_options("the audit")
+@option(
+    "--baseline",
+    type=click.Path(),
+    metavar="FILE",
+    help="JSON result of an earlier audit to compare with.",
+)
+@option(
+    "--fail-on-worse",
+    multiple=True,
+    metavar="AMOUNT|CHECK",
+    help="Fail when a number has become worse than in the baseline by more than this: 0.02 for all usual comparisons, "
+    "'dp.difference>0.02' for one; repeatable.",
+)
 @output_options()
 @run_options
 @click.pass_context
@@ -142,6 +177,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     if given["show_settings"]:
         show_settings(ctx)
+    from fairfix.baseline import Allowance
     from fairfix.checks import exit_status
     from fairfix.report.json_ import audit_dict
 
@@ -149,11 +185,26 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     for name in ("comparable", "radius"):
         if given[name] not in ((), None) and not given["individual"]:
             raise UsageError(f"--{name} goes with --individual")
+    given = _with_profile(ctx, given)
+    allowances = tuple(Allowance.parse(text) for text in given["fail_on_worse"])
+    if allowances and not given["baseline"]:
+        raise UsageError("--fail-on-worse compares with an earlier result; name it with --baseline FILE")
+    waivers = _waivers(ctx)
+    old = _saved(given["baseline"]) if given["baseline"] else None
     report = _of_counts(ctx, given) if given["from_counts"] else _of_data(ctx, given)
     if report is None:
         return 0
-    write_results(audit_dict(report), given)
-    return exit_status((result.verdict for result in report.checks), given["undecided"])
+    result = audit_dict(report)
+    if given["profile"]:
+        from fairfix.profiles import profile
+
+        result["profile"] = profile(given["profile"], result, (given["exclude_small"] or "").strip())
+    if old is not None:
+        _compare(result, old, allowances, given)
+    if waivers:
+        _apply(result, waivers, given)
+    write_results(result, given)
+    return exit_status((check["verdict"] for check in result["checks"]), given["undecided"])
 
 
 def _settings(given: Mapping[str, Any], protected: Sequence[str], *, exact: bool) -> Settings:
@@ -163,12 +214,14 @@ def _settings(given: Mapping[str, Any], protected: Sequence[str], *, exact: bool
 
     return Settings(
         confidence=given["confidence"],
-        intersect=given["intersect"] or (given["individual"] and len(protected) > 1),
+        intersect=given["intersect"]
+        or ((given["individual"] or given["profile"] == "ll144") and len(protected) > 1),
         reference=dict(_reference(text, protected) for text in given["reference"]),
         exact=exact,
         threads=given["threads"],
         checks=tuple(Check.parse(text) for text in given["fail_on"]),
         gate_on=given["gate_on"],
+        suppress_below=given["suppress_below"],
     )
 
 
@@ -185,6 +238,10 @@ def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None
     more = _individual(source, reading, model, settings.confidence, given) if given["individual"] else None
     used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
     noise = _noise(reading, model, given)
+    if noise is not None and settings.suppress_below:
+        raise UsageError(
+            "--noise tells of every group, also of those that --suppress-below hides; leave one out"
+        )
     if given["counts_out"]:
         if noise is not None:
             raise UsageError(
@@ -196,6 +253,8 @@ def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None
             given,
             f"wrote {given['counts_out']}: {saved.read:,} rows read, {saved.used:,} counted in one pass",
         )
+        if settings.suppress_below:
+            talk(given, f"{given['counts_out']} counts every group, those hidden in the report too")
         return _of_piece(saved, settings, more, given)
     if noise is None:
         report = audit(source, reading, settings, more)
@@ -230,7 +289,7 @@ def _of_piece(
         report = audit_counts(saved, settings, more)
         require_two_groups(report)
     except DataError as error:
-        if settings.checks or given["out"]:
+        if settings.checks or given["out"] or given["fail_on_worse"]:
             raise
         talk(given, f"the counts are saved, but they make no report of their own: {error}")
         return None
@@ -339,6 +398,72 @@ def _noise(reading: Reading, model: ScoringModel | None, given: Mapping[str, Any
         )
     radii = None if given["noise_radius"] is None else parse_radii(given["noise_radius"])
     return Noise(table, radii, given["noise_epsilon"], given["noise_class_conditional"], given["noise_keep"])
+
+
+def _with_profile(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with what a profile reads otherwise: unknown groups are rows of their own."""
+    if given["exclude_small"] and given["profile"] != "ll144":
+        raise UsageError("--exclude-small goes with --profile ll144")
+    if not given["profile"]:
+        return given
+    usual = ctx.get_parameter_source("missing_group") in (None, ParameterSource.DEFAULT)
+    return {**given, "missing_group": "group"} if usual else given
+
+
+def _saved(path: str) -> Any:
+    """Return a saved result."""
+    import json
+    from pathlib import Path
+
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"--baseline: {path} does not exist") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"--baseline: {path} is not a JSON result: {error}") from error
+
+
+def _compare(
+    result: dict[str, Any], old: Any, allowances: Sequence[Allowance], given: Mapping[str, Any]
+) -> None:
+    """Add what has changed since the baseline, and its checks, to a result."""
+    from fairfix.baseline import compare, require_comparable
+    from fairfix.report.layout import HEADLINES
+    from fairfix.waivers import worst
+
+    name = given["baseline"]
+    try:
+        require_comparable(old, result, name)
+        usual = [identifier for identifier, _ in HEADLINES]
+        result["baseline"], checks = compare(old, result, allowances, usual, given["gate_on"])
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(f"--baseline: {name} is incomplete or was changed: {error!r}") from error
+    if allowances and not checks:
+        raise DataError(f"--fail-on-worse: nothing in the baseline {name} can be compared with this audit")
+    result["checks"] += checks
+    result["verdict"] = worst(result["checks"])
+
+
+def _waivers(ctx: click.Context) -> list[Waiver]:
+    """Return the waivers of the configuration."""
+    from fairfix.waivers import Waiver
+
+    name, tables = ctx.meta.get("fairfix.waivers", ("", ()))
+    return [Waiver.parse(table, name) for table in tables]
+
+
+def _apply(result: dict[str, Any], waivers: Sequence[Waiver], given: Mapping[str, Any]) -> None:
+    """Add what the waivers do to a result."""
+    from fairfix.report.layout import STATES
+    from fairfix.waivers import apply, worst
+
+    now = today()
+    result["checks"], told = apply(result["checks"], waivers, now, given["gate_on"])
+    result["verdict"] = worst(result["checks"])
+    result["waivers"] = {"today": now.isoformat(), "waivers": told}
+    for one in told:
+        if one["state"] in ("expired", "matches nothing"):
+            talk(given, f"the waiver of {one['check']!r} {STATES[one['state']]}")
 
 
 def _individual(

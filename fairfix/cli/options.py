@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -193,6 +194,7 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
         for name, content in config.commands.get(ctx.command.name or "", {}).items()
     }
     ctx.meta["fairfix.methods"] = config.methods
+    ctx.meta["fairfix.waivers"] = (path.name, config.waivers)
     return str(path)
 
 
@@ -302,6 +304,27 @@ def _toml(value: Any) -> str:
     if isinstance(value, (int, float)):
         return str(value)
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def today() -> date:
+    """Return the day by which waivers are judged: FAIRFIX_TODAY, that of SOURCE_DATE_EPOCH, or the clock's, in UTC.
+
+    Raises
+    ------
+    UsageError
+        A variable is set and holds no day.
+    """
+    import os
+    from datetime import UTC, datetime
+
+    named, epoch = os.environ.get("FAIRFIX_TODAY"), os.environ.get("SOURCE_DATE_EPOCH")
+    try:
+        if named:
+            return date.fromisoformat(named)
+        return datetime.fromtimestamp(int(epoch), UTC).date() if epoch else datetime.now(UTC).date()
+    except (ValueError, OverflowError, OSError) as error:
+        which = f"FAIRFIX_TODAY={named}" if named else f"SOURCE_DATE_EPOCH={epoch}"
+        raise UsageError(f"the environment variable {which} is no day: {error}") from error
 
 
 INDEX_NAME = re.compile(r"__index_level_\d+__")

@@ -1,7 +1,8 @@
 """GitHub Actions: a workflow command per check, which becomes an annotation of the run.
 
-A failed check is an error, an undecided one a warning; how many passed is a notice. GitHub shows ten annotations of a
-kind per step, so the full tables belong into the step summary: the command line appends the Markdown report there.
+A failed check is an error, an undecided one a warning, a waived one a notice; so is how many passed. GitHub shows ten
+annotations of a kind per step, so the full tables belong into the step summary: the command line appends the Markdown
+report there.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairfix.report.verdicts import judged, limit, sentence, title
+from fairfix.report.verdicts import judged, limit, sentence, title, waivers
 
-LEVELS = {"fail": "error", "undecided": "warning"}
+LEVELS = {"fail": "error", "undecided": "warning", "waived": "notice"}
+WAIVERS = {"used": "notice", "not needed": "notice"}
+"""Levels of waivers by what they do; all others are warnings."""
 
 
 def render(result: Mapping[str, Any]) -> str:
@@ -22,6 +25,14 @@ def render(result: Mapping[str, Any]) -> str:
         for verdict in LEVELS
         for check in found.checks
         if check["verdict"] == verdict
+    ]
+    lines += [
+        _command(WAIVERS.get(state, "warning"), f"waiver of {check}", told)
+        for check, state, told in waivers(result)
+    ]
+    lines += [
+        _command("notice", "baseline", f"{one['id']} is not comparable: {one['reason']}")
+        for one in result.get("baseline", {}).get("not_comparable", ())
     ]
     about = f"fairfix {found.command}: {', '.join(found.columns)}"
     return "\n".join([*lines, _command("notice", about, found.summary)]) + "\n"

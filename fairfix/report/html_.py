@@ -17,7 +17,7 @@ from fairfix.report.json_ import formula
 from fairfix.report.layout import HEADLINES, MARKS, Grid, Section, group_metrics, interval, layout, show
 from fairfix.report.style import STYLE
 from fairfix.report.svg import CURVES, Curve, Dot, Gap, Pair, dots, lines, pairs, span_of
-from fairfix.report.verdicts import limit, meaning
+from fairfix.report.verdicts import WORDS, limit, meaning
 
 MOST_ROWS = 30
 """Groups in a picture of dots; the table beside it has all."""
@@ -26,7 +26,7 @@ FEW_ROWS = 10
 """A calibration bin with fewer rows of a group is left to the table."""
 
 CLASSES = {word: name for name, word in MARKS.items()}
-SIGNS = {"pass": "✔", "fail": "✖", "undecided": "?"}
+SIGNS = {"pass": "✔", "fail": "✖", "undecided": "?", "waived": "~"}
 BOUNDED = frozenset(
     (
         "base_rate",
@@ -81,7 +81,8 @@ def _head(heading: Section, result: Mapping[str, Any]) -> str:
     if result.get("checks"):
         told = ", ".join(
             f"{sum(c['verdict'] == verdict for c in result['checks'])} {word}"
-            for verdict, word in (("fail", "failed"), ("undecided", "undecided"), ("pass", "passed"))
+            for verdict, word in WORDS.items()
+            if verdict != "waived" or "waivers" in result
         )
         out.append(f'<p class="lead">Checks: {_mark(str(result["verdict"]))} <span>{told}</span></p>')
     elif "verdict" in result:

@@ -141,6 +141,7 @@ def _block(block: Block) -> dict[str, Any]:
         "attribute": block.attribute,
         "columns": list(block.columns),
         **({"stratum": block.stratum} if block.stratum else {}),
+        **({"hidden": block.hidden} if block.hidden else {}),
         "groups": [_group(group) for group in block.groups],
         "comparisons": [_comparison(found) for found in block.comparisons.values()],
         **({"distribution": _distribution(block.distribution)} if block.distribution else {}),
@@ -290,7 +291,9 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
             "gate_on": settings.gate_on,
             "exact": settings.exact,
             "reference": dict(settings.reference),
+            **({"suppress_below": settings.suppress_below} if settings.suppress_below else {}),
         },
+        **_suppressed(report),
         "checks": [check_dict(result) for result in report.checks],
         "overall": _group(report.overall),
         "pooled_median": report.pooled_median,
@@ -302,6 +305,14 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
         ],
         "definitions": {identifier: definition(identifier) for identifier in sorted(used)},
     }
+
+
+def _suppressed(report: AuditReport) -> dict[str, Any]:
+    """Return how many groups are hidden, which attributes are left out, and why."""
+    if not report.settings.suppress_below:
+        return {}
+    told = {"below": report.settings.suppress_below, "groups": report.hidden}
+    return {"suppressed": {**told, "left_out": list(report.left_out)}}
 
 
 def render(result: Mapping[str, Any]) -> str:

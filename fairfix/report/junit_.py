@@ -1,7 +1,7 @@
 """JUnit XML: one test case per check, for the test reports of CI systems.
 
-A failed check is a ``failure``, an undecided one is ``skipped`` with its reason. There are no times in it: the same
-result gives the same bytes.
+A failed check is a ``failure``, an undecided or waived one is ``skipped`` with its reason. There are no times in it:
+the same result gives the same bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from fairfix.report.verdicts import Judged, judged, limit, meaning, rule, sentence, title
+from fairfix.report.verdicts import Judged, judged, limit, meaning, rule, sentence, title, waivers
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML cannot hold, not even escaped."""
@@ -27,7 +27,11 @@ def render(result: Mapping[str, Any]) -> str:
         "time": "0",
     }
     root = Element("testsuites", {"name": "fairfix", **numbers})
-    about = {"name": _clean(f"fairfix {found.command}"), **numbers, "skipped": str(found.count("undecided"))}
+    about = {
+        "name": _clean(f"fairfix {found.command}"),
+        **numbers,
+        "skipped": str(found.count("undecided") + found.count("waived")),
+    }
     suite = SubElement(root, "testsuite", about)
     properties = SubElement(suite, "properties")
     for name, value in _properties(result, found).items():
@@ -47,7 +51,19 @@ def _properties(result: Mapping[str, Any], found: Judged) -> dict[str, str]:
         "rows read": str(rows["read"]),
         "rows used": str(rows["used"]),
         "verdict": str(result["verdict"] or "nothing gated"),
+        **{f"waiver {i}": told for i, (_, _, told) in enumerate(waivers(result), 1)},
+        **_baseline(result),
     }
+
+
+def _baseline(result: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is compared with, and what cannot be."""
+    found = result.get("baseline")
+    if found is None:
+        return {}
+    missing = "; ".join(f"{one['id']}: {one['reason']}" for one in found["not_comparable"])
+    told = {"baseline": str(found["source"]), "baseline rows": str(found["rows"])}
+    return {**told, **({"not comparable": missing} if missing else {})}
 
 
 def _case(suite: Element, check: Mapping[str, Any], found: Judged, result: Mapping[str, Any]) -> None:
@@ -59,7 +75,7 @@ def _case(suite: Element, check: Mapping[str, Any], found: Judged, result: Mappi
     if check["verdict"] == "fail":
         inner = SubElement(case, "failure", {"message": _clean(sentence(check)), "type": _clean(rule(check))})
         inner.text = _clean(told)
-    elif check["verdict"] == "undecided":
+    elif check["verdict"] in ("undecided", "waived"):
         SubElement(case, "skipped", {"message": _clean(sentence(check))})
     if check["verdict"] != "fail":
         SubElement(case, "system-out").text = _clean(told)

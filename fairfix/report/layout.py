@@ -68,7 +68,7 @@ HEADLINES = (
 )
 """Comparisons of the short report, with their titles; ``--detail`` shows all."""
 
-MARKS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED"}
+MARKS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED", "waived": "WAIVED"}
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,12 @@ def _audit(result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
     yield Section(f"fairfix audit of {result['data']['source']}", tuple(_facts(result)))
     if result["checks"]:
         yield _checks(result["checks"], result["verdict"])
+    if "waivers" in result:
+        yield _waivers(result["waivers"])
+    if "baseline" in result:
+        yield _baseline(result["baseline"])
+    if "profile" in result:
+        yield from _profile(result["profile"])
     for block in result["attributes"]:
         yield from _block(block, result, detail=detail)
         if result.get("noise", {}).get("attribute") == block["attribute"]:
@@ -165,6 +171,14 @@ def _facts(result: Mapping[str, Any]) -> Iterator[str]:
         f"{settings['confidence']:.0%} intervals, simultaneous over the groups compared; "
         "an undefined value is never counted as 0"
     )
+    if "suppressed" in result:
+        found = result["suppressed"]
+        yield (
+            f"groups with fewer than {found['below']:,} rows are hidden, and others so that these cannot be computed: "
+            f"{found['groups']:,} groups in all tables together"
+        )
+        for name in found["left_out"]:
+            yield f"{name} is left out: too few of its groups can be shown"
 
 
 def _checks(checks: Sequence[Mapping[str, Any]], verdict: str | None) -> Section:
@@ -181,6 +195,94 @@ def _checks(checks: Sequence[Mapping[str, Any]], verdict: str | None) -> Section
     )
 
 
+def _waivers(found: Mapping[str, Any]) -> Section:
+    rows = tuple(
+        (
+            one["check"] + (f" up to {one['limit']:g}" if "limit" in one else ""),
+            one["expires"],
+            STATES[one["state"]],
+            one["reason"],
+        )
+        for one in found["waivers"]
+    )
+    return Section(
+        "Waivers",
+        (f"judged on {found['today']}",),
+        (Grid(("waiver of", "until", "what it does", "reason"), rows, 4, "Waivers"),),
+    )
+
+
+STATES = {
+    "used": "waives a check",
+    "not needed": "is not needed: the check passes without it",
+    "expired": "has expired and waives nothing",
+    "exceeded": "waives nothing: a check is not within its limit",
+    "matches nothing": "matches no check",
+}
+"""What a waiver does, in words."""
+
+
+def _baseline(found: Mapping[str, Any]) -> Section:
+    titles = dict(HEADLINES)
+    rows = []
+    for one in found["changes"]:
+        name, _, where = one["id"][:-1].partition("[")
+        told = "undefined" if one["value"] is None else _signed(one)
+        rows.append(
+            (titles.get(name, name), where, interval(one["old"]), interval(one["new"]), told, _worse(one))
+        )
+    lines = [
+        f"{found['source']}, {found['rows']:,} rows; the two audits are taken as independent samples",
+        *(f"not comparable: {one['id']}: {one['reason']}" for one in found["not_comparable"]),
+    ]
+    headings = ("comparison", "attribute", "baseline", "now", "change [interval]", "is")
+    grids = (Grid(headings, tuple(rows), 6, "Changes since the baseline"),) if rows else ()
+    return Section("Change since the baseline", tuple(lines), grids)
+
+
+def _signed(one: Mapping[str, Any]) -> str:
+    """Return a change with its interval, each with its sign."""
+    low, high = ("–" if one[end] is None else f"{one[end] + 0.0:+.3f}" for end in ("low", "high"))
+    return f"{one['value'] + 0.0:+.4f} [{low}, {high}]"
+
+
+def _worse(one: Mapping[str, Any]) -> str:
+    """Return whether a change is for the worse, beyond chance."""
+    if one["worse"] is None or one["value"] is None:
+        return ""
+    low, high = one["low"], one["high"]
+    up, down = low is not None and low > 0, high is not None and high < 0
+    if not (up or down):
+        return "not certain"
+    return "worse" if up == (one["worse"] == "larger") else "better"
+
+
+def _profile(found: Mapping[str, Any]) -> Iterator[Section]:
+    yield Section(found["title"], tuple(found["lines"]))
+    for table in found["tables"]:
+        columns = table["columns"]
+        rows = tuple(tuple(_told(row[c["name"]], c["kind"]) for c in columns) for row in table["rows"])
+        if columns[-1]["name"] == "note":  # numbers first, words at the ends
+            rows = tuple((row[0], row[-1], *row[1:-1]) for row in rows)
+            columns = [columns[0], columns[-1], *columns[1:-1]]
+        texts = sum(c["kind"] == "text" for c in columns)
+        grid = Grid(tuple(c["title"] for c in columns), rows, texts, table["title"])
+        yield Section(f"{found['name']}: {table['title']}", (), (grid,))
+
+
+def _told(value: Any, kind: str) -> str:
+    """Return a cell of a profile's table."""
+    if kind == "text":
+        return str(value or "")
+    if value is None:
+        return "–"
+    if kind == "value":
+        return interval(value)
+    if kind == "count":
+        return f"{value:,.0f}"
+    return f"{value:.1%}" if kind == "rate" else show(value, 3 if kind == "ratio" else 4)
+
+
 def _block(block: Mapping[str, Any], result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
     lines = tuple(
         f"{group['group']}: {name} is undefined: {value['reason']}"
@@ -188,6 +290,9 @@ def _block(block: Mapping[str, Any], result: Mapping[str, Any], *, detail: bool)
         for name, value in group["metrics"].items()
         if value["value"] is None and value.get("reason")
     )
+    if block.get("hidden"):
+        many = "1 group is" if block["hidden"] == 1 else f"{block['hidden']:,} groups are"
+        lines = (f"{many} hidden; comparisons are among the groups shown, also those to overall", *lines)
     yield Section(_where(block), lines, (_groups(block, result), _comparisons(block, detail=detail)), block)
 
 

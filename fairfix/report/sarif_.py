@@ -1,7 +1,8 @@
 """SARIF 2.1.0: a rule per metric that was limited, a result per check that failed or is undecided.
 
-A failed check has the level ``error``, an undecided one ``warning``. Both are of kind ``fail``: the standard allows
-levels to no other kind, so the verdict itself is among the properties of a result.
+A failed check has the level ``error``, an undecided one ``warning``; a waived one keeps its own and is suppressed.
+All are of kind ``fail``: the standard allows levels to no other kind, so the verdict itself is among the properties
+of a result.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib.parse import quote
 
 from fairfix.report.verdicts import judged, limit, meaning, rule, sentence
 
-LEVELS = {"fail": "error", "undecided": "warning"}
+LEVELS = {"fail": "error", "undecided": "warning", "waived": "error"}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -45,6 +46,7 @@ def render(result: Mapping[str, Any]) -> str:
             "protected": list(found.columns),
             "rows": dict(result["data"]["rows"]),
             "passed": found.count("pass"),
+            **{part: result[part] for part in ("baseline", "waivers") if part in result},
         },
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -69,7 +71,7 @@ def _result(check: Mapping[str, Any], index: int, uri: str) -> dict[str, Any]:
         "ruleId": rule(check),
         "ruleIndex": index,
         "kind": "fail",
-        "level": LEVELS[check["verdict"]],
+        "level": LEVELS[check.get("waived", check)["verdict"]],
         "message": {"text": _message(f"{sentence(check)}. It {limit(check)}.")},
         "locations": [
             {
@@ -82,7 +84,17 @@ def _result(check: Mapping[str, Any], index: int, uri: str) -> dict[str, Any]:
         ],
         "partialFingerprints": {"fairfixCheck/v1": print_},
         "properties": {name: check[name] for name in told},
+        **_suppressed(check),
     }
+
+
+def _suppressed(check: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the waiver of a check as the standard's suppression."""
+    if "waived" not in check:
+        return {}
+    waived = check["waived"]
+    why = f"{waived['reason']} (until {waived['expires']})"
+    return {"suppressions": [{"kind": "external", "status": "accepted", "justification": why}]}
 
 
 def _message(text: str) -> str:

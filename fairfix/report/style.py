@@ -28,6 +28,7 @@ dd { margin: 0 0 0 1rem; }
 .mark.pass { color: #0b5d2a; background: #eef8f1; }
 .mark.fail { color: #fff; background: #a3081e; border-color: #a3081e; }
 .mark.undecided { color: #5a4500; background: #fff8e1; border-style: dashed; }
+.mark.waived { color: #33415c; background: #eef1f8; border-style: dotted; }
 .scroll { overflow-x: auto; max-width: 100%; margin: .6rem 0; }
 .scroll:focus-visible, summary:focus-visible { outline: 3px solid #0072b2; outline-offset: 2px; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }

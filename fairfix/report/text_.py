@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fairfix.report.layout import MARKS, Grid, layout
 
-COLOURS = {"PASS": "green", "FAIL": "bold red", "UNDECIDED": "yellow"}
+COLOURS = {"PASS": "green", "FAIL": "bold red", "UNDECIDED": "yellow", "WAIVED": "yellow"}
 
 
 def render(

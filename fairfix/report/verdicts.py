@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairfix.baseline import CHANGE
 from fairfix.errors import UsageError
 from fairfix.report import NO_CHECKS
 from fairfix.report.json_ import definition, formula
-from fairfix.report.layout import MARKS, interval
+from fairfix.report.layout import MARKS, STATES, interval
 
 NOTHING_GATED = "no limits were given, so nothing was gated"
 OPERATORS = {">": "above", ">=": "at or above", "<": "below", "<=": "at or below"}
@@ -35,7 +36,7 @@ class Judged:
         return f"checks of {self.source}: {', '.join(told) if told else NOTHING_GATED}"
 
 
-WORDS = {"fail": "failed", "undecided": "undecided", "pass": "passed"}
+WORDS = {"fail": "failed", "undecided": "undecided", "waived": "waived", "pass": "passed"}
 
 
 def judged(result: Mapping[str, Any], name: str) -> Judged:
@@ -54,6 +55,18 @@ def judged(result: Mapping[str, Any], name: str) -> Judged:
         names = [row["name"] for row in result["proof"]["holdout"]["table"]]
         columns = dict.fromkeys(name.partition(" [")[2][:-1] for name in names if name.endswith("]"))
     return Judged(command, str(result["data"]["source"]), tuple(columns), result["checks"])
+
+
+def waivers(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return every waiver as (its check, what it does, a sentence)."""
+    return [
+        (
+            str(one["check"]),
+            str(one["state"]),
+            f"the waiver of {one['check']}, until {one['expires']}, {STATES[one['state']]}: {one['reason']}",
+        )
+        for one in result.get("waivers", {}).get("waivers", ())
+    ]
 
 
 def title(check: Mapping[str, Any]) -> str:
@@ -82,6 +95,8 @@ def rule(check: Mapping[str, Any]) -> str:
 
 def meaning(identifier: str, result: Mapping[str, Any]) -> str:
     """Return the definition of a comparison or a metric: the result's own, else the one of this version."""
+    if identifier.startswith(CHANGE):
+        return f"the new value minus that of the baseline; {meaning(identifier.removeprefix(CHANGE), result)}"
     told = result.get("definitions", {}).get(identifier)
     if told:
         return str(told)
