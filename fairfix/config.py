@@ -19,7 +19,7 @@ from typing import Any
 from fairfix.errors import ConfigError
 
 FILE_NAME = "fairfix.toml"
-PATHS = frozenset({"data", "model", "output", "artifact"})
+PATHS = frozenset({"data", "model", "output", "artifact", "noise"})
 """Keys that name files; relative to the configuration file."""
 
 
