@@ -24,6 +24,7 @@ SCRIPTS = {
     "figure1.py": (),
     "fair_regression.py": (),
     "logloss.py": (),
+    "noisy_repair.py": (),
     "coverage.py": ("--simulations", "2000"),
 }
 """Script -> its arguments, in the order of the page."""

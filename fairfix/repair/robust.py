@@ -78,6 +78,7 @@ from fairfix.optim.noisy_repair import (
     RateName,
     Sensitive,
     Soft,
+    breakdown_of,
     rate_bounds,
     solve_noisy,
 )
@@ -96,9 +97,6 @@ COMPARISONS: dict[Parity, str] = {
 
 CERTAIN = 1e-9
 """A chance this near to 0 or 1 is one."""
-
-STEPS = 8
-"""Bisections for the breakdown point."""
 
 HOLDS = 1e-6
 """What a constraint may be missed by, as programs are solved to no more."""
@@ -345,6 +343,7 @@ class Robust(Repairer):
         ball = self._ball(problem, short, plain, noise)
         if ball is not None:
             said.append(f"{ball:.4f} within the radii of the table (N0)")
+        yield "the tables of the report are by recorded group; what holds for the true ones is said here"
         yield (
             f"the worst true group is on the wrong side of the rate over everybody by at most {'; '.join(said)}; the "
             f"slack is {self.slack:g}"
@@ -381,35 +380,20 @@ class Robust(Repairer):
 
     def _breakdown(self, short: Merged, table: Floats, label: str, assumed: Assumption) -> str:
         """Return how much noise may depend on outcomes before the constraint can break."""
-        least = 0.0
-        try:
-            self._shortfall(short, table, Sensitive(0.0))
-        except Refuted as error:
-            least = error.smallest_eps + HOLDS
-
-        def holds(eps: float) -> bool:
-            try:
-                return self._shortfall(short, table, Sensitive(eps)) <= self.slack + HOLDS
-            except (Refuted, ArithmeticError):
-                return False
-
+        found = breakdown_of(short.n, table, short.chance, self.parity, min(self.slack, 1.0))
         given = "decisions" if label else "decisions and the label"
         about = f"P(noisy | true{', label' if label else ''}) depends on {given}"
-        if holds(1.0):
-            return f"the slack holds however much {about} (eps* = 1)"
-        sure = self.epsilon if isinstance(assumed, Sensitive) else 0.0
-        low, high = least, 1.0
-        if not holds(least):
-            if sure > 0:
-                return f"the slack holds as long as {about} by at most eps* = {sure:.3f}"
+        eps = found.eps
+        if isinstance(assumed, Sensitive):  # known of bins, which say more than levels of the decision
+            eps = self.epsilon if math.isnan(eps) else max(eps, self.epsilon)
+        if math.isnan(eps):
             return (
-                f"the slack need not hold even if {about} by the least that the data allow, {least:.3f}: it is an "
-                "estimate (no eps*)"
+                f"the slack need not hold even if {about} by the least that the data allow, "
+                f"{found.smallest_eps:.3f}: it is an estimate (no eps*)"
             )
-        for _ in range(STEPS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if holds(middle) else (low, middle)
-        return f"the slack holds as long as {about} by at most eps* = {max(low, sure):.3f}"
+        if eps >= 1:
+            return f"the slack holds however much {about} (eps* = 1)"
+        return f"the slack holds as long as {about} by at most eps* = {eps:.3f}"
 
 
 @dataclass(frozen=True, eq=False)
