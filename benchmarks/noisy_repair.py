@@ -285,7 +285,7 @@ def main() -> None:
         "largest of the groups' mean violations / worst split. At most 0 is good; a test part of Adult has about 110 "
         "black positives, so a single split is off by .05 by chance. Uniform noise moves a share gamma of all rows to "
         "another group; adversarial noise moves as many of each group, true positives of the base first, then false "
-        "ones. N4 assumes what uniform noise satisfies and the paper does not state: the like of the paper's rows is N2. "
+        "ones. N4 assumes what uniform noise satisfies and the paper does not state: its like is N2. "
         "The paper's figures (error / violation) are copied from it; its rules do not satisfy the constraint that they "
         "state.\n"
     )

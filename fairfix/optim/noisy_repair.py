@@ -204,7 +204,7 @@ def solve_noisy(
     Raises
     ------
     Refuted
-        If no noise satisfies the assumption.
+        If no noise satisfies the assumption; with a table by label, among the labels that the constraint looks at.
     ValueError
         If shapes or columns do not fit, the table does not go with the assumption, a label is missing that the
         constraint needs, or true groups are not identified but should be.
@@ -294,8 +294,7 @@ def breakdown_of(
     plain = Sensitive(1.0)
     mass, joint = _checked(n, table, plain)
     accept = np.asarray(F, dtype=np.float64)
-    both = [(p.mass, p.table) for p in _parts(mass, joint, (0, 1), 0.0)]
-    start = smallest_eps(both)
+    start = smallest_eps(_looked_at(mass, joint, parity))
     start += precision / 10 if start > 0 else 0.0  # some room for the solver
     suspects = []
     for rate, sign in DEMANDS[parity]:
@@ -608,7 +607,7 @@ class _Problem:
         if any(mass[:, :, list(LABELS[rate])].sum() <= 0 for rate, _ in demands):
             raise ValueError("the data have no row of a label that the constraint needs")
         if isinstance(assumption, Sensitive) and assumption.eps < 1:
-            _refuse_refuted(mass, joint, assumption.eps)
+            _refuse_refuted(mass, joint, parity, assumption.eps)
         noisy, bins, _ = mass.shape
         eye = sparse.identity(bins, format="csr")
         spread = (
@@ -797,9 +796,14 @@ def _towards(start: Floats, target: Floats, over: Callable[[Floats], float]) -> 
     return np.asarray(start + high * (target - start))
 
 
-def _refuse_refuted(n: Floats, table: Floats, eps: float) -> None:
-    """Raise if no noise within eps fits the data."""
-    both = _parts(n, table, (0, 1), eps)
-    parts = [(p.mass, p.table) for p in both]
+def _looked_at(n: Floats, table: Floats, parity: Parity) -> list[tuple[Floats, Floats]]:
+    """Return masses and tables of the labels that a constraint looks at: by label they are problems of their own."""
+    labels = sorted({label for rate, _ in DEMANDS[parity] for label in LABELS[rate]})
+    return [(p.mass, p.table) for p in _parts(n, table, labels, 0.0)]
+
+
+def _refuse_refuted(n: Floats, table: Floats, parity: Parity, eps: float) -> None:
+    """Raise if no noise within eps fits the data that the constraint looks at."""
+    parts = _looked_at(n, table, parity)
     if any(is_empty(joint_masses([part], eps)) for part in parts):
         raise Refuted(eps, smallest_eps(parts))

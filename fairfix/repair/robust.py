@@ -323,7 +323,11 @@ class Robust(Repairer):
             Identified: f"relies on N4 (identified): noise that depends on the true group{label} alone, with a margin "
             f"of {self.z:g} standard errors",
         }[type(assumed)] + "; on the rows of the fit, the table taken as known"
-        if isinstance(assumed, (Identified, Sensitive)) and not problem.seen_by_model:
+        if (
+            isinstance(assumed, Identified | Sensitive)
+            and not problem.seen_by_model
+            and problem.features is None
+        ):
             yield f"that the score does not use {' x '.join(problem.cells.columns)!r} is taken on trust"
         worst: dict[str, tuple[Floats, Assumption]] = {}
         if not set(problem.cells.columns) & set(problem.seen_by_model):
@@ -462,10 +466,13 @@ class Merged:
 
 
 def bin_edges(score: Floats, weight: Floats, bins: int, cut: float) -> Floats:
-    """Return where bins begin: at quantiles of the scores, and at the base's threshold, so that it can be had."""
+    """Return where bins begin: at quantiles of the scores, one of them moved to the base's threshold."""
     values, inverse = np.unique(score, return_inverse=True)
     total = np.cumsum(np.bincount(inverse, weight))
     first = np.searchsorted(total * bins, np.arange(bins) * total[-1], side="right")
     edges = values[np.minimum(first, values.size - 1)]
-    inside = [cut] if values[0] < cut <= values[-1] else []
-    return np.unique(np.concatenate([values[:1], edges, inside]))
+    edges = np.unique(np.append(edges, values[0]))
+    if values[0] < cut <= values[-1]:  # in place of the nearest, so that no bin is nearly empty
+        near = 1 + int(np.argmin(np.abs(edges[1:] - cut))) if edges.size > 1 else 1
+        edges = np.unique(np.append(np.delete(edges, near) if edges.size > near else edges, cut))
+    return edges
