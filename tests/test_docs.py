@@ -74,7 +74,14 @@ def missing_from(printed: str, shown: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/quickstart.md", "docs/reports.md", "docs/fair-regression.md", "docs/logloss.md"],
+    [
+        "README.md",
+        "docs/quickstart.md",
+        "docs/reports.md",
+        "docs/fair-regression.md",
+        "docs/logloss.md",
+        "docs/robust.md",
+    ],
 )
 def test_commands_in_the_docs_run_and_print_what_is_shown(page: str, checkout: Path) -> None:
     """Every sh block ends with the status it says, and prints the text block behind it."""
