@@ -551,6 +551,46 @@ def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "ramp takes groups as they are" in capsys.readouterr().err
 
 
+def test_a_model_file_that_looks_at_the_recorded_group(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What needs a score without the group is refused; a certificate is not, and no estimate under N4 is shown."""
+    import joblib
+    import pandas as pd
+    from sklearn.linear_model import LogisticRegression
+
+    data = people(many=1500)
+    noisy = recorded(data, "uniform")
+    frame = pd.DataFrame({"x": data["x"], "group": noisy, "label": data["label"]})
+    model = LogisticRegression().fit(frame[["x", "group"]], frame["label"])
+    joblib.dump(model, tmp_path / "model.joblib")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    noise = "true,noisy,count\n" + "".join(f"{j},{k},{T[j, k]}\n" for j in range(3) for k in range(3))
+    (tmp_path / "noise.csv").write_text(noise)
+    base = [
+        "repair",
+        str(tmp_path / "rows.parquet"),
+        "--method",
+        "robust",
+        "--protected",
+        "group",
+        "--no-config",
+    ]
+    base += ["--noise", str(tmp_path / "noise.csv"), "--model", str(tmp_path / "model.joblib")]
+    base += ["-o", str(tmp_path / "a.fairfix"), "--format", "json", "-q"]
+    assert run(base) == 2
+    pin = re.search(r"sha256:\w+", capsys.readouterr().err)
+    assert pin
+    trust = ["--trust-model", pin[0]]
+
+    assert run([*base, *trust, "--assumption", "identified"]) == 2
+    assert "the model looks at group" in capsys.readouterr().err
+    assert run([*base, *trust]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert any("(N1)" in note for note in told["warnings"])
+    assert not any("(N4" in note for note in told["warnings"])
+
+
 def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a noise table robust stands beside the others, who take recorded groups as they are."""
     what = ["--protected", "race_recorded", "--slacks", "0.05", "--format", "json", "--no-config", "-q"]
