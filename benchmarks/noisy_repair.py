@@ -288,7 +288,8 @@ def main() -> None:
         "ones. N4 assumes what uniform noise satisfies and the paper does not state: its like is N2. "
         "The paper's figures (error / violation) are copied from it; on Adult any rule that satisfies its N1 at these "
         "gammas has error .2273 at least, since the table without labels guarantees nothing. Its features "
-        "are cut more coarsely (an unconstrained model has error .1435 on Adult with them), so compare each row with the unconstrained one. *Refused*: the data contradict the assumption.\n"
+        "are cut more coarsely (an unconstrained model has error .1435 on Adult with them), so "
+        "compare each row with the unconstrained one. *Refused*: the data contradict the assumption.\n"
     )
     with threadpool_limits(1):
         for name in ("Adult", "Credit"):
