@@ -26,6 +26,7 @@ SCRIPTS = {
     "logloss.py": (),
     "sensei.py": (),
     "noisy_groups.py": (),
+    "noisy_repair.py": (),
     "coverage.py": ("--simulations", "2000"),
     "gates.py": ("--sets", "1000"),
 }

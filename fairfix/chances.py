@@ -1,7 +1,8 @@
-"""Predictors of probabilities that can be read in two ways: as chances of a draw, or rounded at a threshold.
+"""Predictors of the chance of a positive decision that look at scorers: truncated logits, and curves of a score.
 
-What holds for one reading need not hold for the other, so a report shows error and gap of each reading together and
-never mixes them.
+A probability of a truncated logit can be read in two ways: as the chance of a draw, or rounded at a threshold. What
+holds for one reading need not hold for the other, so a report shows error and gap of each reading together and never
+mixes them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import numpy.typing as npt
 
 from fairfix.counts import Floats
 from fairfix.errors import ArtifactError
+from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.robust_log_loss import marginal, truncated
-from fairfix.predictors import FitTrace, codes_of
+from fairfix.predictors import CURVE_PARTS, FitTrace, arrays_of_curves, codes_of, curves_of_arrays
 from fairfix.table import Table
 from fairfix.values import Arrays, Scorer, ValuePredictor, names_and_levels
 
@@ -119,3 +121,84 @@ class TruncatedLogit(ValuePredictor):
         if not sound:
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
         return cls(columns, levels, Scorer.from_state("scorer", settings["scorer"], arrays), prices, rounded)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCurves(ValuePredictor):
+    r"""A piecewise linear rule on ``f = 2 s - 1`` for a score ``s``: one per group, or one for everybody.
+
+    .. math:: P(\text{decision} = 1 \mid f, k) = g_k(f)
+
+    Attributes
+    ----------
+    columns
+        Columns whose levels make the group; none for one rule.
+    levels
+        One tuple of levels per group, sorted; one empty tuple for one rule.
+    scorer
+        Where the score comes from.
+    curves
+        ``g_k``, one per group.
+    """
+
+    kind: ClassVar[str] = "score_curves"
+    gives: ClassVar[Literal["decision", "value"]] = "decision"
+
+    columns: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+    scorer: Scorer
+    curves: tuple[Piecewise, ...]
+    trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
+
+    @property
+    def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
+        """Whether some curve takes a value strictly between 0 and 1."""
+        return not all(curve.sharp for curve in self.curves)
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """The one scorer."""
+        return (self.scorer,)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]  # an attribute of the base, derived here
+        """Group columns that prediction looks at."""
+        return tuple(dict.fromkeys((*self.columns, *self.scorer.groups)))
+
+    def predict(self, table: Table) -> Floats:
+        """Return the curve of each row's group at its score; NaN for groups not seen in the fit."""
+        code = codes_of(table, self.columns, self.levels)
+        score = 2.0 * self.scorer(table) - 1.0
+        out = np.full(score.shape, np.nan)
+        for k, curve in enumerate(self.curves):
+            inside = code == k
+            out[inside] = curve(score[inside])
+        return out
+
+    def unrepaired(self, table: Table) -> Floats:
+        """Return the plain score, decided at the threshold."""
+        score = table.rows.score if table.rows.score is not None else self.scorer(table)
+        return np.asarray((score >= table.reading.thresholds[0]).astype(np.float64))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return levels, scorer and numbers of knots as settings, the curves end to end as arrays."""
+        settings, arrays = self.scorer.state("scorer")
+        told = {
+            "columns": list(self.columns),
+            "levels": [list(level) for level in self.levels],
+            "knots": [int(curve.knots.size) for curve in self.curves],
+            "scorer": settings,
+        }
+        return told, {**arrays, **arrays_of_curves(self.curves)}
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Return the predictor of a saved state, checked."""
+        own = {name for name in arrays if not name.startswith("scorer.")}
+        if set(settings) != {"columns", "levels", "knots", "scorer"} or own != set(CURVE_PARTS):
+            raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
+        columns, levels = names_and_levels(cls.kind, settings)
+        curves = curves_of_arrays(settings["knots"], arrays, len(levels))
+        if curves is None:
+            raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
+        return cls(columns, levels, Scorer.from_state("scorer", settings["scorer"], arrays), curves)

@@ -19,6 +19,7 @@ from fairfix.errors import DataError, FairfixError, FairfixWarning
 from fairfix.findings import AuditReport, Settings, Value
 from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
+from fairfix.noise import NoiseTable
 from fairfix.predictors import RepairedPredictor
 from fairfix.proof import results_on, split_rows, with_threshold
 from fairfix.repair.base import Repairer, RepairProblem
@@ -106,6 +107,8 @@ def compare_table(
     holdout: float = 0.3,
     features: tuple[str, ...] | None = None,
     protected_as_feature: bool = False,
+    noise: NoiseTable | None = None,
+    seen_by_model: tuple[str, ...] = (),
 ) -> ComparisonOutcome:
     """Fit every contender at every slack on one part of the rows and judge it on the other.
 
@@ -123,6 +126,8 @@ def compare_table(
         Of the split, and the share of the rows that judge.
     features, protected_as_feature
         What methods that learn are given; see :class:`~fairfix.repair.base.RepairProblem`.
+    noise, seen_by_model
+        What methods that know noise are told; see there.
 
     Raises
     ------
@@ -137,12 +142,21 @@ def compare_table(
         raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise --holdout")
     fitted = table.take(split.fit)
     learning = RepairProblem(fitted, None, None, features, protected_as_feature)
+    noisy = RepairProblem(
+        fitted, None, None, features, protected_as_feature, noise=noise, seen_by_model=seen_by_model
+    )
     scored = RepairProblem(fitted)
     held = table.take(split.holdout)
     fit_seed = int(fit_rng.integers(2**63))
+
+    def given_to(repairer: Repairer) -> RepairProblem:
+        if repairer.knows_noise:
+            return noisy
+        return learning if repairer.learns else scored
+
     points = [*_baselines(scored, held, settings)]
     points += [
-        _point(contender, slack, learning if contender.repairer.learns else scored, held, settings, fit_seed)
+        _point(contender, slack, given_to(contender.repairer), held, settings, fit_seed)
         for contender in contenders
         for slack in (slacks if contender.repairer.has_slack else (None,))
     ]

@@ -20,7 +20,7 @@ from typing import Any
 from fairfix.errors import ConfigError
 
 FILE_NAME = "fairfix.toml"
-PATHS = frozenset({"data", "model", "output", "artifact", "baseline", "counts_out", "from_counts"})
+PATHS = frozenset({"data", "model", "output", "artifact", "baseline", "counts_out", "from_counts", "noise"})
 """Keys that name files; relative to the configuration file."""
 
 WAIVERS = "waivers"

@@ -117,6 +117,36 @@ class NoiseTable:
         at = [self.noisy.index(name) for name in names]
         return replace(self, noisy=tuple(names), values=self.values[..., at])
 
+    def fitted(self, names: Sequence[str], masses: Floats) -> Floats:
+        """Return joint masses of true groups and the data's noisy ones, with what usually stays; others have no rows.
+
+        Parameters
+        ----------
+        names
+            Noisy groups of the data.
+        masses
+            Theirs, shape (K',), or by label (2, K').
+
+        Returns
+        -------
+        Shape (J, K') or (2, J, K').
+
+        Raises
+        ------
+        DataError
+            A noisy group of the data is not in the table, or has no mass there.
+        """
+        for name in names:
+            if name not in self.noisy:
+                raise DataError(
+                    f"{self.source} says nothing of the group {name!r}{_near(name, self.noisy)}; its noisy groups are "
+                    f"{', '.join(self.noisy)}: add rows with noisy = {name!r}"
+                )
+        at = [self.noisy.index(name) for name in names]
+        mass = np.zeros((*masses.shape[:-1], len(self.noisy)))
+        mass[..., at] = masses
+        return np.asarray(self.carried(mass, self.usual(class_conditional=False))[..., at])
+
     def shift(self, masses: Floats) -> float | None:
         """Return the total variation between the table's noisy groups and the data's; None if the table has none.
 

@@ -264,9 +264,7 @@ class GroupwiseCurve(RepairedPredictor):
             "levels": [list(level) for level in self.levels],
             "knots": [int(curve.knots.size) for curve in self.curves],
         }
-        arrays: dict[str, npt.NDArray[Any]] = {
-            part: np.concatenate([getattr(curve, part) for curve in self.curves]) for part in CURVE_PARTS
-        }
+        arrays = arrays_of_curves(self.curves)
         return settings, arrays if self.sigmoid is None else {**arrays, "sigmoid": self.sigmoid}
 
     @classmethod
@@ -276,28 +274,42 @@ class GroupwiseCurve(RepairedPredictor):
             raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
         levels = tuple(tuple(str(part) for part in level) for level in settings["levels"])
         columns = tuple(str(name) for name in settings["columns"])
-        sizes, map_ = settings["knots"], arrays.get("sigmoid")
-        parts = [arrays[name] for name in CURVE_PARTS]
+        map_ = arrays.get("sigmoid")
         sound = (
-            len(set(levels)) == len(levels) == len(sizes) > 0
+            len(set(levels)) == len(levels) > 0
             and all(len(level) == len(columns) for level in levels)
-            and all(isinstance(size, int) and size > 0 for size in sizes)
-            and all(
-                a.shape == (sum(sizes),) and a.dtype == np.float64 and np.isfinite(a).all() for a in parts
-            )
-            and all(bool(((a >= 0) & (a <= 1)).all()) for a in parts[1:])
             and (map_ is None or (map_.shape == (len(levels), 2) and bool(np.isfinite(map_).all())))
         )
-        curves: tuple[Piecewise, ...] = ()
-        if sound:
-            cuts = np.cumsum(sizes)[:-1]
-            curves = tuple(Piecewise(*four) for four in zip(*(np.split(a, cuts) for a in parts), strict=True))
-        if not sound or any((np.diff(curve.knots) <= 0).any() for curve in curves):
+        curves = curves_of_arrays(settings["knots"], arrays, len(levels)) if sound else None
+        if curves is None:
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
         return cls(columns, levels, curves, map_)
 
 
 CURVE_PARTS = ("knots", "left", "at", "right")
+
+
+def arrays_of_curves(curves: Sequence[Piecewise]) -> dict[str, npt.NDArray[Any]]:
+    """Return curves end to end, as arrays of an artifact."""
+    return {part: np.concatenate([getattr(curve, part) for curve in curves]) for part in CURVE_PARTS}
+
+
+def curves_of_arrays(
+    sizes: Sequence[Any], arrays: Mapping[str, npt.NDArray[Any]], many: int
+) -> tuple[Piecewise, ...] | None:
+    """Return so many curves from their numbers of knots and :func:`arrays_of_curves`, None if they do not fit."""
+    parts = [arrays[name] for name in CURVE_PARTS]
+    sound = (
+        len(sizes) == many
+        and all(isinstance(size, int) and size > 0 for size in sizes)
+        and all(a.shape == (sum(sizes),) and a.dtype == np.float64 and np.isfinite(a).all() for a in parts)
+        and all(bool(((a >= 0) & (a <= 1)).all()) for a in parts[1:])
+    )
+    if not sound:
+        return None
+    cuts = np.cumsum(sizes)[:-1]
+    curves = tuple(Piecewise(*four) for four in zip(*(np.split(a, cuts) for a in parts), strict=True))
+    return None if any((np.diff(curve.knots) <= 0).any() for curve in curves) else curves
 
 
 def codes_of(table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:

@@ -26,6 +26,7 @@ from fairfix.findings import AuditReport, CheckResult, Settings, Value
 from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
 from fairfix.io import Source
+from fairfix.noise import NoiseTable
 from fairfix.predictors import RepairedPredictor, is_random
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
 from fairfix.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
@@ -218,6 +219,8 @@ def repair_table(
     features: tuple[str, ...] | None = None,
     protected_as_feature: bool = False,
     pairs: tuple[tuple[str, str], ...] = (),
+    noise: NoiseTable | None = None,
+    seen_by_model: tuple[str, ...] = (),
 ) -> Outcome:
     """Split, select, fit and prove.
 
@@ -238,8 +241,8 @@ def repair_table(
         Shares of the rows.
     unlabelled
         More rows without labels, from which the fit learns rates. They prove nothing.
-    features, protected_as_feature, pairs
-        What the method learns from; see :class:`~fairfix.repair.base.RepairProblem`.
+    features, protected_as_feature, pairs, noise, seen_by_model
+        What the method learns from and is told; see :class:`~fairfix.repair.base.RepairProblem`.
 
     Raises
     ------
@@ -255,7 +258,7 @@ def repair_table(
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairfixWarning)
-        learned = (None, unlabelled, features, protected_as_feature, pairs)
+        learned = (None, unlabelled, features, protected_as_feature, pairs, noise, seen_by_model)
         problem = RepairProblem(table.take(split.fit), *learned)
         best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
         fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))

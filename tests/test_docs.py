@@ -85,6 +85,7 @@ def missing_from(printed: str, shown: str) -> list[str]:
         "docs/logloss.md",
         "docs/sensei.md",
         "docs/noise.md",
+        "docs/robust.md",
     ],
 )
 def test_commands_in_the_docs_run_and_print_what_is_shown(page: str, checkout: Path) -> None:

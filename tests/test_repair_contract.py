@@ -19,12 +19,13 @@ import pytest
 from fairfix.auditor import audit
 from fairfix.engine import read_table
 from fairfix.errors import DataError, UsageError
+from fairfix.noise import NoiseTable
 from fairfix.predictors import RepairedPredictor
 from fairfix.proof import results_on
 from fairfix.repair import Repairer, RepairProblem, methods
 from fairfix.repair.base import expected_accuracy
 from fairfix.repaired import Repaired, at_predict_time
-from fairfix.table import Columns, Reading, Table
+from fairfix.table import Columns, Groups, Reading, Table
 
 METHODS = list(methods().values())
 
@@ -54,7 +55,14 @@ def table_of(data: pa.Table, *, weight: str | None = None) -> Table:
 
 def fit(repairer: Repairer, table: Table, seed: int = 0) -> RepairedPredictor:
     """Fit with a fixed stream of random numbers."""
-    return repairer.fit(RepairProblem(table), rng=np.random.default_rng(seed))
+    return repairer.fit(problem_of(type(repairer), table), rng=np.random.default_rng(seed))
+
+
+def problem_of(method: type[Repairer], table: Table, groups: Groups | None = None) -> RepairProblem:
+    """Return the problem of a table; a method that knows noise is told that there is none."""
+    names = (table.groups() if groups is None else groups).names
+    noise = NoiseTable("table", names, names, np.eye(len(names)), "count") if method.knows_noise else None
+    return RepairProblem(table, groups, noise=noise)
 
 
 def law(name: str) -> Callable[[type[Repairer]], None]:
@@ -235,7 +243,7 @@ def test_an_empty_group_is_named(method: type[Repairer]) -> None:
     wider = replace(groups, levels=(*groups.levels, ("nobody",)))
 
     with pytest.raises(DataError, match="'nobody'"):
-        method().fit(RepairProblem(table, wider), rng=np.random.default_rng(0))
+        method().fit(problem_of(method, table, wider), rng=np.random.default_rng(0))
 
 
 def test_unseen_groups_are_not_decided(method: type[Repairer]) -> None:

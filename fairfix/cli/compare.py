@@ -12,6 +12,7 @@ from fairfix.cli.options import (
     check_outputs,
     data_options,
     learned_features,
+    noise_option,
     open_data,
     option,
     output_options,
@@ -25,6 +26,7 @@ from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
     from fairfix.compare import Contender
+    from fairfix.noise import NoiseTable
     from fairfix.table import Reading
 
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Methods that learn see the protected columns too, and need them at predict time.",
 )
+@noise_option
 @option("--methods", metavar="NAME[,...]", help="The methods to compare.  [default: all that fit the data]")
 @option(
     "--slacks",
@@ -81,7 +84,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if reading.columns.prediction:
         raise UsageError("a comparison needs scores or features, not decisions; leave out --prediction")
     features = learned_features(given, source, reading, model)
-    contenders = chosen(given["methods"], reading, learned=features is not None)
+    noise = _noise(given)
+    contenders = chosen(given["methods"], reading, learned=features is not None, noise=noise)
     talk(given, f"comparing {', '.join(dict.fromkeys(one.title for one in contenders))}")
     table = read_table(source, reading)
     outcome = compare_table(
@@ -93,6 +97,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         holdout=given["holdout"],
         features=features,
         protected_as_feature=given["protected_as_feature"],
+        noise=noise,
+        seen_by_model=model.feature_names if model else (),
     )
     rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
     settings = {
@@ -111,7 +117,18 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     return 0
 
 
-def chosen(asked: str | None, reading: Reading, *, learned: bool) -> list[Contender]:
+def _noise(given: Mapping[str, Any]) -> NoiseTable | None:
+    if not given["noise"]:
+        return None
+    from fairfix.io import open_source
+    from fairfix.noise import read_noise
+
+    return read_noise(open_source(given["noise"]))
+
+
+def chosen(
+    asked: str | None, reading: Reading, *, learned: bool, noise: NoiseTable | None = None
+) -> list[Contender]:
     """Return the contenders of the methods asked for; of all that fit the data where none is named.
 
     Raises
@@ -129,22 +146,27 @@ def chosen(asked: str | None, reading: Reading, *, learned: bool) -> list[Conten
         if name not in known:
             raise UsageError(f"--methods {name}: unknown; choose among {', '.join(known)}")
         method = known[name]
-        why = _unfit(method, reading, learned=learned)
+        why = _unfit(method, reading, learned=learned, noise=noise)
         if why and asked:
             raise UsageError(f"--methods {name}: {why}")
         if not why:
-            out += [Contender(title, repairer) for title, repairer in method.contenders(reading)]
+            found = method.contenders(reading)
+            if noise is not None and method.knows_noise:
+                found = method.noisy_contenders(reading, noise)
+            out += [Contender(title, repairer) for title, repairer in found]
     if not out:
         raise UsageError("no method fits these data; name features to learn from, or a score column")
     return out
 
 
-def _unfit(method: Any, reading: Reading, *, learned: bool) -> str:
+def _unfit(method: Any, reading: Reading, *, learned: bool, noise: NoiseTable | None) -> str:
     """Return why a method does not fit the data; empty if it does."""
     if reading.task not in method.tasks:
         return f"it repairs {' and '.join(method.tasks)}, not {reading.task}"
     if learned and not method.learns and not reading.columns.score:
         return "it works on scores; name a score column with --score"
+    if method.knows_noise and noise is None:
+        return "it needs to know the noise of the groups; give a table with --noise"
     return ""
 
 

@@ -138,6 +138,15 @@ task_option = option(
 )
 
 
+noise_option = option(
+    "--noise",
+    type=click.Path(),
+    metavar="FILE",
+    help="How recorded groups differ from true ones: CSV or Parquet with the columns true, noisy[, label] and count or "
+    "probability. The protected column is the recorded group then.",
+)
+
+
 def gate_options(what: str) -> Decorator[Any]:
     """Return the options of intervals and gates."""
     return stacked(

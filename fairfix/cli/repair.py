@@ -13,6 +13,7 @@ from fairfix.cli.options import (
     data_options,
     gate_options,
     learned_features,
+    noise_option,
     open_data,
     option,
     output_options,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fairfix.findings import Settings
     from fairfix.io import Source
     from fairfix.models import ScoringModel
+    from fairfix.noise import NoiseTable
     from fairfix.predictors import RepairedPredictor
     from fairfix.proof import Outcome, RowCounts
     from fairfix.repair import Repairer
@@ -122,6 +124,7 @@ id_options = [
     is_flag=True,
     help="The protected columns are features too; they are needed at predict time then.",
 )
+@noise_option
 @id_options[0]
 @id_options[1]
 @option("--method", metavar="NAME", help="The repair method: the word before the colon of its options.")
@@ -190,6 +193,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if given["strata"] and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out --strata")
     source, reading, inferred, model = open_data(given, score_needed=not repairer.learns)
+    noise = noise_table(given, repairer.knows_noise, f"--method {repairer.name}")
     averaged = None
     if repairer.averages:
         source, averaged = _averaged(source, reading, model, repairer)
@@ -213,6 +217,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             features=features,
             protected_as_feature=given["protected_as_feature"],
             pairs=_pairs(reading, given),
+            noise=noise,
+            seen_by_model=model.feature_names if model else (),
         )
         rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
     for note in outcome.warnings:
@@ -240,6 +246,29 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     result["artifact"] = {"file": given["output"].rsplit("/", 1)[-1], "sha256": digest}
     write_results(result, given)
     return exit_status((check.verdict for check in outcome.checks), given["undecided"])
+
+
+def noise_table(given: Mapping[str, Any], known: bool, who: str) -> NoiseTable | None:
+    """Return the noise table, which whoever knows noise needs and others refuse.
+
+    Raises
+    ------
+    UsageError, DataError
+        It is missing, has no use, or cannot be read.
+    """
+    if not given["noise"]:
+        if known:
+            raise UsageError(
+                f"{who} repairs true groups behind recorded ones: describe how they differ with --noise FILE (columns "
+                "true, noisy[, label] and count or probability)"
+            )
+        return None
+    if not known:
+        raise UsageError(f"{who} takes groups as they are; leave out --noise, or take --method robust")
+    from fairfix.io import open_source
+    from fairfix.noise import read_noise
+
+    return read_noise(open_source(given["noise"]))
 
 
 def _learned_from(

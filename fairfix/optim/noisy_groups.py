@@ -593,6 +593,16 @@ def ratio_range(space: Polytope, top: Floats, bottom: Floats) -> tuple[float, fl
 
     None if there is no ``q`` with a denominator.
     """
+    low = ratio_end(space, top, bottom, 1.0)
+    if low is None:
+        return None
+    high = ratio_end(space, top, bottom, -1.0)
+    assert high is not None
+    return low, high
+
+
+def ratio_end(space: Polytope, top: Floats, bottom: Floats, sign: float) -> float | None:
+    """Return the least (sign 1) or the largest (-1) of :func:`ratio_range` alone."""
     many = space.right.size
     equal = sparse.vstack(
         [
@@ -602,22 +612,19 @@ def ratio_range(space: Polytope, top: Floats, bottom: Floats) -> tuple[float, fl
         format="csr",
     )
     under = sparse.hstack([space.under, sparse.csr_matrix((space.under.shape[0], 1))], format="csr")
-    ends = []
-    for sign in (1.0, -1.0):
-        found: Any = linprog(
-            sign * np.append(top, 0.0),
-            A_ub=under if under.shape[0] else None,
-            b_ub=np.zeros(under.shape[0]) if under.shape[0] else None,
-            A_eq=equal,
-            b_eq=np.append(np.zeros(many), 1.0),
-            method="highs",
-        )
-        if found.status == 2:
-            return None
-        if found.status:
-            raise ArithmeticError(f"the solver gave up: {found.message}")
-        ends.append(sign * float(found.fun))
-    return ends[0], ends[1]
+    found: Any = linprog(
+        sign * np.append(top, 0.0),
+        A_ub=under if under.shape[0] else None,
+        b_ub=np.zeros(under.shape[0]) if under.shape[0] else None,
+        A_eq=equal,
+        b_eq=np.append(np.zeros(many), 1.0),
+        method="highs",
+    )
+    if found.status == 2:
+        return None
+    if found.status:
+        raise ArithmeticError(f"the solver gave up: {found.message}")
+    return sign * float(found.fun)
 
 
 def is_empty(space: Polytope) -> bool:

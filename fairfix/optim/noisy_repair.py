@@ -60,11 +60,13 @@ from scipy.optimize import linprog
 
 from fairfix.optim.noisy_groups import (
     MATCH,
+    Breakdown,
     Polytope,
     Refuted,
     is_empty,
     joint_masses,
     left_inverse,
+    ratio_end,
     ratio_range,
     smallest_eps,
 )
@@ -202,7 +204,7 @@ def solve_noisy(
     Raises
     ------
     Refuted
-        If no noise satisfies the assumption.
+        If no noise satisfies the assumption; with a table by label, among the labels that the constraint looks at.
     ValueError
         If shapes or columns do not fit, the table does not go with the assumption, a label is missing that the
         constraint needs, or true groups are not identified but should be.
@@ -249,18 +251,82 @@ def rate_bounds(
         return _filled_range(parts, accept)
     ends = np.full((2, joint.shape[-2]), np.nan)
     for j in range(joint.shape[-2]):
-        space, own = _space(parts, eps, j)
-        top = [
-            _of_group(s, own, accept[:, p.bins] * p.relevant)
-            for s, p in zip(space.shapes, parts, strict=True)
-        ]
-        bottom = [_of_group(s, own, p.relevant * 1.0) for s, p in zip(space.shapes, parts, strict=True)]
-        found = ratio_range(space, space.place(top), space.place(bottom))
+        space, top, bottom = _fraction(parts, eps, j, accept)
+        found = ratio_range(space, top, bottom)
         if found is not None:
             ends[:, j] = found
         elif is_empty(space):  # no rate is not the same as no noise that fits
             raise Refuted(eps, smallest_eps([(p.mass, p.table) for p in parts]))
     return ends[0], ends[1]
+
+
+def breakdown_of(
+    n: npt.ArrayLike,
+    table: npt.ArrayLike,
+    F: npt.ArrayLike,
+    parity: Parity,
+    slack: float,
+    *,
+    precision: float = 1e-3,
+    tolerance: float = 1e-6,
+) -> Breakdown:
+    """Return how much noise may depend on outcomes before decisions ``F`` can break a constraint.
+
+    Parameters
+    ----------
+    n, table
+        As in :func:`solve_noisy`.
+    F
+        Shape (K, B).
+    parity, slack
+        The constraint.
+    precision
+        Of the bisection.
+    tolerance
+        What the slack may be missed by, for rounding.
+
+    Returns
+    -------
+    ``eps`` in [0, 1], from below; 1 if the constraint holds whatever the noise, NaN if it does not even at the least
+    eps that the data allow. A group is looked at only if some noise breaks its limit, and searched only if its limit
+    breaks below what is known.
+    """
+    plain = Sensitive(1.0)
+    mass, joint = _checked(n, table, plain)
+    accept = np.asarray(F, dtype=np.float64)
+    start = smallest_eps(_looked_at(mass, joint, parity))
+    start += precision / 10 if start > 0 else 0.0  # some room for the solver
+    suspects = []
+    for rate, sign in DEMANDS[parity]:
+        own = mass[:, :, list(LABELS[rate])].sum(2)
+        limit = float((own * accept).sum() / own.sum()) - sign * slack
+        worst = rate_bounds(mass, joint, accept, rate, plain)[0 if sign > 0 else 1]
+        over = np.nan_to_num(sign * (limit - worst), nan=-np.inf)
+        suspects += [(float(over[j]), rate, sign, limit, int(j)) for j in np.flatnonzero(over > tolerance)]
+
+    def holds(eps: float, rate: RateName, sign: float, limit: float, group: int) -> bool:
+        parts = _parts(mass, joint, LABELS[rate], min(eps, 1.0 - tolerance))
+        space, top, bottom = _fraction(parts, min(eps, 1.0 - tolerance), group, accept)
+        try:
+            end = ratio_end(space, top, bottom, sign)
+            if end is None:  # no rate, or by rounding nothing at all
+                return not is_empty(space)
+        except ArithmeticError:
+            return False
+        return sign * (limit - end) <= tolerance
+
+    best = 1.0
+    for _, rate, sign, limit, group in sorted(suspects, reverse=True):
+        if best < 1 and holds(best, rate, sign, limit, group):
+            continue
+        if not holds(start, rate, sign, limit, group):
+            return Breakdown(np.nan, start)
+        low, high = start, best
+        while high - low > precision:
+            middle = (low + high) / 2
+            low, high = (middle, high) if holds(middle, rate, sign, limit, group) else (low, middle)
+        best = low
+    return Breakdown(best, start)
 
 
 def _checked(n: npt.ArrayLike, table: npt.ArrayLike, assumption: Assumption) -> tuple[Floats, Floats]:
@@ -327,6 +393,18 @@ def _space(parts: Sequence[_Part], eps: float, group: int) -> tuple[Polytope, in
         return joint_masses([(p.mass, p.table) for p in parts], eps), group
     two = [np.stack([p.table[group], np.maximum(p.mass.sum(1) - p.table[group], 0.0)]) for p in parts]
     return joint_masses([(p.mass, t) for p, t in zip(parts, two, strict=True)], eps), 0
+
+
+def _fraction(
+    parts: Sequence[_Part], eps: float, group: int, accept: Floats
+) -> tuple[Polytope, Floats, Floats]:
+    """Return the polytope of a group's rate, its numerator and its denominator."""
+    space, own = _space(parts, eps, group)
+    top = [
+        _of_group(s, own, accept[:, p.bins] * p.relevant) for s, p in zip(space.shapes, parts, strict=True)
+    ]
+    bottom = [_of_group(s, own, p.relevant * 1.0) for s, p in zip(space.shapes, parts, strict=True)]
+    return space, space.place(top), space.place(bottom)
 
 
 def _of_group(shape: tuple[int, int, int], group: int, values: npt.ArrayLike) -> Floats:
@@ -529,7 +607,7 @@ class _Problem:
         if any(mass[:, :, list(LABELS[rate])].sum() <= 0 for rate, _ in demands):
             raise ValueError("the data have no row of a label that the constraint needs")
         if isinstance(assumption, Sensitive) and assumption.eps < 1:
-            _refuse_refuted(mass, joint, assumption.eps)
+            _refuse_refuted(mass, joint, parity, assumption.eps)
         noisy, bins, _ = mass.shape
         eye = sparse.identity(bins, format="csr")
         spread = (
@@ -718,9 +796,14 @@ def _towards(start: Floats, target: Floats, over: Callable[[Floats], float]) -> 
     return np.asarray(start + high * (target - start))
 
 
-def _refuse_refuted(n: Floats, table: Floats, eps: float) -> None:
-    """Raise if no noise within eps fits the data."""
-    both = _parts(n, table, (0, 1), eps)
-    parts = [(p.mass, p.table) for p in both]
+def _looked_at(n: Floats, table: Floats, parity: Parity) -> list[tuple[Floats, Floats]]:
+    """Return masses and tables of the labels that a constraint looks at: by label they are problems of their own."""
+    labels = sorted({label for rate, _ in DEMANDS[parity] for label in LABELS[rate]})
+    return [(p.mass, p.table) for p in _parts(n, table, labels, 0.0)]
+
+
+def _refuse_refuted(n: Floats, table: Floats, parity: Parity, eps: float) -> None:
+    """Raise if no noise within eps fits the data that the constraint looks at."""
+    parts = _looked_at(n, table, parity)
     if any(is_empty(joint_masses([part], eps)) for part in parts):
         raise Refuted(eps, smallest_eps(parts))

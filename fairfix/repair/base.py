@@ -20,6 +20,7 @@ import numpy as np
 from fairfix.counts import Floats
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.flips import Comparable
+from fairfix.noise import NoiseTable
 from fairfix.predictors import RepairedPredictor
 from fairfix.table import Groups, Reading, Table, Task
 
@@ -124,6 +125,10 @@ class RepairProblem:
     pairs
         Identities of two people each, whose difference does not count; the identities are a feature column of the name
         that the reading's columns have for them.
+    noise
+        How the groups differ from the true ones, for a method that knows noise.
+    seen_by_model
+        Protected columns that the model behind the score looks at, as far as that is known.
     """
 
     table: Table
@@ -132,6 +137,8 @@ class RepairProblem:
     features: tuple[str, ...] | None = None
     protected_as_feature: bool = False
     pairs: tuple[tuple[str, str], ...] = ()
+    noise: NoiseTable | None = None
+    seen_by_model: tuple[str, ...] = ()
     _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -187,6 +194,8 @@ class Repairer(ABC):
         What labels it knows: 0/1 (classification), real numbers (regression).
     knows_unlabelled
         Whether it learns from rows without labels.
+    knows_noise
+        Whether it repairs true groups that are seen through noise, and so needs a table of the noise.
     draws
         Whether values of its predictors may hang on chance, so that rows of the fit need an identity.
     exceptions
@@ -200,6 +209,7 @@ class Repairer(ABC):
     knows_strata: ClassVar[bool] = False
     learns: ClassVar[bool] = False
     knows_unlabelled: ClassVar[bool] = False
+    knows_noise: ClassVar[bool] = False
     draws: ClassVar[bool] = False
     tasks: ClassVar[tuple[Task, ...]] = ("classification",)
     exceptions: ClassVar[Mapping[str, str]] = {}
@@ -348,6 +358,10 @@ class Repairer(ABC):
             raise UsageError(
                 f"{self.name} knows no comparable pairs with these parameters; leave out --pairs"
             )
+        if problem.noise is None and self.knows_noise:
+            raise UsageError(f"{self.name} needs to know the noise of the groups; give a table with --noise")
+        if problem.noise is not None and not self.knows_noise:
+            raise UsageError(f"{self.name} takes groups as they are; leave out --noise")
         if not self.learns and (problem.features is not None or problem.protected_as_feature):
             raise UsageError(f"{self.name} works on scores and learns from no features; leave out --features")
         if len(groups.levels) < 2:
@@ -386,6 +400,11 @@ class Repairer(ABC):
     def contenders(cls, reading: Reading) -> Iterator[tuple[str, Repairer]]:
         """Yield (title, repairer) of what `compare` shows of the method on such data."""
         yield cls.name, cls()
+
+    @classmethod
+    def noisy_contenders(cls, reading: Reading, noise: NoiseTable) -> Iterator[tuple[str, Repairer]]:
+        """Yield the same where the noise of the groups is known."""
+        yield from cls.contenders(reading)
 
     def variants(self, choices: Mapping[str, tuple[Any, ...]]) -> list[Repairer]:
         """Return the repairers of all combinations of the given parameter values."""

@@ -1,0 +1,300 @@
+"""Repairs of true groups behind noisy ones: Adult and credit default, each row under a named assumption.
+
+``python benchmarks/noisy_repair.py [SPLITS]`` prints Markdown. The setting is that of the paper (tables 2 and 3): Adult
+with equal opportunity by race, credit default with equalized odds by education, a share ``gamma`` of all rows moved to
+another group, the true groups of the test rows for judging. A logistic regression without the group is fitted to 60 %
+of the rows, thresholds to 80 %, and 20 % judge. The paper trains a linear model with the constraint instead.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+from fairfix.engine import read_table
+from fairfix.errors import DataError
+from fairfix.noise import NoiseTable
+from fairfix.optim.noisy_repair import Certified, Identified, Sensitive, solve_noisy
+from fairfix.predictors import RepairedPredictor
+from fairfix.repair import RepairProblem
+from fairfix.repair.learned import mean_of
+from fairfix.repair.robust import Robust, Seen
+from fairfix.table import Columns, Reading, Table
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from tabular import folder
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+SPLITS = 10
+GAMMAS = (0.1, 0.2, 0.3, 0.4, 0.5)
+BUCKETS = 10
+EPSILON = 0.05
+
+RULES = {
+    "unconstrained": "none",
+    "naive": "recorded groups are true",
+    "robust identified, z 0": "N4",
+    "robust identified, z 1": "N4",
+    "robust epsilon .05": "N3",
+    "robust certified": "N2",
+}
+"""Rule -> what it assumes of the noise."""
+
+PAPER: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "Adult": {
+        "paper, soft assignments": (
+            ".148 / -.048",
+            ".157 / -.048",
+            ".158 / +.002",
+            ".188 / -.016",
+            ".218 / +.004",
+        ),
+        "paper, DRO": (".152 / +.002", ".200 / -.045", ".216 / -.044", ".209 / -.019", ".219 / -.030"),
+    },
+    "Credit": {
+        "paper, soft assignments": (".182 / +.000", ".182 / +.004", ".198 / -.025", ".213 / -.028", ""),
+        "paper, DRO": (".206 / -.006", ".209 / -.008", ".212 / -.006", ".210 / -.017", ""),
+    },
+}
+"""Error and violation that the paper prints, uniform noise; it states N1 (soft assignments) and N0 (DRO)."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Features without the group, labels, true groups; what is held alike, and how nearly."""
+
+    name: str
+    X: Floats
+    y: Ints
+    group: Ints
+    names: tuple[str, ...]
+    constraint: str
+    slack: float
+
+
+def load(name: str) -> Data:
+    """Return a data set: numbers cut into pieces, pieces and categories as indicators."""
+    place = folder()
+    if place is None:
+        raise SystemExit("No data: name a folder by FAIRFIX_DATA_DIR.")
+    if name == "Adult":
+        frame = pd.read_parquet(place / "adult.parquet").drop(columns="fnlwgt")
+        label, race = frame.pop("income"), frame.pop("race").astype(str)
+        group = race.where(race.isin(["White", "Black"]), "other")
+        constraint, slack = "equal_opportunity", 0.05
+    else:
+        frame = pd.read_parquet(place / "credit_default.parquet")
+        label, education = frame.pop("default"), frame.pop("EDUCATION")
+        group = education.map({1: "graduate", 2: "university"}).fillna("other")
+        frame = frame.astype(dict.fromkeys(["SEX", "MARRIAGE"], str))
+        constraint, slack = "equalized_odds", 0.03
+    pieces = [_pieces(frame[name]) for name in frame.columns]
+    X = pd.get_dummies(pd.concat(pieces, axis=1), dtype=float).to_numpy(np.float64)
+    names, codes = np.unique(group.to_numpy().astype(str), return_inverse=True)
+    y = label.to_numpy().astype(np.int64)
+    return Data(name, X, y, codes.astype(np.int64), tuple(map(str, names)), constraint, slack)
+
+
+def _pieces(column: pd.Series) -> pd.Series:
+    """Return a column as text; numbers of many values cut at quantiles of the distinct ones."""
+    if not pd.api.types.is_numeric_dtype(column) or column.nunique() <= 2 * BUCKETS:
+        return column.astype(str)
+    cuts = np.quantile(np.unique(column.dropna()), np.arange(1, BUCKETS) / BUCKETS)
+    return pd.Series(np.searchsorted(cuts, column).astype(str), column.index, name=column.name)
+
+
+def noisy(data: Data, gamma: float, rng: np.random.Generator, first: Floats | None) -> Ints:
+    """Return recorded groups: a share of the rows moved to another group, those with the largest ``first`` in each."""
+    out, many = data.group.copy(), len(data.names)
+    order = rng.permutation(data.y.size)
+    if first is None:
+        moved = order[: int(gamma * data.y.size)]
+    else:
+        order = order[np.argsort(-first[order], kind="stable")]
+        inside = [order[data.group[order] == j] for j in range(many)]
+        moved = np.concatenate([rows[: int(gamma * rows.size)] for rows in inside])
+    out[moved] = (out[moved] + rng.integers(1, many, moved.size)) % many
+    return out
+
+
+def tables(data: Data, recorded: Ints) -> tuple[NoiseTable, NoiseTable, NoiseTable]:
+    """Return the table by label, the one without, and that of no noise."""
+    many = len(data.names)
+    by_label = np.zeros((2, many, many))
+    np.add.at(by_label, (data.y, data.group, recorded), 1.0)
+    made = (by_label, by_label.sum(0), np.eye(many))
+    return tuple(NoiseTable("table", data.names, data.names, masses, "count") for masses in made)  # type: ignore[return-value]
+
+
+def rules(data: Data, recorded: Ints) -> Iterator[tuple[str, Robust, NoiseTable]]:
+    """Yield each rule with what it is told."""
+    labelled, plain, none = tables(data, recorded)
+    what = {"constraint": data.constraint, "slack": data.slack}
+    yield "naive", Robust(assumption="soft", **what), none  # type: ignore[arg-type]
+    for z in (0.0, 1.0):
+        yield f"robust identified, z {z:g}", Robust(assumption="identified", z=z, **what), plain  # type: ignore[arg-type]
+    yield "robust epsilon .05", Robust(assumption="epsilon", epsilon=EPSILON, **what), labelled  # type: ignore[arg-type]
+    yield "robust certified", Robust(assumption="certified", **what), labelled  # type: ignore[arg-type]
+
+
+def table_of(data: Data, score: Floats, recorded: Ints, rows: Ints) -> Table:
+    """Return rows as fairfix reads them."""
+    frame = pa.table(
+        {
+            "recorded": np.array(data.names)[recorded[rows]],
+            "label": data.y[rows],
+            "score": score[rows],
+        }
+    )
+    return read_table(frame, Reading(Columns(("recorded",), label="label", score="score"), thresholds=(0.5,)))
+
+
+def violation(data: Data, rows: Ints, chance: Floats) -> Floats:
+    """Return what each true group misses its limit by, in its worst rate, expected over draws."""
+    y, group = data.y[rows], data.group[rows]
+    out = []
+    for label, sign in ((1, 1.0),) if data.constraint == "equal_opportunity" else ((1, 1.0), (0, -1.0)):
+        own = y == label
+        rates = np.bincount(group[own], chance[own]) / np.bincount(group[own])
+        out.append(sign * (chance[own].mean() - rates) - data.slack)
+    return np.max(out, axis=0)
+
+
+def judged(data: Data, rows: Ints, chance: Floats) -> tuple[float, Floats]:
+    """Return expected error and violations."""
+    return float(np.where(data.y[rows] == 1, 1 - chance, chance).mean()), violation(data, rows, chance)
+
+
+Found = dict[tuple[str, str, float], list[tuple[float, Floats]]]
+
+
+def one_split(data: Data, seed: int, found: Found, refused: dict[tuple[str, str, float], int]) -> None:
+    """Add the results of a split."""
+    rng = np.random.default_rng([seed, data.y.size])
+    order = rng.permutation(data.y.size)
+    cuts = [int(0.6 * order.size), int(0.8 * order.size)]
+    train, test = order[: cuts[0]], np.sort(order[cuts[1] :])
+    post = np.sort(order[: cuts[1]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = LogisticRegression(C=1.0, max_iter=200).fit(data.X[train], data.y[train])
+    score = model.predict_proba(data.X)[:, 1]
+    plain = judged(data, test, (score[test] >= 0.5).astype(float))
+    accepted = (score >= 0.5) * (1.0 + data.y)  # true positives first, then false ones
+    for gamma in GAMMAS:
+        for noise, first in (("uniform", None), ("adversarial", accepted)):
+            recorded = noisy(data, gamma, rng, first)
+            found.setdefault(("unconstrained", noise, gamma), []).append(plain)
+            fitted = table_of(data, score, recorded, post)
+            held = table_of(data, score, recorded, test)
+            for name, repairer, told in rules(data, recorded):
+                key = (name, noise, gamma)
+                try:
+                    rule = repairer.fit(RepairProblem(fitted, noise=told), rng=np.random.default_rng(0))
+                except DataError:
+                    refused[key] = refused.get(key, 0) + 1
+                    continue
+                found.setdefault(key, []).append(judged(data, test, chances(rule, held)))
+
+
+def chances(rule: RepairedPredictor, table: Table) -> Floats:
+    """Return the chances of rows."""
+    return rule.predict(table)
+
+
+def cell(results: list[tuple[float, Floats]], missing: int) -> str:
+    """Return error, mean of the largest violation, largest of the mean violations, and the worst split."""
+    if not results:
+        return "refused"
+    errors = [error for error, _ in results]
+    each = np.array([violations for _, violations in results])
+    note = f" ({missing} refused)" if missing else ""
+    mean, of_mean, worst = each.max(1).mean(), each.mean(0).max(), each.max()
+    return f"{np.mean(errors):.4f} / {mean:+.3f} / {of_mean:+.3f} / {worst:+.3f}{note}"
+
+
+def timing(data: Data) -> str:
+    """Return the time of each program on 40,000 rows (or all) in 200 bins."""
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.permutation(data.y.size)[:40_000])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        score = LogisticRegression(max_iter=200).fit(data.X, data.y).predict_proba(data.X)[:, 1]
+    recorded = noisy(data, 0.2, rng, None)
+    labelled, plain, _ = tables(data, recorded)
+    table = table_of(data, score, recorded, rows)
+    parts = []
+    for name, told, assumption, bins in (
+        ("N4 z 1", plain, Identified(1.0, rows.size), 200),
+        ("N2", labelled, Certified(), 200),
+        ("N3 .1", labelled, Sensitive(0.1), 20),
+    ):
+        begin = time.process_time()
+        problem = RepairProblem(table, noise=told)
+        seen = Seen.of(problem, mean_of(problem, "linear", "logistic", 0.0, 0), data.constraint, bins)  # type: ignore[arg-type]
+        own = seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2))
+        try:
+            solve_noisy(
+                seen.n, told.fitted(problem.cells.names, own), data.constraint, data.slack, assumption
+            )  # type: ignore[arg-type]
+        except ValueError:
+            parts.append(f"{name} refused")
+            continue
+        parts.append(f"{name} {time.process_time() - begin:.2f} s ({bins} bins)")
+    return f"{data.name}, {rows.size:,} rows after scoring: {', '.join(parts)}."
+
+
+def show(data: Data, many: int) -> None:
+    """Print the tables of a data set."""
+    found: Found = {}
+    refused: dict[tuple[str, str, float], int] = {}
+    for seed in range(many):
+        one_split(data, seed, found, refused)
+    head = " | ".join(f"gamma {gamma:g}" for gamma in GAMMAS)
+    for noise in ("uniform", "adversarial"):
+        title = f"{data.name}, {data.constraint.replace('_', ' ')}, slack {data.slack:g}, {noise} noise"
+        print(f"### {title}\n\n| rule | assumes | {head} |\n|---|---|{'---|' * len(GAMMAS)}")
+        for rule, assumes in RULES.items():
+            keys = [(rule, noise, gamma) for gamma in GAMMAS]
+            cells = [cell(found.get(key, []), refused.get(key, 0)) for key in keys]
+            print(f"| {rule} | {assumes} | {' | '.join(cells)} |")
+        if noise == "uniform":
+            for rule, figures in PAPER[data.name].items():
+                says = "N1, as stated" if "soft" in rule else "N0, as stated"
+                print(f"| {rule} | {says} | {' | '.join(figures)} |")
+        print()
+    print(timing(data), "\n")
+
+
+def main() -> None:
+    """Print all tables."""
+    many = int(sys.argv[1]) if len(sys.argv) > 1 else SPLITS
+    print("## Noisy groups\n")
+    print(
+        f"{many} random splits; expected error on test rows / mean of the largest violation over true groups / "
+        "largest of the groups' mean violations / worst split. At most 0 is good; a test part of Adult has about 110 "
+        "black positives, so a single split is off by .05 by chance. Uniform noise moves a share gamma of all rows to "
+        "another group; adversarial noise moves as many of each group, true positives of the base first, then false "
+        "ones. N4 assumes what uniform noise satisfies and the paper does not state: its like is N2. "
+        "The paper's figures (error / violation) are copied from it; on Adult any rule that satisfies its N1 at these "
+        "gammas has error .2273 at least, since the table without labels guarantees nothing. Its features "
+        "are cut more coarsely (an unconstrained model has error .1435 on Adult with them), so "
+        "compare each row with the unconstrained one. *Refused*: the data contradict the assumption.\n"
+    )
+    with threadpool_limits(1):
+        for name in ("Adult", "Credit"):
+            show(load(name), many)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,478 @@
+r"""Robust: score thresholds that keep true groups alike where only noisy groups are recorded.
+
+.. math::
+    \min_F\; \sum_{k,b} n_k(b, 0) F_k(b) + n_k(b, 1) \{1 - F_k(b)\} \quad\text{s.t.}\quad
+    \mathrm{TPR}_j(q, F) \ge \mathrm{TPR}(F) - \epsilon \;\text{ for every true group } j
+    \text{ and every } q \in \mathcal{U} .
+
+``n_k(b, y)`` are the masses of the data by recorded (noisy) group ``k``, bin ``b`` of the score and label ``y``. A row
+is accepted with probability ``F_k(b)``, which does not decrease in ``b``. ``q_jk(b, y)`` are the unknown masses of true
+group ``j``, and ``U`` holds those that the data, the noise table and an assumption allow:
+
+==============  ====  ===============================================  ============================================
+``assumption``        what is assumed of the noise                     needs
+==============  ====  ===============================================  ============================================
+``certified``   N2    nothing but the table by label                   a table with labels
+``soft``        N1    nothing but the table                            a table; trivial for rates given the label
+``epsilon``     N3    that, and ``|P(k | j, b, y) - T_jk| <= eps``     a table; a score that does not use the group
+``identified``  N4    it depends on the true group alone (and on the   the same, and as many noisy as true groups
+                      label if the table has labels)
+==============  ====  ===============================================  ============================================
+
+=======================  =====================================================
+``constraint``           what holds for every true group ``j``
+=======================  =====================================================
+``demographic_parity``   ``|SR_j - SR| <= slack``
+``equal_opportunity``    ``TPR_j >= TPR - slack``
+``equalized_odds``       that, and ``FPR_j <= FPR + slack``
+=======================  =====================================================
+
+The programs, their worst cases and the margin of ``z`` standard errors are in :mod:`fairfix.optim.noisy_repair`. The
+guarantee is about the rows of the fit, with the table taken as known. The table's columns are rescaled to the masses of
+the recorded groups (and labels) in these rows; see :mod:`fairfix.noise`.
+
+The rule may use the recorded group (``thresholds="group"``) or be the same for everybody (``"blind"``), which leaves
+little to choose and so costs more.
+
+================================  ================  ==============================================
+paper                             here              meaning
+================================  ================  ==============================================
+``G``, ``G hat``                  true, noisy       groups
+``P(G = j | G hat = k)``          table             what is known of the noise, from other data
+``w``, ``p~``                     ``q``             what the adversary chooses
+``alpha``                         ``slack``         allowed difference to the rate over everybody
+``phi(x; theta) >= 0``            ``F_k(b)``        decision
+================================  ================  ==============================================
+
+The paper trains a linear model against an adversary by stochastic gradients. Here a score is post-processed, since the
+worst case over ``q`` is a linear program (or a sum) that does not depend on the model; its optimum is found.
+
+References
+----------
+S. Wang, W. Guo, H. Narasimhan, A. Cotter, M. Gupta and M. I. Jordan, *Robust optimization for fairness with noisy
+protected groups* (2020).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+
+from fairfix.chances import ScoreCurves
+from fairfix.counts import Floats, Ints
+from fairfix.errors import DataError, UsageError
+from fairfix.noise import NoiseTable
+from fairfix.optim.noisy_groups import RATIOS, Refuted, tv_bounds, vacuous, valid_radius
+from fairfix.optim.noisy_repair import (
+    DEMANDS,
+    LABELS,
+    Assumption,
+    Certified,
+    Identified,
+    NoisyRepair,
+    Parity,
+    RateName,
+    Sensitive,
+    Soft,
+    breakdown_of,
+    rate_bounds,
+    solve_noisy,
+)
+from fairfix.optim.piecewise import Piecewise
+from fairfix.predictors import FitTrace, RepairedPredictor
+from fairfix.repair.base import Repairer, RepairProblem, param
+from fairfix.repair.learned import Scored, label_of, mean_of
+from fairfix.table import Reading, to_probability
+from fairfix.values import Unrepaired
+
+COMPARISONS: dict[Parity, str] = {
+    "demographic_parity": "selection_rate.difference.to_overall",
+    "equal_opportunity": "true_positive_rate.difference.to_overall",
+    "equalized_odds": "equalized_odds.difference.to_overall",
+}
+
+CERTAIN = 1e-9
+"""A chance this near to 0 or 1 is one."""
+
+HOLDS = 1e-6
+"""What a constraint may be missed by, as programs are solved to no more."""
+
+NEEDS_LABELS = (
+    "the noise table has no labels, and without them {constraint} can hardly be guaranteed by any rule. Add a column "
+    "label to the table, or choose --assumption identified or epsilon (which assume more), or soft (which may accept "
+    "nobody)"
+)
+
+
+@dataclass(frozen=True)
+class Robust(Repairer):
+    """Thresholds that keep true groups alike behind noisy ones; see the module's docstring."""
+
+    name: ClassVar[str] = "robust"
+    summary: ClassVar[str] = (
+        "score thresholds that keep the true groups alike where the recorded groups are noisy: demographic parity, "
+        "equal opportunity, equalized odds, under a stated assumption about the noise"
+    )
+    criterion: ClassVar[str] = COMPARISONS["demographic_parity"]
+    needs_labels: ClassVar[bool] = True
+    learns: ClassVar[bool] = True
+    knows_noise: ClassVar[bool] = True
+
+    slack: float = param(
+        0.05,
+        "how far the rate of a true group may be from the rate over everybody; below it for true positives, above it "
+        "for false positives, either way for selection",
+        at_least=0.0,
+    )
+    constraint: str = param(
+        "demographic_parity", "what is held alike among the true groups", choices=tuple(DEMANDS)
+    )
+    assumption: str = param(
+        "auto",
+        "what is assumed of the noise: nothing but the table by label (certified) or without (soft); that it depends "
+        "on outcomes by at most epsilon; that it depends on the true group alone (identified); auto: certified if the "
+        "table has labels, else soft",
+        choices=("auto", "certified", "soft", "epsilon", "identified"),
+    )
+    epsilon: float = param(
+        0.05,
+        "largest difference of P(noisy | true, score, label) to P(noisy | true), for assumption epsilon",
+        at_least=0.0,
+        at_most=1.0,
+    )
+    z: float = param(1.0, "margin in standard errors, for assumption identified", at_least=0.0, at_most=10.0)
+    thresholds: str = param(
+        "group",
+        "thresholds by recorded group, which is needed at predict time then, or the same for everybody",
+        choices=("group", "blind"),
+    )
+    bins: float | str = param(
+        "auto",
+        "bins of the score between which thresholds lie: quantiles, of the positives where the constraint is about "
+        "labels; auto: 100, and 20 for assumption epsilon, which is about bins",
+        words=("auto",),
+        at_least=2,
+        at_most=2000,
+    )
+    learner: str = param(
+        "linear",
+        "model that is learned from features: linear (or logistic), or boosted trees",
+        choices=("linear", "trees"),
+        selectable=True,
+    )
+    l2: float = param(
+        1e-3,
+        "weight of the squared coefficients of a linear model, beside the mean loss",
+        at_least=0.0,
+        selectable=True,
+    )
+
+    @property
+    def bounds(self) -> str:
+        """Identifier of the audit comparison that ``slack`` bounds, were it made among the true groups."""
+        return COMPARISONS[self.parity]
+
+    @property
+    def parity(self) -> Parity:
+        """The constraint, by its type."""
+        return cast("Parity", self.constraint)
+
+    @classmethod
+    def noisy_contenders(cls, reading: Reading, noise: NoiseTable) -> Iterator[tuple[str, Repairer]]:
+        """Yield what assumes least, and what assumes most; for rates given the label too."""
+        yield cls.name, cls()
+        yield f"{cls.name}, identified", cls(assumption="identified")
+        if noise.by_label:
+            yield f"{cls.name}, equal opportunity", cls(constraint="equal_opportunity")
+        yield (
+            f"{cls.name}, equal opportunity, identified",
+            cls(constraint="equal_opportunity", assumption="identified"),
+        )
+
+    def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Solve the program and say what it relies on."""
+        assert problem.noise is not None
+        assumed = self._assumed(problem, problem.noise)
+        scored = mean_of(problem, self.learner, "logistic", self.l2, int(rng.integers(2**31)))
+        seen = Seen.of(problem, scored, self.parity, self._bins(assumed))
+        own = seen.n.sum(1).T if problem.noise.by_label else seen.n.sum((1, 2))
+        table = problem.noise.fitted(problem.cells.names, own)
+        used = table.sum(0) if isinstance(assumed, Soft) and table.ndim == 3 else table
+        if isinstance(assumed, Identified):
+            assumed = Identified(self.z, seen.rows)
+        found = self._solved(seen, used, assumed)
+        chance = np.where(found.F < CERTAIN, 0.0, np.where(found.F > 1 - CERTAIN, 1.0, found.F))
+        groups, blind = problem.cells, self.thresholds == "blind"
+        notes = (*self._said(problem, found, chance), *self._relied(problem, seen, table, chance, assumed))
+        base = Unrepaired(scored.scorer) if scored.scorer.member is not None else None
+        trace = FitTrace(
+            True,
+            found.programs,
+            found.error,
+            max(found.error - found.bound, 0.0),
+            notes,
+            base=base,
+            base_fitted=scored.values if base else None,
+        )
+        return ScoreCurves(
+            () if blind else groups.columns,
+            ((),) if blind else groups.levels,
+            scored.scorer,
+            tuple(Piecewise.steps(seen.edges, row) for row in (chance[:1] if blind else chance)),
+            trace,
+        )
+
+    def _bins(self, assumed: Assumption) -> int:
+        """Return how many bins there are."""
+        if isinstance(self.bins, str):
+            return 20 if isinstance(assumed, Sensitive) else 100
+        return int(self.bins)
+
+    def _assumed(self, problem: RepairProblem, noise: NoiseTable) -> Assumption:
+        """Return the assumption in force.
+
+        Raises
+        ------
+        UsageError
+            It does not go with the table, the constraint or the score.
+        """
+        columns = problem.cells.columns
+        if problem.protected_as_feature:
+            raise UsageError(
+                f"{self.name}: the score must not use the noisy group {' x '.join(columns)}; leave out "
+                "--protected-as-feature"
+            )
+        name = self.assumption
+        if name == "auto":
+            name = "certified" if noise.by_label else "soft"
+            if name == "soft" and self.constraint != "demographic_parity":
+                raise UsageError(f"{self.name}: {NEEDS_LABELS.format(constraint=self.constraint)}")
+        if name == "certified" and not noise.by_label:
+            raise UsageError(
+                f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or take "
+                "--assumption soft"
+            )
+        used = [column for column in columns if column in problem.seen_by_model]
+        if used and name in ("identified", "epsilon"):
+            raise UsageError(
+                f"{self.name}: the model looks at {', '.join(used)}; assumption {name} needs a score that does not "
+                "use the noisy group. Take --assumption certified or soft, or a model without it"
+            )
+        assumptions: dict[str, Assumption] = {
+            "certified": Certified(),
+            "soft": Soft(),
+            "epsilon": Sensitive(self.epsilon),
+            "identified": Identified(self.z),
+        }
+        return assumptions[name]
+
+    def _solved(self, seen: Seen, table: Floats, assumed: Assumption) -> NoisyRepair:
+        """Return the thresholds.
+
+        Raises
+        ------
+        DataError
+            The data refute the assumption, or do not identify the true groups.
+        """
+        slack = min(self.slack, 1.0)  # rates differ by no more
+        try:
+            return solve_noisy(seen.n, table, self.parity, slack, assumed, blind=self.thresholds == "blind")
+        except Refuted as error:
+            raise DataError(
+                f"{self.name}: {error}; take a larger --epsilon, fewer --bins, or --assumption certified or soft"
+            ) from error
+        except ValueError as error:
+            raise DataError(f"{self.name}: {error}") from error
+
+    # ------------------------------------------------------------------ what the user should know
+
+    def _said(self, problem: RepairProblem, found: NoisyRepair, chance: Floats) -> Iterator[str]:
+        """Yield what is unusual about a solution."""
+        if not found.feasible:
+            yield (
+                f"no thresholds satisfy the constraint: these miss it by the least, {found.violation:.4f} of a rate"
+            )
+        if chance.min() == chance.max():
+            what = "the same chance" if 0 < chance.min() < 1 else "yes" if chance.min() == 1 else "no"
+            yield f"the repaired rule decides the same for everybody ({what}): nothing less is guaranteed"
+        if self.thresholds == "group":
+            yield f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; --thresholds blind does not"
+        reading = problem.table.reading
+        cut = to_probability(np.array(reading.thresholds[:1] or 0.5), reading.score_scale)
+        if abs(float(np.ravel(cut)[0]) - 0.5) > HOLDS:
+            yield "both kinds of error count alike in the repair, wherever the threshold of the base decisions lies"
+
+    def _relied(
+        self, problem: RepairProblem, seen: Seen, table: Floats, chance: Floats, assumed: Assumption
+    ) -> Iterator[str]:
+        """Yield what the result relies on, its worst case under other assumptions, and what breaks it."""
+        noise = problem.noise
+        assert noise is not None
+        short = seen.merged(chance)
+        plain = table.sum(0) if table.ndim == 3 else table
+        label = " and the label" if table.ndim == 3 else ""
+        yield {
+            Certified: "relies on N2 (certified): any noise that fits the noise table by label",
+            Soft: "relies on N1 (soft): any noise that fits the noise table without labels",
+            Sensitive: f"relies on N3 (epsilon): noise that fits the noise table and, given the true group{label}, "
+            f"depends on the score{'' if label else ' and the label'} by at most {self.epsilon:g}",
+            Identified: f"relies on N4 (identified): noise that depends on the true group{label} alone, with a margin "
+            f"of {self.z:g} standard errors",
+        }[type(assumed)] + "; on the rows of the fit, the table taken as known"
+        if (
+            isinstance(assumed, Identified | Sensitive)
+            and not problem.seen_by_model
+            and problem.features is None
+        ):
+            yield f"that the score does not use {' x '.join(problem.cells.columns)!r} is taken on trust"
+        worst: dict[str, tuple[Floats, Assumption]] = {}
+        if not set(problem.cells.columns) & set(problem.seen_by_model):
+            worst[f"noise depends on the true group{label} alone (N4, an estimate)"] = (
+                table,
+                Identified(0.0, seen.rows),
+            )
+        if table.ndim == 3:
+            worst["any noise that fits the table by label (N2)"] = (table, Certified())
+        worst["any noise that fits the table without labels (N1)"] = (plain, Soft())
+        said = []
+        for text, (known, what) in worst.items():
+            try:
+                said.append(f"{self._shortfall(short, known, what):.4f} if {text}")
+            except ValueError:  # not identified
+                continue
+        ball = self._ball(problem, short, plain, noise)
+        if ball is not None:
+            said.append(f"{ball:.4f} within the radii of the table (N0)")
+        yield "the tables of the report are by recorded group; what holds for the true ones is said here"
+        yield (
+            f"the worst true group is on the wrong side of the rate over everybody by at most {'; '.join(said)}; the "
+            f"slack is {self.slack:g}"
+        )
+        yield self._breakdown(short, table, label, assumed)
+        if isinstance(assumed, Soft) and self.constraint != "demographic_parity":
+            empty = vacuous(short.cells, plain, RATIOS["true_positive_rate"])
+            names = [name for name, bad in zip(noise.true, empty, strict=True) if bad]
+            if names:
+                yield (
+                    f"the table without labels guarantees {', '.join(map(repr, names))} nothing: all of their "
+                    "positives may be among those that a rule misses"
+                )
+
+    def _shortfall(self, short: Merged, table: Floats, assumed: Assumption) -> float:
+        """Return what the worst true group is on the wrong side by, over all rates of the constraint."""
+        out = []
+        for rate, sign in DEMANDS[self.parity]:
+            low, high = rate_bounds(short.n, table, short.chance, rate, assumed)
+            out.append(sign * (short.overall(rate) - (low if sign > 0 else high)))
+        return float(np.nanmax(out))
+
+    def _ball(self, problem: RepairProblem, short: Merged, table: Floats, noise: NoiseTable) -> float | None:
+        """Return the shortfall within the radii, None where true and noisy groups are not the same."""
+        names = problem.cells.names
+        if set(names) != set(noise.true):
+            return None
+        radius = valid_radius(table[[noise.true.index(name) for name in names]])
+        out = []
+        for rate, sign in DEMANDS[self.parity]:
+            low, high = tv_bounds(short.cells, radius, RATIOS[rate])
+            out.append(sign * (short.overall(rate) - (low if sign > 0 else high)))
+        return float(np.nanmax(out))
+
+    def _breakdown(self, short: Merged, table: Floats, label: str, assumed: Assumption) -> str:
+        """Return how much noise may depend on outcomes before the constraint can break."""
+        found = breakdown_of(short.n, table, short.chance, self.parity, min(self.slack, 1.0))
+        given = "decisions" if label else "decisions and the label"
+        about = f"P(noisy | true{', label' if label else ''}) depends on {given}"
+        eps = found.eps
+        if isinstance(assumed, Sensitive):  # known of bins, which say more than levels of the decision
+            eps = self.epsilon if math.isnan(eps) else max(eps, self.epsilon)
+        if math.isnan(eps):
+            return (
+                f"the slack need not hold even if {about} by the least that the data allow, "
+                f"{found.smallest_eps:.3f}: it is an estimate (no eps*)"
+            )
+        if eps >= 1:
+            return f"the slack holds however much {about} (eps* = 1)"
+        return f"the slack holds as long as {about} by at most eps* = {eps:.3f}"
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What the fit sees of the data.
+
+    Attributes
+    ----------
+    n
+        Masses by noisy group, bin and label, shape (K, B, 2), of total 1.
+    edges
+        Least ``2 s - 1`` of each bin, shape (B,); lower ones are in the first bin.
+    rows
+        Effective number of rows.
+    """
+
+    n: Floats
+    edges: Floats
+    rows: float
+
+    @classmethod
+    def of(cls, problem: RepairProblem, scored: Scored, constraint: Parity, bins: int) -> Seen:
+        """Count the rows; a row without weight has no part in anything."""
+        score, label, weight = 2.0 * scored.values - 1.0, label_of(problem).astype(np.int64), problem.weight
+        asked = weight > 0 if constraint == "demographic_parity" else (weight > 0) & (label == 1)
+        if not asked.any():
+            raise DataError(f"there is no row with label 1, which {constraint} needs")
+        reading = problem.table.reading
+        cut = (
+            to_probability(np.array(reading.thresholds[0]), reading.score_scale)
+            if reading.thresholds
+            else 0.5
+        )
+        edges = bin_edges(score[asked], weight[asked], bins, 2.0 * float(cut) - 1.0)
+        at: Ints = np.maximum(np.searchsorted(edges, score, side="right") - 1, 0)
+        groups = problem.cells
+        shape = (len(groups.levels), edges.size, 2)
+        index = np.ravel_multi_index((groups.codes, at, label), shape)
+        n = np.bincount(index, weight, math.prod(shape)).reshape(shape)
+        return cls(n / n.sum(), edges, float(weight.sum() ** 2 / (weight**2).sum()))
+
+    def merged(self, chance: Floats) -> Merged:
+        """Return the data with bins joined that are decided alike in every group."""
+        starts = np.flatnonzero(np.r_[True, (np.diff(chance, axis=1) != 0).any(axis=0)])
+        return Merged(np.add.reduceat(self.n, starts, axis=1), chance[:, starts])
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """Masses (K, m, 2) and chances (K, m) by level of the decision."""
+
+    n: Floats
+    chance: Floats
+
+    def overall(self, rate: RateName) -> float:
+        """Return the rate over everybody."""
+        own = self.n[:, :, list(LABELS[rate])].sum(2)
+        return float((own * self.chance).sum() / own.sum())
+
+    @property
+    def cells(self) -> Floats:
+        """Masses of TP, FN, FP, TN by noisy group, shape (K, 4), expected over draws."""
+        yes, no = self.chance[:, :, None] * self.n, (1 - self.chance)[:, :, None] * self.n
+        taken, left = yes.sum(1), no.sum(1)
+        return np.stack([taken[:, 1], left[:, 1], taken[:, 0], left[:, 0]], axis=1)
+
+
+def bin_edges(score: Floats, weight: Floats, bins: int, cut: float) -> Floats:
+    """Return where bins begin: at quantiles of the scores, one of them moved to the base's threshold."""
+    values, inverse = np.unique(score, return_inverse=True)
+    total = np.cumsum(np.bincount(inverse, weight))
+    first = np.searchsorted(total * bins, np.arange(bins) * total[-1], side="right")
+    edges = values[np.minimum(first, values.size - 1)]
+    edges = np.unique(np.append(edges, values[0]))
+    if values[0] < cut <= values[-1]:  # in place of the nearest, so that no bin is nearly empty
+        near = 1 + int(np.argmin(np.abs(edges[1:] - cut))) if edges.size > 1 else 1
+        edges = np.unique(np.append(np.delete(edges, near) if edges.size > near else edges, cut))
+    return edges

@@ -1,0 +1,576 @@
+"""Repair behind noisy groups from the noise table to the artifact: what holds for true groups, what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from fairfix.chances import ScoreCurves
+from fairfix.cli import run
+from fairfix.engine import read_table
+from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.noise import NoiseTable
+from fairfix.optim.noisy_repair import DEMANDS, LABELS, Sensitive, breakdown_of, rate_bounds
+from fairfix.proof import repair_table
+from fairfix.repair.base import RepairProblem
+from fairfix.repair.robust import Robust, bin_edges
+from fairfix.repaired import Repaired
+from fairfix.table import Columns, Reading, Table
+
+SAMPLE = Path(__file__).parents[1] / "sample_data"
+NAMES = ("a", "b", "c")
+T = np.array([[0.85, 0.1, 0.05], [0.15, 0.8, 0.05], [0.1, 0.2, 0.7]])
+PARITIES = list(DEMANDS)
+
+
+def people(seed: int = 0, many: int = 3000) -> dict[str, np.ndarray]:
+    """Return true groups that differ, scores that do not use the recorded one, and labels."""
+    rng = np.random.default_rng(seed)
+    true = rng.choice(3, many, p=[0.6, 0.25, 0.15])
+    x = rng.normal(0.5 - 0.5 * true, 1.0)
+    score = np.round(1 / (1 + np.exp(-x)), 3)
+    return {"true": true, "x": x, "score": score, "label": (rng.random(many) < score).astype(np.int64)}
+
+
+def recorded(data: dict[str, np.ndarray], noise: str, seed: int = 1) -> np.ndarray:
+    """Return recorded groups: moved at random, by who is accepted, or by the score."""
+    rng, true = np.random.default_rng(seed), data["true"]
+    if noise == "uniform":
+        return np.array([rng.choice(3, p=T[j]) for j in true])
+    out = true.copy()
+    if noise == "adversarial":
+        order = np.argsort(-(data["label"] + data["score"] + (data["score"] >= 0.5)), kind="stable")
+    else:
+        order = np.argsort(data["score"], kind="stable")
+    for j in range(3):
+        own = order[true[order] == j]
+        moved = own[: int(0.2 * own.size)]
+        out[moved] = (j + 1 + rng.integers(0, 2, moved.size)) % 3
+    return out
+
+
+def table_of(data: dict[str, np.ndarray], noisy: np.ndarray, weight: np.ndarray | None = None) -> Table:
+    """Return rows as fairfix reads them."""
+    columns = {
+        "group": pa.array(np.array(NAMES)[noisy]),
+        "label": pa.array(data["label"]),
+        "score": pa.array(data["score"]),
+        "x": pa.array(data["x"]),
+        **({} if weight is None else {"w": pa.array(weight)}),
+    }
+    reading = Reading(
+        Columns(("group",), label="label", score="score", weight=None if weight is None else "w"),
+        thresholds=(0.5,),
+    )
+    return read_table(pa.table(columns), reading, ("x",))
+
+
+def known(
+    data: dict[str, np.ndarray], noisy: np.ndarray, *, label: bool, weight: np.ndarray | None = None
+) -> NoiseTable:
+    """Return the noise table of rows."""
+    masses = np.zeros((2, 3, 3))
+    np.add.at(masses, (data["label"], data["true"], noisy), 1.0 if weight is None else weight)
+    return NoiseTable("table", NAMES, NAMES, masses if label else masses.sum(0), "count")
+
+
+def fit(repairer: Robust, table: Table, noise: NoiseTable, **more: Any) -> ScoreCurves:
+    """Fit with a fixed stream of random numbers."""
+    found = repairer.fit(RepairProblem(table, noise=noise, **more), rng=np.random.default_rng(0))
+    assert isinstance(found, ScoreCurves)
+    return found
+
+
+def excess(
+    data: dict[str, np.ndarray],
+    chance: np.ndarray,
+    parity: str,
+    slack: float,
+    weight: np.ndarray | None = None,
+) -> float:
+    """Return what the worst true group misses its limit by."""
+    w, worst = np.ones(chance.size) if weight is None else weight, -np.inf
+    for rate, sign in DEMANDS[parity]:  # type: ignore[index]
+        own = np.isin(data["label"], LABELS[rate])
+        overall = np.average(chance[own], weights=w[own])
+        for j in range(3):
+            inside = own & (data["true"] == j)
+            worst = max(worst, sign * (overall - np.average(chance[inside], weights=w[inside])) - slack)
+    return worst
+
+
+# ---------------------------------------------------------------------- what holds
+
+
+@pytest.mark.parametrize("thresholds", ["group", "blind"])
+@pytest.mark.parametrize("parity", PARITIES)
+@pytest.mark.parametrize("noise", ["uniform", "adversarial", "by score"])
+def test_a_certificate_holds_for_the_true_groups_whatever_the_noise(
+    noise: str, parity: str, thresholds: str
+) -> None:
+    """With the table by label of the very rows, no noise breaks the constraint on them; the naive repair is broken."""
+    data = people()
+    noisy = recorded(data, noise)
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    rule = fit(Robust(constraint=parity, thresholds=thresholds, slack=0.04), table, told)
+    chance = rule.predict(table)
+
+    assert excess(data, chance, parity, 0.04) <= 1e-6
+    error = np.where(data["label"] == 1, 1 - chance, chance).mean()
+    assert error == pytest.approx(rule.trace.objective, abs=1e-7)
+    assert rule.trace.gap < 1e-7
+
+
+def test_taking_recorded_groups_for_true_ones_does_not_hold() -> None:
+    """The same rows, noise and constraint: what the certificate is for."""
+    data = people()
+    noisy = recorded(data, "adversarial")
+    table, none = table_of(data, noisy), NoiseTable("table", NAMES, NAMES, np.eye(3), "count")
+    chance = fit(Robust(constraint="equal_opportunity", assumption="soft", slack=0.04), table, none).predict(
+        table
+    )
+
+    assert excess(data, chance, "equal_opportunity", 0.04) > 0.02
+
+
+@pytest.mark.parametrize("parity", PARITIES)
+def test_without_labels_the_soft_repair_holds_whatever_the_noise(parity: str) -> None:
+    """The table without labels gives a guarantee too, weaker in accuracy."""
+    data = people()
+    noisy = recorded(data, "adversarial")
+    table = table_of(data, noisy)
+    soft = fit(
+        Robust(constraint=parity, assumption="soft", slack=0.04), table, known(data, noisy, label=False)
+    )
+    certified = fit(Robust(constraint=parity, slack=0.04), table, known(data, noisy, label=True))
+    same = fit(
+        Robust(constraint=parity, assumption="soft", slack=0.04), table, known(data, noisy, label=True)
+    )
+
+    assert excess(data, soft.predict(table), parity, 0.04) <= 1e-6
+    assert soft.trace.objective >= certified.trace.objective - 1e-9
+    assert same.trace.objective == pytest.approx(soft.trace.objective, abs=1e-7)
+
+
+@pytest.mark.parametrize("label", [True, False])
+@pytest.mark.parametrize("parity", PARITIES)
+def test_identified_thresholds_are_exact_if_noise_depends_on_the_true_group_alone(
+    parity: str, label: bool
+) -> None:
+    """Rows that are spread over recorded groups by T have just such noise: the slack is met, and used up."""
+    one = people(many=1500)
+    data = {name: np.repeat(column, 3) for name, column in one.items()}
+    noisy = np.tile(np.arange(3), 1500)
+    weight = T[data["true"], noisy]
+    table, told = table_of(data, noisy, weight), known(data, noisy, label=label, weight=weight)
+    rule = fit(Robust(constraint=parity, assumption="identified", z=0.0, slack=0.02), table, told)
+    wary = fit(Robust(constraint=parity, assumption="identified", z=2.0, slack=0.02), table, told)
+
+    assert excess(data, rule.predict(table), parity, 0.02, weight) == pytest.approx(0.0, abs=1e-6)
+    assert excess(data, wary.predict(table), parity, 0.02, weight) < -0.01
+    assert rule.trace.objective < wary.trace.objective
+
+
+def test_identified_thresholds_are_broken_by_noise_that_depends_on_more() -> None:
+    """The assumption is stated for a reason; epsilon says how much it may be off, and is refused where it is."""
+    data = people()
+    noisy = recorded(data, "adversarial")
+    table, told = table_of(data, noisy), known(data, noisy, label=False)
+    repairer = Robust(constraint="equal_opportunity", assumption="identified", z=0.0, slack=0.02)
+
+    assert excess(data, fit(repairer, table, told).predict(table), "equal_opportunity", 0.02) > 0.05
+    with pytest.raises(DataError, match=r"refute .* least eps they allow is 0\.\d+; take a larger --epsilon"):
+        fit(Robust(constraint="equal_opportunity", assumption="epsilon", epsilon=0.001), table, told)
+
+
+def test_epsilon_lies_between() -> None:
+    """More noise that may depend on outcomes costs more, up to the certificate."""
+    data = people(many=8000)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+
+    def error(**given: Any) -> float:
+        repairer = Robust(constraint="equal_opportunity", slack=0.02, bins=8, **given)
+        return fit(repairer, table, told).trace.objective
+
+    errors = [error(assumption="epsilon", epsilon=eps) for eps in (0.1, 0.2, 0.4, 1.0)]
+    assert np.diff(errors).min() > -1e-9
+    assert errors[-1] > errors[0] + 1e-3
+    assert errors[-1] == pytest.approx(error(assumption="certified"), abs=1e-6)
+
+
+def test_a_blind_rule_is_one_for_all() -> None:
+    """The same score gets the same chance in every recorded group, seen or not, and costs more."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    blind = fit(Robust(constraint="equal_opportunity", thresholds="blind"), table, told)
+    aware = fit(Robust(constraint="equal_opportunity"), table, told)
+    turned = table_of(data, (noisy + 1) % 3)
+
+    np.testing.assert_array_equal(blind.predict(table), blind.predict(turned))
+    assert np.abs(aware.predict(table) - aware.predict(turned)).max() > 0.1
+    assert (blind.needs_protected, aware.needs_protected) == (False, True)
+    assert aware.trace.objective <= blind.trace.objective
+    assert (np.diff(blind.predict(table)[np.argsort(data["score"])]) >= 0).all()
+
+
+def test_more_slack_than_any_gap_gives_the_best_threshold() -> None:
+    """Without a constraint nothing is more accurate on a grid that has the base's threshold in it."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    rule = fit(Robust(slack=np.inf), table, told)
+    base = np.mean((data["score"] >= 0.5) != data["label"])
+
+    assert rule.trace.objective <= base + 1e-12
+    assert not rule.randomized
+
+
+def test_a_model_is_learned_from_features() -> None:
+    """Scores out of fold are post-processed; new rows need the feature and no score."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    rule = fit(Robust(constraint="equal_opportunity"), table, told, features=("x",))
+
+    assert (rule.needs_score, dict(rule.features), rule.inputs) == (False, {"x": "number"}, ("group",))
+    assert excess(data, rule.predict(table), "equal_opportunity", 0.05) < 0.02
+    settings, arrays = rule.state()
+    again = ScoreCurves.from_state(json.loads(json.dumps(settings)), arrays)
+    np.testing.assert_array_equal(again.predict(table), rule.predict(table))
+
+
+# ---------------------------------------------------------------------- what is said
+
+
+def test_the_notes_say_what_is_relied_on_what_is_worst_and_what_breaks_it() -> None:
+    """Each fit names its assumption, its worst case under every other and the breakdown point."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    table = table_of(data, noisy)
+    for label, assumption in ((True, "auto"), (True, "identified"), (False, "soft"), (False, "identified")):
+        repairer = Robust(assumption=assumption, z=0.0, slack=0.03)
+        notes = " | ".join(fit(repairer, table, known(data, noisy, label=label)).trace.notes)
+        code = {"auto": "N2", "soft": "N1", "identified": "N4"}[assumption]
+        assert f"relies on {code}" in notes
+        worst = {
+            name: float(value) for value, name in re.findall(r"(0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)
+        }
+        assert set(worst) == {"N4", "N1", "N0", *(["N2"] if label else [])}
+        assert worst[code] == pytest.approx(0.03, abs=1e-4)
+        in_order = [worst[code] for code in ("N4", "N2", "N1", "N0") if code in worst]
+        assert in_order == sorted(in_order)
+        assert "eps*" in notes
+        assert ("eps* = 1" in notes) == (assumption != "identified")
+
+
+def test_a_table_without_labels_guarantees_a_small_group_nothing() -> None:
+    """Where all positives of a group may be among the missed ones, that is said by name."""
+    data = people()
+    data["label"] = ((data["label"] == 1) & (np.random.default_rng(3).random(3000) < 0.2)).astype(np.int64)
+    noisy = recorded(data, "uniform")
+    repairer = Robust(constraint="equal_opportunity", assumption="soft", slack=0.02)
+    notes = fit(repairer, table_of(data, noisy), known(data, noisy, label=False)).trace.notes
+
+    assert any("guarantees 'b', 'c' nothing" in note or "guarantees 'c' nothing" in note for note in notes)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("parity", PARITIES)
+def test_the_breakdown_point_is_where_the_worst_case_meets_the_slack(parity: Any, labelled: bool) -> None:
+    """It holds just below and breaks just above, by the bounds of rates."""
+    points = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        q = rng.dirichlet(np.ones(2 * 2 * 4 * 2)).reshape(2, 2, 4, 2)
+        q[[0, 1], [0, 1]] *= 4
+        q /= q.sum()
+        n, table = q.sum(0), np.moveaxis(q.sum(2), 2, 0)
+        table = table if labelled else table.sum(0)
+        F = np.sort(rng.random((2, 4)), axis=1)
+
+        def worst(eps: float, n: Any = n, table: Any = table, F: Any = F) -> float:
+            out = []
+            for rate, sign in DEMANDS[parity]:
+                own = n[:, :, list(LABELS[rate])].sum(2)
+                low, high = rate_bounds(n, table, F, rate, Sensitive(eps))
+                out.append(sign * ((own * F).sum() / own.sum() - (low if sign > 0 else high)))
+            return float(np.nanmax(out))
+
+        least = breakdown_of(n, table, F, parity, 1.0).smallest_eps
+        slack = (worst(least + 1e-3) + worst(1.0)) / 2
+        found = breakdown_of(n, table, F, parity, slack, precision=1e-4)
+        points.append(found.eps)
+        assert worst(found.eps) <= slack + 1e-5
+        if found.eps < 1:
+            assert worst(min(found.eps + 2e-4, 1.0)) > slack - 1e-5
+        assert np.isnan(breakdown_of(n, table, F, parity, worst(least + 1e-3) - 0.01).eps)
+        assert breakdown_of(n, table, F, parity, worst(1.0) + 1e-6).eps == 1
+    assert min(points) < 1
+
+
+# ---------------------------------------------------------------------- noise tables
+
+
+def test_groups_without_rows_are_left_out() -> None:
+    """A recorded group of the table that the data have not keeps its part out; one that the table has not is named."""
+    masses = np.array([[[6.0, 0.0, 0.0], [0.0, 4.0, 0.0]], [[1.0, 2.0, 0.0], [0.0, 0.0, 3.0]]])
+    table = NoiseTable("table", ("a", "b"), ("a", "b", "z"), masses, "count")
+    fitted = table.fitted(("a", "b"), np.array([[0.3, 0.3], [0.2, 0.2]]))
+
+    np.testing.assert_allclose(fitted, [[[0.3, 0.0], [0.0, 0.3]], [[0.2, 0.2], [0.0, 0.0]]])
+    with pytest.raises(DataError, match="says nothing of the group 'y'"):
+        table.fitted(("a", "y"), np.array([[0.3, 0.3], [0.2, 0.2]]))
+
+
+def test_what_is_given_the_true_group_stays() -> None:
+    """Joint masses are fitted by columns, those given the true group by rows, those given the noisy one as they are."""
+    joint = np.array([[0.5, 0.1], [0.1, 0.3]])
+    own, names = np.array([0.7, 0.3]), ("g0", "g1")
+    rows, columns = joint / joint.sum(1, keepdims=True), joint / joint.sum(0)
+    one, two, three = (
+        NoiseTable("table", ("t0", "t1"), names, values, form).fitted(names, own)
+        for values, form in (
+            (joint, "joint"),
+            (rows, "noisy-given-true"),
+            (columns, "true-given-noisy"),
+        )
+    )
+
+    for table in (one, two, three):
+        np.testing.assert_allclose(table.sum(0), own, atol=1e-12)
+    np.testing.assert_allclose(one, three, atol=1e-12)
+    np.testing.assert_allclose(two / two.sum(1, keepdims=True), rows, atol=1e-9)
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("given", "label", "message"),
+    [
+        (
+            {"constraint": "equal_opportunity"},
+            False,
+            "Add a column label to the table, or choose --assumption",
+        ),
+        ({"assumption": "certified"}, False, "needs a noise table with labels"),
+        ({"protected_as_feature": True, "features": ("x",)}, True, "must not use the noisy group"),
+        ({"assumption": "identified", "seen_by_model": ("x", "group")}, True, "the model looks at group"),
+        ({"assumption": "epsilon", "seen_by_model": ("group",)}, True, "the model looks at group"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: dict[str, Any], label: bool, message: str) -> None:
+    """The message says what would."""
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    problem = {name: given.pop(name) for name in list(given) if name in RepairProblem.__dataclass_fields__}
+
+    with pytest.raises(UsageError, match=message):
+        fit(Robust(**given), table_of(data, noisy), known(data, noisy, label=label), **problem)
+
+
+def test_a_certificate_does_not_mind_a_model_that_uses_the_group() -> None:
+    """The worst case is over all noise, of such scores too; the estimate under N4 is left out then."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    data["score"] = np.round(np.clip(data["score"] + 0.1 * (noisy == 0), 0, 1), 3)
+    table = table_of(data, noisy)
+    rule = fit(Robust(slack=0.03), table, known(data, noisy, label=True), seen_by_model=("group", "x"))
+
+    assert excess(data, rule.predict(table), "demographic_parity", 0.03) <= 1e-6
+    assert not any("N4" in note for note in rule.trace.notes)
+
+
+def test_tables_that_do_not_fit_the_data_are_refused() -> None:
+    """A recorded group that the table does not know, and true groups that cannot be told apart."""
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    table = table_of(data, noisy)
+
+    with pytest.raises(DataError, match=r"knows nothing of the group 'c'; it has a, b"):
+        fit(Robust(), table, NoiseTable("table", ("a", "b"), ("a", "b"), np.eye(2), "count"))
+    with pytest.raises(DataError, match="no mass for the group 'c'"):
+        fit(Robust(), table, NoiseTable("table", ("a", "b"), NAMES, np.eye(2, 3), "count"))
+    with pytest.raises(DataError, match="are not identified"):
+        fit(
+            Robust(assumption="identified"),
+            table,
+            NoiseTable("table", NAMES, NAMES, np.ones((3, 3)), "count"),
+        )
+
+
+def test_who_knows_no_noise_refuses_it_and_robust_needs_it() -> None:
+    """The other methods take groups as they are."""
+    from fairfix.repair.ramp import Ramp
+
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    with pytest.raises(UsageError, match="ramp takes groups as they are; leave out --noise"):
+        Ramp().fit(RepairProblem(table, noise=told), rng=np.random.default_rng(0))
+    with pytest.raises(UsageError, match="robust needs to know the noise"):
+        Robust().fit(RepairProblem(table), rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("which", range(8))
+def test_a_damaged_state_is_refused(which: int) -> None:
+    """Nothing is built from parts that do not fit."""
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    settings, arrays = fit(Robust(), table_of(data, noisy), known(data, noisy, label=True)).state()
+    damaged: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({**settings, "more": 1}, arrays),
+        ({**settings, "levels": [["a"], ["b"]]}, arrays),
+        ({**settings, "levels": [["a"], ["b"], ["b"]]}, arrays),
+        ({**settings, "knots": [*settings["knots"][:-1], settings["knots"][-1] + 1]}, arrays),
+        ({**settings, "scorer": {"bounds": None, "more": 1}}, arrays),
+        (settings, {**arrays, "at": arrays["at"] + 2}),
+        (settings, {**arrays, "knots": arrays["knots"][::-1].copy()}),
+        (settings, {name: a for name, a in arrays.items() if name != "left"}),
+    ]
+
+    with pytest.raises(ArtifactError):
+        ScoreCurves.from_state(*damaged[which])
+
+
+def test_bins_begin_at_quantiles_of_mass_and_at_the_threshold() -> None:
+    """Weights count as rows, ties stay together, and bins repeat no edge."""
+    score = np.array([0.1, 0.2, 0.2, 0.4, 0.9])
+    edges = bin_edges(score, np.ones(5), 5, 0.3)
+
+    np.testing.assert_array_equal(edges, [0.1, 0.3, 0.4, 0.9])
+    np.testing.assert_array_equal(bin_edges(score, np.ones(5), 2, 0.95), [0.1, 0.2])
+    np.testing.assert_array_equal(bin_edges(score[1:3], np.ones(2), 5, 0.1), [0.2])
+    np.testing.assert_array_equal(bin_edges(score[:2], np.ones(2), 5, 0.15), [0.1, 0.15])
+    weighted = bin_edges(np.array([0.1, 0.2, 0.4, 0.9]), np.array([1.0, 2.0, 1.0, 1.0]), 5, 2.0)
+    np.testing.assert_array_equal(weighted, [0.1, 0.2, 0.4, 0.9])
+
+
+# ---------------------------------------------------------------------- in a shell
+
+
+BASIC = ["--protected", "race_recorded", "--noise", str(SAMPLE / "race_noise.csv"), "--id", "applicant_id"]
+DATA = str(SAMPLE / "loans.parquet")
+
+
+def repair(tmp_path: Path, *more: str) -> int:
+    """Repair the sample without a configuration."""
+    out = ["-o", str(tmp_path / "a.fairfix"), "--format", "json", "--no-config", "-q"]
+    return run(["repair", DATA, "--method", "robust", *BASIC, *more, *out])
+
+
+@pytest.mark.parametrize("thresholds", ["group", "blind"])
+def test_in_a_shell(thresholds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Repair, inspect and predict; the true race, which nothing of this saw, is treated alike."""
+    assert repair(tmp_path, "--thresholds", thresholds, "--slack", "0.05") == 0
+    told = json.loads(capsys.readouterr().out)
+    artifact = str(tmp_path / "a.fairfix")
+    needs = ["race_recorded"] if thresholds == "group" else []
+
+    assert told["requires"]["columns"] == [*needs, "score", "applicant_id"]
+    assert told["requires"]["protected_at_predict"] == (thresholds == "group")
+    assert any(note.startswith("relies on N1 (soft)") for note in told["warnings"])
+    assert run(["inspect", artifact]) == 0
+    assert "robust" in capsys.readouterr().out
+    assert run(["predict", artifact, DATA, "-o", str(tmp_path / "out.parquet"), "--no-config"]) == 0
+    found = pq.read_table(tmp_path / "out.parquet").to_pandas()
+    rates = found.groupby("race")["p_positive"].mean()
+    assert (rates - found["p_positive"].mean()).abs().max() < 0.07
+    assert Repaired.load(artifact).predictor.needs_protected == (thresholds == "group")
+
+
+def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What did not run ends with 2 and says what to do."""
+    cases = {
+        ("--constraint", "equal_opportunity"): "the noise table has no labels",
+        ("--constraint", "equal_opportunity", "--assumption", "epsilon", "--epsilon", "0.0001"): "--epsilon",
+        ("--features", "income", "--protected-as-feature"): "must not use the noisy group",
+        ("--bins", "1"): "bins must be at least 2",
+        ("--noise", str(tmp_path / "nothing.csv")): "nothing.csv",
+    }
+    for given, message in cases.items():
+        assert repair(tmp_path, *given) == 2
+        assert message in capsys.readouterr().err
+    plain = ["repair", DATA, "--protected", "race_recorded", "--no-config", "-q"]
+    assert run([*plain, "--method", "robust"]) == 2
+    assert "describe how they differ with --noise FILE" in capsys.readouterr().err
+    assert run([*plain, "--method", "ramp", "--noise", BASIC[3]]) == 2
+    assert "ramp takes groups as they are" in capsys.readouterr().err
+
+
+def test_a_model_file_that_looks_at_the_recorded_group(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What needs a score without the group is refused; a certificate is not, and no estimate under N4 is shown."""
+    import joblib
+    import pandas as pd
+    from sklearn.linear_model import LogisticRegression
+
+    data = people(many=1500)
+    noisy = recorded(data, "uniform")
+    frame = pd.DataFrame({"x": data["x"], "group": noisy, "label": data["label"]})
+    model = LogisticRegression().fit(frame[["x", "group"]], frame["label"])
+    joblib.dump(model, tmp_path / "model.joblib")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    noise = "true,noisy,count\n" + "".join(f"{j},{k},{T[j, k]}\n" for j in range(3) for k in range(3))
+    (tmp_path / "noise.csv").write_text(noise)
+    base = [
+        "repair",
+        str(tmp_path / "rows.parquet"),
+        "--method",
+        "robust",
+        "--protected",
+        "group",
+        "--no-config",
+    ]
+    base += ["--noise", str(tmp_path / "noise.csv"), "--model", str(tmp_path / "model.joblib")]
+    base += ["-o", str(tmp_path / "a.fairfix"), "--format", "json", "-q"]
+    assert run(base) == 2
+    pin = re.search(r"sha256:\w+", capsys.readouterr().err)
+    assert pin
+    trust = ["--trust-model", pin[0]]
+
+    assert run([*base, *trust, "--assumption", "identified"]) == 2
+    assert "the model looks at group" in capsys.readouterr().err
+    assert run([*base, *trust]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert any("(N1)" in note for note in told["warnings"])
+    assert not any("(N4" in note for note in told["warnings"])
+
+
+def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a noise table robust stands beside the others, who take recorded groups as they are."""
+    what = ["--protected", "race_recorded", "--slacks", "0.05", "--format", "json", "--no-config", "-q"]
+    data = str(SAMPLE / "loans.csv")
+    assert run(["compare", data, *what, "--noise", BASIC[3], "--methods", "robust,ramp"]) == 0
+    points = {p["title"]: p for p in json.loads(capsys.readouterr().out)["points"]}
+    assert {"robust", "robust, identified", "robust, equal opportunity, identified", "ramp"} <= set(points)
+    assert not any(point.get("failure") for point in points.values())
+
+    assert run(["compare", data, *what, "--methods", "robust"]) == 2
+    assert "--methods robust: it needs to know the noise" in capsys.readouterr().err
+    titles = {title for title, _ in Robust.noisy_contenders(Reading(Columns(("g",))), _labelled())}
+    assert titles - set(points) == {"robust, equal opportunity"}
+
+
+def _labelled() -> NoiseTable:
+    return NoiseTable("table", NAMES, NAMES, np.stack([np.eye(3)] * 2), "count")
+
+
+def test_a_proof_tells_what_is_known_of_the_true_groups() -> None:
+    """From the library: the notes go into the warnings of the outcome."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    outcome = repair_table(table_of(data, noisy), Robust(), noise=known(data, noisy, label=True))
+
+    assert outcome.criterion == "selection_rate.difference.to_overall"
+    assert any(note.startswith("relies on N2 (certified)") for note in outcome.warnings)
