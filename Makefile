@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo
+# a worker per core, each with one thread of arithmetic
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint types docs docs-check bench sample clean
 .DELETE_ON_ERROR:
@@ -36,10 +38,10 @@ demo: $(VENV)/base.stamp ## Set up from nothing and run the main job on sample_d
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_data/demo.sh $(DEMO)
 
 test: $(VENV)/test.stamp ## Set up from nothing and run all tests
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: lint types docs-check ## Lint, types, docs in step with --help, and all tests (what CI runs)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

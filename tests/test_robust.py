@@ -396,9 +396,9 @@ def test_tables_that_do_not_fit_the_data_are_refused() -> None:
     noisy = recorded(data, "uniform")
     table = table_of(data, noisy)
 
-    with pytest.raises(DataError, match=r"knows nothing of the group 'c'; it has a, b"):
+    with pytest.raises(DataError, match=r"says nothing of the group 'c'; its noisy groups are a, b"):
         fit(Robust(), table, NoiseTable("table", ("a", "b"), ("a", "b"), np.eye(2), "count"))
-    with pytest.raises(DataError, match="no mass for the group 'c'"):
+    with pytest.raises(DataError, match="gives no true group for rows recorded as 'c'"):
         fit(Robust(), table, NoiseTable("table", ("a", "b"), NAMES, np.eye(2, 3), "count"))
     with pytest.raises(DataError, match="are not identified"):
         fit(
@@ -521,7 +521,7 @@ def test_a_model_file_that_looks_at_the_recorded_group(
     model = LogisticRegression().fit(frame[["x", "group"]], frame["label"])
     joblib.dump(model, tmp_path / "model.joblib")
     frame.to_parquet(tmp_path / "rows.parquet")
-    noise = "true,noisy,count\n" + "".join(f"{j},{k},{T[j, k]}\n" for j in range(3) for k in range(3))
+    noise = "true,noisy,count\n" + "".join(f"{j},{k},{1000 * T[j, k]:.0f}\n" for j in range(3) for k in range(3))
     (tmp_path / "noise.csv").write_text(noise)
     base = [
         "repair",
