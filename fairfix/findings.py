@@ -118,6 +118,8 @@ class Block:
     """One attribute, over everybody or inside one stratum; score distributions over everybody only.
 
     ``hidden`` is the number of groups that are left out for having few rows, or to hide those that have.
+    ``true_groups`` holds values of true groups for checks, by metric and scope (``selection_rate.true_groups``). A block
+    of an attribute that is known by chances alone has no groups but those.
     """
 
     attribute: str
@@ -127,6 +129,7 @@ class Block:
     comparisons: Mapping[str, ComparisonReport]
     distribution: ScoreShares | None = None
     hidden: int = 0
+    true_groups: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
