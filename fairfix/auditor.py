@@ -100,8 +100,13 @@ def judge(
     source: Source | None,
     more: More | None = None,
     true_groups: OfTrueGroups | None = None,
+    chances: Mapping[str, tuple[str, ...]] | None = None,
 ) -> AuditReport:
-    """Return the report of a scan; ``source`` is read again where exactness needs rows."""
+    """Return the report of a scan; ``source`` is read again where exactness needs rows.
+
+    ``chances`` names attributes that are known by probabilities alone, with their columns; of these there is nothing
+    but ``more`` and ``true_groups``.
+    """
     counts = found.counts
     if source is not None:
         reading = reading.in_type_of(source.schema)
@@ -111,6 +116,7 @@ def judge(
     computed = [_block(view, evidence) for view in views]
     blocks = [block for view, block in zip(views, computed, strict=True) if not view.stratum]
     strata = [block for view, block in zip(views, computed, strict=True) if view.stratum]
+    blocks += [Block(attribute, names, "", (), {}) for attribute, names in (chances or {}).items()]
     blocks = [
         replace(_with_more(_with_strata(block, strata), more or {}), true_groups=known)
         for block in blocks
@@ -371,7 +377,9 @@ def _check_results(
             check.comparison.split(".")[0] in FLIPS and not check.attribute
         ):  # comparable values have one block
             found = [b for b in found if check.comparison in b.comparisons] or found
-        if len(found) > 1 and not check.attribute:  # an attribute known by chances alone has true groups alone
+        if (
+            len(found) > 1 and not check.attribute
+        ):  # an attribute known by chances alone has true groups alone
             found = [b for b in found if bool(b.true_groups) == check.of_true_groups] or found
         for block in found:
             yield _check_result(check, block, settings, not_computed)
@@ -407,7 +415,7 @@ def _unknown(check: Check, attribute: str, reason: str) -> CheckResult:
 
 
 UNDESCRIBED = (
-    "say what is known of the noise with --noise FILE or --noise-radius, or of the groups with --noise-membership"
+    "say what is known of the noise with --noise FILE or --noise-radius, or name --noise-membership columns"
 )
 
 

@@ -806,7 +806,7 @@ class TrueGroups:
             self.notes.append(
                 f"{table.source} holds probabilities, which are taken as known; counts would show their sampling error"
             )
-        if "N4" in self.stated or "N3" in self.stated:
+        if table is not None and ("N4" in self.stated or "N3" in self.stated):
             self.notes.append(
                 f"{self.rests_on} takes for granted that decisions do not use the recorded group, which the data "
                 "cannot show"
