@@ -388,6 +388,7 @@ def test_rounded_probabilities_are_taken_and_text_is_not() -> None:
         (["--noise-membership", "p_a,p_b,p_c", "--counts-out", "c"], "leave out --counts-out"),
         (["--noise-membership", "p_a,p_b,p_c", "--profile", "ll144"], "leave out --profile"),
         (["--noise-membership", "p_a,p_b,p_c", "--individual"], "name them with --protected"),
+        (["--noise-membership", "p_a,p_b,p_c", "--strata", "p_a"], "name them with --protected"),
         (["--noise-membership", "p_a,p_b,p_c", "--task", "regression"], "--task regression"),
         (["--noise-membership", "p_a,p_b"], "name a column for the other groups too"),
         (["--protected", "yhat", "--noise-independent"], "goes with --noise-membership"),
@@ -446,6 +447,31 @@ def test_missing_rows_that_are_left_out_need_no_probabilities(call: Call) -> Non
     status, out, err = call(*plain, "--missing", "drop")
     assert status == 0, err
     assert json.loads(out)["noise"]["membership"]["vectors"] == 2
+
+
+def test_a_model_file_decides(call: Call) -> None:
+    """Scores from a model, which may look at the probabilities; what they say nothing of is told in words."""
+    joblib = pytest.importorskip("joblib")
+    import hashlib
+
+    import pandas as pd
+    from sklearn.linear_model import LogisticRegression
+
+    data = people()
+    table = pd.DataFrame({"p_a": data["z"][:, 0], "x": data["yhat"] + np.linspace(0, 1, 1800)})
+    joblib.dump(LogisticRegression().fit(table, data["label"]), "model.joblib")
+    digest = hashlib.sha256(Path("model.joblib").read_bytes()).hexdigest()
+    pq.write_table(frame(data, x=table["x"].to_numpy()).drop_columns(["yhat"]), "data.parquet")
+    plain = ["--noise-membership", "p_a,p_b,p_c", "--noise-independent", "--out", "json=a.json"]
+    status, text, err = call(
+        *["audit", "data.parquet", "--model", "model.joblib", "--trust-model", f"sha256:{digest}"], *plain
+    )
+    assert status == 0, err
+    noise = json.loads(Path("a.json").read_text())["noise"]
+    assert noise["rests_on"] == "N4"
+    assert noise["vacuous"]
+    first = noise["vacuous"][0]["group"]
+    assert f"the probabilities say nothing of the TPR of {first}" in text
 
 
 def test_in_a_shell() -> None:

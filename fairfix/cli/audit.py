@@ -419,8 +419,13 @@ def _membership(given: Mapping[str, Any]) -> dict[str, str] | None:
     ):
         if given[name] not in (None, (), False, 0):
             raise UsageError(f"--noise-membership: leave out --{name.replace('_', '-')}; {remedy}")
-    if given["individual"] and not given["protected"]:
-        raise UsageError("--individual changes protected columns; name them with --protected")
+    for name, told in (
+        ("individual", "changes protected columns"),
+        ("intersect", "crosses protected columns"),
+        ("strata", "compares groups of protected columns within levels"),
+    ):
+        if given[name] and not given["protected"]:
+            raise UsageError(f"--{name} {told}; name them with --protected")
     return parse_membership(given["noise_membership"])
 
 
