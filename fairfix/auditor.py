@@ -46,6 +46,9 @@ from fairfix.table import Reading, Table
 More = Mapping[str, Sequence[ComparisonReport]]
 """Attribute -> comparisons that were found elsewhere, to be reported and checked with the others."""
 
+OfTrueGroups = Mapping[str, Mapping[str, Mapping[str, Value]]]
+"""Attribute -> metric and scope -> true group -> value, to be checked."""
+
 
 def audit(
     data: Any, reading: Reading, settings: Settings | None = None, more: More | None = None
@@ -96,8 +99,14 @@ def judge(
     name: str,
     source: Source | None,
     more: More | None = None,
+    true_groups: OfTrueGroups | None = None,
+    chances: Mapping[str, tuple[str, ...]] | None = None,
 ) -> AuditReport:
-    """Return the report of a scan; ``source`` is read again where exactness needs rows."""
+    """Return the report of a scan; ``source`` is read again where exactness needs rows.
+
+    ``chances`` names attributes that are known by probabilities alone, with their columns; of these there is nothing
+    but ``more`` and ``true_groups``.
+    """
     counts = found.counts
     if source is not None:
         reading = reading.in_type_of(source.schema)
@@ -107,7 +116,12 @@ def judge(
     computed = [_block(view, evidence) for view in views]
     blocks = [block for view, block in zip(views, computed, strict=True) if not view.stratum]
     strata = [block for view, block in zip(views, computed, strict=True) if view.stratum]
-    blocks = [_with_more(_with_strata(block, strata), more or {}) for block in blocks]
+    blocks += [Block(attribute, names, "", (), {}) for attribute, names in (chances or {}).items()]
+    blocks = [
+        replace(_with_more(_with_strata(block, strata), more or {}), true_groups=known)
+        for block in blocks
+        for known in [(true_groups or {}).get(block.attribute, {})]
+    ]
     told = {name: FEW.format(settings.suppress_below) for name in left_out}
     everyone = View(np.zeros(len(counts.cells), dtype=np.int64), 1)
     everybody = GroupView("", (), "", everyone, (("everybody",),), 1, None)
@@ -363,6 +377,10 @@ def _check_results(
             check.comparison.split(".")[0] in FLIPS and not check.attribute
         ):  # comparable values have one block
             found = [b for b in found if check.comparison in b.comparisons] or found
+        if (
+            len(found) > 1 and not check.attribute
+        ):  # an attribute known by chances alone has true groups alone
+            found = [b for b in found if bool(b.true_groups) == check.of_true_groups] or found
         for block in found:
             yield _check_result(check, block, settings, not_computed)
 
@@ -396,8 +414,27 @@ def _unknown(check: Check, attribute: str, reason: str) -> CheckResult:
     return CheckResult(check, identifier, attribute, nothing, (), "undecided", reason)
 
 
+UNDESCRIBED = (
+    "say what is known of the noise with --noise FILE or --noise-radius, or name --noise-membership columns"
+)
+
+
 def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool]:
     """Return the value that a check is about, the groups that reach it, and whether none is undefined."""
+    if check.group and check.of_true_groups:
+        values = block.true_groups.get(check.comparison)
+        if values is None:
+            raise UsageError(f"check {check.text!r}: there is no {check.comparison}; {UNDESCRIBED}")
+        if check.group not in values:
+            raise UsageError(
+                f"check {check.text!r}: {block.attribute} has no true group {check.group!r}; it has {', '.join(values)}"
+            )
+        return values[check.group], (check.group,), True
+    if not block.groups and not check.of_true_groups:
+        raise UsageError(
+            f"check {check.text!r}: groups of {block.attribute} are known by chances alone, and checks of them have a "
+            "scope: write METRIC.difference.true_groups, or METRIC.true_groups[ATTRIBUTE=GROUP]"
+        )
     if check.group:
         for group in block.groups:
             if group.name == check.group:
@@ -418,9 +455,7 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
             "within_radius": "ask for it with --individual, the model file and --radius; only transport_cost has it",
             "under_comparable": "name comparable values with --comparable COLUMN=VALUE,VALUE",
             "under_everybody": "name comparable values with --comparable COLUMN=VALUE,VALUE",
-            **dict.fromkeys(
-                NOISE_SCOPES, "say what is known of the noise with --noise FILE or --noise-radius"
-            ),
+            **dict.fromkeys(NOISE_SCOPES, UNDESCRIBED),
         }.get(scope, "it makes no sense for this metric")
         raise UsageError(f"check {check.text!r}: there is no {check.comparison}; {remedy}")
     return found.value, found.groups, not found.undefined
@@ -435,7 +470,7 @@ def require_two_groups(report: AuditReport) -> None:
         Names the column and its only group.
     """
     for block in report.blocks:
-        if not block.stratum and len(block.groups) < 2:
+        if not block.stratum and len(block.groups) == 1:
             raise DataError(
                 f"column {block.attribute!r} has the single group {block.groups[0].name!r} in the {report.rows_used:,} "
                 f"rows used; an audit compares at least two groups"

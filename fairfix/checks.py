@@ -11,6 +11,7 @@ A check is written as the condition under which the model *fails*::
     decision_flips>0.01                share of rows whose decision changes with the group (audit --individual)
     accuracy.min<0.7                   the worst group: min or max
     true_positive_rate[race=Black]<0.6 one group
+    true_positive_rate.true_groups[race=Black]<0.6  one true group (audit --noise)
 
 With a confidence interval ``[low, high]`` of the value, a check *fails* when the whole interval satisfies
 the condition, *passes* when none of it does, and is *undecided* else. Gating on the point compares the
@@ -201,6 +202,11 @@ def _limit(text: str, limit: str) -> float:
 def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> str:
     """Return the report's identifier of what the check compares."""
     if grouped:
+        if len(rest) == 1 and rest[0] in NOISE_SCOPES:
+            rates = [name for name in NOISE_METRICS if name not in GAPS]
+            if metric not in rates:
+                raise UsageError(f"check {text!r}: of one true group there are {', '.join(rates)}")
+            return f"{metric}.{rest[0]}"
         if rest:
             raise UsageError(
                 f"check {text!r}: one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'"

@@ -611,10 +611,16 @@ def read_table(
     return assemble([batch for batch in batches if batch.num_rows], reading, source.name, tuple(raw))
 
 
-def stream_batches(source: Source, reading: Reading) -> Iterator[tuple[int, Part, pa.RecordBatch]]:
-    """Yield (rows before, part, batch) of the counted columns, in order, one batch in memory at a time."""
-    before = 0
-    for part in source.parts(reading.columns.counted, _types(reading)):
+def stream_batches(
+    source: Source, reading: Reading, more: Mapping[str, pa.DataType] | None = None
+) -> Iterator[tuple[int, Part, pa.RecordBatch]]:
+    """Yield (rows before, part, batch) of the counted columns, in order, one batch in memory at a time.
+
+    ``more`` names further columns, with the types that text files are read as.
+    """
+    before, more = 0, more or {}
+    names = list(dict.fromkeys((*reading.columns.counted, *more)))
+    for part in source.parts(names, {**more, **_types(reading)}):
         for batch in part.batches():
             if batch.num_rows:
                 yield before, part, batch

@@ -258,7 +258,7 @@ def _check(text: str) -> Explanation:
     told = (
         f"{SCOPES[rest]}; {metric} = {formula(metric)}" if rest in SCOPES else f"{metric} = {formula(metric)}"
     )
-    group = f"the group {check.group!r} of " if check.group else ""
+    group = f"the {'true ' if check.of_true_groups else ''}group {check.group!r} of " if check.group else ""
     return Explanation(
         check.text,
         (

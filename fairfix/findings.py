@@ -118,6 +118,8 @@ class Block:
     """One attribute, over everybody or inside one stratum; score distributions over everybody only.
 
     ``hidden`` is the number of groups that are left out for having few rows, or to hide those that have.
+    ``true_groups`` holds values of true groups for checks, by metric and scope (``selection_rate.true_groups``). The
+    block of an attribute that is known by chances alone has no groups but those.
     """
 
     attribute: str
@@ -127,6 +129,7 @@ class Block:
     comparisons: Mapping[str, ComparisonReport]
     distribution: ScoreShares | None = None
     hidden: int = 0
+    true_groups: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -216,6 +219,17 @@ class BreakdownReport:
 
 
 @dataclass(frozen=True)
+class MembershipReport:
+    """Probabilities of membership: true group -> column, and -> share; distinct vectors, and the bins made of them."""
+
+    columns: Mapping[str, str]
+    shares: Mapping[str, float]
+    vectors: int
+    bins: int
+    smallest_bin: int
+
+
+@dataclass(frozen=True)
 class NoiseReport:
     """What an audit says of true groups.
 
@@ -253,6 +267,8 @@ class NoiseReport:
         Of the resampling.
     notes
         What the reader must know besides.
+    membership
+        Where rows carry probabilities of membership; then there are no recorded groups and no table.
     """
 
     attribute: str
@@ -278,6 +294,7 @@ class NoiseReport:
     replicates: int
     seed: int
     notes: tuple[str, ...] = ()
+    membership: MembershipReport | None = None
 
 
 @dataclass(frozen=True)

@@ -733,6 +733,26 @@ class TrueGroups:
                 if f"{figure.name}.{scope}" in asked:
                     yield self._report(figure, kind, metrics, scope.removeprefix("under_").upper(), scope)
 
+    def values(self, figures: Iterable[Figure]) -> dict[str, dict[str, Value]]:
+        """Return metric and scope -> group -> value, for checks on one group."""
+        out: dict[str, dict[str, Value]] = {}
+        for figure in figures:
+            if not figure.group:
+                continue
+            for scope in NOISE_SCOPES:
+                level = self.rests_on if scope == "true_groups" else scope.removeprefix("under_").upper()
+                out.setdefault(f"{figure.name}.{scope}", {})[figure.group] = self._value(figure, level)
+        return out
+
+    def _value(self, figure: Figure, assumption: str) -> Value:
+        """Return a group's number under an assumption."""
+        bound = figure.bounds.get(assumption)
+        if bound is None or bound.reason:
+            why = f"{assumption}: {self.unavailable[assumption]}" if bound is None else bound.reason
+            return Value(math.nan, math.nan, math.nan, why)
+        point = float(self.points(assumption)[figure.name][self.true.index(figure.group)])
+        return Value(point, bound.outer_low, bound.outer_high, _told(assumption, bound))
+
     def _report(
         self, figure: Figure, kind: str, metrics: tuple[str, ...], assumption: str, scope: str
     ) -> ComparisonReport:
@@ -748,11 +768,9 @@ class TrueGroups:
         value = float(_worst(kind, _ends(kind, rates)[0]))
         bounds = [self.bounds[assumption].rates[name] for name in metrics]
         lost = np.any([np.isnan(low) for low, _ in bounds], axis=0)
-        told = f"rests on {assumption}; {'estimate' if assumption == 'N4' else 'worst case'} "
-        told += f"{bound.low:.4f}" if assumption == "N4" else f"{bound.low:.4f} to {bound.high:.4f}"
         return ComparisonReport(
             identifier,
-            Value(value, bound.outer_low, bound.outer_high, told),
+            Value(value, bound.outer_low, bound.outer_high, _told(assumption, bound)),
             self._who(kind, bounds),
             tuple(self.true[j] for j in np.flatnonzero(lost)),
         )
@@ -788,7 +806,7 @@ class TrueGroups:
             self.notes.append(
                 f"{table.source} holds probabilities, which are taken as known; counts would show their sampling error"
             )
-        if "N4" in self.stated or "N3" in self.stated:
+        if table is not None and ("N4" in self.stated or "N3" in self.stated):
             self.notes.append(
                 f"{self.rests_on} takes for granted that decisions do not use the recorded group, which the data "
                 "cannot show"
@@ -832,6 +850,13 @@ class TrueGroups:
             ),
             found,
         )
+
+
+def _told(assumption: str, bound: Bound) -> str:
+    """Return what a verdict rests on."""
+    if assumption == "N4":
+        return f"rests on N4; estimate {bound.low:.4f}"
+    return f"rests on {assumption}; worst case {bound.low:.4f} to {bound.high:.4f}"
 
 
 def _kept(check: Check, low: float, high: float) -> bool:
@@ -903,6 +928,8 @@ def audit_noisy(
     found: Scan = scan(source, reading, threads=settings.threads, exact=settings.exact)
     (attribute,) = reading.columns.protected
     data = seen(found.counts, reading.in_type_of(source.schema), attribute)
-    told, comparisons = TrueGroups(data, noise, 1.0 - settings.confidence, seed).report(settings.checks)
+    true = TrueGroups(data, noise, 1.0 - settings.confidence, seed)
+    told, comparisons = true.report(settings.checks)
     every = {**(more or {}), attribute: [*(more or {}).get(attribute, ()), *comparisons]}
-    return replace(judge(found, reading, settings, source.name, source, every), noise=told)
+    values = {attribute: true.values(told.figures)}
+    return replace(judge(found, reading, settings, source.name, source, every, values), noise=told)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from fairfix.auditor import audit
 from fairfix.checks import Check
 from fairfix.cli import run
 from fairfix.errors import DataError, FairfixError, UsageError
@@ -585,6 +586,45 @@ def test_a_check_can_ask_for_a_weaker_assumption() -> None:
     assert [verdict for verdict, _ in found] == ["pass", "undecided"]
     assert "rests on N4; estimate 0.4167" in found[0][1]
     assert "rests on N1; worst case 0.0000 to 1.0000" in found[1][1]
+
+
+def noisy_check(source: pa.Table, noise: Noise, check: str) -> None:
+    """Parse and judge a check."""
+    audit_noisy(open_source(source), READING, noise, Settings(checks=(Check.parse(check),)))
+
+
+def test_a_check_can_ask_for_one_true_group() -> None:
+    """Under what was stated or one assumption; its value is the figure of the group."""
+    source = named(rows_of(CELLS))
+    noise = Noise(read_noise(written(COUNTS)))
+    checks = [
+        "dp.true_groups[noisy=a]>0.99",
+        "true_positive_rate.under_n0[noisy=b]<0.5",
+        "dp.under_n4[noisy=a]<0.5",
+    ]
+    settings = Settings(checks=tuple(Check.parse(text) for text in checks))
+    report = audit_noisy(open_source(source), READING, noise, settings)
+    told = audit_dict(report)["noise"]
+    one, two, three = report.checks
+
+    bound = figure(told, "selection_rate", "a")["bounds"]["N1"]
+    assert (one.id, one.groups) == ("selection_rate.true_groups[noisy=a]", ("a",))
+    assert (one.value.low, one.value.high) == (bound["outer_low"], bound["outer_high"])
+    assert bound["low"] <= one.value.value <= bound["high"]
+    assert "rests on N1; worst case" in one.reason
+    assert two.value.low == figure(told, "true_positive_rate", "b")["bounds"]["N0"]["outer_low"]
+    assert (three.verdict, "--noise-class-conditional" in three.reason) == ("undecided", True)
+    for text, said in (
+        ("dp.true_groups[noisy=z]>0.1", "no true group 'z'; it has a, b"),
+        ("dp.true_groups>0.1", "unknown part|difference, ratio, min and max"),
+        ("eo.true_groups[noisy=a]>0.1|ks.true_groups[noisy=a]>0.1", "of one true group there are"),
+    ):
+        for part in text.split("|"):
+            with pytest.raises(UsageError, match=said):
+                noisy_check(source, noise, part)
+    plain = Settings(checks=(Check.parse("dp.true_groups[noisy=a]>0.1"),))
+    with pytest.raises(UsageError, match="--noise-membership"):
+        audit(source, READING, plain)
 
 
 def test_an_assumption_that_was_not_stated_is_undecided() -> None:

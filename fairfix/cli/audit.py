@@ -78,6 +78,19 @@ noise_options = stacked(
         is_flag=True,
         help="State that noise depends on nothing but the true group, and decisions not on the recorded one.",
     ),
+    option(
+        "--noise-membership",
+        multiple=True,
+        metavar="[GROUP=]COLUMN,...",
+        callback=column_names,
+        help="Nothing is recorded: these columns hold each row's probability to be of each true group; --protected can "
+        "be left out.",
+    ),
+    option(
+        "--noise-independent",
+        is_flag=True,
+        help="State that, given these probabilities, the true group is independent of label and decision.",
+    ),
     option("--seed", type=click.IntRange(0), default=0, help="Of the resampling that noise asks for."),
 )
 """What is known of a noisy protected column."""
@@ -234,9 +247,24 @@ def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None
         raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
     exact = not (given["one_pass"] or given["counts_out"])
     settings = _settings(given, given["protected"], exact=exact)
-    source, reading, inferred, model = open_data(given)
+    groups = _membership(given)
+    source, reading, inferred, model = open_data(given, protected_needed=groups is None)
     more = _individual(source, reading, model, settings.confidence, given) if given["individual"] else None
     used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
+    if groups is not None:
+        from fairfix.membership import audit_membership
+
+        report = audit_membership(
+            source,
+            reading,
+            groups,
+            settings,
+            independent=given["noise_independent"],
+            seed=given["seed"],
+            more=more,
+        )
+        require_two_groups(report)
+        return replace(report, inferred=inferred, model=used)
     noise = _noise(reading, model, given)
     if noise is not None and settings.suppress_below:
         raise UsageError(
@@ -311,7 +339,7 @@ def _of_counts(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             what = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
             raise UsageError(f"--from-counts reads no data; leave out {what}")
-    for name in ("individual", "counts_out", "noise", "noise_radius"):
+    for name in ("individual", "counts_out", "noise", "noise_radius", "noise_membership"):
         if given[name]:
             raise UsageError(
                 f"--{name.replace('_', '-')} needs the rows of the data, which saved counts do not have"
@@ -361,6 +389,44 @@ def _is_cut(threshold: float | None, cuts: Sequence[float]) -> bool:
 
 def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _membership(given: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return true group -> column of its probabilities; None where none are named.
+
+    Raises
+    ------
+    UsageError
+        An option does not go with them.
+    """
+    if not given["noise_membership"]:
+        if given["noise_independent"]:
+            raise UsageError("--noise-independent goes with --noise-membership")
+        return None
+    from fairfix.membership import parse_membership
+
+    for name, remedy in (
+        ("noise", "describe true groups in one way"),
+        ("noise_radius", "describe true groups in one way"),
+        ("noise_columns", "it goes with --noise FILE"),
+        ("noise_probability", "it goes with --noise FILE"),
+        ("noise_keep", "it goes with --noise FILE"),
+        ("noise_epsilon", "it goes with --noise FILE"),
+        ("noise_class_conditional", "of probabilities of membership say --noise-independent"),
+        ("suppress_below", "true groups are told of whatever their size"),
+        ("counts_out", "counts hold no probabilities of membership"),
+        ("profile", "its tables are about recorded groups"),
+    ):
+        if given[name] not in (None, (), False, 0):
+            raise UsageError(f"--noise-membership: leave out --{name.replace('_', '-')}; {remedy}")
+    for name, told in (
+        ("individual", "changes protected columns"),
+        ("intersect", "crosses protected columns"),
+        ("strata", "compares groups of protected columns within levels"),
+    ):
+        if given[name] and not given["protected"]:
+            raise UsageError(f"--{name} {told}; name them with --protected")
+    return parse_membership(given["noise_membership"])
 
 
 def _noise(reading: Reading, model: ScoringModel | None, given: Mapping[str, Any]) -> Noise | None:

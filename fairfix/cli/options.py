@@ -381,14 +381,14 @@ def talk(given: Mapping[str, Any], text: str) -> None:
 
 
 def open_data(
-    given: Mapping[str, Any], *, score_needed: bool = True
+    given: Mapping[str, Any], *, score_needed: bool = True, protected_needed: bool = True
 ) -> tuple[Source, Reading, dict[str, str], ScoringModel | None]:
     """Return the source, how to read it, what was inferred, and the model that scores it, if any."""
     from fairfix.inference import infer_columns
     from fairfix.io import open_source
     from fairfix.table import Reading
 
-    columns = _columns(given)
+    columns = _columns(given, protected_needed=protected_needed)
     source = open_source(given["data"])
     model = None
     if given["model"]:
@@ -411,14 +411,14 @@ def open_data(
     )
     if model is not None and model.score_scale == "raw":
         reading = replace(reading, score_scale="raw")
-    reading.check()
+    reading.check(protected=protected_needed)
     return source, reading, inferred, model
 
 
-def _columns(given: Mapping[str, Any]) -> Columns:
+def _columns(given: Mapping[str, Any], *, protected_needed: bool) -> Columns:
     from fairfix.table import Columns
 
-    if not given["protected"]:
+    if protected_needed and not given["protected"]:
         raise UsageError("name the protected column with --protected COLUMN")
     if given["model"] and (given["score"] or given["prediction"]):
         raise UsageError("--model makes the scores; leave out --score and --prediction")

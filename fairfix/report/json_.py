@@ -20,6 +20,7 @@ from fairfix.findings import (
     ComparisonReport,
     Figure,
     GroupReport,
+    MembershipReport,
     NoiseReport,
     ScoreShares,
     Value,
@@ -212,6 +213,20 @@ def noise_dict(noise: NoiseReport) -> dict[str, Any]:
         "breakdown": [_breakdown(b) for b in noise.breakdowns],
         "resampling": {"replicates": noise.replicates, "seed": noise.seed},
         "notes": list(noise.notes),
+        **({} if noise.membership is None else {"membership": _membership(noise.membership)}),
+    }
+
+
+def _membership(found: MembershipReport) -> dict[str, Any]:
+    groups = [
+        {"group": group, "column": column, "share": found.shares[group]}
+        for group, column in found.columns.items()
+    ]
+    return {
+        "groups": groups,
+        "vectors": found.vectors,
+        "bins": found.bins,
+        "smallest_bin": found.smallest_bin,
     }
 
 

@@ -139,7 +139,8 @@ def _audit(result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
     if "profile" in result:
         yield from _profile(result["profile"])
     for block in result["attributes"]:
-        yield from _block(block, result, detail=detail)
+        if block["groups"]:  # else the attribute is known by chances alone
+            yield from _block(block, result, detail=detail)
         if result.get("noise", {}).get("attribute") == block["attribute"]:
             yield from _true_groups(result["noise"], detail=detail)
     for block in result["strata"]:
@@ -384,14 +385,13 @@ def _true_groups(noise: Mapping[str, Any], *, detail: bool) -> Iterator[Section]
     rows = tuple(_true_row(group, f, noise["rests_on"], levels, stated=stated) for group, f in figures)
     headings = ("figure", "true group", "recorded", "weighted", *(("N4 (se)",) if stated else ()))
     worst = tuple(f"worst case {level}" for level in levels)
-    grids = [
-        Grid(
-            (*headings, "naive", *worst, f"{noise['rests_on']} with sampling error"),
-            rows,
-            2,
-            f"True groups behind {noise['attribute']}",
-        )
-    ]
+    headings = (*headings, "naive", *worst, f"{noise['rests_on']} with sampling error")
+    title = f"True groups behind {noise['attribute']}"
+    if "membership" in noise:  # nothing was recorded
+        title = "True groups by probabilities of membership"
+        leave = [i for i, name in enumerate(headings) if name not in ("recorded", "naive", "N4 (se)")]
+        headings, rows = (tuple(headings[i] for i in leave), tuple(tuple(r[i] for i in leave) for r in rows))
+    grids = [Grid(headings, rows, 2, title)]
     curves = [(group, f) for group, f in figures if f.get("curve") and (detail or not group)]
     if curves:
         eps = [point["eps"] for point in curves[0][1]["curve"]]
@@ -417,7 +417,7 @@ def _true_groups(noise: Mapping[str, Any], *, detail: bool) -> Iterator[Section]
         )
         headings = ("fails if", "kept by true groups up to eps", "broken by true groups up to eps")
         grids.append(Grid(headings, table, 1, "Breakdown points of the limits"))
-    yield Section(f"True groups behind {noise['attribute']}", tuple(_noise_facts(noise)), tuple(grids))
+    yield Section(title, tuple(_noise_facts(noise)), tuple(grids))
 
 
 def _true_row(
@@ -452,6 +452,9 @@ def _up_to(eps: float | None, never: str) -> str:
 def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
     table, rests = noise["table"], noise["rests_on"]
     yield f"what is gated rests on {rests}: {noise['assumptions'][rests]}"
+    if "membership" in noise:
+        yield from _membership_facts(noise)
+        return
     if table["values"]:
         kind = TABLE_WORDS[table["values"]].format(rows=table["rows"] or 0)
         yield f"noise by {noise['source']}: {kind}{', by label' if table['by_label'] else ''}"
@@ -482,6 +485,30 @@ def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
     yield (
         "recorded: of the recorded groups; weighted: each row counted by its chance to be in the true group; naive: "
         "recorded give or take the share recorded wrongly, which is no bound"
+    )
+    drawn = noise["resampling"]
+    yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
+    yield from noise["notes"]
+
+
+def _membership_facts(noise: Mapping[str, Any]) -> Iterator[str]:
+    found = noise["membership"]
+    yield "probabilities of membership: " + ", ".join(
+        (group["group"] if group["group"] == group["column"] else f"{group['group']} in {group['column']}")
+        + f" ({group['share']:.1%} of the data)"
+        for group in found["groups"]
+    )
+    for item in noise["vacuous"]:
+        name, other = {"true_positive_rate": ("TPR", "y = 0"), "false_positive_rate": ("FPR", "y = 1")}[
+            item["metric"]
+        ]
+        yield (
+            f"the probabilities say nothing of the {name} of {item['group']}, whatever the decisions are: in every bin "
+            f"there are at least as many rows with {other} as rows of {item['group']}"
+        )
+    yield (
+        "weighted: each row counted in each group by its probability, which is the rate if N4 holds; worst case: among "
+        "rows with the same probabilities, who is of which group can be anything"
     )
     drawn = noise["resampling"]
     yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"

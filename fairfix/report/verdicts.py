@@ -51,6 +51,8 @@ def judged(result: Mapping[str, Any], name: str) -> Judged:
     if command == "compare":
         raise UsageError(NO_CHECKS.format(name=name))
     columns = result["data"].get("columns", {}).get("protected")
+    if columns is None and command == "audit":  # groups are known by chances alone
+        columns = ()
     if columns is None:  # a repair names the attributes in its checks and in its proof
         names = [row["name"] for row in result["proof"]["holdout"]["table"]]
         columns = dict.fromkeys(name.partition(" [")[2][:-1] for name in names if name.endswith("]"))
