@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from fairfix.cli.options import (
+    apply_waivers,
     check_outputs,
     column_names,
     column_options,
@@ -23,7 +24,7 @@ from fairfix.cli.options import (
     stacked,
     talk,
     task_option,
-    today,
+    waivers_of,
     write_results,
 )
 from fairfix.errors import DataError, UsageError
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from fairfix.models import ScoringModel
     from fairfix.noise import Noise
     from fairfix.table import Reading
-    from fairfix.waivers import Waiver
 
 PROFILES = ("ll144", "ugesp", "lending", "eu")
 
@@ -189,7 +189,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     allowances = tuple(Allowance.parse(text) for text in given["fail_on_worse"])
     if allowances and not given["baseline"]:
         raise UsageError("--fail-on-worse compares with an earlier result; name it with --baseline FILE")
-    waivers = _waivers(ctx)
+    waivers = waivers_of(ctx)
     old = _saved(given["baseline"]) if given["baseline"] else None
     report = _of_counts(ctx, given) if given["from_counts"] else _of_data(ctx, given)
     if report is None:
@@ -201,8 +201,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         result["profile"] = profile(given["profile"], result, (given["exclude_small"] or "").strip())
     if old is not None:
         _compare(result, old, allowances, given)
-    if waivers:
-        _apply(result, waivers, given)
+    apply_waivers(result, waivers, given)
     write_results(result, given)
     return exit_status((check["verdict"] for check in result["checks"]), given["undecided"])
 
@@ -442,28 +441,6 @@ def _compare(
         raise DataError(f"--fail-on-worse: nothing in the baseline {name} can be compared with this audit")
     result["checks"] += checks
     result["verdict"] = worst(result["checks"])
-
-
-def _waivers(ctx: click.Context) -> list[Waiver]:
-    """Return the waivers of the configuration."""
-    from fairfix.waivers import Waiver
-
-    name, tables = ctx.meta.get("fairfix.waivers", ("", ()))
-    return [Waiver.parse(table, name) for table in tables]
-
-
-def _apply(result: dict[str, Any], waivers: Sequence[Waiver], given: Mapping[str, Any]) -> None:
-    """Add what the waivers do to a result."""
-    from fairfix.report.layout import STATES
-    from fairfix.waivers import apply, worst
-
-    now = today()
-    result["checks"], told = apply(result["checks"], waivers, now, given["gate_on"])
-    result["verdict"] = worst(result["checks"])
-    result["waivers"] = {"today": now.isoformat(), "waivers": told}
-    for one in told:
-        if one["state"] in ("expired", "matches nothing"):
-            talk(given, f"the waiver of {one['check']!r} {STATES[one['state']]}")
 
 
 def _individual(

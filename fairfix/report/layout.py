@@ -497,6 +497,8 @@ def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
     )
     if result["checks"]:
         yield _checks(result["checks"], result["verdict"])
+    if "waivers" in result:
+        yield _waivers(result["waivers"])
     for part, title in (("holdout", "Proof on held-out rows"), ("fit", "On the rows it was fitted on")):
         proof = result["proof"].get(part)
         if proof:
