@@ -75,8 +75,9 @@ OF_DECISIONS = frozenset(
 Entry = tuple[Mapping[str, Any], bool]
 """A value with its interval, and whether no group's value is undefined."""
 
-Limits = Callable[[str, str, Sequence[str], str], tuple[float, float] | str]
-"""Of a comparison, an attribute, its columns and a group: limits of the change, or why rows cannot be paired."""
+Limits = Callable[[str, str, Sequence[str], str], tuple[float, float, bool] | str]
+"""Of a comparison, an attribute, its columns and a group: limits of the change and whether those of independent samples
+hold as well; or why rows cannot be paired."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,8 @@ def compare(
             if isinstance(ends, str):
                 apart = ends
             elif not math.isnan(value):
-                low, high = min(ends[0], value), max(ends[1], value)
+                both = (max(low, ends[0]), min(high, ends[1])) if ends[2] else ends[:2]
+                low, high = min(both[0], value), max(both[1], value)
         larger = _larger_is_worse(comparison, group, limited.get(identifier))
         found: dict[str, Any] = {
             "id": identifier,

@@ -1,46 +1,54 @@
 r"""Paired baselines: how much worse a model has become on the same rows.
 
-Two files that hold the same people are matched by id. Both audits are then of the rows that are in both, with the same
-groups in both; what happens to a row counts once, so what the two audits have in common cancels.
+Two files that hold the same people are matched by id. Both audits are then of the rows that are in both, with the
+same groups in both; what happens to a row counts once, so what the two audits have in common cancels.
 
-**One group.** A rate is ``p = Σ w b a / Σ w b`` (*b*: the row is in the denominator, *a*: it is a success), the mean of a
-score has ``b = 1``. With ``W = Σ w b`` its error is the sum of
+**One group.** A rate is ``p = Σ w b a / Σ w b`` (*b*: the row is in the denominator, *a*: it is a success), the
+mean of a score has ``b = 1``. With ``W = Σ w b`` its error is the sum of
 
     ``ψ_i = w_i b_i (a_i - p) / W``
 
-up to terms of second order (linearisation; Särndal, Swensson and Wretman). With ``ψ'`` of the new file on the same rows,
-``d_i = ψ'_i - ψ_i``, and ``Σ d_i²`` is the variance of ``D = p' - p``, whatever the two denominators share. With
-``v_i = (w_i b_i / W + w'_i b'_i / W') / 2`` the parts ``e_i = d_i + v_i D`` add up to ``D``; where the denominators are
-the same, ``e_i = (a'_i - a_i) / n``, a row that changed sides or did not.
+up to terms of second order (linearisation; Särndal, Swensson and Wretman). With ``ψ'`` of the new file on the same
+rows, ``d_i = ψ'_i - ψ_i``, and ``Σ d_i²`` is the variance of ``D = p' - p``, whatever the two denominators share.
+With ``v_i = (w_i b_i / W + w'_i b'_i / W') / 2`` the parts ``e_i = d_i + v_i D`` add up to ``D``; where the
+denominators are the same, ``e_i = (a'_i - a_i) / n``, a row that changed sides or did not.
 
 *Rates.* The parts that rise, ``P+ = Σ max(e_i, 0)``, and those that fall, ``P-``, are two rates of one table, of
-effective size ``m``: the smaller of the two ``W² / Σ w² b``, less where ``Σ d_i²`` says so. Each has Clopper-Pearson
-limits, and with the correlation of two cells of a table, ``-κ``, ``κ² = P+ P- / ((1 - P+)(1 - P-))``, MOVER gives::
+effective size ``m``: the smaller of the two ``W² / Σ w² b``, less where ``Σ d_i²`` says so. Each has
+Clopper-Pearson limits, and with the correlation of two cells of a table, ``-κ``, ``κ² = P+ P- / ((1 - P+)(1 -
+P-))``, MOVER gives::
 
     low = D - sqrt(x² + y² + 2 κ x y)          x, y: from P+ down to its limit, from P- up to its limit
 
-Where no row has changed, the interval is that of ``0`` out of ``m`` rows, and not a point. Where the denominators differ
-(precision, when others are selected), one who leaves or enters counts for less than 1; ``m`` is then scaled to
-``Σ d_i²``, at most to ``2 m``, with one imagined row so that a few light ones do not make it large.
+Where no row has changed, the interval is that of ``0`` out of ``m`` rows, and not a point. Where the denominators
+differ (precision, when others are selected), one who leaves or enters counts for less than 1; ``m`` is then scaled
+to ``Σ d_i²``, at most to ``2 m``, with one imagined row so that a few light ones do not make it large.
 
-*Means.* Student t limits of ``D`` with the variance ``m Σ d_i²``, and one imagined row at either end of a bounded scale,
-as for any mean (:class:`~fairfix.uncertainty.Means`). A loss without bound that has not changed in any row has width 0.
+*Means.* Student t limits of ``D`` with the variance ``m Σ d_i²``, and one imagined row at either end of a bounded
+scale, as for any mean (:class:`~fairfix.uncertainty.Means`). A loss without bound that has not changed in any row
+has width 0.
 
-**Several groups.** Gaps are largest values: ``Δ = max_c δ_c`` over pairs *c*, over groups for ``min`` and ``max``, over
-both rates for equalized odds. If the pair *c* reaches the old one in truth, and *c'* the new one::
+**Several groups.** Gaps are largest values: ``Δ = max_c δ_c`` over pairs *c*, over groups for ``min`` and ``max``,
+over both rates for equalized odds. If the pair *c* reaches the old one in truth, and *c'* the new one::
 
     Δ' - Δ  =  δ'_c' - δ_c  >=  δ'_c - δ_c             and             Δ' - Δ  <=  δ'_c' - δ_c'
 
-Which pairs these are is not known. A pair is left out where another one is surely larger: limits for all pairs at once,
-with a chance of ``α/20`` in each file. For every pair that is left in the old file, ``δ'_c - δ_c`` gives a lower end if
-the pair is left in the new one too, else the smallest ``δ'_c' - δ_c`` over those left there; the smallest of all is
-``low``, and ``high`` is made alike. Only the true pair has to be covered, so each end has a single chance, of 45 % of
-``α``: no more multiplicity is needed. (At the border between the two rules it may be up to twice that.) While it is open
-which group is ahead, a change may be for better or worse, and the interval holds 0.
+Which pairs these are is not known. A pair is left out where another one is surely larger: limits for all pairs at
+once, with a chance of ``α/20`` in each file. For every pair that is left in the old file, ``δ'_c - δ_c`` gives a
+lower end if the pair is left in the new one too, else the smallest ``δ'_c' - δ_c`` over those left there; the
+smallest of all is ``low``, and ``high`` is made alike. Only the true pair has to be covered, so each end has a
+single chance, of 45 % of ``α``: no more multiplicity is needed. (At the border between the two rules it may be up
+to twice that.) While it is open which group is ahead, a change may be for better or worse, and the interval holds
+0.
 
-A pair's ``δ'_c' - δ_c`` is a sum over independent groups of ``x p' - y p``. Within a group, limits of ``p'``, ``p`` and
-``D`` say how they are correlated: that correlation, which makes the limits of ``D`` right, serves for other multiples.
-Ratios are linearised. Shares of groups in everybody are taken as they are, as elsewhere.
+A pair's ``δ'_c' - δ_c`` is a sum over independent groups of ``x p' - y p``. Within a group, limits of ``p'``, ``p``
+and ``D`` say how they are correlated: that correlation, which makes the limits of ``D`` right, serves for other
+multiples. Ratios are linearised. Shares of groups in everybody are taken as they are, as elsewhere.
+
+**Both intervals.** While it is open which groups are ahead, the interval of independent samples can be the narrower
+one: it uses that a gap is never negative. It holds for the same rows too, as long as the two models err alike
+(:attr:`Units.alike`: ``Σ d² <= Σ ψ² + Σ ψ'²`` in every group). Then each end is the narrower of the two. Together
+they may miss as often as both do; they do not in simulations, since each is cautious where the other is narrow.
 
 **Not paired.** KS distances, AUC, calibration errors and what hangs on the pooled median keep the interval of
 independent samples, which is too wide for the same rows; the result says for which. So do rates of 0 in ratios,
@@ -75,11 +83,8 @@ MEMBERS = 400
 LEAST_SHARE = 0.5
 """With a smaller share of the new rows in both files, a change says little of the new ones."""
 
-ERRORS: Mapping[str, tuple[str, str]] = {
-    "calibration_gap": ("score", "label"),
-    "mean_error": ("score", "label"),
-}
-"""Means of a difference of two quantities."""
+ERRORS = ("calibration_gap", "mean_error")
+"""Means of the score minus the label."""
 
 SOURCES: Mapping[str, str] = {"mean_score": "score", "mean_label": "label"}
 """Means by another name than their quantity."""
@@ -168,7 +173,9 @@ def _ids(table: Table, name: str, which: str) -> pa.Array:
         column = column.cast(pa.int64()) if whole else column
     ids = column.cast(pa.string())
     if ids.null_count:
-        raise DataError(f"id column {name!r} of {which} is missing in {ids.null_count:,} of {len(ids):,} rows")
+        raise DataError(
+            f"id column {name!r} of {which} is missing in {ids.null_count:,} of {len(ids):,} rows"
+        )
     counts = pc.value_counts(ids)
     often = pc.filter(counts.field("values"), pc.greater(counts.field("counts"), 1))
     if len(often):
@@ -224,6 +231,8 @@ class Units:
         Parts of the change that rise and that fall.
     size, variance
         Effective size of the change, and its variance.
+    apart
+        What the variance would be if the two files had nothing to do with one another.
     """
 
     old: un.Estimates
@@ -235,6 +244,12 @@ class Units:
     fall: Floats
     size: Floats
     variance: Floats
+    apart: Floats
+
+    @property
+    def alike(self) -> bool:
+        """Whether both files err alike, in every unit."""
+        return bool((self.variance <= self.apart * (1 + 1e-9)).all())
 
     @property
     def defined(self) -> bool:
@@ -244,7 +259,9 @@ class Units:
     def reaches(self, level: float) -> Reaches:
         """Return how far limits at a two-sided miscoverage reach."""
         return Reaches(
-            _reach_of(self.old, level), _reach_of(self.new, level), (self._change(level, 0), self._change(level, 1))
+            _reach_of(self.old, level),
+            _reach_of(self.new, level),
+            (self._change(level, 0), self._change(level, 1)),
         )
 
     def _change(self, level: float, up: int) -> Floats:
@@ -276,7 +293,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     weighted = old.rows.weight is not None or new.rows.weight is not None
 
     def by(values: Floats) -> Floats:
-        return np.bincount(code, weights=values, minlength=count)
+        return np.asarray(np.bincount(code, weights=values, minlength=count), dtype=np.float64)
 
     estimates, parts, places, sizes, shares = [], [], [], [], []
     for side, table in zip(sides, (old, new), strict=True):
@@ -298,6 +315,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
         change = np.nan_to_num(estimates[1].value - estimates[0].value)
     e = d + v * change[code]
     rise, fall, variance = by(np.maximum(e, 0.0)), by(np.maximum(-e, 0.0)), by(d * d)
+    apart = by(parts[0] ** 2) + by(parts[1] ** 2)
     size = np.minimum(*sizes)
     is_rate = name in RATES
     if is_rate:
@@ -308,7 +326,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     elif weighted:  # a few light rows must not make the variance small by luck
         spread = np.divide(d * d, v, out=np.zeros_like(d), where=v > 0)
         variance = np.maximum(variance, np.divide(by(spread), size, out=np.zeros_like(size), where=size > 0))
-    return Units(estimates[0], estimates[1], shares[0], shares[1], is_rate, rise, fall, size, variance)
+    return Units(estimates[0], estimates[1], shares[0], shares[1], is_rate, rise, fall, size, variance, apart)
 
 
 def _estimates(
@@ -325,7 +343,12 @@ def _estimates(
     if name in RATES:
         success, failure = base * value, base * (1 - value)
         if weighted:
-            sums = (by(weight * success), by(weight * failure), by(weight**2 * success), by(weight**2 * failure))
+            sums = (
+                by(weight * success),
+                by(weight * failure),
+                by(weight**2 * success),
+                by(weight**2 * failure),
+            )
             return un.Proportions.weighted(*sums)
         return un.Proportions(by(success), by(success) + by(failure))
     metric = MEANS["square_loss_real" if name == "square_loss" and reading.task == "regression" else name]
@@ -347,10 +370,9 @@ def _contributions(name: str, table: Table) -> tuple[Floats, Floats] | None:
         return None
     known = dict(quantities(rows, reading, losses=True))
     if name in ERRORS:
-        score, label = ERRORS[name]
         if "score" not in known or rows.label is None:
             return None
-        value = known[score] - np.asarray(rows.label, dtype=np.float64)
+        value = known["score"] - np.asarray(rows.label, dtype=np.float64)
         return value, np.ones(len(table))
     found = known.get(SOURCES.get(name, name))
     return None if found is None else (np.asarray(found, dtype=np.float64), np.ones(len(table)))
@@ -519,8 +541,11 @@ class Changes:
 
     def limits(
         self, comparison: str, attribute: str, columns: Sequence[str], group: str
-    ) -> tuple[float, float] | str:
-        """Return the limits of the change of a number, or why rows cannot be paired for it."""
+    ) -> tuple[float, float, bool] | str:
+        """Return the limits of the change of a number, or why rows cannot be paired for it.
+
+        The third entry tells whether the limits of independent samples hold as well.
+        """
         metric, _, rest = comparison.partition(".")
         kind, _, scope = rest.partition(".")
         names = EQUALIZED_ODDS if metric == "equalized_odds" else (metric,)
@@ -554,17 +579,19 @@ class Changes:
         ]
         family = Family(sides[0][0], sides[1][0], sides[0][1], sides[1][1])
         ends = _change_of_largest(family, whole, self.alpha)
-        if isinstance(ends, str) or kind not in ("ratio", "min"):
+        if isinstance(ends, str):
             return ends
-        return -ends[1], -ends[0]  # the smallest number is minus the largest of their negatives
+        if kind not in ("ratio", "min"):
+            return (*ends, whole.alike)
+        return -ends[1], -ends[0], whole.alike  # the smallest number is minus the largest of their negatives
 
-    def _of_group(self, units: Units, at: int) -> tuple[float, float] | str:
+    def _of_group(self, units: Units, at: int) -> tuple[float, float, bool] | str:
         if np.isnan(units.old.value[at]) or np.isnan(units.new.value[at]):
             return "the group has no value"
         every = -np.expm1(np.log1p(-self.alpha) / len(units.old))  # as the group table: all groups at once
         down, up = units.reaches(float(every)).change
         value = units.new.value[at] - units.old.value[at]
-        return float(value - down[at]), float(value + up[at])
+        return float(value - down[at]), float(value + up[at]), False
 
     def _units(self, name: str, keys: tuple[str, ...]) -> Units | None:
         if (name, keys) not in self._known:
@@ -603,4 +630,5 @@ def _joined(units: Sequence[Units]) -> Units:
         row(lambda one: one.fall),
         row(lambda one: one.size),
         row(lambda one: one.variance),
+        row(lambda one: one.apart),
     )

@@ -518,7 +518,10 @@ def _compare_rows(
     doubt(checks, matched)
     result["baseline"] = {**section, "paired": matched.to_dict(name)}
     if matched.share < 1:
-        talk(given, f"{len(matched.new):,} of {len(tables[1]):,} rows are in the baseline too, in the same group")
+        talk(
+            given,
+            f"{len(matched.new):,} of {len(tables[1]):,} rows are in the baseline too, in the same group",
+        )
     if allowances and not checks:
         raise DataError("--fail-on-worse: nothing in the baseline can be compared with this audit")
     result["checks"] += checks
