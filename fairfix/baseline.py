@@ -18,6 +18,8 @@ then too wide, never too narrow, as long as the two models err alike.
 Which way is worse hangs on the comparison: a gap is worse when it is larger, a ratio when it is smaller, the worst
 group's accuracy when it is smaller. What cannot be compared is said, and never passes.
 
+Where both files of rows are at hand, :mod:`fairfix.paired` gives the limits of a change on the same rows.
+
 References
 ----------
 Newcombe (1998), Statistics in Medicine 17. Zou and Donner (2008), Statistics in Medicine 27.
@@ -26,7 +28,7 @@ Newcombe (1998), Statistics in Medicine 17. Zou and Donner (2008), Statistics in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +74,10 @@ OF_DECISIONS = frozenset(
 
 Entry = tuple[Mapping[str, Any], bool]
 """A value with its interval, and whether no group's value is undefined."""
+
+Limits = Callable[[str, str, Sequence[str], str], tuple[float, float, bool] | str]
+"""Of a comparison, an attribute, its columns and a group: limits of the change and whether those of independent samples
+hold as well; or why rows cannot be paired."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,7 @@ def compare(
     allowances: Sequence[Allowance],
     usual: Sequence[str],
     gate_on: GateOn,
+    paired: Limits | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Compare two audits in JSON form.
 
@@ -160,6 +167,8 @@ def compare(
         Identifiers of the comparisons of the short report.
     gate_on
         Whether the interval of a change or the change alone has to stay within the allowance.
+    paired
+        What knows the limits on the same rows; None for independent samples.
 
     Returns
     -------
@@ -186,6 +195,15 @@ def compare(
         assert was is not None
         assert now is not None
         value, low, high = change(was[0], now[0])
+        apart = ""
+        if paired is not None:
+            columns = next(b["columns"] for b in new["attributes"] if b["attribute"] == attribute)
+            ends = paired(comparison, attribute, columns, group)
+            if isinstance(ends, str):
+                apart = ends
+            elif not math.isnan(value):
+                both = (max(low, ends[0]), min(high, ends[1])) if ends[2] else ends[:2]
+                low, high = min(both[0], value), max(both[1], value)
         larger = _larger_is_worse(comparison, group, limited.get(identifier))
         found: dict[str, Any] = {
             "id": identifier,
@@ -196,6 +214,7 @@ def compare(
             "low": _number(low),
             "high": _number(high),
             "worse": None if larger is None else ("larger" if larger else "smaller"),
+            **({"not_paired": apart} if apart else {}),
         }
         if math.isnan(value):
             found["reason"] = "undefined in the baseline" if was[0]["value"] is None else "undefined now"

@@ -20,7 +20,19 @@ from typing import Any
 from fairfix.errors import ConfigError
 
 FILE_NAME = "fairfix.toml"
-PATHS = frozenset({"data", "model", "output", "artifact", "baseline", "counts_out", "from_counts", "noise"})
+PATHS = frozenset(
+    (
+        "data",
+        "model",
+        "output",
+        "artifact",
+        "baseline",
+        "baseline_data",
+        "counts_out",
+        "from_counts",
+        "noise",
+    )
+)
 """Keys that name files; relative to the configuration file."""
 
 WAIVERS = "waivers"

@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "uncertainty": set(),
     "checks": {"errors", "metrics"},
     "baseline": {"checks", "errors", "metrics"},
+    "paired": {"counts", "engine", "errors", "metrics", "table", "uncertainty"},
     "suppression": {"counts"},
     "profiles": {"errors", "metrics", "table"},
     "waivers": {"baseline", "checks", "errors"},

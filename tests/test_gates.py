@@ -366,6 +366,29 @@ def test_a_change_can_be_waived(call: Call, old: str) -> None:
     assert [check["verdict"] for check in result["checks"]] == ["pass", "waived"]
 
 
+@pytest.mark.parametrize(("expires", "status"), [("2026-06-30", 0), ("2026-06-29", 1)])
+def test_a_repair_can_be_waived(call: Call, tmp_path: Path, expires: str, status: int) -> None:
+    """The same tables serve a repair; what is saved with the predictor has the verdict without them."""
+    rng = np.random.default_rng(1)
+    table = {"race": ["a", "b"] * 400, "score": rng.random(800), "label": rng.integers(0, 2, 800)}
+    pq.write_table(pa.table(table), tmp_path / "data.parquet")
+    Path("fairfix.toml").write_text(
+        'protected = "race"\nquiet = true\n[repair]\nmethod = "ramp"\nfail-on = ["accuracy.min<0.9"]\n'
+        f'[[waivers]]\ncheck = "accuracy.min"\nreason = "labels are noise"\nexpires = {expires}\n'
+    )
+    found, out, err = call("repair", "data.parquet", "--format", "json")
+    assert out, err
+    result = json.loads(out)
+    schema = json.loads(files("fairfix.report").joinpath("repair.schema.json").read_text())
+    jsonschema.validate(result, schema, jsonschema.Draft202012Validator)
+
+    assert found == status
+    assert result["waivers"]["waivers"][0]["state"] == ("expired" if status else "used")
+    assert result["verdict"] == ("fail" if status else "waived")
+    assert "Waivers" in call("repair", "data.parquet")[1]
+    assert '"verdict": "fail"' in call("inspect", "repaired.fairfix", "--format", "json")[1]
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_tells_of_waivers_and_baselines(call: Call, old: str, name: str) -> None:
     """The reason, the day, the waiver without effect, and what cannot be compared: nobody is left in the dark."""

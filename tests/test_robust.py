@@ -521,7 +521,9 @@ def test_a_model_file_that_looks_at_the_recorded_group(
     model = LogisticRegression().fit(frame[["x", "group"]], frame["label"])
     joblib.dump(model, tmp_path / "model.joblib")
     frame.to_parquet(tmp_path / "rows.parquet")
-    noise = "true,noisy,count\n" + "".join(f"{j},{k},{1000 * T[j, k]:.0f}\n" for j in range(3) for k in range(3))
+    noise = "true,noisy,count\n" + "".join(
+        f"{j},{k},{1000 * T[j, k]:.0f}\n" for j in range(3) for k in range(3)
+    )
     (tmp_path / "noise.csv").write_text(noise)
     base = [
         "repair",

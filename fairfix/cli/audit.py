@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from fairfix.cli.options import (
+    apply_waivers,
     check_outputs,
     column_names,
     column_options,
@@ -23,7 +24,7 @@ from fairfix.cli.options import (
     stacked,
     talk,
     task_option,
-    today,
+    waivers_of,
     write_results,
 )
 from fairfix.errors import DataError, UsageError
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from fairfix.models import ScoringModel
     from fairfix.noise import Noise
     from fairfix.table import Reading
-    from fairfix.waivers import Waiver
 
 PROFILES = ("ll144", "ugesp", "lending", "eu")
 
@@ -169,6 +169,13 @@ noise_options = stacked(
     help="JSON result of an earlier audit to compare with.",
 )
 @option(
+    "--baseline-data",
+    type=click.Path(),
+    metavar="DATA",
+    help="Scored data of the earlier model instead, with the same columns: changes are those of the rows in both.",
+)
+@option("--id", metavar="COLUMN", help="Row identity, by which --baseline-data matches rows.")
+@option(
     "--fail-on-worse",
     multiple=True,
     metavar="AMOUNT|CHECK",
@@ -200,9 +207,12 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             raise UsageError(f"--{name} goes with --individual")
     given = _with_profile(ctx, given)
     allowances = tuple(Allowance.parse(text) for text in given["fail_on_worse"])
-    if allowances and not given["baseline"]:
-        raise UsageError("--fail-on-worse compares with an earlier result; name it with --baseline FILE")
-    waivers = _waivers(ctx)
+    if allowances and not (given["baseline"] or given["baseline_data"]):
+        raise UsageError(
+            "--fail-on-worse compares with an earlier result; name it with --baseline FILE or --baseline-data DATA"
+        )
+    given = _with_id(given)
+    waivers = waivers_of(ctx)
     old = _saved(given["baseline"]) if given["baseline"] else None
     report = _of_counts(ctx, given) if given["from_counts"] else _of_data(ctx, given)
     if report is None:
@@ -214,8 +224,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         result["profile"] = profile(given["profile"], result, (given["exclude_small"] or "").strip())
     if old is not None:
         _compare(result, old, allowances, given)
-    if waivers:
-        _apply(result, waivers, given)
+    if given["baseline_data"]:
+        _compare_rows(result, report.settings, allowances, given)
+    apply_waivers(result, waivers, given)
     write_results(result, given)
     return exit_status((check["verdict"] for check in result["checks"]), given["undecided"])
 
@@ -339,7 +350,7 @@ def _of_counts(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             what = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
             raise UsageError(f"--from-counts reads no data; leave out {what}")
-    for name in ("individual", "counts_out", "noise", "noise_radius", "noise_membership"):
+    for name in ("individual", "counts_out", "noise", "noise_radius", "noise_membership", "baseline_data"):
         if given[name]:
             raise UsageError(
                 f"--{name.replace('_', '-')} needs the rows of the data, which saved counts do not have"
@@ -510,26 +521,83 @@ def _compare(
     result["verdict"] = worst(result["checks"])
 
 
-def _waivers(ctx: click.Context) -> list[Waiver]:
-    """Return the waivers of the configuration."""
-    from fairfix.waivers import Waiver
+def _with_id(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with an id only where rows are matched by it.
 
-    name, tables = ctx.meta.get("fairfix.waivers", ("", ()))
-    return [Waiver.parse(table, name) for table in tables]
+    Raises
+    ------
+    UsageError
+        Rows cannot be matched with what is given.
+    """
+    if not given["baseline_data"]:
+        return {**given, "id": None}
+    if given["baseline"]:
+        raise UsageError("--baseline compares results and --baseline-data rows; give one of them")
+    if not given["id"]:
+        raise UsageError("--baseline-data matches rows by their ids; name the column with --id COLUMN")
+    if given["model"]:
+        raise UsageError(
+            "--baseline-data compares the scores of two files; leave out --model, and write its scores to a column"
+        )
+    if given["suppress_below"]:
+        raise UsageError(
+            "--baseline-data is about other rows than the rest of the report, so --suppress-below cannot hide for "
+            "certain; compare saved results with --baseline"
+        )
+    return given
 
 
-def _apply(result: dict[str, Any], waivers: Sequence[Waiver], given: Mapping[str, Any]) -> None:
-    """Add what the waivers do to a result."""
-    from fairfix.report.layout import STATES
-    from fairfix.waivers import apply, worst
+def _compare_rows(
+    result: dict[str, Any], settings: Settings, allowances: Sequence[Allowance], given: Mapping[str, Any]
+) -> None:
+    """Add what has changed on the rows that are in both files, and its checks, to a result."""
+    from fairfix.auditor import audit, require_two_groups, with_default_threshold
+    from fairfix.baseline import compare
+    from fairfix.engine import read_table
+    from fairfix.io import open_source
+    from fairfix.paired import Changes, doubt, match
+    from fairfix.report.json_ import audit_dict
+    from fairfix.report.layout import HEADLINES
+    from fairfix.waivers import worst
 
-    now = today()
-    result["checks"], told = apply(result["checks"], waivers, now, given["gate_on"])
+    source, reading, _, _ = open_data({**given, "quiet": True})
+    reading, name = with_default_threshold(reading), given["id"]
+    before = open_source(given["baseline_data"])
+    tables = []
+    for one in (before, source):
+        one.require((name,))
+        kind = one.schema.field(name).type
+        tables.append(read_table(one, reading, (), {name: _text_type() if one.text else kind}))
+    matched = match(tables[0], tables[1], name)
+    plain = replace(settings, checks=())
+    found = [
+        replace(audit(table, reading, plain), source=one.name)
+        for table, one in ((matched.old, before), (matched.new, source))
+    ]
+    require_two_groups(found[1])
+    old, new = (audit_dict(report) for report in found)
+    limits = Changes(matched, settings.confidence, settings.reference).limits
+    usual = [identifier for identifier, _ in HEADLINES]
+    section, checks = compare(
+        old, {**new, "checks": result["checks"]}, allowances, usual, given["gate_on"], limits
+    )
+    doubt(checks, matched)
+    result["baseline"] = {**section, "paired": matched.to_dict(name)}
+    if matched.share < 1:
+        talk(
+            given,
+            f"{len(matched.new):,} of {len(tables[1]):,} rows are in the baseline too, in the same group",
+        )
+    if allowances and not checks:
+        raise DataError("--fail-on-worse: nothing in the baseline can be compared with this audit")
+    result["checks"] += checks
     result["verdict"] = worst(result["checks"])
-    result["waivers"] = {"today": now.isoformat(), "waivers": told}
-    for one in told:
-        if one["state"] in ("expired", "matches nothing"):
-            talk(given, f"the waiver of {one['check']!r} {STATES[one['state']]}")
+
+
+def _text_type() -> Any:
+    import pyarrow as pa
+
+    return pa.string()
 
 
 def _individual(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fairfix.io import Source
     from fairfix.models import ScoringModel
     from fairfix.table import Columns, Reading
+    from fairfix.waivers import Waiver
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -334,6 +335,30 @@ def today() -> date:
     except (ValueError, OverflowError, OSError) as error:
         which = f"FAIRFIX_TODAY={named}" if named else f"SOURCE_DATE_EPOCH={epoch}"
         raise UsageError(f"the environment variable {which} is no day: {error}") from error
+
+
+def waivers_of(ctx: click.Context) -> list[Waiver]:
+    """Return the waivers of the configuration."""
+    from fairfix.waivers import Waiver
+
+    name, tables = ctx.meta.get("fairfix.waivers", ("", ()))
+    return [Waiver.parse(table, name) for table in tables]
+
+
+def apply_waivers(result: dict[str, Any], waivers: Sequence[Waiver], given: Mapping[str, Any]) -> None:
+    """Add what the waivers do to a result; without any, nothing."""
+    if not waivers:
+        return
+    from fairfix.report.layout import STATES
+    from fairfix.waivers import apply, worst
+
+    now = today()
+    result["checks"], told = apply(result["checks"], waivers, now, given["gate_on"])
+    result["verdict"] = worst(result["checks"])
+    result["waivers"] = {"today": now.isoformat(), "waivers": told}
+    for one in told:
+        if one["state"] in ("expired", "matches nothing"):
+            talk(given, f"the waiver of {one['check']!r} {STATES[one['state']]}")
 
 
 INDEX_NAME = re.compile(r"__index_level_\d+__")

@@ -9,6 +9,7 @@ import click
 
 from fairfix.cli.options import (
     apply_method_table,
+    apply_waivers,
     check_outputs,
     data_options,
     gate_options,
@@ -21,6 +22,7 @@ from fairfix.cli.options import (
     show_settings,
     talk,
     task_option,
+    waivers_of,
     write_results,
 )
 from fairfix.errors import UsageError
@@ -188,6 +190,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     from fairfix.report.repair_json import repair_dict
 
     check_outputs(given)
+    waivers = waivers_of(ctx)
     repairer, choices = chosen_method(given)
     checks = tuple(Check.parse(text) for text in given["fail_on"])
     if given["strata"] and not repairer.knows_strata:
@@ -244,8 +247,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     talk(given, f"wrote {given['output']}")
     talk(given, f"needed at predict time: {', '.join(repaired.required)}")
     result["artifact"] = {"file": given["output"].rsplit("/", 1)[-1], "sha256": digest}
+    apply_waivers(result, waivers, given)  # the artifact has the verdict without them: they end, it stays
     write_results(result, given)
-    return exit_status((check.verdict for check in outcome.checks), given["undecided"])
+    return exit_status((check["verdict"] for check in result["checks"]), given["undecided"])
 
 
 def noise_table(given: Mapping[str, Any], known: bool, who: str) -> NoiseTable | None:

@@ -233,12 +233,32 @@ def _baseline(found: Mapping[str, Any]) -> Section:
             (titles.get(name, name), where, interval(one["old"]), interval(one["new"]), told, _worse(one))
         )
     lines = [
-        f"{found['source']}, {found['rows']:,} rows; the two audits are taken as independent samples",
+        *_compared(found),
         *(f"not comparable: {one['id']}: {one['reason']}" for one in found["not_comparable"]),
     ]
     headings = ("comparison", "attribute", "baseline", "now", "change [interval]", "is")
     grids = (Grid(headings, tuple(rows), 6, "Changes since the baseline"),) if rows else ()
     return Section("Change since the baseline", tuple(lines), grids)
+
+
+def _compared(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which rows are compared, and what is not paired."""
+    about = f"{found['source']}, {found['rows']:,} rows"
+    if "paired" not in found:
+        yield f"{about}; the two audits are taken as independent samples"
+        return
+    match = found["paired"]
+    yield f"{about} that are in both, matched by {match['id']}; both columns and the change are of these rows"
+    yield (
+        f"left aside: {match['only_in_baseline']:,} rows only in the baseline, {match['only_now']:,} only now, "
+        f"{match['other_group']:,} with another group in each"
+    )
+    apart: dict[str, list[str]] = {}
+    for one in found["changes"]:
+        if "not_paired" in one:
+            apart.setdefault(one["not_paired"], []).append(one["id"])
+    for reason, names in apart.items():
+        yield f"not paired, so with the interval of independent samples: {', '.join(names)} ({reason})"
 
 
 def _signed(one: Mapping[str, Any]) -> str:
@@ -524,6 +544,8 @@ def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
     )
     if result["checks"]:
         yield _checks(result["checks"], result["verdict"])
+    if "waivers" in result:
+        yield _waivers(result["waivers"])
     for part, title in (("holdout", "Proof on held-out rows"), ("fit", "On the rows it was fitted on")):
         proof = result["proof"].get(part)
         if proof:
