@@ -8,16 +8,16 @@ A row has features ``x_i``, label ``y_i``, noisy group ``k_i`` and weight ``w_i`
     g_{rj}(d) = \max_{q \in \mathcal{U}_j(d)} \pm \{ R(d) - R_j(q, d) \} - \epsilon \le 0
 
 for each rate ``R`` of the constraint and each true group ``j``. The sign is + where a group's rate must not lie below
-that over everybody, and - where it must not lie above. The set ``U`` is about the masses ``m_k(c)`` of the cells TP, FN,
-FP, TN in noisy group ``k``, which hang on the decisions.
+that over everybody, and - where it must not lie above. The set ``U`` is about the masses ``m_k(c)`` of the cells TP,
+FN, FP, TN in noisy group ``k``, which hang on the decisions.
 
 **Worst weights.** A worst ``q`` is explicit. Let ``A / (A + B)`` be the rate, for its lowest value; for the highest
 exchange A and B. The share of a cell in the denominator is ``r_jk(c) = q_jk(c) / sum q_j(A, B)``.
 
 - :class:`Within` a table: a knapsack per noisy group. ``q_jk(B) = min(b_k, C_jk)`` and ``q_jk(A) = (C_jk - t_k +
   a_k)_+``, each spread over its cells in proportion to ``m_k(c)``. Numerator and the rest of the denominator are
-  extremal at once. What is left of a cell goes to the other groups, as in :mod:`fairfix.optim.noisy_groups`. With a table
-  by label each label of a noisy group is a noisy group.
+  extremal at once. What is left of a cell goes to the other groups, as in :mod:`fairfix.optim.noisy_groups`. With a
+  table by label each label of a noisy group is a noisy group.
 - :class:`Near` the noisy group of the same number: with shares ``a, b`` of A and B in it and radius ``gamma``, the mass
   ``delta = min(gamma, a)`` moves from A to B, so that ``r`` is ``(a - delta) / (a + b)`` on A and ``(b + delta) / (a +
   b)`` on B, in proportion to the cells of the noisy group. If it has no B, what moves goes to B in all noisy groups; if
@@ -37,8 +37,8 @@ and its hinge surrogate, which is not below it, is
     - \epsilon \sum \lambda_{rj} + \lVert v \rVert^2 l_2 .
 
 Each step takes the worst weights for the decisions of the moment, a step of Adam on the surrogate over all rows, and a
-step of projected gradient ascent ``lambda = (lambda + rate g)_+`` with the exact ``g`` of the decisions, not with that of
-the hinges (which are far from rates).
+step of projected gradient ascent ``lambda = (lambda + rate g)_+`` with the exact ``g`` of the decisions, not with that
+of the hinges (which are far from rates).
 
 **What is returned.** Of every few iterates, each with cuts of its form at quantiles beside 0, the rule of least error
 among those whose exact ``g`` is at most 0. The rules that accept nobody and everybody are among them, and have equal
@@ -118,7 +118,9 @@ class Within:
     def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
         """Return the sharp bounds."""
         known = np.broadcast_to(self.table, (*cells.shape[:-2], *self.table.shape))
-        return (labelled_bounds if self.table.ndim == 3 else soft_bounds)(cells, known, ratio)
+        return (
+            labelled_bounds(cells, known, ratio) if self.table.ndim == 3 else soft_bounds(cells, known, ratio)
+        )
 
     def shares(self, cells: Floats, ratio: Ratio) -> Floats:
         """Return the knapsacks, B first and A last, normalised."""
@@ -134,7 +136,7 @@ def _knapsack(cells: Floats, table: Floats, ratio: Ratio) -> Floats:
     a, b = ratio.masses(cells)
     in_b = np.minimum(b, table)
     in_a = np.maximum(table - (cells.sum(-1) - a), 0.0)
-    return in_a[..., None] * _spread(cells, ratio.a) + in_b[..., None] * _spread(cells, ratio.b)
+    return np.asarray(in_a[..., None] * _spread(cells, ratio.a) + in_b[..., None] * _spread(cells, ratio.b))
 
 
 def _spread(cells: Floats, chosen: tuple[bool, ...]) -> Floats:
@@ -240,7 +242,9 @@ class Rows:
 
     def cells(self, accept: npt.NDArray[np.bool_]) -> Floats:
         """Return the masses of the cells, shape (K, 4)."""
-        return np.bincount(self.places(accept), self.weight, 4 * self.groups).reshape(-1, 4)
+        return np.asarray(
+            np.bincount(self.places(accept), self.weight, 4 * self.groups).reshape(-1, 4), np.float64
+        )
 
 
 def excess_of(cells: Floats, adversary: Adversary, parity: Parity, slack: float) -> Floats:
