@@ -70,7 +70,7 @@ STEPS = 300
 PACE = 0.02
 """Step of Adam on the coefficients; it falls with the root of the number of steps."""
 
-ASCENTS = (0.005, 0.05)
+ASCENTS = (0.02, 0.05)
 """Steps of the ascent on the multipliers, a run for each."""
 
 EVERY = 5

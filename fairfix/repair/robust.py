@@ -105,6 +105,9 @@ COMPARISONS: dict[Parity, str] = {
 CERTAIN = 1e-9
 """A chance this near to 0 or 1 is one."""
 
+FEW = 0.02
+"""Share of everybody, accepted or not, that is worth a word."""
+
 HOLDS = 1e-6
 """What a constraint may be missed by, as programs are solved to no more."""
 
@@ -361,7 +364,7 @@ class Robust(Repairer):
         seen, chance = Seen.decided(problem, decided)
         assumed: Assumption = Certified() if by_label else Soft()
         notes = (
-            *self._said_of_training(problem, found),
+            *self._said_of_training(problem, found, decided),
             *self._relied(problem, seen, table, chance, assumed, self._training_said(noise, names, radius)),
         )
         if radius is not None:
@@ -408,7 +411,7 @@ class Robust(Repairer):
         own = np.bincount(2 * codes + label, weight, 2 * many).reshape(many, 2) / weight.sum()
         return noise.fitted(problem.cells.names, own.T if noise.by_label else own.sum(1))
 
-    def _said_of_training(self, problem: RepairProblem, found: Trained) -> Iterator[str]:
+    def _said_of_training(self, problem: RepairProblem, found: Trained, decided: Floats) -> Iterator[str]:
         """Yield what is unusual about a trained rule."""
         if not found.feasible:
             yield (
@@ -418,6 +421,10 @@ class Robust(Repairer):
         if found.constant:
             what = "yes" if found.intercept >= 0 else "no"
             yield f"the repaired rule decides the same for everybody ({what}): nothing less was found to be guaranteed"
+        else:
+            taken = problem.weight @ decided / problem.weight.sum()
+            if not FEW <= taken <= 1 - FEW:
+                yield f"the repaired rule accepts {taken:.2%} of everybody: hardly more than a constant is guaranteed"
         yield f"a linear rule trained by {found.steps} steps: the best that was met, not the best that there is"
         yield from self._cut_said(problem)
 
@@ -517,12 +524,12 @@ class Robust(Repairer):
         said = []
         for text, (known, what) in worst.items():
             try:
-                said.append(f"{self._shortfall(short, known, what):.4f} if {text}")
+                said.append(f"{self._shortfall(short, known, what):z.4f} if {text}")
             except ValueError:  # not identified
                 continue
         ball = self._ball(problem, short, plain, noise)
         if ball is not None:
-            said.append(f"{ball:.4f} within the radii of the table (N0)")
+            said.append(f"{ball:z.4f} within the radii of the table (N0)")
         yield "the tables of the report are by recorded group; what holds for the true ones is said here"
         yield (
             f"the worst true group is on the wrong side of the rate over everybody by at most {'; '.join(said)}; the "
