@@ -283,7 +283,9 @@ def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: F
     return out
 
 
-def surrogate(rows: Rows, v: Floats, costs: Floats, l2: float) -> tuple[float, Floats]:
+def surrogate(
+    rows: Rows, v: Floats, costs: Floats, l2: float, form: Floats | None = None
+) -> tuple[float, Floats]:
     """Return the hinge surrogate (without ``- eps sum lambda``) and its gradient, at fixed costs of the rows.
 
     Parameters
@@ -296,8 +298,10 @@ def surrogate(rows: Rows, v: Floats, costs: Floats, l2: float) -> tuple[float, F
         ``c_i``, shape (n,).
     l2
         Of the penalty, from which the intercept is free.
+    form
+        ``f_i``, shape (n,), where it is known.
     """
-    f = rows.A @ v
+    f = rows.A @ v if form is None else form
     up, down = rows.weight * np.maximum(costs, 0.0), rows.weight * np.maximum(-costs, 0.0)
     free = np.append(v[:-1], 0.0)
     value = up @ np.maximum(1.0 + f, 0.0) + down @ (np.maximum(1.0 - f, 0.0) - 1.0)
@@ -375,7 +379,7 @@ def _run(rows: Rows, search: _Search, begin: Floats, ascent: float, l2: float, s
         multipliers = np.maximum(multipliers + ascent * excess, 0.0)
         extra = costs_of(cells, search.adversary, search.parity, multipliers)
         costs = 1.0 - 2.0 * rows.y + extra.ravel()[rows.places(accept)]
-        slope = surrogate(rows, v, costs, l2)[1]
+        slope = surrogate(rows, v, costs, l2, f)[1]
         first = 0.9 * first + 0.1 * slope
         second = 0.999 * second + 0.001 * slope**2
         size = PACE / np.sqrt(1.0 + step / 50.0)
