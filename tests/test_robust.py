@@ -378,6 +378,88 @@ def test_what_does_not_go_together_is_refused(given: dict[str, Any], label: bool
         fit(Robust(**given), table_of(data, noisy), known(data, noisy, label=label), **problem)
 
 
+TRAINED = {"solver": "dro", "features": ("x",)}
+
+
+@pytest.mark.parametrize(
+    ("given", "label", "message"),
+    [
+        ({"features": None}, True, "a score alone is nothing to train on; name columns with --features"),
+        ({"protected_as_feature": True}, True, "must not use the noisy group group"),
+        ({"learner": "trees"}, True, "trains a linear rule; leave out --learner trees"),
+        ({"assumption": "identified"}, True, "assumes the radii of the table"),
+        ({"assumption": "soft"}, True, r"radii of the table \(N0\) alone; leave out --assumption soft"),
+        ({"solver": "soft", "assumption": "epsilon"}, True, "knows soft and certified; leave out"),
+        ({"solver": "soft", "assumption": "certified"}, False, "needs a noise table with labels"),
+        ({"bins": 50}, True, "no use for --bins, which is of thresholds"),
+        ({"solver": "soft", "z": 2.0}, True, "no use for --z, which is of assumption identified"),
+        ({"epsilon": 0.1}, True, "no use for --epsilon, which is of assumption epsilon"),
+    ],
+)
+def test_what_does_not_go_with_training_is_refused(given: dict[str, Any], label: bool, message: str) -> None:
+    """A trained rule needs features and no recorded group; what is of thresholds alone is said to be."""
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    given = {**TRAINED, **given}
+    problem = {name: given.pop(name) for name in list(given) if name in RepairProblem.__dataclass_fields__}
+
+    with pytest.raises(UsageError, match=message):
+        fit(Robust(**given), table_of(data, noisy), known(data, noisy, label=label), **problem)
+
+
+def test_a_ball_needs_a_recorded_group_for_each_true_one() -> None:
+    """The radius is between groups of one name; the soft assignment minds neither names nor numbers."""
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=False)
+    other = NoiseTable("table", ("x", "y", "z"), NAMES, told.values, "count")
+
+    with pytest.raises(UsageError, match="the same true as recorded groups"):
+        fit(Robust(solver="dro"), table, other, features=("x",))
+    fit(Robust(solver="soft"), table, other, features=("x",))
+
+
+@pytest.mark.parametrize("parity", PARITIES)
+@pytest.mark.parametrize("solver", ["dro", "soft", "certified"])
+def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str, parity: str) -> None:
+    """On the rows of the fit; it uses neither score nor group, draws nothing and says what it relies on."""
+    data = people()
+    noisy = recorded(data, "adversarial")
+    table, told = table_of(data, noisy), known(data, noisy, label=solver == "certified")
+    what = {"solver": "soft", "assumption": "certified"} if solver == "certified" else {"solver": solver}
+    rule = fit(Robust(constraint=parity, slack=0.1, **what), table, told, features=("x",))  # type: ignore[arg-type]
+    chance = rule.predict(table)
+    notes = " | ".join(rule.trace.notes)
+
+    assert excess(data, chance, parity, 0.1) <= 1e-9
+    assert set(np.unique(chance)) <= {0.0, 1.0}
+    assert (rule.needs_score, rule.needs_protected, rule.inputs, rule.randomized) == (False, False, (), False)
+    assert rule.trace.objective == pytest.approx(np.mean(chance != data["label"]), abs=1e-12)
+    np.testing.assert_array_equal(rule.predict(table_of(data, (noisy + 1) % 3)), chance)
+    code = {"dro": "N0", "soft": "N1", "certified": "N2"}[solver]
+    assert f"relies on {code} ({solver})" in notes
+    found = re.findall(r"(-?0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)
+    worst = {name: float(value) for value, name in found}
+    assert worst[code] <= 0.1 + 1e-4
+    assert "not the best that there is" in notes
+    settings, arrays = rule.state()
+    again = ScoreCurves.from_state(json.loads(json.dumps(settings)), arrays)
+    np.testing.assert_array_equal(again.predict(table), chance)
+
+
+@pytest.mark.parametrize("solver", ["dro", "soft"])
+def test_whom_a_description_guarantees_nothing_is_said_by_name(solver: str) -> None:
+    """Where all positives of a group may be among the missed ones."""
+    data = people()
+    data["label"] = ((data["label"] == 1) & (np.random.default_rng(3).random(3000) < 0.2)).astype(np.int64)
+    noisy = recorded(data, "uniform")
+    repairer = Robust(constraint="equal_opportunity", solver=solver, slack=0.02)
+    rule = fit(repairer, table_of(data, noisy), known(data, noisy, label=False), features=("x",))
+
+    said = "the radii guarantee" if solver == "dro" else "the table without labels guarantees"
+    assert any(note.startswith(said) and "'c'" in note and "nothing" in note for note in rule.trace.notes)
+
+
 def test_a_certificate_does_not_mind_a_model_that_uses_the_group() -> None:
     """The worst case is over all noise, of such scores too; the estimate under N4 is left out then."""
     data = people()
@@ -488,6 +570,29 @@ def test_in_a_shell(thresholds: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert Repaired.load(artifact).predictor.needs_protected == (thresholds == "group")
 
 
+@pytest.mark.parametrize("solver", ["dro", "soft"])
+def test_training_in_a_shell(solver: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Predict needs the features alone, of rows without group and score."""
+    features = ["income", "debt_ratio", "late_payments"]
+    given = ["--solver", solver, "--constraint", "equal_opportunity", "--features", ",".join(features)]
+    assert repair(tmp_path, *given) == 0
+    told = json.loads(capsys.readouterr().out)
+
+    assert told["requires"]["columns"] == features
+    assert not told["requires"]["protected_at_predict"]
+    code = {"dro": "N0", "soft": "N1"}[solver]
+    assert any(note.startswith(f"relies on {code} ({solver})") for note in told["warnings"])
+    bare = pq.read_table(DATA, columns=["applicant_id", *features])
+    pq.write_table(bare, tmp_path / "bare.parquet")
+    out = ["-o", str(tmp_path / "out.parquet"), "--no-config"]
+    assert run(["predict", str(tmp_path / "a.fairfix"), str(tmp_path / "bare.parquet"), *out]) == 0
+    chance = pq.read_table(tmp_path / "out.parquet")["p_positive"].to_numpy()
+    found = pq.read_table(DATA).to_pandas()
+    own = found["label"] == 1
+    rates = found[own].assign(p=chance[own])
+    assert (rates["p"].mean() - rates.groupby("race")["p"].mean()).max() < 0.07
+
+
 def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What did not run ends with 2 and says what to do."""
     cases = {
@@ -495,6 +600,9 @@ def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("--constraint", "equal_opportunity", "--assumption", "epsilon", "--epsilon", "0.0001"): "--epsilon",
         ("--features", "income", "--protected-as-feature"): "must not use the noisy group",
         ("--bins", "1"): "bins must be at least 2",
+        ("--solver", "dro"): "a score alone is nothing to train on; name columns with --features",
+        ("--solver", "soft", "--features", "income", "--learner", "trees"): "leave out --learner trees",
+        ("--solver", "dro", "--features", "income,race_recorded"): "race_recorded",
         ("--noise", str(tmp_path / "nothing.csv")): "nothing.csv",
     }
     for given, message in cases.items():
@@ -521,9 +629,7 @@ def test_a_model_file_that_looks_at_the_recorded_group(
     model = LogisticRegression().fit(frame[["x", "group"]], frame["label"])
     joblib.dump(model, tmp_path / "model.joblib")
     frame.to_parquet(tmp_path / "rows.parquet")
-    noise = "true,noisy,count\n" + "".join(
-        f"{j},{k},{1000 * T[j, k]:.0f}\n" for j in range(3) for k in range(3)
-    )
+    noise = "true,noisy,probability\n" + "".join(f"{j},{k},{T[j, k]}\n" for j in range(3) for k in range(3))
     (tmp_path / "noise.csv").write_text(noise)
     base = [
         "repair",

@@ -47,6 +47,11 @@ paper                             here              meaning
 The paper trains a linear model against an adversary by stochastic gradients. Here a score is post-processed, since the
 worst case over ``q`` is a linear program (or a sum) that does not depend on the model; its optimum is found.
 
+The paper's own two methods are there as well: ``solver="dro"`` (N0, a ball around each recorded group) and
+``solver="soft"`` (N1, soft assignments; N2 with ``assumption="certified"``) train a linear rule over features that does
+not use the recorded group, with exact worst cases in place of steps of an adversary; see
+:mod:`fairfix.optim.noisy_training`. No optimum is claimed there.
+
 References
 ----------
 S. Wang, W. Guo, H. Narasimhan, A. Cotter, M. Gupta and M. I. Jordan, *Robust optimization for fairness with noisy
@@ -65,6 +70,7 @@ import numpy as np
 from fairfix.chances import ScoreCurves
 from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError, UsageError
+from fairfix.learners import LinearMember
 from fairfix.noise import NoiseTable
 from fairfix.optim.noisy_groups import RATIOS, Refuted, tv_bounds, vacuous, valid_radius
 from fairfix.optim.noisy_repair import (
@@ -82,12 +88,13 @@ from fairfix.optim.noisy_repair import (
     rate_bounds,
     solve_noisy,
 )
+from fairfix.optim.noisy_training import Near, Trained, Within, train
 from fairfix.optim.piecewise import Piecewise
 from fairfix.predictors import FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
-from fairfix.repair.learned import Scored, label_of, mean_of
+from fairfix.repair.learned import Scored, design_of, label_of, mean_of
 from fairfix.table import Reading, to_probability
-from fairfix.values import Unrepaired
+from fairfix.values import Scorer, Unrepaired
 
 COMPARISONS: dict[Parity, str] = {
     "demographic_parity": "selection_rate.difference.to_overall",
@@ -98,8 +105,14 @@ COMPARISONS: dict[Parity, str] = {
 CERTAIN = 1e-9
 """A chance this near to 0 or 1 is one."""
 
+FEW = 0.02
+"""Share of everybody, accepted or not, that is worth a word."""
+
 HOLDS = 1e-6
 """What a constraint may be missed by, as programs are solved to no more."""
+
+ALONE = {"epsilon": "assumption epsilon", "z": "assumption identified", "bins": "thresholds"}
+"""Parameters that mean nothing to a trained rule, with what they are of."""
 
 NEEDS_LABELS = (
     "the noise table has no labels, and without them {constraint} can hardly be guaranteed by any rule. Add a column "
@@ -131,11 +144,17 @@ class Robust(Repairer):
     constraint: str = param(
         "demographic_parity", "what is held alike among the true groups", choices=tuple(DEMANDS)
     )
+    solver: str = param(
+        "thresholds",
+        "thresholds of a score, the best there are; or a linear rule over features without the recorded group, trained "
+        "against the worst distribution within the radii of the table (dro) or the worst soft assignment (soft)",
+        choices=("thresholds", "dro", "soft"),
+    )
     assumption: str = param(
         "auto",
         "what is assumed of the noise: nothing but the table by label (certified) or without (soft); that it depends "
         "on outcomes by at most epsilon; that it depends on the true group alone (identified); auto: certified if the "
-        "table has labels, else soft",
+        "table has labels, else soft; with solver soft: soft",
         choices=("auto", "certified", "soft", "epsilon", "identified"),
     )
     epsilon: float = param(
@@ -196,8 +215,11 @@ class Robust(Repairer):
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve the program and say what it relies on."""
         assert problem.noise is not None
+        seed = int(rng.integers(2**31))
+        if self.solver != "thresholds":
+            return self._train(problem, problem.noise, seed)
         assumed = self._assumed(problem, problem.noise)
-        scored = mean_of(problem, self.learner, "logistic", self.l2, int(rng.integers(2**31)))
+        scored = mean_of(problem, self.learner, "logistic", self.l2, seed)
         seen = Seen.of(problem, scored, self.parity, self._bins(assumed))
         own = seen.n.sum(1).T if problem.noise.by_label else seen.n.sum((1, 2))
         table = problem.noise.fitted(problem.cells.names, own)
@@ -207,7 +229,10 @@ class Robust(Repairer):
         found = self._solved(seen, used, assumed)
         chance = np.where(found.F < CERTAIN, 0.0, np.where(found.F > 1 - CERTAIN, 1.0, found.F))
         groups, blind = problem.cells, self.thresholds == "blind"
-        notes = (*self._said(problem, found, chance), *self._relied(problem, seen, table, chance, assumed))
+        notes = (
+            *self._said(problem, found, chance),
+            *self._relied(problem, seen, table, chance, assumed, self._assumption_said(table, assumed)),
+        )
         base = Unrepaired(scored.scorer) if scored.scorer.member is not None else None
         trace = FitTrace(
             True,
@@ -288,6 +313,149 @@ class Robust(Repairer):
         except ValueError as error:
             raise DataError(f"{self.name}: {error}") from error
 
+    # ------------------------------------------------------------------ training
+
+    def _train(self, problem: RepairProblem, noise: NoiseTable, seed: int) -> RepairedPredictor:
+        """Train a linear rule and say what it relies on."""
+        self._refuse(problem)
+        features, names = problem.features, problem.cells.names
+        assert features is not None
+        by_label = self.assumption == "certified"
+        if by_label and not noise.by_label:
+            raise UsageError(
+                f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or take "
+                "--assumption soft"
+            )
+        if self.solver == "dro" and set(names) != set(noise.true):
+            raise UsageError(
+                f"{self.name}: --solver dro needs the same true as recorded groups, since a ball is around each; the "
+                f"noise table has {', '.join(noise.true)} and the data {', '.join(names)}. Take --solver soft"
+            )
+        scored = mean_of(problem, self.learner, "logistic", self.l2, seed)
+        design, label, codes = design_of(problem, self.learner), label_of(problem), problem.cells.codes
+        table = self._table(problem, noise)
+        plain = table.sum(0) if table.ndim == 3 else table
+        radius = (
+            valid_radius(plain[[noise.true.index(name) for name in names]]) if self.solver == "dro" else None
+        )
+        adversary = Within(table if by_label else plain) if radius is None else Near(radius)
+        member = scored.scorer.member
+        start = np.append(member.coef[:, 0], member.intercept) if isinstance(member, LinearMember) else None
+        try:
+            found = train(
+                design.matrix,
+                label,
+                codes,
+                problem.table.rows.weight,
+                len(names),
+                adversary,
+                self.parity,
+                min(self.slack, 1.0),
+                l2=self.l2,
+                start=start,
+            )
+        except ValueError as error:
+            raise DataError(f"{self.name}: {error}") from error
+        made = LinearMember(found.coef[:, None], np.array([found.intercept]), "sigmoid")
+        rule = ScoreCurves(
+            (), ((),), Scorer(design.features, made), (Piecewise.steps([-1.0, 0.0], [0.0, 1.0]),)
+        )
+        decided = rule.curves[0](2.0 * made.predict(design.matrix) - 1.0)
+        seen, chance = Seen.decided(problem, decided)
+        assumed: Assumption = Certified() if by_label else Soft()
+        notes = (
+            *self._said_of_training(problem, found, decided),
+            *self._relied(problem, seen, table, chance, assumed, self._training_said(noise, names, radius)),
+        )
+        if radius is not None:
+            notes = (*notes, *self._empty_balls(seen.merged(chance), radius, names))
+        base = Unrepaired(scored.scorer)
+        trace = FitTrace(
+            True, found.steps, found.error, float("nan"), notes, base=base, base_fitted=scored.values
+        )
+        return rule.traced(trace)
+
+    def _refuse(self, problem: RepairProblem) -> None:
+        """Raise where something does not go with a trained rule."""
+        who = f"{self.name}: --solver {self.solver}"
+        columns = problem.cells.columns
+        if problem.features is None:
+            raise UsageError(
+                f"{who} trains a model, and a score alone is nothing to train on; name columns with --features, or "
+                "take --solver thresholds"
+            )
+        used = columns if problem.protected_as_feature else tuple(c for c in columns if c in problem.features)
+        if used:
+            raise UsageError(
+                f"{who} makes a rule that must not use the noisy group {' x '.join(used)}; leave it out of the features"
+            )
+        if self.learner != "linear":
+            raise UsageError(f"{who} trains a linear rule; leave out --learner {self.learner}")
+        fits = ("auto",) if self.solver == "dro" else ("auto", "soft", "certified")
+        if self.assumption not in fits:
+            what = (
+                "assumes the radii of the table (N0) alone"
+                if self.solver == "dro"
+                else "knows soft and certified"
+            )
+            raise UsageError(f"{who} {what}; leave out --assumption {self.assumption}")
+        defaults = {part.name: part.default for part in self.parameter_fields()}
+        for name, of in ALONE.items():
+            if getattr(self, name) != defaults[name]:
+                raise UsageError(f"{who} has no use for --{name}, which is of {of}; leave it out")
+
+    def _table(self, problem: RepairProblem, noise: NoiseTable) -> Floats:
+        """Return the noise table, rescaled to the rows of the fit; by label if it is."""
+        codes, many = problem.cells.codes, len(problem.cells.levels)
+        label, weight = label_of(problem).astype(np.int64), problem.weight
+        own = np.bincount(2 * codes + label, weight, 2 * many).reshape(many, 2) / weight.sum()
+        return noise.fitted(problem.cells.names, own.T if noise.by_label else own.sum(1))
+
+    def _said_of_training(self, problem: RepairProblem, found: Trained, decided: Floats) -> Iterator[str]:
+        """Yield what is unusual about a trained rule."""
+        if not found.feasible:
+            yield (
+                f"no rule that was met in {found.steps} steps satisfies the constraint: this one misses it by the "
+                f"least, {float(np.nanmax(found.excess)):.4f} of a rate"
+            )
+        if found.constant:
+            what = "yes" if found.intercept >= 0 else "no"
+            yield f"the repaired rule decides the same for everybody ({what}): nothing less was found to be guaranteed"
+        else:
+            taken = problem.weight @ decided / problem.weight.sum()
+            if not FEW <= taken <= 1 - FEW:
+                yield f"the repaired rule accepts {taken:.2%} of everybody: hardly more than a constant is guaranteed"
+        yield f"a linear rule trained by {found.steps} steps: the best that was met, not the best that there is"
+        yield from self._cut_said(problem)
+
+    def _training_said(self, noise: NoiseTable, names: tuple[str, ...], radius: Floats | None) -> str:
+        """Return what a trained rule relies on."""
+        if radius is None:
+            if self.assumption == "certified":
+                return "relies on N2 (certified): any noise that fits the noise table by label"
+            unused = "; its labels are used by --assumption certified" if noise.by_label else ""
+            return f"relies on N1 (soft): any noise that fits the noise table without labels{unused}"
+        each = ", ".join(f"{name!r} {r:.3f}" for name, r in zip(names, radius, strict=True))
+        return (
+            "relies on N0 (dro): any distribution within total variation of that of the recorded group of the same "
+            f"name, the radii valid whatever the noise that fits the noise table ({each})"
+        )
+
+    def _empty_balls(self, short: Merged, radius: Floats, names: tuple[str, ...]) -> Iterator[str]:
+        """Yield whose radius is no less than the share of its rows that a rate is about."""
+        cells = short.cells
+        for rate, sign in DEMANDS[self.parity]:
+            ratio = RATIOS[rate]
+            share = np.add(*ratio.masses(cells)) / cells.sum(1)
+            who = [name for name, r, s in zip(names, radius, share, strict=True) if r >= s]
+            if who:
+                label = f"with label {LABELS[rate][0]} " if len(LABELS[rate]) == 1 else ""
+                end = "missed" if sign > 0 else "accepted"
+                yield (
+                    f"the radii guarantee {', '.join(map(repr, who))} nothing: all of their rows {label}may be {end} "
+                    f"ones as soon as anybody {label}is {end}"
+                )
+
     # ------------------------------------------------------------------ what the user should know
 
     def _said(self, problem: RepairProblem, found: NoisyRepair, chance: Floats) -> Iterator[str]:
@@ -301,13 +469,35 @@ class Robust(Repairer):
             yield f"the repaired rule decides the same for everybody ({what}): nothing less is guaranteed"
         if self.thresholds == "group":
             yield f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; --thresholds blind does not"
+        yield from self._cut_said(problem)
+
+    def _cut_said(self, problem: RepairProblem) -> Iterator[str]:
+        """Yield that errors count alike where the base decides at another threshold than 0.5."""
         reading = problem.table.reading
         cut = to_probability(np.array(reading.thresholds[:1] or 0.5), reading.score_scale)
         if abs(float(np.ravel(cut)[0]) - 0.5) > HOLDS:
             yield "both kinds of error count alike in the repair, wherever the threshold of the base decisions lies"
 
+    def _assumption_said(self, table: Floats, assumed: Assumption) -> str:
+        """Return what thresholds rely on."""
+        label = " and the label" if table.ndim == 3 else ""
+        return {
+            Certified: "relies on N2 (certified): any noise that fits the noise table by label",
+            Soft: "relies on N1 (soft): any noise that fits the noise table without labels",
+            Sensitive: f"relies on N3 (epsilon): noise that fits the noise table and, given the true group{label}, "
+            f"depends on the score{'' if label else ' and the label'} by at most {self.epsilon:g}",
+            Identified: f"relies on N4 (identified): noise that depends on the true group{label} alone, with a margin "
+            f"of {self.z:g} standard errors",
+        }[type(assumed)]
+
     def _relied(
-        self, problem: RepairProblem, seen: Seen, table: Floats, chance: Floats, assumed: Assumption
+        self,
+        problem: RepairProblem,
+        seen: Seen,
+        table: Floats,
+        chance: Floats,
+        assumed: Assumption,
+        relies: str,
     ) -> Iterator[str]:
         """Yield what the result relies on, its worst case under other assumptions, and what breaks it."""
         noise = problem.noise
@@ -315,14 +505,7 @@ class Robust(Repairer):
         short = seen.merged(chance)
         plain = table.sum(0) if table.ndim == 3 else table
         label = " and the label" if table.ndim == 3 else ""
-        yield {
-            Certified: "relies on N2 (certified): any noise that fits the noise table by label",
-            Soft: "relies on N1 (soft): any noise that fits the noise table without labels",
-            Sensitive: f"relies on N3 (epsilon): noise that fits the noise table and, given the true group{label}, "
-            f"depends on the score{'' if label else ' and the label'} by at most {self.epsilon:g}",
-            Identified: f"relies on N4 (identified): noise that depends on the true group{label} alone, with a margin "
-            f"of {self.z:g} standard errors",
-        }[type(assumed)] + "; on the rows of the fit, the table taken as known"
+        yield f"{relies}; on the rows of the fit, the table taken as known"
         if (
             isinstance(assumed, Identified | Sensitive)
             and not problem.seen_by_model
@@ -341,19 +524,19 @@ class Robust(Repairer):
         said = []
         for text, (known, what) in worst.items():
             try:
-                said.append(f"{self._shortfall(short, known, what):.4f} if {text}")
+                said.append(f"{self._shortfall(short, known, what):z.4f} if {text}")
             except ValueError:  # not identified
                 continue
         ball = self._ball(problem, short, plain, noise)
         if ball is not None:
-            said.append(f"{ball:.4f} within the radii of the table (N0)")
+            said.append(f"{ball:z.4f} within the radii of the table (N0)")
         yield "the tables of the report are by recorded group; what holds for the true ones is said here"
         yield (
             f"the worst true group is on the wrong side of the rate over everybody by at most {'; '.join(said)}; the "
             f"slack is {self.slack:g}"
         )
         yield self._breakdown(short, table, label, assumed)
-        if isinstance(assumed, Soft) and self.constraint != "demographic_parity":
+        if isinstance(assumed, Soft) and self.solver != "dro" and self.constraint != "demographic_parity":
             empty = vacuous(short.cells, plain, RATIOS["true_positive_rate"])
             names = [name for name, bad in zip(noise.true, empty, strict=True) if bad]
             if names:
@@ -438,6 +621,18 @@ class Seen:
         index = np.ravel_multi_index((groups.codes, at, label), shape)
         n = np.bincount(index, weight, math.prod(shape)).reshape(shape)
         return cls(n / n.sum(), edges, float(weight.sum() ** 2 / (weight**2).sum()))
+
+    @classmethod
+    def decided(cls, problem: RepairProblem, decided: Floats) -> tuple[Seen, Floats]:
+        """Return rows counted by decision, and the chances of the bins that this makes, shape (K, B)."""
+        label, weight = label_of(problem).astype(np.int64), problem.weight
+        levels, at = np.unique(decided[weight > 0], return_inverse=True)
+        own = np.flatnonzero(weight > 0)
+        shape = (len(problem.cells.levels), levels.size, 2)
+        index = np.ravel_multi_index((problem.cells.codes[own], at, label[own]), shape)
+        n = np.bincount(index, weight[own], math.prod(shape)).reshape(shape)
+        rows = float(weight.sum() ** 2 / (weight**2).sum())
+        return cls(n / n.sum(), 2.0 * levels - 1.0, rows), np.tile(levels, (shape[0], 1))
 
     def merged(self, chance: Floats) -> Merged:
         """Return the data with bins joined that are decided alike in every group."""
