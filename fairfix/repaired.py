@@ -232,16 +232,17 @@ class Repaired:
                     f"{source.name} already has a column {name!r}; rename it, since prediction adds one"
                 )
         ids: list[pa.Array] = []
+        named = self.reading.columns.id if self.reading.columns.id in source.columns else None
         for part in source.parts(source.columns, self._types()):
             encoder = Encoder(self.reading, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
                 yield self._predicted(batch, encoder, first, missing_score)
                 first += batch.num_rows
-                if self.reading.columns.id and not duplicate_ids:
-                    ids.append(batch.column(batch.schema.get_field_index(self.reading.columns.id)))
+                if named and not duplicate_ids:
+                    ids.append(batch.column(batch.schema.get_field_index(named)))
         if ids:
-            check_unique(ids, str(self.reading.columns.id))
+            check_unique(ids, str(named))
 
     def output_schema(self, source: Source) -> pa.Schema:
         """Return the schema of what :meth:`predict_source` yields."""

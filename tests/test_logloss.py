@@ -240,6 +240,10 @@ def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told["proof"]["holdout"]["reading"] == "rounded"
     assert not plain["randomized"].any()
     assert ((plain["prediction"] >= 0.5) == plain["decision"]).all()
+    frame(seed=1, many=300).drop_columns(["label", "person"]).to_pandas().to_csv(new, index=False)
+    to = str(tmp_path / "nameless.parquet")
+    assert run(["predict", str(tmp_path / "a.fairfix"), str(new), "-o", to, "--no-config"]) == 0
+    assert pq.read_table(to)["prediction"].to_numpy().tobytes() == plain["prediction"].to_numpy().tobytes()
 
 
 @pytest.mark.parametrize("policy", ["error", "abstain", "base"])
