@@ -187,7 +187,7 @@ def test_csv_dialects(text: str, tmp_path: Path) -> None:
 PARQUET_BYTES = pa.BufferOutputStream()
 pq.write_table(pa.table({"g": ["a", "b"] * 500, "s": np.linspace(0, 1, 1000)}), PARQUET_BYTES)
 WHOLE = PARQUET_BYTES.getvalue().to_pybytes()
-PACKED = gzip.compress(b"g,s\n" + b"a,0.5\n" * 1000)
+PACKED = gzip.compress(b"g,s\n" + b"a,0.5\n" * 1000, mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ PACKED = gzip.compress(b"g,s\n" + b"a,0.5\n" * 1000)
     [
         ("d.csv", b"", r"d\.csv is empty"),
         ("d.csv", b"\n", "cannot be read as CSV"),
-        ("d.csv.gz", gzip.compress(b""), "cannot be read as CSV"),
+        ("d.csv.gz", gzip.compress(b"", mtime=0), "cannot be read as CSV"),
         ("d.csv.gz", b"g,s\na,1\n", "cannot be read as CSV"),
         ("d.csv.gz", PACKED[:-20], "cannot be read as CSV"),
         ("d.csv", b"g,s\na,1\nb\n", "cannot be read as CSV"),
