@@ -85,8 +85,10 @@ from fairfix.repair.learned import (
     bounds_of,
     design_of,
     groups_of,
+    l2_param,
     label_of,
     learned_of,
+    learner_param,
     mean_of,
     model_of,
 )
@@ -142,18 +144,8 @@ class FairRegression(Repairer):
         "largest loss of a group, for bounded_group_loss: one number, or GROUP=NUMBER,... for some groups",
         text=True,
     )
-    learner: str = param(
-        "linear",
-        "model that is learned from features: linear (or logistic), or boosted trees",
-        choices=("linear", "trees"),
-        selectable=True,
-    )
-    l2: float = param(
-        1e-3,
-        "weight of the squared coefficients of a linear model, beside the mean loss",
-        at_least=0.0,
-        selectable=True,
-    )
+    learner: str = learner_param()
+    l2: float = l2_param()
 
     def __post_init__(self) -> None:
         super().__post_init__()

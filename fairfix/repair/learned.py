@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +17,31 @@ from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError
 from fairfix.features import Features
 from fairfix.learners import Member, fit_classes, fit_mean, folds_of, out_of_fold
-from fairfix.repair.base import RepairProblem
+from fairfix.repair.base import RepairProblem, param
 from fairfix.values import Scorer
 
 FOLDS = 5
 """Parts of the rows, each scored by a member fitted to the others."""
+
+
+def learner_param() -> Any:
+    """Return the hyper-parameter that says what is learned from features."""
+    return param(
+        "linear",
+        "model that is learned from features: linear (or logistic), or boosted trees",
+        choices=("linear", "trees"),
+        selectable=True,
+    )
+
+
+def l2_param() -> Any:
+    """Return the hyper-parameter that keeps linear models small."""
+    return param(
+        1e-3,
+        "weight of the squared coefficients of a linear model, beside the mean loss",
+        at_least=0.0,
+        selectable=True,
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,7 +92,7 @@ from fairfix.optim.noisy_training import Near, Trained, Within, train
 from fairfix.optim.piecewise import Piecewise
 from fairfix.predictors import FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
-from fairfix.repair.learned import Scored, design_of, label_of, mean_of
+from fairfix.repair.learned import Scored, design_of, l2_param, label_of, learner_param, mean_of
 from fairfix.table import Reading, to_probability
 from fairfix.values import Scorer, Unrepaired
 
@@ -177,18 +177,8 @@ class Robust(Repairer):
         at_least=2,
         at_most=2000,
     )
-    learner: str = param(
-        "linear",
-        "model that is learned from features: linear (or logistic), or boosted trees",
-        choices=("linear", "trees"),
-        selectable=True,
-    )
-    l2: float = param(
-        1e-3,
-        "weight of the squared coefficients of a linear model, beside the mean loss",
-        at_least=0.0,
-        selectable=True,
-    )
+    learner: str = learner_param()
+    l2: float = l2_param()
 
     @property
     def bounds(self) -> str:

@@ -80,7 +80,7 @@ from fairfix.optim.plugin import expected_loss
 from fairfix.optim.sensei import equal_rates, fit_linear, fit_network
 from fairfix.predictors import FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
-from fairfix.repair.learned import FOLDS, bounds_of, label_of, model_of
+from fairfix.repair.learned import FOLDS, bounds_of, l2_param, label_of, learner_param, model_of
 from fairfix.table import Reading, Table, Task
 from fairfix.values import BlindRule, ModelMixture, Scorer, Unrepaired
 
@@ -142,18 +142,8 @@ class Sensei(Repairer):
         "group means of each label; can cost much accuracy",
         choices=("none", "logistic", "means"),
     )
-    learner: str = param(
-        "linear",
-        "model that is learned from features: linear (or logistic), or boosted trees",
-        choices=("linear", "trees"),
-        selectable=True,
-    )
-    l2: float = param(
-        1e-3,
-        "weight of the squared coefficients of a linear model, beside the mean loss",
-        at_least=0.0,
-        selectable=True,
-    )
+    learner: str = learner_param()
+    l2: float = l2_param()
 
     def __post_init__(self) -> None:
         super().__post_init__()
