@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -17,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix import cli
 from fairfix.cli import run
+from fairfix.cli.options import known_options
 from fairfix.repaired import OUTPUT
 
 Call = Callable[..., tuple[int, str, str]]
@@ -459,6 +462,59 @@ def test_commands_run_from_the_configuration_alone(call: Call, data: str) -> Non
     assert call("audit")[0] == 1
     assert call("repair", "--method", "ramp", "--undecided", "pass")[0] in (0, 1)
     assert '"gamma": 0.1' in call("inspect", "../from_config.fairfix", "--format", "json")[1]
+
+
+def every_option() -> list[tuple[str, str]]:
+    """Return (command, long name) of all that the configuration can say."""
+    found = []
+    for name, options in known_options().items():
+        command = importlib.import_module(f"fairfix.cli.{name}").command
+        for param in command.get_params(click.Context(command)):
+            longs = [text[2:] for text in param.opts if text.startswith("--")]
+            key = longs[0] if longs else str(param.name)
+            if key.replace("-", "_") in options:
+                found.append((name, key))
+        assert sum(one == name for one, _ in found) == len(options)
+    return found
+
+
+def plausible(command: str, key: str) -> str:
+    """Return a value of an option, as TOML."""
+    one = importlib.import_module(f"fairfix.cli.{command}").command
+    param = next(p for p in one.get_params(click.Context(one)) if f"--{key}" in p.opts or p.opts == [key])
+    if isinstance(param, click.Option) and param.is_flag:
+        return "true"
+    if isinstance(param.type, click.Choice):
+        return f'"{param.type.choices[-1]}"'
+    number = isinstance(param.type, (click.types.IntParamType, click.types.FloatParamType))
+    return "7" if number else '"json=x"' if key == "out" else '"x"'
+
+
+@pytest.mark.parametrize(("command", "key"), every_option())
+def test_every_option_is_a_key_of_the_configuration(command: str, key: str, call: Call) -> None:
+    """By the name it has on the command line, at the top and in the table of its command."""
+    value = plausible(command, key)
+    needed = "".join(f'{one} = "x"\n' for one in ("data", "output", "artifact") if one != key)
+    for text in (f"{key} = {value}\n{needed}", f"{needed}[{command}]\n{key} = {value}"):
+        Path("fairfix.toml").write_text(text)
+        status, out, err = call(command, "--show-settings")
+        assert status == 0, err
+        (line,) = [one for one in out.splitlines() if one.startswith(f"{key} = ")]
+        assert line.endswith("# configuration")
+
+
+def test_files_of_the_configuration_are_relative_to_it(call: Call, data: str) -> None:
+    """Also those of reports, and in a format of its own."""
+    Path("fairfix.toml").write_text(
+        'data = "data.parquet"\nprotected = "race"\nformat = "json"\nout = ["html=a.html"]\n'
+    )
+    Path("below").mkdir()
+    os.chdir("below")
+    status, out, _ = call("audit")
+
+    assert status == 0
+    assert json.loads(out)["schema"] == "fairfix.audit/1"
+    assert Path("../a.html").exists()
 
 
 def test_pyproject_table_is_read(call: Call, data: str) -> None:

@@ -199,23 +199,26 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
     if path is None:
         return None
     config = load_config(path, known_options(), method_names())
+    params = {_key(param): param for param in ctx.command.get_params(click.Context(ctx.command))}
     ctx.default_map = {
-        name: _fitting(ctx.command, name, content, path)
+        str(params[name].name): _fitting(params[name], content, path)
         for name, content in config.commands.get(ctx.command.name or "", {}).items()
     }
-    ctx.meta["fairfix.methods"] = config.methods
+    ctx.meta["fairfix.methods"] = {
+        method: {str(params[name].name): value for name, value in table.items() if name in params}
+        for method, table in config.methods.items()
+    }
     ctx.meta["fairfix.waivers"] = (path.name, config.waivers)
     return str(path)
 
 
-def _fitting(command: click.Command, name: str, content: Any, path: Path) -> Any:
+def _fitting(option_: click.Parameter, content: Any, path: Path) -> Any:
     """Return a configured value in the shape of its option: repeatable options take a list or one value."""
-    option_ = next(p for p in command.get_params(click.Context(command)) if p.name == name)
     if isinstance(option_, click.Option) and option_.multiple:
         values = content if isinstance(content, list) else [content]
         return [str(value) for value in values]
     if isinstance(content, list):
-        raise ConfigError(f"{path}: {name.replace('_', '-')!r} takes one value, not a list")
+        raise ConfigError(f"{path}: {_key(option_).replace('_', '-')!r} takes one value, not a list")
     return content
 
 
@@ -259,22 +262,23 @@ def apply_method_table(ctx: click.Context) -> None:
             ctx.params[part.name] = str(part.default)
 
 
-HIDDEN_SETTINGS = frozenset({"config", "no_config", "show_settings", "debug", "help"})
+HIDDEN_SETTINGS = frozenset({"config", "no_config", "show_settings", "debug"})
 
 
 def known_options() -> dict[str, frozenset[str]]:
     """Return the option names of every command that reads the configuration."""
     out = {}
-    for name in ("audit", "repair", "predict"):
+    for name in ("audit", "repair", "compare", "predict"):
         command: click.Command = import_module(f"fairfix.cli.{name}").command
         params = command.get_params(click.Context(command))
-        names = (_key(param) for param in params if param.name not in HIDDEN_SETTINGS)
+        names = (_key(param) for param in params if param.expose_value and param.name not in HIDDEN_SETTINGS)
         out[name] = frozenset(names)
     return out
 
 
 def _key(param: click.Parameter) -> str:
-    return str(param.name)
+    """Return the name of an option as users write it, with underscores; ``format_`` is one of Python's words else."""
+    return str(param.name).rstrip("_")
 
 
 def method_names() -> frozenset[str]:
@@ -298,9 +302,7 @@ def show_settings(ctx: click.Context) -> None:
             continue
         source = ctx.get_parameter_source(str(param.name))
         where = words.get(source, "default") if source else "default"
-        click.echo(
-            f"{_key(param).rstrip('_').replace('_', '-')} = {_toml(ctx.params[param.name])}  # {where}"
-        )
+        click.echo(f"{_key(param).replace('_', '-')} = {_toml(ctx.params[param.name])}  # {where}")
     ctx.exit(ExitStatus.OK)
 
 
