@@ -25,6 +25,12 @@ from fairfix.optim.piecewise import Piecewise
 from fairfix.table import Table
 
 
+class Caution(str):
+    """A note on something that endangers the result: told as a warning, where other notes only inform."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class FitTrace:
     """How a fit went.
@@ -40,7 +46,7 @@ class FitTrace:
     gap
         Certified distance of that value from the optimum; NaN where there is no certificate.
     notes
-        What the user should know, in words.
+        What the user should know, in words; what endangers the result as :class:`Caution`.
     randomized
         The randomised rule that a deterministic one was rounded from, to show what that costs; not saved.
     base

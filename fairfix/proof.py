@@ -27,7 +27,7 @@ from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
 from fairfix.io import Source
 from fairfix.noise import NoiseTable
-from fairfix.predictors import RepairedPredictor, is_random
+from fairfix.predictors import Caution, RepairedPredictor, is_random
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
 from fairfix.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
 
@@ -149,6 +149,7 @@ class Outcome:
     fit: Proof
     holdout: Proof
     warnings: tuple[str, ...]
+    notes: tuple[str, ...]
     reading: Reading
 
     @property
@@ -265,7 +266,7 @@ def repair_table(
         if selection:
             problem = RepairProblem(fitted, *learned)
         predictor = best.fit(problem, rng=fit_rng)
-    notes += [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
+    notes += _warned(caught)
     notes += [*predictor.trace.notes, *_unproven(table, split)]
     plain = replace(settings, checks=())
     notes += _cost_of_rounding(best, predictor, table.take(split.holdout), plain)
@@ -278,7 +279,7 @@ def repair_table(
         selection,
         prove(fitted, predictor, plain, also, of_fit=True, comparable=best.comparables),
         prove(table.take(split.holdout), predictor, settings, also, comparable=best.comparables),
-        tuple(dict.fromkeys(notes)),
+        *_told(notes),
         table.reading,
     )
 
@@ -339,7 +340,7 @@ def repair_stream(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairfixWarning)
         predictor = repairer.learn(rows, rng=fit_rng)
-    notes = [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
+    notes = _warned(caught)
     outcome = Outcome(
         repairer,
         predictor,
@@ -348,7 +349,7 @@ def repair_stream(
         (),
         prove(shown, predictor, replace(settings, checks=())),
         prove(held, predictor, settings),
-        tuple(dict.fromkeys((*notes, *predictor.trace.notes))),
+        *_told((*notes, *predictor.trace.notes)),
         reading,
     )
     return outcome, counted
@@ -440,6 +441,18 @@ def _cost_of_rounding(
     yield f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}"
 
 
+def _warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Return our own among the warnings that were caught."""
+    return [Caution(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
+
+
+def _told(notes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what endangers the result, and what only informs, each once."""
+    once = tuple(dict.fromkeys(notes))
+    cautions = tuple(str(note) for note in once if isinstance(note, Caution))
+    return cautions, tuple(str(note) for note in once if not isinstance(note, Caution))
+
+
 def _unproven(table: Table, split: Split) -> Iterator[str]:
     """Yield a note for every group without held-out rows."""
     for name in table.reading.columns.protected:
@@ -447,7 +460,7 @@ def _unproven(table: Table, split: Split) -> Iterator[str]:
         seen = np.bincount(groups.codes[split.holdout], minlength=len(groups.levels))
         for group, rows in zip(groups.names, seen, strict=True):
             if not rows:
-                yield f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it"
+                yield Caution(f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it")
 
 
 def prove(

@@ -948,3 +948,23 @@ def test_covariance_is_audited_and_gated(call: Call, data: str) -> None:
     _, out, _ = call("repair", data, "--protected", "race", "--method", "ramp", *given)
     fitted = {row["name"]: row["after"]["value"] for row in json.loads(out)["proof"]["fit"]["table"]}
     assert fitted["selection_rate.covariance.to_overall [race]"] == pytest.approx(0.01, abs=1e-9)
+
+
+def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
+    """What endangers the result is a warning, all else a note: on stderr, in every report and in the artifact."""
+    table = people()
+    alone = {name: table[name][:1] for name in table.column_names} | {"race": pa.array(["green"])}
+    pq.write_table(pa.concat_tables([table, pa.table(alone)]), "alone.parquet")
+    command = ("repair", "alone.parquet", "--protected", "race", "--method", "ramp", "-o", "a.fairfix")
+    _, out, err = call(*command, "--decisions", "deterministic", "--out", "json=a.json")
+    result = json.loads(Path("a.json").read_text())
+    shown = call("inspect", "a.fairfix")[1]
+
+    for kind in ("warning", "note"):
+        assert result[f"{kind}s"]
+        for text in result[f"{kind}s"]:
+            assert f"fairfix: {kind}: {text}" in err.splitlines()
+            assert f"{kind}: {text}"[:60] in out
+            assert f"{kind:<18}{text}" in shown.splitlines()
+    assert [text for text in result["warnings"] if "nothing is proven" in text]
+    assert [text for text in result["notes"] if text.startswith("without randomisation")]

@@ -306,7 +306,7 @@ def test_deterministic_thresholds_say_what_they_cost(constraint: str) -> None:
     assert set(np.unique(chance)) <= {0.0, 1.0}
     assert not outcome.predictor.randomized
     assert outcome.holdout.randomized == 0
-    note = next(n for n in outcome.warnings if n.startswith("without randomisation"))
+    note = next(n for n in outcome.notes if n.startswith("without randomisation"))
     held = table.take(outcome.split.holdout)
     value = gap(Ramp(constraint=constraint), held, outcome.predictor.predict(held))
     assert f"{value:.4f} instead of" in note

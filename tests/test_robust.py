@@ -675,10 +675,10 @@ def _labelled() -> NoiseTable:
 
 
 def test_a_proof_tells_what_is_known_of_the_true_groups() -> None:
-    """From the library: the notes go into the warnings of the outcome."""
+    """From the library: what the repair relies on is among the notes of the outcome."""
     data = people()
     noisy = recorded(data, "uniform")
     outcome = repair_table(table_of(data, noisy), Robust(), noise=known(data, noisy, label=True))
 
     assert outcome.criterion == "selection_rate.difference.to_overall"
-    assert any(note.startswith("relies on N2 (certified)") for note in outcome.warnings)
+    assert any(note.startswith("relies on N2 (certified)") for note in outcome.notes)

@@ -224,8 +224,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             seen_by_model=model.feature_names if model else (),
         )
         rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
-    for note in outcome.warnings:
-        talk(given, f"warning: {note}")
+    for warning in outcome.warnings:
+        talk(given, f"warning: {warning}")
+    for note in outcome.notes:
+        talk(given, f"note: {note}")
     repaired = Repaired(
         repairer.name,
         outcome.repairer.parameters,
@@ -241,7 +243,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     result = repair_dict(outcome, repaired, source.name, rows, inferred, data)
     facts = {
         name: result[name]
-        for name in ("data", "split", "selection", "proof", "checks", "verdict", "warnings")
+        for name in ("data", "split", "selection", "proof", "checks", "verdict", "warnings", "notes")
     }
     digest = replace(repaired, facts=facts).save(given["output"])
     talk(given, f"wrote {given['output']}")

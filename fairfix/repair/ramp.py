@@ -85,7 +85,7 @@ from fairfix.optim.ramp_sgd import Batch, StreamSolution, learn
 from fairfix.optim.roc import Roc, solve_roc
 from fairfix.optim.step import Staircase, solve_steps
 from fairfix.optim.windows import solve_points
-from fairfix.predictors import FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.predictors import Caution, FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.cells import Cells, Points, ScoredCell, calibrated, cells_of, miscalibration, points_of
 from fairfix.table import Reading, Table, to_probability
@@ -283,7 +283,7 @@ class Ramp(Repairer):
     def _streamed(
         self, columns: tuple[str, ...], levels: tuple[tuple[str, ...], ...], found: StreamSolution
     ) -> RepairedPredictor:
-        note = (
+        note = Caution(
             f"after {found.passes} passes over {found.points:,} rows the selection rates are off the allowed band by "
             f"{found.off:.1e}; scores of few values under a narrow ramp do that: widen it with --gamma"
         )
@@ -492,7 +492,7 @@ class Ramp(Repairer):
         if self.constraint not in ABOUT_LABELS:
             does = "with slack the rule drifts towards them"
         said = f"the scores are off by {off:.3f} on average inside groups (chance gives {chance:.3f}): {does}"
-        return (f"{said}; recalibrate with --calibrate isotonic or sigmoid",)
+        return (Caution(f"{said}; recalibrate with --calibrate isotonic or sigmoid"),)
 
 
 # ---------------------------------------------------------------------- rules
@@ -569,7 +569,9 @@ def _notes(rules: Sequence[_Rule], points: Sequence[Points]) -> tuple[str, ...]:
     shares = [q for rule, p in zip(rules, points, strict=True) for q in rule.shares(p)]
     least, most = min(shares), max(shares)
     if most <= 0.0 or least >= 1.0:
-        return (f"the repaired rule decides {'negative' if most <= 0 else 'positive'} for everybody",)
+        return (
+            Caution(f"the repaired rule decides {'negative' if most <= 0 else 'positive'} for everybody"),
+        )
     return ()
 
 

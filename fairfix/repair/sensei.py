@@ -78,7 +78,7 @@ from fairfix.flips import (
 from fairfix.learners import LinearMember, Member, NetworkMember, fit_classes, fit_mean, folds_of, out_of_fold
 from fairfix.optim.plugin import expected_loss
 from fairfix.optim.sensei import equal_rates, fit_linear, fit_network
-from fairfix.predictors import FitTrace, RepairedPredictor
+from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import FOLDS, bounds_of, l2_param, label_of, learner_param, model_of
 from fairfix.table import Reading, Table, Task
@@ -448,7 +448,9 @@ class Sensei(Repairer):
             chances.append((values[0], values[1]))
         rule = equal_rates(chance, tuple(chances), tolerance=min(self.slack, 1.0), weight=weight)
         predictor = BlindRule(Scorer(features, whole), tuple(scorers), rule)
-        tied = f"{rule.tied:.1%} of the rows lie on the border of the decision; the slack may be missed by as much"
+        tied = Caution(
+            f"{rule.tied:.1%} of the rows lie on the border of the decision; the slack may be missed by as much"
+        )
         notes = (
             *([tied] if rule.tied > 1e-3 else []),
             *_proposed(problem, self),
@@ -569,7 +571,7 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
             decided = np.stack([one(flipped(some, flip, comparable)) >= 0.5 for flip in flips])
             share.append(float(np.mean(decided.any(axis=0) & ~decided.all(axis=0))))
         if share[1] > share[0] + ALARM:
-            yield (
+            yield Caution(
                 f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(values)}, {share[1]:.1%} "
                 f"of decisions would change, instead of {share[0]:.1%} of the plain model's; declare them comparable"
             )

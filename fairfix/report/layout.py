@@ -628,6 +628,7 @@ def _repair_facts(result: Mapping[str, Any]) -> Iterator[str]:
         yield f"written to {result['artifact']['file']} ({result['artifact']['sha256']})"
     for warning in result["warnings"]:
         yield f"warning: {warning}"
+    yield from (f"note: {note}" for note in result.get("notes", ()))
 
 
 # ---------------------------------------------------------------------- comparison
