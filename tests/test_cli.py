@@ -835,6 +835,26 @@ def test_a_closed_pipe_is_no_bug(data: str) -> None:
     assert b"bug" not in done.stderr
 
 
+def shell(line: str, data: str) -> tuple[int, str]:
+    """Return status and stderr of a line of bash; ``$F`` is the command, ``$D`` the data."""
+    command = {"F": f"{sys.executable} -m fairfix", "D": data}
+    done = subprocess.run(
+        ["bash", "-c", line], env={**os.environ, **command}, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bash and /dev/full")
+def test_an_output_that_takes_nothing(data: str) -> None:
+    """Never the status of a failed check: 141 for a reader that left, 2 for a full disk; closed is silent."""
+    audit = "$F audit $D --protected race --no-config -q --fail-on 'dp.difference>0.9'"
+    assert shell(f"{audit} --detail --format json | true; exit ${{PIPESTATUS[0]}}", data) == (141, "")
+    status, err = shell(f"{audit} > /dev/full", data)
+    assert (status, err) == (2, "fairfix: cannot write to stdout: No space left on device\n")
+    assert shell(f"{audit} >&-", data) == (0, "")
+    assert shell(f"{audit} 2>&- > /dev/null", data) == (0, "")
+
+
 def test_every_command_has_help(call: Call) -> None:
     """Each command explains itself with an example."""
     for name in cli.COMMANDS:
@@ -968,3 +988,66 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
             assert f"{kind:<18}{text}" in shown.splitlines()
     assert [text for text in result["warnings"] if "nothing is proven" in text]
     assert [text for text in result["notes"] if text.startswith("without randomisation")]
+
+
+# ---------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--out", "json=data.parquet"), "this file is also that of DATA"),
+        (("--counts-out", "below/../data.parquet"), "also that of DATA"),
+        (("--out", "json=x", "--out", "html=x"), "also that of --out json=x"),
+        (("--baseline", "old.json", "--out", "json=old.json"), "also that of --baseline"),
+    ],
+)
+def test_nothing_that_is_read_is_written(
+    arguments: tuple[str, ...], words: str, call: Call, data: str
+) -> None:
+    """An output in place of the data, of the baseline or of another output is refused before anything is read."""
+    Path("below").mkdir()
+    before = Path(data).read_bytes()
+    status, out, err = call("audit", data, "--protected", "race", *arguments)
+
+    assert (status, out) == (2, "")
+    assert words in err
+    assert Path(data).read_bytes() == before
+    assert sorted(path.name for path in Path().iterdir()) == ["below", data]
+
+
+def test_a_prediction_does_not_replace_its_rows(call: Call, data: str) -> None:
+    call("repair", data, "--protected", "race", "--method", "ramp", "-o", "a.fairfix")
+    for name in (data, "a.fairfix"):
+        assert call("predict", "a.fairfix", data, "-o", name)[0] == 2
+    assert "decision" not in pq.read_schema(data).names
+
+
+def test_what_is_no_file_is_written_to(call: Call, data: str) -> None:
+    """A pipe and a link stay what they are; the file behind a link is replaced."""
+    os.mkfifo("pipe")
+    Path("real.json").write_text("old")
+    Path("link.json").symlink_to("real.json")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert (
+        call("audit", data, "--protected", "race", "--out", "github=pipe", "--out", "json=link.json")[0] == 0
+    )
+
+    assert os.read(reader, 100_000).startswith(b"::notice")
+    os.close(reader)
+    assert json.loads(Path("real.json").read_text())["schema"] == "fairfix.audit/1"
+    assert Path("link.json").is_symlink()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.skipif(
+    os.geteuid() == 0, reason="were it broken, this test would replace devices of the machine"
+)
+def test_a_device_stays_one(call: Call, data: str) -> None:
+    """Also one that has no room, which is an error like any other."""
+    assert call("audit", data, "--protected", "race", "--out", "html=/dev/null")[0] == 0
+    status, out, err = call("audit", data, "--protected", "race", "--out", "json=/dev/full")
+
+    assert Path("/dev/null").is_char_device()
+    assert (status, out) == (2, "")
+    assert "cannot write /dev/full: No space left" in err

@@ -403,8 +403,10 @@ def learned_features(
 
 def talk(given: Mapping[str, Any], text: str) -> None:
     """Say something on stderr, unless asked to be quiet."""
+    from fairfix.report.words import harmless
+
     if not given.get("quiet"):
-        click.echo(f"fairfix: {text}", err=True)
+        click.echo(harmless(f"fairfix: {text}"), err=True)
 
 
 def open_data(
@@ -533,9 +535,52 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
         for name in ("output", "counts_out")
         if given.get(name)
     ]
-    for option_, path in named:
-        if not Path(path).resolve().parent.is_dir():
-            raise UsageError(f"{option_}: the folder {Path(path).parent} does not exist")
+    check_files(named, given)
+
+
+READ = (
+    "data",
+    "result",
+    "artifact",
+    "model",
+    "baseline",
+    "baseline_data",
+    "from_counts",
+    "noise",
+    "unlabelled",
+    "pairs",
+)
+"""Options and arguments that name what is read."""
+
+
+def check_files(written: Sequence[tuple[str, str]], given: Mapping[str, Any]) -> None:
+    """Raise for a file that cannot be written, is written twice, or is read by the same run.
+
+    Parameters
+    ----------
+    written
+        (as the user said it, file) of every file to write.
+    """
+    seen = {Path(given[name]).resolve(): name for name in READ if given.get(name)}
+    for said, path in written:
+        place = Path(path).resolve()
+        if not place.parent.is_dir():
+            raise UsageError(f"{said}: the folder {Path(path).parent} does not exist")
+        if place.exists() and not (place.is_file() or place.is_dir()):  # such as /dev/null
+            continue
+        if place in seen:
+            raise UsageError(f"{said}: this file is also that of {_spoken(seen[place])}; name another one")
+        seen[place] = said
+
+
+def _spoken(name: str) -> str:
+    """Return an argument or an option as users write it."""
+    return (
+        name if name.startswith("-") else name.upper() if name in ARGUMENTS else f"--{name.replace('_', '-')}"
+    )
+
+
+ARGUMENTS = frozenset(("data", "result", "artifact"))
 
 
 def _format_and_file(text: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairfix.cli.options import option, run_options, show_settings, talk
+from fairfix.cli.options import check_files, option, run_options, show_settings, talk
 from fairfix.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     if given["show_settings"]:
         show_settings(ctx)
+    check_files([(f"--output {given['output']}", given["output"])], given)
     from fairfix.io import TableWriter, atomic_output, open_source
     from fairfix.repaired import Repaired
 

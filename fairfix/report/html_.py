@@ -29,6 +29,7 @@ from fairfix.report.layout import (
 from fairfix.report.style import STYLE
 from fairfix.report.svg import CURVES, Curve, Dot, Gap, Pair, dots, lines, pairs, span_of
 from fairfix.report.verdicts import WORDS, limit, meaning
+from fairfix.report.words import readable
 
 MOST_ROWS = 30
 """Groups in a picture of dots; the table beside it has all."""
@@ -72,6 +73,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 def render(result: Mapping[str, Any], *, detail: bool = False) -> str:
     """Return the report as one HTML page."""
+    result = readable(result)
     page = _Page(result)
     kind = str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
     heading, *rest = layout(result, detail=detail)
