@@ -301,7 +301,13 @@ def _told(value: Any, kind: str) -> str:
         return interval(value)
     if kind == "count":
         return f"{value:,.0f}"
+    if kind == "p" and value < LEAST_P:
+        return f"<{LEAST_P:g}"
     return f"{value:.1%}" if kind == "rate" else show(value, 3 if kind == "ratio" else 4)
+
+
+LEAST_P = 1e-12
+"""Below, a probability of chance is told as smaller: it is none that is 0."""
 
 
 def _block(block: Mapping[str, Any], result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
