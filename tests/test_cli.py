@@ -986,6 +986,7 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
             assert f"fairfix: {kind}: {text}" in err.splitlines()
             assert f"{kind}: {text}"[:60] in out
             assert f"{kind:<18}{text}" in shown.splitlines()
+    assert not set(result["warnings"]) & set(result["notes"])
     assert [text for text in result["warnings"] if "nothing is proven" in text]
     assert [text for text in result["notes"] if text.startswith("without randomisation")]
 

@@ -105,7 +105,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (
         BrokenPipeError,
         SystemExit,
-    ):  # the second is what click makes of the first, with the status of a failed check
+    ):  # click makes an exit with 1 of a broken pipe, which means a failed check
         return _closed_pipe()
     except FairfixError as error:
         if debug:
