@@ -306,6 +306,13 @@ def test_pictures_survive_odd_numbers() -> None:
 
     assert "…" in text
     assert "nan" not in text
+    drawn = {
+        bound: dots("p", "t", "d", [Dot("b", None, 0.2, 0.8, "x", bound)], (0.0, 1.0))
+        for bound in (False, True)
+    }
+    assert 'stroke-dasharray="1 4"' in drawn[False]  # undefined: nothing is known of it
+    assert drawn[True].count('stroke-width="2"') == drawn[False].count('stroke-width="2"') + 1
+    assert "<circle" not in drawn[True] + drawn[False]
 
 
 def test_the_command_line_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

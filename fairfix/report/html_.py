@@ -276,7 +276,7 @@ class _Page:
             else "A check compares the value alone with its limit; the interval is not asked."
         )
         told = "".join(
-            f"<dt><code>{escape(str(check['check']))}</code> {escape(str(check['attribute']))}</dt>"
+            f"<dt><code>{_broken(str(check['check']))}</code> {escape(str(check['attribute']))}</dt>"
             f"<dd>{_broken(limit(check))}: {_broken(meaning(str(check['id']).partition('[')[0], self.result))}.</dd>"
             for check in checks
         )
@@ -576,7 +576,9 @@ def _known(found: Mapping[str, Any], rests_on: str) -> list[Dot]:
         outer = bounds[rests_on]
         spans.append((f"{rests_on}, sampling error too", outer["outer_low"], outer["outer_high"]))
     return rows + [
-        Dot(name, None, low, high, between(low, high)) for name, low, high in spans if low is not None
+        Dot(name, None, low, high, between(low, high), bound=True)
+        for name, low, high in spans
+        if low is not None
     ]
 
 

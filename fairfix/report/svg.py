@@ -25,13 +25,17 @@ NAMED = 4
 
 @dataclass(frozen=True)
 class Dot:
-    """A named value with its interval and how it reads; a bound has an interval only, an undefined one a text only."""
+    """A named value with its interval and how it reads; ``bound``: an interval without a value inside.
+
+    A value that is undefined has a text only, whatever its interval.
+    """
 
     name: str
     value: float | None
     low: float | None
     high: float | None
     text: str
+    bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -263,10 +267,10 @@ def _shape(shape: str, x: float, y: float, colour: str, *, hollow: bool = False)
 
 def _interval(dot: Dot, scale: _Scale, y: float, shape: str, *, solid: bool) -> str:
     """Return a dot on its interval; an end that is open has no cap and is not drawn."""
-    known = [end for end in (dot.value, dot.low, dot.high) if end is not None]
-    if not known:
+    middle = dot.low if dot.bound else dot.value
+    if middle is None:
         return _line(scale.places[0], y, scale.places[1], y, FAINT, 1, "1 4")
-    x = scale(known[0])
+    x = scale(middle)
     low, high = (x if end is None else scale(end) for end in (dot.low, dot.high))
     out = [_line(scale.places[0], y, scale.places[1], y, "#ececec", 1)]
     out.append(_line(low, y, high, y, INK, 2, "" if solid else "3 2"))
@@ -275,7 +279,7 @@ def _interval(dot: Dot, scale: _Scale, y: float, shape: str, *, solid: bool) -> 
         for end, place in ((dot.low, low), (dot.high, high))
         if end is not None
     ]
-    if dot.value is None:
+    if dot.bound:
         return "".join(out)
     return "".join(out) + _shape(shape, x, y, COLOURS[0] if solid else INK, hollow=not solid)
 
