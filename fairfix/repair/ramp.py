@@ -88,7 +88,7 @@ from fairfix.optim.windows import solve_points
 from fairfix.predictors import FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.cells import Cells, Points, ScoredCell, calibrated, cells_of, miscalibration, points_of
-from fairfix.table import Reading, Table, to_probability
+from fairfix.table import Reading, Table
 
 NARROWEST = 1e-6
 """Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
@@ -409,10 +409,7 @@ class Ramp(Repairer):
         A threshold ``c`` on the probability is best where the two errors cost ``c`` and ``1 - c``; then
         ``2 (p - c)`` is what a positive decision is worth. The centred ramp adds half its width.
         """
-        cut = 0.5
-        if reading.thresholds:
-            cut = float(to_probability(np.array(reading.thresholds[0]), reading.score_scale))
-        return (1.0 - 2.0 * cut) + (self.gamma / 2 if self.shape == "centred" else 0.0)
+        return (1.0 - 2.0 * reading.cut) + (self.gamma / 2 if self.shape == "centred" else 0.0)
 
     def _rate(self, cells: Sequence[ScoredCell], lift: float) -> float | None:
         """Return the common rate that is asked for; None for the best by the scores."""
