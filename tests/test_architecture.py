@@ -144,7 +144,7 @@ MAY_IMPORT = {
     "artifact": {"errors", "io"},
     "countfile": {"artifact", "auditor", "counts", "engine", "errors", "findings", "io", "table"},
     "repaired": {"artifact", "chances", "counts", "errors", "io", "predictors", "table", "values"},
-    "sklearn": {"counts", "errors", "predictors", "repair", "repaired", "table"},
+    "sklearn": {"counts", "errors", "io", "noise", "predictors", "repair", "repaired", "table"},
     "report": {
         "baseline",
         "compare",
