@@ -765,6 +765,19 @@ class Table:
             raise DataError("a score column is needed; name it with --score")
         return to_probability(self.rows.score, self.reading.score_scale)
 
+    @property
+    def ranking(self) -> Floats:
+        """What orders the rows, shape (n,): ``2 p - 1``, or a raw score as it is.
+
+        Raises
+        ------
+        DataError
+            There is no score.
+        """
+        if self.rows.score is not None and self.reading.score_scale == "raw":
+            return self.rows.score.copy()
+        return 2.0 * self.probability - 1.0
+
 
 def _hashed(table: Table) -> Floats:
     """Return numbers in [0, 1) from the levels, score and features of the rows: equal rows share one."""

@@ -219,6 +219,10 @@ class Ramp(Repairer):
         return self.calibration != "none" or self.rho == "labels"
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        if problem.table.reading.score_scale == "raw":
+            self._check_raw(problem)
+            if self.calibrate == "auto":
+                return self._of_raw(problem, rng)
         cells = problem.once("cells", lambda: cells_of(problem))
         if self.solver == "sgd":
             return self._learned_from(cells, problem.table.reading, rng)
@@ -231,6 +235,31 @@ class Ramp(Repairer):
         trace = _trace(parts, (*_notes(rules, points), *self._warnings(cells)))
         predictor = self._predictor(cells, points, rules, trace)
         return self._rounded(cells, points, predictor) if self.decisions == "deterministic" else predictor
+
+    def _of_raw(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Return the fit on a score that is no probability: in each group its isotonic regression is one."""
+        predictor = replace(self, calibrate="isotonic")._fit(problem, rng)
+        note = "the raw score was made a probability in each group, by isotonic regression on the labels"
+        trace = replace(predictor.trace, notes=(note, *predictor.trace.notes))
+        return replace(predictor, trace=trace)  # type: ignore[type-var]  # every kind is a dataclass
+
+    def _check_raw(self, problem: RepairProblem) -> None:
+        """Raise where something needs scores that are probabilities, or labels that make them such."""
+        for name, bad in (
+            ("solver", self.solver == "sgd"),
+            ("calibrate", self.calibrate in ("none", "sigmoid")),
+            ("rho", self.rho == "mean"),
+        ):
+            if bad:
+                raise UsageError(
+                    f"ramp: {name} {getattr(self, name)} needs scores that are probabilities, and these are raw; "
+                    f"leave --{name} out, or say --score-scale probability, margin or logit"
+                )
+        if problem.table.rows.label is None:
+            raise DataError(
+                "a raw score is made a probability by labels; name their column with --label, or say --score-scale "
+                "probability, margin or logit"
+            )
 
     # ------------------------------------------------------------------ streams
 
