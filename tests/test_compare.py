@@ -177,7 +177,16 @@ def test_a_score_of_any_range_is_a_feature_and_a_base(
     points = np.round(100 * np.asarray(people["score"]))
     pq.write_table(people.set_column(3, "score", pa.array(points)), tmp_path / "p.parquet")
     command = ["compare", str(tmp_path / "p.parquet"), "--protected", "sex", "--slacks", "0.1", "--no-config"]
-    command += ["--score-scale", "raw", "--methods", "logloss,ramp", "--features", "x", "--format", "json"]
+    command += [
+        "--score-scale",
+        "raw",
+        "--methods",
+        "logloss,ramp,fair-regression",
+        "--features",
+        "score",
+        "--format",
+        "json",
+    ]
 
     assert run(command) == 2
     assert "give one with --threshold" in capsys.readouterr().err
@@ -187,7 +196,8 @@ def test_a_score_of_any_range_is_a_feature_and_a_base(
     assert 0.5 < held["accuracy"]["value"] < 1
     assert "log_loss" not in held
     assert told["logloss"]["qualities"]["log_loss"]["value"] > 0
-    assert "probability" in told["ramp"]["failure"]
+    assert told["ramp"]["qualities"]["accuracy"]["value"] > 0.5
+    assert "probability" in told["fair-regression"]["failure"]
 
 
 def test_fits_are_counted_as_they_end() -> None:
