@@ -46,8 +46,8 @@ import pyarrow.compute as pc
 from fairfix.counts import Bools, Floats, Ints
 from fairfix.errors import ColumnError, DataError
 from fairfix.learners import folds_of, hashed
+from fairfix.special import normal_quantile, student_quantile
 from fairfix.table import Table
-from fairfix.uncertainty import normal_quantile, student_quantile
 
 LEAST_MATCHED = 30
 """Matched rows of each side, below which a matched effect is undecided."""

@@ -210,6 +210,8 @@ class GroupwiseRamp(RepairedPredictor):
 class GroupwiseCurve(RepairedPredictor):
     r"""A piecewise linear rule per group on the score ``f = 2 p - 1``, recalibrated first where there is a map.
 
+    Of a raw score ``f`` is the score itself; then there is no map.
+
     .. math:: P(\text{decision} = 1 \mid f, k) = g_k(f) \quad\text{or}\quad
         g_k(2\, \sigma(a_k \operatorname{logit} p + b_k) - 1)
 
@@ -250,7 +252,7 @@ class GroupwiseCurve(RepairedPredictor):
     def predict(self, table: Table) -> Floats:
         """Return the curve of each row's group at its score; NaN for groups not seen in the fit."""
         code = codes_of(table, self.columns, self.levels)
-        score = 2.0 * table.probability - 1.0
+        score = table.ranking
         out = np.full(score.shape, np.nan)
         for k in range(len(self.curves)):
             inside = code == k

@@ -284,6 +284,8 @@ def repair_table(
     )
 
 
+NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is no probability")
+
 HELD_ROWS = 1 << 20
 """Held-out rows of a stream that are kept in memory for the proof; further ones are left aside."""
 
@@ -406,12 +408,7 @@ def _select(
     variants = repairer.variants(choices)
     if len(variants) == 1:
         return variants[0], ()
-    reading = validation.reading
-    cut = (
-        float(to_probability(np.array(reading.thresholds[0]), reading.score_scale))
-        if reading.thresholds
-        else 0.5
-    )
+    cut = validation.reading.cut
     scores = [v.quality(validation, v.fit(problem, rng=rng).predict(validation), cut) for v in variants]
     best = int(np.argmax(scores))
     shown = tuple(
@@ -630,9 +627,10 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
     given = np.where(table.rows.label == 1, chance, 1 - chance)
     with np.errstate(divide="ignore"):
         loss = _log_loss(-np.log(given), table, settings)
-    yield ProofRow("log_loss", before.overall.metrics["log_loss"], loss)
+    was = before.overall.metrics
+    yield ProofRow("log_loss", was.get("log_loss", NO_CHANCE), loss)
     square = _mean((1 - given) ** 2, table, settings, (0.0, 1.0))
-    yield ProofRow("square_loss", before.overall.metrics["square_loss"], square)
+    yield ProofRow("square_loss", was.get("square_loss", NO_CHANCE), square)
 
 
 def _losses_of_values(

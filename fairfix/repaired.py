@@ -24,7 +24,7 @@ from fairfix.counts import Bools, Counts, Floats
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.io import Source
 from fairfix.predictors import RepairedPredictor, decide, draws_of, identity_of, is_random
-from fairfix.table import Columns, Encoder, Reading, Rows, Table, arrow_array, to_probability
+from fairfix.table import Columns, Encoder, Reading, Rows, Table, arrow_array
 
 UnseenGroup = Literal["error", "base", "abstain"]
 MissingScore = Literal["error", "abstain"]
@@ -280,8 +280,7 @@ class Repaired:
             decision = decide(result, self._identities(batch, drawn), self.key)
             columns.append(arrow_array(decision, undecided))
         elif self.reading.thresholds:
-            cut = to_probability(np.array(self.reading.thresholds[0]), self.reading.score_scale)
-            columns.append(arrow_array((result >= cut).astype(np.int8), undecided))
+            columns.append(arrow_array((result >= self.reading.cut).astype(np.int8), undecided))
         columns.append(arrow_array(drawn))
         return pa.RecordBatch.from_arrays(
             [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])

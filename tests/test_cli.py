@@ -853,6 +853,8 @@ def test_an_output_that_takes_nothing(data: str) -> None:
     assert (status, err) == (2, "fairfix: cannot write to stdout: No space left on device\n")
     assert shell(f"{audit} >&-", data) == (0, "")
     assert shell(f"{audit} 2>&- > /dev/null", data) == (0, "")
+    compare = "$F compare $D --protected race --methods ramp --slacks inf --no-config"
+    assert shell(f"{compare} 2>&- > /dev/null", data) == (0, "")
 
 
 def test_every_command_has_help(call: Call) -> None:

@@ -84,8 +84,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its status."""
     # before Arrow is imported: its own allocator keeps some 40 MB more than the system's, and is no faster here
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    if sys.stdout is None:  # closed by the caller
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  until the end
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  until the end
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", FairfixWarning)
