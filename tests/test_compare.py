@@ -158,6 +158,7 @@ def test_the_picture_is_drawn_and_reproducible(kind: str, call: Call, tmp_path: 
         (["--methods", "ramp", "--task", "regression"], "not regression"),
         (["--picture", "front.pdf"], "must end in .png or .svg"),
         (["--picture", "nowhere/front.png"], "does not exist"),
+        (["--picture", "a.svg", "--out", "html=a.svg"], "also that of --out"),
         (["--features", "label"], "has a role already"),
     ],
 )

@@ -196,8 +196,6 @@ def _picture_kind(path: str | None) -> str:
         raise UsageError(
             f"--picture {path}: the name must end in {' or '.join('.' + name for name in FORMATS)}"
         )
-    if not Path(path).resolve().parent.is_dir():
-        raise UsageError(f"--picture {path}: the folder {Path(path).parent} does not exist")
     return kind
 
 

@@ -532,7 +532,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     named = [(f"--out {text}", _format_and_file(text)[1]) for text in given["out"]]
     named += [
         (f"--{name.replace('_', '-')} {given[name]}", given[name])
-        for name in ("output", "counts_out")
+        for name in ("output", "counts_out", "picture")
         if given.get(name)
     ]
     check_files(named, given)
