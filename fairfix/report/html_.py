@@ -37,6 +37,9 @@ MOST_ROWS = 30
 FEW_SECTIONS = 3
 """A page with more has a list of them."""
 
+NARROW = 4
+"""A table with more columns is wider than a telephone."""
+
 FEW_ROWS = 10
 """A calibration bin with fewer rows of a group is left to the table."""
 
@@ -160,8 +163,11 @@ def _table(grid: Grid) -> str:
         for cells in grid.rows
     )
     named, part = escape(grid.caption or "Table"), roles.get("part", "")
+    hint = (
+        '<p class="hint">more columns to the right →</p>' if not roles and len(grid.headings) > NARROW else ""
+    )
     return (
-        f'<div class="scroll" tabindex="0" role="group" aria-label="{named}"><table{roles.get("table", "")}>'
+        f'{hint}<div class="scroll" tabindex="0" role="group" aria-label="{named}"><table{roles.get("table", "")}>'
         f"<caption>{_broken(grid.caption or 'Table')}</caption><thead{part}>{row}{heads}</tr></thead>"
         f"<tbody{part}>{body}</tbody></table></div>"
     )

@@ -29,6 +29,7 @@ dd { margin: 0 0 0 1rem; }
 .mark.fail { color: #fff; background: #a3081e; border-color: #a3081e; }
 .mark.undecided { color: #5a4500; background: #fff8e1; border-style: dashed; }
 .mark.waived { color: #33415c; background: #eef1f8; border-style: dotted; }
+.hint { display: none; }
 .scroll { overflow-x: auto; max-width: 100%; margin: .6rem 0; }
 .scroll:focus-visible, summary:focus-visible { outline: 3px solid #0072b2; outline-offset: 2px; }
 table { border-collapse: collapse; min-width: min(100%, 13rem); font-size: .9rem; font-variant-numeric: tabular-nums; }
@@ -66,7 +67,9 @@ details { font-size: .9rem; }
 summary { cursor: pointer; padding: .2rem 0; }
 footer { border-top: 1px solid #d0d0d0; color: #595959; font-size: .85rem; }
 @media (max-width: 40rem) {
-  tbody th { position: sticky; left: 0; background: #fff; max-width: 9rem; }
+  tbody th { position: sticky; left: 0; background: #fff; min-width: 8.4rem; max-width: 9rem; }
+  caption { max-width: calc(100vw - 2rem); }
+  .hint { display: block; margin: .8rem 0 -.4rem; color: #595959; font-size: .85rem; }
   .cards, .cards tbody, .cards tr, .cards th, .cards td, .cards caption {
     display: block;
     position: static;
@@ -85,7 +88,7 @@ footer { border-top: 1px solid #d0d0d0; color: #595959; font-size: .85rem; }
   body { font-size: 10pt; }
   main, footer { max-width: none; padding: 0; }
   .scroll { overflow: visible; }
-  nav { display: none; }
+  nav, .hint { display: none; }
   table { font-size: 7.5pt; }
   th, td { padding-right: .35rem; }
   td.number, .value { white-space: normal; }
