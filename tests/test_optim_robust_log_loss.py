@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,7 +206,7 @@ def test_the_multipliers_alone_reach_the_same_point(
     X, y, _, cells = data(seed, 300, 4, 3, constraint)
     slack = 0.04 * (seed % 2)
     joint = solve(X, y, cells, slack=slack, l2=0.01)
-    monkeypatch.setattr(game, "_newton", lambda _, at: at)
+    monkeypatch.setattr(game, "_newton", lambda _, at, *__: at)
     alone = solve(X, y, cells, slack=slack, l2=0.01)
 
     assert alone.objective == pytest.approx(joint.objective, abs=1e-9)
@@ -313,6 +314,35 @@ def test_many_rows_begin_with_some_of_them() -> None:
 
     assert found.converged
     np.testing.assert_allclose(found.coef, cold.coef, atol=1e-8)
+
+
+@pytest.mark.parametrize("constraint", ["parity", "opportunity"])
+def test_rare_categories_and_small_groups_are_in_the_part_that_it_begins_with(
+    constraint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dozen ones in a column of unit spread and 25 of 25,000 rows in a group cost hardly a derivative of all rows."""
+    X, y, g, _ = data(9, 25_000, 3, 2, constraint)
+    rng = np.random.default_rng(0)
+    rare = np.zeros((y.size, 3))
+    for j in range(3):
+        rare[rng.choice(y.size, 12, replace=False), j] = 1.0
+    g[rng.choice(y.size, 25, replace=False)] = 2
+    y[np.flatnonzero(g == 2)[:12]], y[np.flatnonzero(g == 2)[12:]] = 0.0, 1.0
+    X, cells = np.column_stack([X, (rare - rare.mean(0)) / rare.std(0)]), cells_of(constraint, g, y, 3)
+    sizes, system = [], game._Game.system
+
+    def counted(self: game._Game, *given: Any) -> Any:
+        sizes.append(self.y.size)
+        return system(self, *given)
+
+    monkeypatch.setattr(game._Game, "system", counted)
+    found = solve(X, y, cells, l2=0.005)
+
+    assert found.converged
+    assert found.gap < 1e-9
+    assert sizes.count(y.size) <= 1
+    assert len(sizes) == found.steps + 1  # the last of the part serves on all rows
+    assert min(sizes) < y.size / 4
 
 
 def test_the_label_is_averaged_over_the_adversary() -> None:

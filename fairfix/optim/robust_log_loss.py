@@ -69,21 +69,28 @@ from scipy.special import expit
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Step = tuple[Floats, Floats, Floats]
 
 TOLERANCE = 1e-11
 """Residual of the optimality conditions (largest entry) at which the solver stops."""
 
+CERTIFIED = 1e-9
+"""Certified distance from the optimum above which further steps are tried."""
+
 STEPS = 60
 """Newton steps at most in one go."""
 
-ROUNDS = 40
-"""Rounds of multipliers at most."""
+ROUNDS = 13
+"""Rounds of multipliers at most; in each the proximal term is a fifth of the last."""
 
 FREE = 1e-9
 """Weight of the squared intercept where it is not to be penalised: it keeps the optimum finite, and moves nothing."""
 
 SAMPLED = 8
-"""One row in so many makes the start, where there are enough of them."""
+"""About one row in so many makes the start, where there are enough of them."""
+
+LEAST = 50
+"""Rows of a cell that are drawn at least, if it has them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +128,7 @@ class Solution:
     gap
         Certified distance of ``L`` from the saddle value, either way.
     steps
-        Hessians of all rows that it took.
+        Second derivatives that it took, those of a part of the rows among them.
     converged
         Whether the residual came below the tolerance.
     """
@@ -139,16 +146,29 @@ class Solution:
 
 def truncated(score: Floats, price: Floats) -> Floats:
     """Return ``P`` for scores ``s`` and prices ``c``, shape (n,) each."""
-    with np.errstate(divide="ignore"):
-        cap = np.where(price > 1, 1.0 / price, 1.0)
-        floor = np.where(price < -1, 1.0 + 1.0 / price, 0.0)
-    return np.clip(score, floor, cap)
+    return np.clip(score, _floor(price), _cap(price))
 
 
 def adversary(score: Floats, price: Floats) -> Floats:
     """Return ``Q = P (1 + c (1 - P))`` for scores ``s`` and prices ``c``, shape (n,) each, in [0, 1]."""
     chance = truncated(score, price)
     return np.clip(chance * (1.0 + price * (1.0 - chance)), 0.0, 1.0)
+
+
+def _cap(price: Floats) -> Floats:
+    """Return the most that ``P`` may be at prices ``c``."""
+    return np.asarray(1.0 / np.maximum(price, 1.0))
+
+
+def _floor(price: Floats) -> Floats:
+    """Return the least that ``P`` may be at prices ``c``."""
+    return np.asarray(1.0 + 1.0 / np.minimum(price, -1.0))
+
+
+def _sigmoid(z: Floats) -> Floats:
+    """Return ``1 / (1 + exp(-z))``, several times as fast as scipy's."""
+    with np.errstate(over="ignore"):
+        return np.asarray(1.0 / (1.0 + np.exp(-z)))
 
 
 @dataclass(eq=False)
@@ -165,7 +185,6 @@ class _Point:
     rates: Floats
     residual: Floats  # of the prices
     active: Bools
-    value: float
 
     @property
     def merit(self) -> float:
@@ -186,19 +205,18 @@ class _Game:
     ridge: Floats
     shares: Floats = field(init=False)
     counts: Ints = field(init=False)
+    sizes: Ints = field(init=False)  # of the cells, and of the rows without one, which come last
+    scaled: Floats = field(init=False)  # room for the rows times weights
     matrix: Floats = field(init=False)
     hessians: int = 0
 
     def __post_init__(self) -> None:
         self.counts = np.diff(self.starts)
+        self.sizes = np.append(self.counts, self.y.size - self.starts[-1])
         self.shares = self._per_cell(self.w)
         self.matrix = (np.arange(self.events.max(initial=-1) + 1)[:, None] == self.events).astype(float)
+        self.scaled = np.empty_like(self.X)
         self.wy = self.X.T @ (self.w * self.y)
-
-    @property
-    def outside(self) -> int:
-        """Number of rows without a cell; they come last."""
-        return int(self.y.size - self.starts[-1])
 
     def _per_cell(self, values: Floats) -> Floats:
         """Return the sums of values of rows over each cell, shape (K,)."""
@@ -206,28 +224,27 @@ class _Game:
             return np.zeros(0)
         return np.asarray(np.add.reduceat(values[: self.starts[-1]], self.starts[:-1]))
 
-    def row_prices(self, prices: Floats) -> Floats:
-        """Return ``c`` of each row."""
-        return np.concatenate([np.repeat(prices / self.shares, self.counts), np.zeros(self.outside)])
+    def costs(self, prices: Floats) -> Floats:
+        """Return ``c`` of each cell and, last, of the rows without one: 0."""
+        return np.append(prices / self.shares, 0.0)
+
+    def rows_of(self, values: Floats) -> Floats:
+        """Return what each row has of the values of cells and of the rows without one."""
+        return np.repeat(values, self.sizes)
 
     def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> _Point:
         """Return the game at a point."""
         z = self.X @ theta if z is None else z
-        s = expit(z)
+        s = _sigmoid(z)
         if self.counts.size:
-            c = self.row_prices(prices)
-            above, below = c * s > 1.0, c * (1.0 - s) < -1.0
-            between = ~(above | below)
-            P = truncated(s, c)
-            Q = P * (1.0 + c * (1.0 - P))
-            soft = np.logaddexp(0.0, z) + c * s
-            with np.errstate(divide="ignore", invalid="ignore"):
-                phi = np.where(between, soft, np.where(above, z, c) + np.log(np.abs(c)) + 1.0)
+            c = self.costs(prices)
+            P = np.clip(s, self.rows_of(_floor(c)), self.rows_of(_cap(c)))
+            between = s == P
             rates = self._per_cell(self.w * P) / self.shares
+            Q = P * (1.0 + self.rows_of(c) * (1.0 - P))
         else:
-            between, Q, phi, rates = np.ones(z.size, dtype=bool), s, np.logaddexp(0.0, z), np.zeros(0)
+            between, Q, rates = np.ones(z.size, dtype=bool), s, np.zeros(0)
         gradient = self.X.T @ (self.w * Q) - self.wy + self.ridge * theta
-        value = float(self.w @ phi - self.wy @ theta + 0.5 * self.ridge @ theta**2 - self._tolled(prices))
         if self.slack > 0:
             aim = prices + (rates - rate[self.events])
             half = 0.5 * self.slack
@@ -235,18 +252,24 @@ class _Game:
             residual, active = kept - prices, kept != 0
         else:
             residual, active = rates - rate[self.events], np.ones(rates.size, dtype=bool)
-        return _Point(theta, prices, rate, z, s, between, gradient, rates, residual, active, value)
+        return _Point(theta, prices, rate, z, s, between, gradient, rates, residual, active)
 
-    def _tolled(self, prices: Floats) -> float:
-        return 0.5 * self.slack * float(np.abs(prices).sum()) if self.slack > 0 else 0.0
+    def value(self, at: _Point) -> float:
+        """Return ``L`` at a point."""
+        c = self.rows_of(self.costs(at.prices))
+        phi = np.logaddexp(0.0, at.z) + c * at.s
+        cut = ~at.between
+        phi[cut] = np.where(c[cut] > 0, at.z[cut], c[cut]) + np.log(np.abs(c[cut])) + 1.0
+        tolled = 0.5 * self.slack * float(np.abs(at.prices).sum()) if self.slack > 0 else 0.0
+        return float(self.w @ phi - self.wy @ at.theta + 0.5 * self.ridge @ at.theta**2) - tolled
 
     def system(self, at: _Point, give: float) -> _System:
         """Return the derivative of the residual, with ``-give`` added to the prices' own slopes."""
         self.hessians += 1
         many, cells, events = at.theta.size, at.prices.size, at.rate.size
         spread = at.s * (1.0 - at.s) * at.between
-        curve = self.w * spread * (1.0 + self.row_prices(at.prices) * (1.0 - 2.0 * at.s))
-        rows = self.X * np.sqrt(np.maximum(curve, 0.0))[:, None]
+        curve = self.w * spread * (1.0 + self.rows_of(self.costs(at.prices)) * (1.0 - 2.0 * at.s))
+        rows = np.multiply(self.X, np.sqrt(np.maximum(curve, 0.0))[:, None], out=self.scaled)
         size = many + cells + events
         system = np.zeros((size, size))
         system[:many, :many] = rows.T @ rows
@@ -271,14 +294,14 @@ class _Game:
                 system[many + cells + e, many + cells + e] = 1.0
         return _System.of(system)
 
-    def step(self, system: _System, at: _Point) -> tuple[Floats, Floats, Floats]:
+    def step(self, system: _System, at: _Point) -> Step:
         """Return the step of ``(theta, prices, rate)`` that a derivative and the residual of a point make."""
         many, cells = at.theta.size, at.prices.size
         off = self.matrix @ at.prices
         step = system.solve(-np.concatenate([at.gradient, at.residual, off]))
         return step[:many], step[many : many + cells], step[many + cells :]
 
-    def moved(self, at: _Point, step: tuple[Floats, Floats, Floats], slope: Floats, length: float) -> _Point:
+    def moved(self, at: _Point, step: Step, slope: Floats, length: float) -> _Point:
         """Return the game some way along a step whose slope in ``z`` is known."""
         theta, prices, rate = (
             a + length * b for a, b in zip((at.theta, at.prices, at.rate), step, strict=True)
@@ -328,36 +351,51 @@ class _System:
         return np.asarray(out)
 
 
-def _newton(game: _Game, at: _Point) -> _Point:
-    """Return where joint Newton steps lead, as long as they help; near the end one derivative serves several steps."""
+def _newton(game: _Game, at: _Point, tolerance: float = TOLERANCE) -> _Point:
+    """Return where joint Newton steps lead, as long as they help; near the end one derivative serves several steps.
+
+    How far is left to go is told by the step that a derivative makes from a point: unlike the size of the residual it
+    does not hang on the units of the features.
+    """
+    best = at
     for _ in range(STEPS):
-        if at.merit <= TOLERANCE:
+        if best.merit <= tolerance:
             break
         system = game.system(at, 1e-12)
-        step = game.step(system, at)
-        slope, length, before = game.X @ step[0], 1.0, at
+        step, length = game.step(system, at), 1.0
+        slope, far = game.X @ step[0], _long(step)
         while length > 0.05:
             tried = game.moved(at, step, slope, length)
+            after = game.step(system, tried)
+            shrunk = _long(after) / far
             if _size(tried) < (1.0 - 0.1 * length) * _size(at):
-                at = tried
                 break
             length *= 0.5
         else:
             break
-        if length == 1.0 and _size(at) < 0.05 * _size(before):
-            at = _again(game, at, system, 0.05)
-    return at
+        at = tried
+        if length == 1.0 and shrunk < 0.05:
+            at = _again(game, at, system, after, 0.05, tolerance)
+        best = at if _size(at) < _size(best) else best
+    return best
 
 
-def _again(game: _Game, at: _Point, system: _System, factor: float) -> _Point:
-    """Return where steps by a derivative of another point lead, as long as each lowers the squared residual enough."""
-    while at.merit > TOLERANCE:
-        step = game.step(system, at)
+def _again(game: _Game, at: _Point, system: _System, step: Step, factor: float, tolerance: float) -> _Point:
+    """Return where steps by a derivative of another point lead, as long as each is enough shorter than the last."""
+    far = _long(step)
+    while at.merit > tolerance:
         tried = game.moved(at, step, game.X @ step[0], 1.0)
-        if not _size(tried) < factor * _size(at):
-            break
+        step = game.step(system, tried)
+        far, before = _long(step), far
+        if not far < factor * before:
+            return tried if _size(tried) < _size(at) else at
         at = tried
     return at
+
+
+def _long(step: Step) -> float:
+    """Return the squared length of a step."""
+    return sum(float(part @ part) for part in step)
 
 
 def _size(at: _Point) -> float:
@@ -442,7 +480,7 @@ def _round(game: _Game, at: _Point, tau: float) -> _Point:
     def inner(theta: Floats, z: Floats) -> tuple[_Point, float]:
         prices, rate = _best_prices(game, expit(z), before, tau)
         found = game.at(theta, prices, rate, z)
-        return found, found.value - float(((prices - before) ** 2).sum()) / (2.0 * tau)
+        return found, game.value(found) - float(((prices - before) ** 2).sum()) / (2.0 * tau)
 
     now, value = inner(at.theta, at.z)
     for _ in range(STEPS):
@@ -495,58 +533,76 @@ def solve(
     start
         A solution of a similar problem.
     """
+    w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
+    ridge = np.append(np.full(X.shape[1], l2), l2 if penalize_intercept else FREE)
+    game = _ordered(X, y, cells, w, slack, ridge)
+    at = _searched(game, start)
+    prices, shares, rates = at.prices, game.shares, at.rates
+    if not prices.size:
+        inside, many = cells.codes >= 0, cells.events.size
+        code, mass = cells.codes[inside], w[inside]
+        score = expit(X[inside] @ at.theta[:-1] + at.theta[-1])
+        prices, shares = np.zeros(many), np.asarray(np.bincount(code, mass, many), dtype=np.float64)
+        rates = np.bincount(code, mass * score, many) / shares
+    return Solution(
+        coef=at.theta[:-1],
+        intercept=float(at.theta[-1]),
+        prices=prices,
+        shares=shares,
+        rates=rates,
+        objective=game.value(at),
+        gap=game.certified(at),
+        steps=game.hessians,
+        converged=at.merit <= 1e3 * TOLERANCE,
+    )
+
+
+def _ordered(X: Floats, y: Floats, cells: Cells, w: Floats, slack: float, ridge: Floats) -> _Game:
+    """Return the game with its rows in the order of their cells; without cells where any rates will do."""
     n, d = X.shape
-    w = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
-    bound = slack < 1.0  # rates differ by no more than 1
-    codes = cells.codes if bound else np.full(n, -1, dtype=np.int64)
-    events = cells.events if bound else np.zeros(0, dtype=np.int64)
-    last = np.where(codes < 0, events.size, codes)
+    full = np.ones((n, d + 1))
+    if slack >= 1.0:  # rates differ by no more than 1
+        full[:, :d] = X
+        none = np.zeros(0, dtype=np.int64)
+        return _Game(full, y.astype(float), w, np.zeros(1, dtype=np.int64), none, 0.0, ridge)
+    last = np.where(cells.codes < 0, cells.events.size, cells.codes)
     order = np.argsort(last, kind="stable")
-    starts = np.searchsorted(last[order], np.arange(events.size + 1))
-    ridge = np.append(np.full(d, l2), l2 if penalize_intercept else FREE)
-    full = np.concatenate([X[order], np.ones((n, 1))], axis=1)
-    game = _Game(full, y[order].astype(float), w[order], starts, events, slack if bound else 0.0, ridge)
-    theta, prices = np.zeros(d + 1), np.zeros(events.size)
-    if start is not None:
-        theta = np.append(start.coef, start.intercept)
-        prices = start.prices if start.prices.size == prices.size else prices
-    else:
-        mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
-        theta[-1] = math.log(mean / (1.0 - mean))
-    at = _placed(game, theta, prices)
-    if start is None and n >= 3000 * SAMPLED and n >= 20 * SAMPLED * d:
-        at = _sampled(game, at)
-    at = _newton(game, at)
-    tau, rounds = 1.0, 0
-    best = at
-    while at.merit > TOLERANCE and rounds < ROUNDS:
+    starts = np.searchsorted(last[order], np.arange(cells.events.size + 1))
+    full[:, :d] = X[order]
+    return _Game(full, y[order].astype(float), w[order], starts, cells.events, slack, ridge)
+
+
+def _searched(game: _Game, start: Solution | None) -> _Point:
+    """Return the saddle point: by Newton steps, by rounds of multipliers where these end too soon."""
+    at = best = _first(game, start)
+    tau = 1.0
+    for _ in range(ROUNDS):
+        if at.merit <= TOLERANCE:
+            break
         after = _round(game, at, tau)
         at = _newton(game, after)
         at = at if _size(at) <= _size(after) else after
         best = at if at.merit < best.merit else best
-        tau, rounds = tau * 5.0, rounds + 1
-        if tau > 1e9:
-            break
-    at = best
-    prices, shares, rates = at.prices, game.shares, at.rates
-    if not bound:
-        chosen, many = cells.codes >= 0, cells.events.size
-        code, mass = cells.codes[chosen], w[chosen]
-        score = expit(X[chosen] @ at.theta[:-1] + at.theta[-1])
-        prices, shares = np.zeros(many), np.asarray(np.bincount(code, mass, many), dtype=np.float64)
-        rates = np.bincount(code, mass * score, many) / shares
-    gap = game.certified(at)
-    return Solution(
-        at.theta[:-1],
-        float(at.theta[-1]),
-        prices,
-        shares,
-        rates,
-        at.value,
-        gap,
-        game.hessians,
-        at.merit <= 1e3 * TOLERANCE,
-    )
+        tau *= 5.0
+    if game.certified(best) > CERTIFIED:
+        more = _newton(game, best, 1e-3 * TOLERANCE)
+        best = more if more.merit < best.merit else best
+    return best
+
+
+def _first(game: _Game, start: Solution | None) -> _Point:
+    """Return where Newton steps lead from a solution, from a part of the rows if there are many, or from none."""
+    n, many = game.X.shape
+    if start is not None:
+        known = start.prices.size == game.shares.size
+        prices = start.prices if known else np.zeros(game.shares.size)
+        return _newton(game, _placed(game, np.append(start.coef, start.intercept), prices))
+    theta = np.zeros(many)
+    mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
+    theta[-1] = math.log(mean / (1.0 - mean))
+    if n < 3000 * SAMPLED or n < 20 * SAMPLED * many:
+        return _cold(game, theta)
+    return _newton(game, _sampled(game, _placed(game, theta, np.zeros(game.shares.size))))
 
 
 def _placed(game: _Game, theta: Floats, prices: Floats) -> _Point:
@@ -556,19 +612,46 @@ def _placed(game: _Game, theta: Floats, prices: Floats) -> _Point:
     return game.at(theta, prices, mass @ at.rates / mass.sum(axis=1), at.z) if prices.size else at
 
 
+def _cold(game: _Game, theta: Floats, tolerance: float = TOLERANCE) -> _Point:
+    """Return where Newton steps lead without prices to begin with, and if that is nowhere, from a round of multipliers.
+
+    Without prices no score is capped, and the joint step may give small cells prices without measure. A step of plain
+    regression and the best prices near none are a better start there.
+    """
+    none = _placed(game, theta, np.zeros(game.shares.size))
+    at = _newton(game, none, tolerance)
+    if at.merit <= max(tolerance, 1e-3 * none.merit) or not at.prices.size:
+        return at
+    flat = replace(none, residual=np.zeros_like(none.rates), active=np.zeros(none.rates.size, dtype=bool))
+    step = game.step(game.system(flat, 0.0), flat)[0]
+    z = none.z + game.X @ step
+    prices, rate = _best_prices(game, _sigmoid(z), none.prices, 1.0)
+    other = _newton(game, game.at(theta + step, prices, rate, z), tolerance)
+    return other if _size(other) < _size(at) else at
+
+
 def _sampled(game: _Game, at: _Point) -> _Point:
-    """Return where a part of the rows leads, every so many of each cell, and the steps by its derivative."""
-    rows = np.arange(0, game.y.size, SAMPLED)
+    """Return where a part of the rows leads, and the steps by its derivative.
+
+    A row is drawn with a chance in proportion to its squared length and weight, or to what small cells need, and
+    counts for so many. Rows of rare categories, which are long where columns are of like spread, are all there:
+    without them their coefficients would begin far off, where the logistic curve is flat and Newton steps overshoot.
+    """
+    length = game.w * np.einsum("ij,ij->i", game.X, game.X)
+    small = game.rows_of(SAMPLED * LEAST / np.maximum(game.sizes, 1.0))
+    chance = np.clip(np.maximum(length / length.mean(), small), 1.0, SAMPLED) / SAMPLED
+    rows = np.flatnonzero(np.diff(np.floor(np.cumsum(chance) + 1e-9), prepend=0.0))
     starts = np.searchsorted(rows, game.starts)
-    w = game.w[rows]
-    cells = [float(w[a:b].sum()) for a, b in pairwise(starts)]
-    if not min(cells, default=1.0) > 0:
+    w = game.w[rows] / chance[rows]
+    if not all(w[a:b].any() for a, b in pairwise(starts)):
         return at
     part = _Game(game.X[rows], game.y[rows], w / w.sum(), starts, game.events, game.slack, game.ridge)
-    found = _newton(part, _placed(part, at.theta, at.prices))
+    found = _cold(part, at.theta, 1e-5)
+    game.hessians += part.hessians
     if not found.merit < 1e-3:
         return at
-    return _again(game, _placed(game, found.theta, found.prices), part.system(found, 1e-12), 0.4)
+    at, system = _placed(game, found.theta, found.prices), part.system(found, 1e-12)
+    return _again(game, at, system, game.step(system, at), 0.4, TOLERANCE)
 
 
 def marginal(score: Floats, price_of_0: Floats, price_of_1: Floats) -> tuple[Floats, Floats]:
