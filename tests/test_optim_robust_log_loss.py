@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fairfix.optim import robust_log_loss as game
 from fairfix.optim.robust_log_loss import Cells, Solution, adversary, marginal, solve, truncated
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -195,6 +195,63 @@ def test_every_random_game_is_solved(
     assert found.converged
     assert found.gap < 1e-8
     assert spread(found, cells) <= slack + 1e-8
+
+
+AWKWARD = ("constant", "twice", "rounded", "units", "rare", "separable", "weights")
+
+
+def awkward(seed: int, kind: str, constraint: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Cells]:
+    """Return a game with groups of unlike sizes and one more trouble; groups without a needed label are left out."""
+    rng = np.random.default_rng(seed)
+    n, d, groups = int(rng.integers(60, 900)), int(rng.integers(1, 6)), int(rng.integers(2, 13))
+    X, g = rng.normal(size=(n, d)), rng.choice(groups, n, p=rng.dirichlet(np.full(groups, 0.5)))
+    X[:, -1] += rng.uniform(0, 2) * g
+    z = X @ rng.normal(size=d) + rng.normal(size=groups)[g] - 2
+    y = (z > np.median(z) if kind == "separable" else rng.random(n) < expit(z)).astype(float)
+    X = {
+        "constant": np.column_stack([X, np.ones(n)]),
+        "twice": np.column_stack([X, X]),
+        "rounded": np.round(X),
+        "units": X * 10 ** rng.uniform(-2, 2, d),
+        "rare": np.column_stack([X, rng.random((n, 2)) < 3 / n]).astype(float),
+    }.get(kind, X)
+    weight = rng.exponential(size=n) * (rng.random(n) < 0.8) if kind == "weights" else None
+    there = np.ones(n, dtype=bool) if weight is None else weight > 0
+    kept = [
+        k
+        for k in range(groups)
+        if {0, 1} <= set(y[there & (g == k)]) or (constraint == "parity" and k in g[there])
+    ]
+    rows = np.isin(g, kept)
+    cells = cells_of(constraint, np.searchsorted(kept, g[rows]), y[rows], len(kept))
+    return X[rows], y[rows], None if weight is None else weight[rows], cells
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(AWKWARD),
+    st.sampled_from(CONSTRAINTS),
+    st.floats(-6, -0.5),
+    st.sampled_from([0.0, 0.05]),
+)
+@example(43, "units", "opportunity", -2.0, 0.0)  # joint steps lead to prices of 1e13
+@example(
+    34, "separable", "parity", -4.0, 0.0
+)  # a group of scores near 0: prices are bounded by the other side
+@example(48, "separable", "parity", -4.0, 0.0)
+def test_awkward_games_are_solved_too(
+    seed: int, kind: str, constraint: str, power: float, slack: float
+) -> None:
+    """Tiny groups; constant, equal or rare columns, any units, separable labels, weights: a certified optimum, soon."""
+    X, y, weight, cells = awkward(seed, kind, constraint)
+    assume(cells.events.size > 0)
+    found = solve(X, y, cells, weight, slack=slack, l2=10.0**power)
+
+    assert found.converged
+    assert found.gap < 1e-6
+    assert spread(found, cells) <= slack + 1e-8
+    assert found.steps <= 200
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -44,9 +44,10 @@ number.
 
 Certificate. For a gradient ``g`` and any subgradient ``d`` of ``-L`` in ``lambda``,
 ``min L(., lambda) >= L - |g|^2 / (2 C)`` and ``max L(theta, .) <= L + sum_k |d_k| (|lambda_k| + R_k)`` (and what the
-side of a price near 0 leaves open), because a best price is at most ``R_k``, ``p_k`` over the smaller of
-``m`` and ``1 - M``: it caps (lifts) scores at ``p_k / lambda_k``, no less than the least mean score ``m`` of its
-event's cells (``M``: the greatest, and the same from above).
+side of a price near 0 leaves open) if best prices are at most ``R_k``. A positive one is at most ``p_k / m``, for it
+caps scores at ``p_k / lambda_k``, no less than the least mean score ``m`` of its event's cells; a negative one is at
+most ``p_k / (1 - M)``, with the greatest; and since both kinds have the same sum, none exceeds the smaller of the two
+sums of these numbers.
 
 References
 ----------
@@ -57,6 +58,7 @@ Definition 4, Theorems 1 and 2.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -313,20 +315,31 @@ class _Game:
         below = float((at.gradient**2 / (2.0 * self.ridge)).sum())
         if not at.prices.size:
             return below
-        mean = self._per_cell(self.w * at.s) / self.shares
-        above = 0.0
-        for e in range(at.rate.size):
+        half, above = 0.5 * self.slack, 0.0
+        for e, bound in enumerate(self._bounds(at)):
             inside = self.events == e
-            bound = self.shares[inside] / min(mean[inside].min(), 1.0 - mean[inside].max())
-            half = 0.5 * self.slack if self.slack > 0 else 0.0
-            over = at.rates[inside] - at.rate[e]
-            prices = at.prices[inside]
+            over, prices = at.rates[inside] - at.rate[e], at.prices[inside]
             size = np.abs(prices) + bound
             firm = np.abs(over - np.sign(prices) * half) * size
             loose = np.maximum(np.abs(over) - half, 0.0) * size + half * np.abs(prices)
             loose -= np.clip(over, -half, half) * prices
             above += float(np.where(prices != 0, np.minimum(firm, loose), loose).sum())
         return below + above
+
+    def sensible(self, at: _Point) -> bool:
+        """Tell whether prices are of the size of best ones; steps where nothing is cut may lead far away."""
+        pairs = zip(self.matrix > 0, self._bounds(at), strict=True)
+        return all(bool((np.abs(at.prices[row]) <= 10.0 * bound).all()) for row, bound in pairs)
+
+    def _bounds(self, at: _Point) -> Iterator[Floats]:
+        """Yield, for each event, the size ``R_k`` that best prices of its cells do not exceed."""
+        mean = self._per_cell(self.w * at.s) / self.shares
+        for row in self.matrix > 0:
+            least, most = (
+                np.minimum(self.shares[row] / max(end, 1e-300), 1e300)
+                for end in (float(mean[row].min()), 1.0 - float(mean[row].max()))
+            )
+            yield np.minimum(np.maximum(least, most), min(least.sum(), most.sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -490,11 +503,15 @@ def _round(game: _Game, at: _Point, tau: float) -> _Point:
         if game.slack == 0:
             flat.active[:] = True
         step = game.step(game.system(flat, 1.0 / tau), flat)[0]
-        down = float(step @ now.gradient)
+        down, steep = float(step @ now.gradient), float(np.abs(now.gradient).max())
+        close = -down < 1e-12 * max(
+            abs(value), 1.0
+        )  # values no longer tell one point from another, gradients do
         slope, length = game.X @ step, 1.0
         while length > 1e-8:
             tried, found = inner(now.theta + length * step, now.z + length * slope)
-            if found <= value + 1e-4 * length * down + 1e-16 * abs(value):
+            lower = found <= value + 1e-4 * length * down
+            if lower or (close and float(np.abs(tried.gradient).max()) < (1.0 - 0.1 * length) * steep):
                 break
             length *= 0.5
         else:
@@ -574,14 +591,16 @@ def _ordered(X: Floats, y: Floats, cells: Cells, w: Floats, slack: float, ridge:
 
 def _searched(game: _Game, start: Solution | None) -> _Point:
     """Return the saddle point: by Newton steps, by rounds of multipliers where these end too soon."""
-    at = best = _first(game, start)
-    tau = 1.0
+    at, tau = _first(game, start), 1.0
+    if not game.sensible(at):
+        at = _placed(game, at.theta, np.zeros_like(at.prices))
+    best = at
     for _ in range(ROUNDS):
         if at.merit <= TOLERANCE:
             break
         after = _round(game, at, tau)
         at = _newton(game, after)
-        at = at if _size(at) <= _size(after) else after
+        at = at if _size(at) <= _size(after) and game.sensible(at) else after
         best = at if at.merit < best.merit else best
         tau *= 5.0
     if game.certified(best) > CERTIFIED:
@@ -627,7 +646,7 @@ def _cold(game: _Game, theta: Floats, tolerance: float = TOLERANCE) -> _Point:
     z = none.z + game.X @ step
     prices, rate = _best_prices(game, _sigmoid(z), none.prices, 1.0)
     other = _newton(game, game.at(theta + step, prices, rate, z), tolerance)
-    return other if _size(other) < _size(at) else at
+    return other if _size(other) < _size(at) or not game.sensible(at) else at
 
 
 def _sampled(game: _Game, at: _Point) -> _Point:
