@@ -486,7 +486,7 @@ def _best_prices(game: _Game, s: Floats, before: Floats, tau: float) -> tuple[Fl
     return prices, rate
 
 
-def _round(game: _Game, at: _Point, tau: float) -> _Point:
+def _round(game: _Game, at: _Point, tau: float, tolerance: float) -> _Point:
     """Return the minimum in ``theta`` of the proximal maximum around the point's prices."""
     before = at.prices
 
@@ -497,7 +497,7 @@ def _round(game: _Game, at: _Point, tau: float) -> _Point:
 
     now, value = inner(at.theta, at.z)
     for _ in range(STEPS):
-        if float(np.abs(now.gradient).max()) <= TOLERANCE:
+        if float(np.abs(now.gradient).max()) <= tolerance:
             break
         flat = replace(now, residual=np.zeros_like(now.residual), active=now.prices != 0)
         if game.slack == 0:
@@ -590,22 +590,27 @@ def _ordered(X: Floats, y: Floats, cells: Cells, w: Floats, slack: float, ridge:
 
 
 def _searched(game: _Game, start: Solution | None) -> _Point:
-    """Return the saddle point: by Newton steps, by rounds of multipliers where these end too soon."""
-    at, tau = _first(game, start), 1.0
-    if not game.sensible(at):
-        at = _placed(game, at.theta, np.zeros_like(at.prices))
-    best = at
-    for _ in range(ROUNDS):
-        if at.merit <= TOLERANCE:
-            break
-        after = _round(game, at, tau)
-        at = _newton(game, after)
-        at = at if _size(at) <= _size(after) and game.sensible(at) else after
-        best = at if at.merit < best.merit else best
-        tau *= 5.0
+    """Return the saddle point."""
+    best = _settled(game, _first(game, start), TOLERANCE)
     if game.certified(best) > CERTIFIED:
         more = _newton(game, best, 1e-3 * TOLERANCE)
         best = more if more.merit < best.merit else best
+    return best
+
+
+def _settled(game: _Game, at: _Point, tolerance: float) -> _Point:
+    """Return where rounds of multipliers lead from where Newton steps ended too soon."""
+    if not game.sensible(at):
+        at = _placed(game, at.theta, np.zeros_like(at.prices))
+    best, tau = at, 1.0
+    for _ in range(ROUNDS):
+        if at.merit <= tolerance:
+            break
+        after = _round(game, at, tau, tolerance)
+        at = _newton(game, after, tolerance)
+        at = at if _size(at) <= _size(after) and game.sensible(at) else after
+        best = at if at.merit < best.merit else best
+        tau *= 5.0
     return best
 
 
@@ -665,7 +670,7 @@ def _sampled(game: _Game, at: _Point) -> _Point:
     if not all(w[a:b].any() for a, b in pairwise(starts)):
         return at
     part = _Game(game.X[rows], game.y[rows], w / w.sum(), starts, game.events, game.slack, game.ridge)
-    found = _cold(part, at.theta, 1e-5)
+    found = _settled(part, _cold(part, at.theta, 1e-5), 1e-5)
     game.hessians += part.hessians
     if not found.merit < 1e-3:
         return at
