@@ -42,12 +42,11 @@ proximal term ``-|lambda - lambda_t|^2 / (2 tau)`` the inner maximum is a once d
 maximum is exact: sorted scores make each price a root of a quadratic equation, and the rate of an event a root in one
 number.
 
-Certificate. For a gradient ``g`` and any subgradient ``d`` of ``-L`` in ``lambda``,
-``min L(., lambda) >= L - |g|^2 / (2 C)`` and ``max L(theta, .) <= L + sum_k |d_k| (|lambda_k| + R_k)`` (and what the
-side of a price near 0 leaves open) if best prices are at most ``R_k``. A positive one is at most ``p_k / m``, for it
-caps scores at ``p_k / lambda_k``, no less than the least mean score ``m`` of its event's cells; a negative one is at
-most ``p_k / (1 - M)``, with the greatest; and since both kinds have the same sum, none exceeds the smaller of the two
-sums of these numbers.
+Certificate. For a gradient ``g``, ``min L(., lambda) >= L - |g|^2 / (2 C)``. From above, ``max L(theta, .)`` is the
+least of the convex program at ``theta``, so no more than its value at any fair ``P'``: in a cell whose rate is too high
+by ``e_k``, ``P' = P (1 - t_k)`` with ``t_k = e_k / rate_k``, which makes no row's loss larger by more than
+``-log(1 - t_k)``; in one too low ``1 - P' = (1 - P)(1 - t_k)`` with ``t_k = e_k / (1 - rate_k)``. Since ``P`` is best
+at the prices, ``max L(theta, .) <= L + sum_k [-p_k log(1 - t_k) - lambda_k (rate_k - r_e) + epsilon/2 |lambda_k|]``.
 
 References
 ----------
@@ -315,16 +314,12 @@ class _Game:
         below = float((at.gradient**2 / (2.0 * self.ridge)).sum())
         if not at.prices.size:
             return below
-        half, above = 0.5 * self.slack, 0.0
-        for e, bound in enumerate(self._bounds(at)):
-            inside = self.events == e
-            over, prices = at.rates[inside] - at.rate[e], at.prices[inside]
-            size = np.abs(prices) + bound
-            firm = np.abs(over - np.sign(prices) * half) * size
-            loose = np.maximum(np.abs(over) - half, 0.0) * size + half * np.abs(prices)
-            loose -= np.clip(over, -half, half) * prices
-            above += float(np.where(prices != 0, np.minimum(firm, loose), loose).sum())
-        return below + above
+        half, over = 0.5 * self.slack, at.rates - at.rate[self.events]
+        room = np.where(over > 0, at.rates, 1.0 - at.rates)
+        moved = np.maximum(np.abs(over) - half, 0.0) / np.maximum(room, 1e-300)
+        cost = self.shares @ -np.log1p(-np.minimum(moved, 1.0 - 1e-16))
+        owed = half * np.abs(at.prices) - at.prices * over
+        return below + max(float(cost + owed.sum()), 0.0)
 
     def sensible(self, at: _Point) -> bool:
         """Tell whether prices are of the size of best ones; steps where nothing is cut may lead far away."""
@@ -332,7 +327,11 @@ class _Game:
         return all(bool((np.abs(at.prices[row]) <= 10.0 * bound).all()) for row, bound in pairs)
 
     def _bounds(self, at: _Point) -> Iterator[Floats]:
-        """Yield, for each event, the size ``R_k`` that best prices of its cells do not exceed."""
+        """Yield, for each event, the size that best prices of its cells do not exceed.
+
+        A positive one caps scores at ``p_k / lambda_k``, no less than the least mean score of the event's cells; a
+        negative one lifts them in the same way; and both kinds have the same sum.
+        """
         mean = self._per_cell(self.w * at.s) / self.shares
         for row in self.matrix > 0:
             least, most = (
