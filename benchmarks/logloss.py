@@ -325,7 +325,7 @@ def stress(many: int = 100) -> None:
     print("### Random games\n")
     print(
         "Penalty 1e-6 to 0.3, 60 to 2,000 rows, 2 to 19 features, all constraints, slack 0 and 0.05: converged with a "
-        "certified gap below 1e-9 and rates within the slack to 1e-8; derivatives of all rows it took.\n"
+        "certified gap below 1e-9 and rates within the slack to 1e-8; derivatives it took.\n"
     )
     print("| groups | solved | median derivatives | most |\n|---|---|---|---|")
     for groups in (2, 3, 6):

@@ -126,6 +126,26 @@ def test_the_rounded_reading_is_about_decisions_at_the_threshold() -> None:
     assert shown[f"{PARITY} [race]"] == pytest.approx(np.ptp(rates(decided, held, None)))
 
 
+def test_rounding_that_leaves_a_group_no_choice_is_told() -> None:
+    """Where a group's probabilities are all on one side, as the plain model's are not, rounding is warned of."""
+    rng = np.random.default_rng(0)
+    data = frame(many=2400, groups=3)
+    ahead = np.asarray(data["race"]) != "g0"
+    age = 2.5 * ahead + rng.normal(size=2400)
+    label = rng.random(2400) < 1 / (1 + np.exp(-1.5 * age))
+    data = data.set_column(2, "age", pa.array(age)).set_column(5, "label", pa.array(label.astype(int)))
+    table = table_of(data)
+    rounded, drawn = (fit(LogLoss(decisions=how), table) for how in ("deterministic", "randomized"))
+    lifted = rounded.predict(table)[table.groups().codes == 0]
+    (note,) = rounded.trace.notes
+
+    assert (lifted >= 0.5).all()
+    assert "rounded at 0.5, every row of the fit in 'g0'" in note
+    assert "gets decision 1" in note
+    assert drawn.trace.notes == ()
+    assert fit(LogLoss(decisions="deterministic", slack=1.0), table).trace.notes == ()
+
+
 def test_cross_validation_takes_the_least_log_loss() -> None:
     """Of features that tell nothing, the largest penalty is best; the note names what was chosen."""
     rng = np.random.default_rng(1)
@@ -175,6 +195,7 @@ def test_real_labels_are_refused() -> None:
     ("given", "message"),
     [
         ({"l2": 0.0}, "l2 must be above 0"),
+        ({"l2": float("inf")}, "l2 must be at most 1e\\+06"),
         ({"l2": "often"}, "l2"),
         ({"constraint": "covariance"}, "constraint must be one of"),
         ({"decisions": "never"}, "decisions must be one of"),

@@ -49,7 +49,7 @@ A. Rezaei, R. Fathony, O. Memarrast and B. Ziebart, *Fairness for robust log los
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -100,6 +100,7 @@ class LogLoss(Repairer):
         "cross validation",
         words=("cv",),
         above=0.0,
+        at_most=1e6,
         selectable=True,
     )
     intercept: str = param(
@@ -148,7 +149,7 @@ class LogLoss(Repairer):
         )
         notes = (
             *tried,
-            *self._notes(rule, found, problem, expit(design.matrix @ found.coef + found.intercept)),
+            *self._notes(rule, found, problem, [_scores(design.matrix, end) for end in (found, base)]),
         )
         trace = FitTrace(found.converged, found.steps, found.objective, found.gap, notes)
         return replace(rule, trace=replace(trace, base=Unrepaired(_scorer(design, base))))
@@ -226,7 +227,7 @@ class LogLoss(Repairer):
                     continue
                 found = self._solve(design.matrix, y, groups, weight, l2, rows=rows, start=starts.get(fold))
                 starts[fold] = found
-                score = expit(design.matrix[held] @ found.coef + found.intercept)
+                score = _scores(design.matrix[held], found)
                 zero, one = self._prices(found, len(groups.levels))[:, groups.codes[held]]
                 chance = (
                     truncated(score, one)
@@ -251,15 +252,21 @@ class LogLoss(Repairer):
         )
 
     def _notes(
-        self, rule: TruncatedLogit, found: Solution, problem: RepairProblem, score: Floats
+        self, rule: TruncatedLogit, found: Solution, problem: RepairProblem, scores: Sequence[Floats]
     ) -> Iterator[str]:
-        """Yield both gaps of a constraint given the label, and what the certificate is."""
-        if self.constraint == "demographic_parity":
-            return
+        """Yield both gaps of a constraint given the label, and which groups rounding leaves no choice."""
+        chance, plain = rule.of_scores(problem.table, scores[0]), scores[1]
+        if self.constraint != "demographic_parity":
+            yield self._both_gaps(found, problem, chance)
+        if rule.rounded:
+            cuts = problem.table.reading.thresholds
+            yield from _alike(problem.cells, chance, plain, cuts[0] if cuts else 0.5)
+
+    def _both_gaps(self, found: Solution, problem: RepairProblem, chance: Floats) -> str:
+        """Return the largest difference of rates given the labels, and of the rule's own, on the rows of the fit."""
         groups, y, weight = problem.cells, label_of(problem), problem.table.rows.weight
         many = len(groups.levels)
         given = max(float(np.ptp(part)) for part in found.rates.reshape(-1, many))
-        chance = rule.of_scores(problem.table, score)
         after = 0.0
         for label in EVENTS[self.constraint]:
             inside = y == label
@@ -267,10 +274,32 @@ class LogLoss(Repairer):
             mass = np.bincount(groups.codes[inside], w[inside], many)
             rates = np.bincount(groups.codes[inside], (w * chance)[inside], many) / mass
             after = max(after, float(np.ptp(rates)))
-        yield (
+        return (
             f"on the rows of the fit, {self.bounds} is {given:.4f} given the true labels, and {after:.4f} for the rule "
             "as it is used, which does not know them"
         )
+
+
+def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterator[str]:
+    """Yield a note on groups whose rows all get one rounded decision, as they would not from the plain model."""
+    for decision in (1, 0):
+        caught = [
+            name
+            for k, name in enumerate(groups.names)
+            if bool(((chance >= cut) == decision)[groups.codes == k].all())
+            and not bool(((plain >= cut) == decision)[groups.codes == k].all())
+        ]
+        if caught:
+            yield (
+                f"rounded at {cut:g}, every row of the fit in {', '.join(map(repr, caught))} gets decision {decision}, "
+                "unlike from the plain model: the probabilities there no longer straddle the threshold; draw the "
+                "decisions, or take --method ramp"
+            )
+
+
+def _scores(X: Floats, found: Solution) -> Floats:
+    """Return the logistic score of each row."""
+    return np.asarray(expit(X @ found.coef + found.intercept))
 
 
 def _scorer(design: Design, found: Solution) -> Scorer:
