@@ -298,7 +298,10 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     assert status == 0
     drawn, rounded = points["logloss", 0.0], points["logloss, rounded", 0.0]
-    assert drawn["qualities"]["log_loss"] == rounded["qualities"]["log_loss"]
+    assert {"log_loss", "square_loss", "accuracy"} <= set(drawn["qualities"])
+    assert set(rounded["qualities"]) == {"accuracy"}
+    assert "ks.to_overall [race]" in drawn["gaps"]
+    assert not any(name.startswith("ks") for name in rounded["gaps"])
     assert drawn["qualities"]["accuracy"]["value"] < rounded["qualities"]["accuracy"]["value"]
     assert (
         drawn["gaps"][f"{PARITY} [race]"]["value"]
