@@ -112,6 +112,11 @@ def test_each_reading_has_a_table_of_its_own() -> None:
         assert {row.name: row.after.value for row in proof.other}["accuracy"] == changes(other)["accuracy"]
     assert drawn.randomized == 1.0
     assert rounded.randomized == 0.0
+    about_scores = {"log_loss", "square_loss", "ks", "score_change"}
+    assert not about_scores & {name.split(".")[0] for name in changes(rounded)}
+    assert {row.name: row.after.value for row in rounded.other}["log_loss"] == pytest.approx(
+        changes(drawn)["log_loss"]
+    )
 
 
 def test_the_rounded_reading_is_about_decisions_at_the_threshold() -> None:
