@@ -164,6 +164,20 @@ def test_cross_validation_takes_the_least_log_loss() -> None:
     assert float(much.trace.notes[0].split()[1]) < 0.05
 
 
+def test_cross_validation_without_a_usable_fold_says_so() -> None:
+    """Where every fold holds the only rows of some group, the usual penalty is taken, and no claim is made."""
+    data = frame(many=600)
+    group = np.array(data["race"].to_pylist(), dtype=object)
+    group[:40] = [f"one{i}" for i in range(40)]
+    alone = fit(LogLoss(l2="cv"), table_of(data.set_column(1, "race", pa.array(group.tolist()))))
+    usual = fit(LogLoss(), table_of(data.set_column(1, "race", pa.array(group.tolist()))))
+
+    assert alone.trace.notes[0].startswith(
+        "cross validation chose no l2, so it is 0.001: without a fold of 5 some group"
+    )
+    assert alone.state()[1]["prices"].tobytes() == usual.state()[1]["prices"].tobytes()
+
+
 def test_selection_goes_by_the_log_loss() -> None:
     """Of several penalties the validation part takes the one of least log loss."""
     found = outcome(LogLoss(), choices={"l2": (10.0, 0.001)})

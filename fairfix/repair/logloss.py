@@ -67,6 +67,9 @@ from fairfix.repair.learned import FOLDS, Design, design_of, label_of
 from fairfix.table import Groups, Reading, Table
 from fairfix.values import Scorer, Unrepaired
 
+DEFAULT = 1e-3
+"""Penalty where none is given or chosen."""
+
 GRID = tuple(10.0**power for power in np.arange(-1.0, -6.5, -0.5))
 """Penalties that cross validation tries, from the largest on."""
 
@@ -95,7 +98,7 @@ class LogLoss(Repairer):
 
     constraint: str = param("demographic_parity", "what is made alike in expectation", choices=tuple(EVENTS))
     l2: float | str = param(
-        1e-3,
+        DEFAULT,
         "weight of the squared coefficients of a linear model, beside the mean loss; cv: the one of least log loss in "
         "cross validation",
         words=("cv",),
@@ -216,33 +219,44 @@ class LogLoss(Repairer):
         """Return the penalty, and a note where cross validation chose it."""
         if self.l2 != "cv":
             return float(self.l2), ()
-        groups, weight = problem.cells, problem.table.rows.weight
-        best, at, worse = math.inf, GRID[0], 0
+        best, at, worse = math.inf, DEFAULT, 0
         starts: dict[int, Solution] = {}
         for l2 in GRID:
-            total = 0.0
-            for fold in range(FOLDS):
-                held, rows = np.flatnonzero(design.folds == fold), np.flatnonzero(design.folds != fold)
-                if not held.size or not self._usable(groups.codes[rows], y[rows], len(groups.levels)):
-                    continue
-                found = self._solve(design.matrix, y, groups, weight, l2, rows=rows, start=starts.get(fold))
-                starts[fold] = found
-                score = _scores(design.matrix[held], found)
-                zero, one = self._prices(found, len(groups.levels))[:, groups.codes[held]]
-                chance = (
-                    truncated(score, one)
-                    if self.constraint == "demographic_parity"
-                    else marginal(score, zero, one)[0]
-                )
-                w = np.ones(held.size) if weight is None else weight[held]
-                total += _log_loss(chance, y[held], w) * float(w.sum())
-            if total < best:
-                best, at, worse = total, l2, 0
+            loss = self._held_out(problem, design, y, l2, starts)
+            if loss < best:
+                best, at, worse = loss, l2, 0
             else:
                 worse += 1
                 if worse == 2:
                     break
+        if math.isinf(best):
+            note = (
+                f"cross validation chose no l2, so it is {at:g}: without a fold of {FOLDS} some group lacks the rows "
+                f"that {self.constraint} needs, or a log loss is infinite"
+            )
+            return at, (note,)
         return at, (f"l2 {at:.3g} has the least log loss in {FOLDS}-fold cross validation",)
+
+    def _held_out(
+        self, problem: RepairProblem, design: Design, y: Floats, l2: float, starts: dict[int, Solution]
+    ) -> float:
+        """Return the log loss of rows out of their fold; folds without which a cell is empty are left out."""
+        groups, weight = problem.cells, problem.table.rows.weight
+        total, mass = 0.0, 0.0
+        for fold in range(FOLDS):
+            held, rows = np.flatnonzero(design.folds == fold), np.flatnonzero(design.folds != fold)
+            if not held.size or not self._usable(groups.codes[rows], y[rows], len(groups.levels)):
+                continue
+            found = self._solve(design.matrix, y, groups, weight, l2, rows=rows, start=starts.get(fold))
+            starts[fold] = found
+            score = _scores(design.matrix[held], found)
+            zero, one = self._prices(found, len(groups.levels))[:, groups.codes[held]]
+            parity = self.constraint == "demographic_parity"
+            chance = truncated(score, one) if parity else marginal(score, zero, one)[0]
+            w = np.ones(held.size) if weight is None else weight[held]
+            total += _log_loss(chance, y[held], w) * float(w.sum())
+            mass += float(w.sum())
+        return total / mass if mass > 0 else math.inf
 
     def _usable(self, codes: Ints, y: Floats, many: int) -> bool:
         """Tell whether every cell of the constraint has rows."""
