@@ -201,17 +201,24 @@ def _point(
 
 
 def _judged(held: Table, predictor: RepairedPredictor, settings: Settings, comparable: Comparable) -> Point:
+    """Return what a repair does to held-out rows.
+
+    Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
+    and errors are its own; decisions that are rounded from it have their own rates and errors, and nothing else.
+    """
     _, repaired, random = results_on(held, predictor)
     flips = of_predictor(held, predictor, comparable, settings.confidence)
     report = audit(repaired, repaired.reading, settings, flips)
     share = float(np.average(random, weights=held.rows.weight))
     decided = predictor.gives == "decision"
-    point = _of_report(report, decided=decided, randomized=share, protected=predictor.needs_protected)
+    either = decided or predictor.is_probability
+    point = _of_report(report, decided=either, randomized=share, protected=predictor.needs_protected)
     if not (decided and predictor.is_probability):
         return point
     scored = held.with_score(predictor.predict(held))
-    losses = _of_report(audit(scored, scored.reading, settings), decided=False).qualities
-    return replace(point, qualities={**losses, **point.qualities})
+    own = _of_report(audit(scored, scored.reading, settings), decided=False)
+    distances = {name: gap for name, gap in own.gaps.items() if name.startswith("ks")}
+    return replace(point, gaps={**distances, **point.gaps}, qualities={**own.qualities, **point.qualities})
 
 
 def _of_report(

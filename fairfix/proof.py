@@ -502,10 +502,21 @@ def prove(
         *_overall_rows(base, repaired, before, after, settings),
         *_comparison_rows(before, after, (*shown, *also)),
     ]
-    noise = dict(_noise(after, repaired)) if predictor.gives == "value" else {}
+    valued = predictor.gives == "value" and not predictor.is_probability
+    noise = dict(_noise(after, repaired)) if valued else {}
     share = float(np.average(random, weights=table.rows.weight))
-    other = tuple(_other_reading(table, predictor, settings, also)) if predictor.is_probability else ()
-    return Proof(len(table), share, tuple(rows), after, noise, other, predictor.gives == "decision")
+    other = list(_other_reading(table, predictor, settings, also)) if predictor.is_probability else []
+    if (
+        other and predictor.gives == "value"
+    ):  # what is about the probability stands with the draws, whose rates are its
+        other += [row for row in rows if _of_score(row.name)]
+        rows = [row for row in rows if not _of_score(row.name)]
+    return Proof(len(table), share, tuple(rows), after, noise, tuple(other), predictor.gives == "decision")
+
+
+def _of_score(name: str) -> bool:
+    """Tell whether a row is about the score and not about decisions."""
+    return name.split(".")[0] in ("ks", "log_loss", "square_loss", "score_change")
 
 
 def _other_reading(
