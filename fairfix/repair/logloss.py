@@ -61,7 +61,7 @@ from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError
 from fairfix.learners import LinearMember
 from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, truncated
-from fairfix.predictors import FitTrace, RepairedPredictor
+from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import FOLDS, Design, design_of, label_of
 from fairfix.table import Groups, Reading, Table
@@ -295,7 +295,7 @@ class LogLoss(Repairer):
 
 
 def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterator[str]:
-    """Yield a note on groups whose rows all get one rounded decision, as they would not from the plain model."""
+    """Yield a caution on groups whose rows all get one rounded decision, as they would not from the plain model."""
     for decision in (1, 0):
         caught = [
             name
@@ -304,7 +304,7 @@ def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterato
             and not bool(((plain >= cut) == decision)[groups.codes == k].all())
         ]
         if caught:
-            yield (
+            yield Caution(
                 f"rounded at {cut:g}, every row of the fit in {', '.join(map(repr, caught))} gets decision {decision}, "
                 "unlike from the plain model: the probabilities there no longer straddle the threshold; draw the "
                 "decisions, or take --method ramp"
