@@ -160,6 +160,11 @@ def rows(frame: pd.DataFrame, seed: int) -> Iterator[tuple[str, Row]]:
             Sensei(solver="linear", rho=np.inf, comparable=PAIR, directions="means"),
             True,
         ),
+        (
+            "linear, rho inf, spouses declared, pooled means learned",
+            Sensei(solver="linear", rho=np.inf, comparable=PAIR, directions="pooled"),
+            True,
+        ),
         ("network, rho 0", Sensei(solver="network", rho=0.0), True),
         ("network, rho 10", Sensei(solver="network", rho=10.0), True),
         ("network, rho 10, spouses declared", Sensei(solver="network", rho=10.0, comparable=PAIR), True),

@@ -12,6 +12,7 @@ import pytest
 from fairfix.optim.sensei import (
     Network,
     _Draw,
+    distinct_rows,
     equal_rates,
     fit_linear,
     fit_network,
@@ -47,7 +48,7 @@ class Listed:
     def delta(self, k: int) -> Floats:
         return np.asarray(self.others[k] - self.X)
 
-    def of(self, k: int, rows: Ints) -> Floats:
+    def variant(self, k: int, rows: Ints) -> Floats:
         return np.asarray(self.others[k, rows])
 
 
@@ -390,6 +391,27 @@ def test_the_worst_variant_is_found_by_brute_force() -> None:
     assert (still.which == -1).all()
     assert (still.rows == X).all()
     assert regularizer_flips(network.logit(X), table[:, :0]) == 0.0
+
+
+@given(st.integers(0, 10**6), st.integers(0, 40), st.integers(1, 4))
+@settings(max_examples=30, deadline=None)
+def test_distinct_rows_are_those_of_a_sort_of_whole_rows(seed: int, rows: int, columns: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-1, 2, size=(rows, columns)) * rng.choice([1.0, -0.0, 1e-9], size=columns)
+    first, kind = distinct_rows(values)
+    want, at, same = np.unique(values, axis=0, return_index=True, return_inverse=True)
+    assert (first == at).all()
+    assert (kind == same.reshape(-1)).all()
+    assert len(first) == len(want)
+
+
+def test_distinct_rows_of_many_columns_do_not_overflow() -> None:
+    values = np.random.default_rng(0).normal(size=(3000, 12))
+    values[1500:] = values[:1500]
+    first, kind = distinct_rows(values)
+    assert np.sort(first).tolist() == list(range(1500))
+    assert (kind[:1500] == kind[1500:]).all()
+    assert (values[first][kind] == values).all()
 
 
 @pytest.mark.parametrize("eps", [1e-3, 0.1, 5.0])

@@ -193,7 +193,7 @@ def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
     assert (values == values[0]).all()
 
 
-@pytest.mark.parametrize("directions", ["logistic", "means"])
+@pytest.mark.parametrize("directions", ["logistic", "means", "pooled"])
 def test_learned_directions_are_projected_out_and_their_cost_is_told(directions: str) -> None:
     """Rows that differ along the directions alone have one score; the note names both accuracies."""
     table = table_of(frame(many=4000), ("sex",))
@@ -212,6 +212,11 @@ def test_learned_directions_are_projected_out_and_their_cost_is_told(directions:
     assert any(note.startswith("learned directions cost accuracy") for note in predictor.trace.notes)
     if directions == "means":
         assert between(predictor) < 1e-6
+    if directions == "pooled":
+        p = predictor.predict(table)
+        about = np.column_stack([codes, y, np.ones(y.size)])
+        assert abs(np.linalg.lstsq(about, np.log(p / (1 - p)))[0][0]) < 1e-9
+        assert between(predictor) > 1e-3  # the labels by themselves are not made alike
     assert between(predictor) < between(plain)
 
 

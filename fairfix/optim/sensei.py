@@ -114,7 +114,7 @@ class Variants(Protocol):
     def many(self) -> int:
         """Number of variants."""
 
-    def of(self, k: int, rows: Ints) -> Floats:
+    def variant(self, k: int, rows: Ints) -> Floats:
         """Return a variant of some rows, shape (len(rows), d); the row itself where it does not apply."""
 
 
@@ -125,6 +125,23 @@ def _shares(weight: Floats | None, rows: int) -> Floats:
     if w.shape != (rows,) or not np.isfinite(total) or total <= 0 or w.min() < 0:
         raise ValueError(f"weights must be {rows} numbers, none negative, that do not sum to 0")
     return w / total
+
+
+def distinct_rows(values: Floats | Ints) -> tuple[Ints, Ints]:
+    """Return the first of every kind of equal rows, shape (G,), and the kind of each row, shape (n,).
+
+    Kinds are in the order of their values. Sorts columns and not rows, for columns have few values.
+    """
+    code, many = np.zeros(len(values), dtype=np.int64), 1
+    for column in values.T:
+        kinds = np.unique(column)
+        code = code * kinds.size + np.searchsorted(kinds, column)
+        many *= kinds.size
+        if many > 2**31:
+            code = np.unique(code, return_inverse=True)[1].reshape(-1)
+            many = int(code.max()) + 1
+    _, first, code = np.unique(code, return_index=True, return_inverse=True)
+    return first, code.reshape(-1)
 
 
 # ---------------------------------------------------------------------- linear logit
@@ -272,13 +289,10 @@ class _Patterns:
             if delta.shape != (share.size, d) or not np.isfinite(delta).all():
                 raise ValueError(f"move {k} must be finite and of shape {(share.size, d)}")
             columns = np.flatnonzero((delta != 0).any(axis=0))
-            found, own = np.unique(delta[:, columns], axis=0, return_inverse=True)
-            own = own.reshape(-1)
-            part = np.zeros((len(found), d))
-            part[:, columns] = found
-            parts.append(part)
+            first, own = distinct_rows(delta[:, columns])
+            parts.append(delta[first])
             codes.append(own)
-            code = np.unique(code * len(found) + own, return_inverse=True)[1].reshape(-1)
+            code = distinct_rows(np.stack([code, own], axis=1))[1]
         mass = np.bincount(code, share)
         first = np.unique(code, return_index=True)[1]
         deltas = np.zeros((mass.size, moves.many, d))
@@ -696,7 +710,7 @@ def worst_variant(network: Network, X: Floats, variants: Variants, rows: Ints) -
 class _Listed:
     """Variants of rows in the columns that any of them changes: most change few, and a hidden layer adds up.
 
-    ``columns`` has shape (C,), ``own`` (n, C), ``values`` (n, K, C).
+    ``columns`` has shape (C,); ``own``, (n, C), and ``values``, (n, K, C), are of the rows.
     """
 
     columns: Ints
@@ -706,14 +720,10 @@ class _Listed:
     @classmethod
     def of(cls, X: Floats, variants: Variants, rows: Ints) -> _Listed:
         """Return the variants of rows, whose values ``X`` holds."""
-        changed = np.zeros(X.shape[1], dtype=bool)
-        for k in range(variants.many):
-            changed |= (variants.of(k, rows) != X).any(axis=0)
-        columns = np.flatnonzero(changed)
-        values = np.empty((len(X), variants.many, columns.size))
-        for k in range(variants.many):
-            values[:, k] = variants.of(k, rows)[:, columns]
-        return cls(columns, X[:, columns], values)
+        columns = _columns(X, variants, rows)
+        values = [variants.variant(k, rows)[:, columns] for k in range(variants.many)]
+        full = np.stack(values, axis=1) if values else np.zeros((len(X), 0, 0))
+        return cls(columns, X[:, columns], full)
 
     def worst(self, X: Floats, found: _Found) -> Worst:
         """Return the worst variants as whole rows, of rows ``X``."""
@@ -726,9 +736,43 @@ class _Listed:
         """What the variants add, shape (n, K, C)."""
         return self.values - self.own[:, None]
 
+
+def _columns(X: Floats, variants: Variants, rows: Ints) -> Ints:
+    """Return the columns that any variant changes, shape (C,)."""
+    changed = np.zeros(X.shape[1], dtype=bool)
+    for k in range(variants.many):
+        changed |= (variants.variant(k, rows) != X).any(axis=0)
+    return np.flatnonzero(changed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Kinds:
+    """Variants of all rows, in the columns that any changes, and the same for rows of a kind: few have their own.
+
+    ``columns`` has shape (C,), ``own`` (n, C), ``values`` (G, K, C), ``kind``, which says those of each row, (n,).
+    """
+
+    columns: Ints
+    own: Floats
+    values: Floats
+    kind: Ints
+
+    @classmethod
+    def of(cls, X: Floats, variants: Variants) -> _Kinds:
+        """Return the variants of all rows."""
+        rows = np.arange(len(X))
+        columns, kind = _columns(X, variants, rows), np.zeros(len(X), dtype=np.int64)
+        for k in range(variants.many):
+            same = distinct_rows(variants.variant(k, rows)[:, columns])[1]
+            kind = distinct_rows(np.stack([kind, same], axis=1))[1]
+        first = np.unique(kind, return_index=True)[1]
+        values = [variants.variant(k, first)[:, columns] for k in range(variants.many)]
+        full = np.stack(values, axis=1) if values else np.zeros((first.size, 0, 0))
+        return cls(columns, X[:, columns], full, kind)
+
     def take(self, rows: Ints) -> _Listed:
         """Return those of some rows."""
-        return _Listed(self.columns, self.own[rows], self.values[rows])
+        return _Listed(self.columns, self.own[rows], self.values[self.kind[rows]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -980,9 +1024,7 @@ def fit_network(
         raise ValueError(f"rho and eps must be finite and not negative: {rho}, {eps}")
     limits = np.array([X.min(axis=0), X.max(axis=0)]) if bounds is None else np.asarray(bounds, dtype=float)
     ascent = _Ascent(eps, metric_inverse, limits)
-    listed = (
-        _Listed.of(X, variants, np.arange(n)) if rho > 0 else _Listed(np.arange(0), X[:, :0], X[:, None, :0])
-    )
+    kinds = _Kinds.of(X, variants)
     rng = np.random.default_rng(seed)
     first = rng.normal(size=(d, hidden)) * math.sqrt(2.0 / d)
     second = rng.normal(size=hidden) * math.sqrt(1.0 / hidden)
@@ -994,7 +1036,7 @@ def fit_network(
         for _ in range(steps):
             rows = draw.rows(batch, rng)
             network = _unpacked(values, d, hidden)
-            some = listed.take(rows)
+            some = kinds.take(rows)
             if eps > 0 and rho > 0:
                 moved = ascent.moved(network, X[rows], some, even)
                 _, gradient = network_gradient(network, X[rows], y[rows], even, moved, rho)
