@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,9 @@ def test_pairs_make_a_direction_that_does_not_count(
 
     assert abs(coef @ (X[1:1000:2] - X[:1000:2]).mean(axis=0)) < 1e-9
     assert np.abs(coef).max() > 0.1
+    some = replace(problem, pairs=(*pairs[:3], ("p0", "nobody")))
+    said = Sensei(solver="linear").fit(some, rng=np.random.default_rng(0)).trace.notes
+    assert "3 of 4 comparable pairs have both people among the rows of the fit" in said
     basic = [
         "repair",
         str(tmp_path / "data.parquet"),
@@ -254,9 +258,18 @@ def test_pairs_make_a_direction_that_does_not_count(
     assert "knows no comparable pairs" in capsys.readouterr().err
     assert run([*basic, "--solver", "linear"]) == 2
     assert "--id" in capsys.readouterr().err
-    older.assign(c=1).to_csv(tmp_path / "pairs.csv", index=False)
-    assert run([*basic, "--id", "person", "--solver", "linear"]) == 2
-    assert "pairs are two columns of ids" in capsys.readouterr().err
+    for pairs, said in (
+        (older.assign(c=1), "pairs are two columns of ids"),
+        (older[:0], "has no pairs"),
+        (older[:2].assign(b=older["a"]), "pair of 'p0' with itself"),
+        (older[:2].assign(b=["p1", None]), "missing id"),
+        (older[:2].assign(b="q"), "none of the 2 comparable pairs has both people"),
+    ):
+        pairs.to_csv(tmp_path / "pairs.csv", index=False)
+        before = (tmp_path / "a.fairfix").read_bytes()
+        assert run([*basic, "--id", "person", "--solver", "linear"]) == 2
+        assert said in capsys.readouterr().err
+        assert (tmp_path / "a.fairfix").read_bytes() == before
 
 
 def test_a_radius_is_a_penalty_more() -> None:
@@ -434,7 +447,18 @@ def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert run(["predict", out, str(tmp_path / f"{name}.parquet"), "-o", to, *model, "--no-config"]) == 0
         found.append(pq.read_table(to)["prediction"].to_numpy())
 
-    assert found[0].tobytes() == found[1].tobytes()
+    data.drop(columns=names[:2]).to_parquet(tmp_path / "bare.parquet")
+    to = str(tmp_path / "bare.out.parquet")
+    assert run(["predict", out, str(tmp_path / "bare.parquet"), "-o", to, *model, "--no-config"]) == 0
+    bare = pq.read_table(to)["prediction"].to_numpy()
+    data.drop(columns="role").to_parquet(tmp_path / "less.parquet")
+    none = str(tmp_path / "none.parquet")
+    assert run(["predict", out, str(tmp_path / "less.parquet"), "-o", none, *model, "--no-config"]) == 2
+    assert "no column 'role'" in capsys.readouterr().err
+
+    assert found[0].tobytes() == found[1].tobytes() == bare.tobytes()
+    assert Repaired.load(out).required == ("role", "age")
+    assert not Path(none).exists()
     assert table["log_loss"]["before"]["value"] < table["log_loss"]["after"]["value"]
     assert (
         table["selection_rate.difference.between_groups [sex]"]["after"]["value"]

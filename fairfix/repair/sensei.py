@@ -289,6 +289,11 @@ class Sensei(Repairer):
             if flips
             else ["nothing that does not count is looked at: the model is constant under flips anyway"]
         )
+        if problem.pairs:
+            notes.append(
+                f"{len(_known(problem)):,} of {len(problem.pairs):,} comparable pairs have both people among the rows "
+                "of the fit"
+            )
         notes += _proposed(problem, self)
         rho: float = 0.0 if not flips and not self.radius else math.nan
         if math.isnan(rho):
@@ -570,17 +575,28 @@ def _between(problem: RepairProblem, X: Floats) -> Floats:
     DataError
         There are no identities, or no pair is among the rows of the fit.
     """
-    name = problem.table.reading.columns.id
-    if name is None or name not in problem.table.features.column_names:
-        raise DataError("comparable pairs name people; say with --id which column has their names")
-    place = {str(one): i for i, one in enumerate(problem.table.features.column(name).to_pylist())}
-    known = [(place[a], place[b]) for a, b in problem.pairs if a in place and b in place]
+    known = _known(problem)
     if not known:
         raise DataError(
             f"none of the {len(problem.pairs):,} comparable pairs has both people among the {len(X):,} rows of the fit"
         )
     first, second = np.array(known).T
     return np.asarray((X[second] - X[first]).mean(axis=0))
+
+
+def _known(problem: RepairProblem) -> list[tuple[int, int]]:
+    """Return the rows of the pairs whose people are both there.
+
+    Raises
+    ------
+    DataError
+        There are no identities.
+    """
+    name = problem.table.reading.columns.id
+    if name is None or name not in problem.table.features.column_names:
+        raise DataError("comparable pairs name people; say with --id which column has their names")
+    place = {str(one): i for i, one in enumerate(problem.table.features.column(name).to_pylist())}
+    return [(place[a], place[b]) for a, b in problem.pairs if a in place and b in place]
 
 
 def _undeclared(problem: RepairProblem, method: Sensei) -> Iterator[str]:
