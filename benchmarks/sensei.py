@@ -259,6 +259,91 @@ def scores_only(many: int) -> None:
     )
 
 
+SETS = 30
+"""Made-up data sets whose effect is known."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A made-up data set: the score, the group, the other columns, weights, the chances and scores of all groups."""
+
+    score: Floats
+    group: npt.NDArray[np.int64]
+    X: Floats
+    weight: Floats
+    chances: Floats
+    scores: Floats
+    kind: str
+    blind: bool
+
+    def truth(self, k: int) -> float:
+        """Return the overlap-weighted effect of a group against everybody else."""
+        own = self.chances[:, k]
+        others = (self.chances * self.scores).sum(axis=1) - own * self.scores[:, k]
+        change = self.scores[:, k] - others / (1.0 - own)
+        return float(np.average(change, weights=self.weight * own * (1.0 - own)))
+
+
+def made_up(seed: int) -> Made:
+    """Return one of unlike data sets: skewed or rounded numbers, categories, gaps, weights, two to five groups."""
+    rng = np.random.default_rng(seed)
+    n, numbers = int(rng.choice([5000, 6000, 8000, 12000])), int(rng.integers(2, 8))
+    Z = rng.normal(size=(n, numbers))
+    Z = {1: np.exp(0.7 * Z), 2: np.round(Z)}.get(seed % 5, Z)
+    parts, of_group, of_score = [Z], np.zeros(n), np.zeros(n)
+    for many in rng.integers(2, 15, size=int(rng.integers(4))):
+        value = rng.choice(many, size=n, p=rng.dirichlet(np.full(many, 0.8)))
+        parts.append(np.eye(many)[value])
+        of_group += 0.6 * rng.normal(size=many)[value]
+        of_score += 0.7 * rng.normal(size=many)[value]
+    unit = Z / Z.std(axis=0) / np.sqrt(numbers)
+    lean = unit @ rng.normal(size=numbers) * float(rng.choice([0.0, 0.4, 1.0]))
+    lean += of_group * float(rng.choice([0.0, 0.5, 1.0])) + (np.sin(2 * Z[:, 0]) if seed % 5 == 4 else 0.0)
+    groups = int(rng.integers(3, 6)) if seed % 5 == 3 else 2
+    odds = lean[:, None] * rng.normal(size=groups) + float(rng.choice([0.0, 1.0])) * rng.normal(size=groups)
+    chances = np.exp(odds) / np.exp(odds).sum(axis=1, keepdims=True)
+    group = (rng.random((n, 1)) > np.cumsum(chances, axis=1)).sum(axis=1).clip(max=groups - 1)
+    plain = unit @ rng.normal(size=numbers) * float(rng.choice([0.3, 1.0, 2.0])) + of_score
+    plain += Z[:, 0] * Z[:, 1] if seed % 5 == 0 else 0.0
+    blind = bool(rng.random() < 0.4)
+    bonus = 0.0 if blind else rng.normal(size=groups) * float(rng.choice([0.2, 1.0]))
+    scores = plain[:, None] + bonus * (1.0 + float(rng.choice([0.0, 0.5])) * Z[:, :1]) + np.zeros(groups)
+    kind = ("probability", "raw", "decision", "noisy")[seed % 4]
+    if kind == "probability":
+        scores = 1.0 / (1.0 + np.exp(-scores))
+    if kind == "decision":
+        scores = (scores > np.quantile(plain, 0.6)).astype(float)
+    score = scores[np.arange(n), group] + (0.5 * rng.normal(size=n) if kind == "noisy" else 0.0)
+    gaps = np.where(rng.random((n, 1)) < 0.3, np.nan, rng.normal(size=(n, 1)))
+    weight = rng.uniform(0.5, 1.5, size=n) if seed % 7 == 3 else np.ones(n)
+    return Made(score, group, np.column_stack([*parts, gaps]), weight, chances, scores, kind, blind)
+
+
+def coverage() -> None:
+    """Print how often the interval of the residual effect holds the effect that made the data."""
+    print(f"### Coverage on {SETS} made-up data sets\n")
+    print("Intervals of 95 %; an alarm is an interval without 0 where the score is blind to the group.\n")
+    print("| score | decided | interval holds the effect | alarms | mean error in standard errors |")
+    print("|---|---|---|---|---|")
+    found: dict[str, list[tuple[bool, bool, float]]] = {}
+    for seed in range(SETS):
+        made = made_up(seed)
+        with threadpool_limits(1):
+            effect = residual_effect(made.score, made.group, made.X, made.weight)
+        for one in effect.contrasts:
+            truth = made.truth(one.first)
+            off = (one.value - truth) / one.standard_error
+            row = (made.blind, one.low <= truth <= one.high, off)
+            for kind in (made.kind, "all"):
+                found.setdefault(kind, []).extend([row] if one.undecided is None else [])
+    for kind in ("probability", "raw", "decision", "noisy", "all"):
+        held = [inside for _, inside, _ in found[kind]]
+        alarms = [not inside for blind, inside, _ in found[kind] if blind]
+        off = np.mean([one for *_, one in found[kind]])
+        print(f"| {kind} | {len(held)} | {np.mean(held):.3f} | {sum(alarms)} of {len(alarms)} | {off:+.2f} |")
+    print()
+
+
 def overlap(X: Floats, codes: npt.NDArray[np.int64]) -> Floats:
     """Return P(group | x) by trees, in two halves."""
     out, half = np.zeros(codes.size), np.arange(codes.size) % 2 == 0
@@ -376,6 +461,7 @@ def main() -> None:
     table(many)
     beside_infairness()
     scores_only(many)
+    coverage()
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from fairfix.repair.sensei import Sensei
 from fairfix.repaired import Repaired
 from fairfix.table import Columns, Reading, Table
 from sklearn.compose import make_column_transformer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -464,6 +464,34 @@ def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[
         table["selection_rate.difference.between_groups [sex]"]["after"]["value"]
         < (table["selection_rate.difference.between_groups [sex]"]["before"]["value"])
     )
+
+
+def test_a_model_of_real_values_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mean over flips is that of the groups' own predictions, by their shares; no column of the group is needed."""
+    data = frame(many=1500).assign(sex=lambda d: (d["sex"] == "f").astype(int))
+    data["label"] = 2.0 * data["age"] + 3.0 * data["sex"]
+    model = LinearRegression().fit(data[["sex", "age"]], data["label"])
+    joblib.dump(model, tmp_path / "m.joblib")
+    digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
+    given = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest, "--no-config"]
+    data.to_parquet(tmp_path / "data.parquet")
+    data[["age"]].to_parquet(tmp_path / "new.parquet")
+    out, to = str(tmp_path / "a.fairfix"), str(tmp_path / "o.parquet")
+    options = ["--method", "sensei", "--solver", "average", "--protected", "sex", "--task", "regression"]
+    assert (
+        run(["repair", str(tmp_path / "data.parquet"), *options, *given, "-o", out, "--format", "json"]) == 0
+    )
+    proof = {row["name"]: row for row in json.loads(capsys.readouterr().out)["proof"]["fit"]["table"]}
+    assert run(["predict", out, str(tmp_path / "new.parquet"), "-o", to, *given]) == 0
+    found = pq.read_table(to)["prediction"].to_numpy()
+
+    shift = found - model.predict(data.assign(sex=0)[["sex", "age"]])
+    assert np.ptp(shift) < 1e-9
+    assert shift[0] == pytest.approx(
+        3.0 * data["sex"].mean(), abs=0.2
+    )  # by the shares of the rows of the fit
+    assert proof["square_loss.max [sex]"]["before"]["value"] < 1e-9
+    assert proof["square_loss.max [sex]"]["after"]["value"] > 0.5
 
 
 def test_a_model_that_sees_no_group_is_not_averaged(
