@@ -22,7 +22,7 @@ from fairfix.learners import NetworkMember
 from fairfix.predictors import RepairedPredictor
 from fairfix.proof import repair_table
 from fairfix.repair.base import RepairProblem
-from fairfix.repair.sensei import Sensei
+from fairfix.repair.sensei import Sensei, _apart
 from fairfix.repaired import Repaired
 from fairfix.table import Columns, Reading, Table
 from sklearn.compose import make_column_transformer
@@ -219,6 +219,27 @@ def test_learned_directions_are_projected_out_and_their_cost_is_told(directions:
         assert abs(np.linalg.lstsq(about, np.log(p / (1 - p)))[0][0]) < 1e-9
         assert between(predictor) > 1e-3  # the labels by themselves are not made alike
     assert between(predictor) < between(plain)
+
+
+def test_groups_lie_apart_by_a_regression_on_group_and_label() -> None:
+    """Differences of rows are coefficients of dummies beside the label's; within one label, differences of means."""
+    rng = np.random.default_rng(5)
+    X, codes, weight = rng.normal(size=(200, 4)), rng.integers(3, size=200), rng.gamma(2.0, size=200)
+    y = (rng.random(200) < 0.2 + 0.3 * codes).astype(float)
+    about = np.column_stack([codes == 1, codes == 2, y == 0, y == 1]).astype(float)
+    root = np.sqrt(weight)[:, None]
+    want = np.linalg.lstsq(root * about, root * X)[0][:2]
+    found = _apart(X, codes, 3, weight, y)
+    one = _apart(X, codes, 3, np.where(y == 1, weight, 0.0), y)
+    means = [
+        np.average(X[(codes == k) & (y == 1)], axis=0, weights=weight[(codes == k) & (y == 1)])
+        for k in range(3)
+    ]
+
+    assert found.shape == (3, 4)
+    np.testing.assert_allclose(found.sum(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(found[1:] - found[0], want, atol=1e-12)
+    np.testing.assert_allclose(one[1:] - one[0], np.array(means[1:]) - means[0], atol=1e-12)
 
 
 def test_pairs_make_a_direction_that_does_not_count(
