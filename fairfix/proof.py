@@ -566,7 +566,8 @@ def _base(table: Table, predictor: RepairedPredictor, of_fit: bool) -> Table:
     """Return the rows with the scores that the repair began with: their own, or of the model it learned."""
     if PLAIN_SCORE in table.features.column_names:
         plain = table.features.column(PLAIN_SCORE).to_numpy()
-        return table.with_score(to_probability(plain, table.reading.score_scale))
+        real = table.reading.task == "regression"
+        return table.with_score(plain if real else to_probability(plain, table.reading.score_scale))
     if table.rows.score is not None:
         return table
     trace = predictor.trace

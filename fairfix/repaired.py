@@ -82,7 +82,9 @@ class Repaired:
         """Columns that prediction needs, the score of a model file excepted."""
         names = [name for name in self.reading.columns.counted if name != self._made_score]
         names += list(self.predictor.features)
-        names += self.base["features"] if self.base["kind"] == "file" else []
+        if self.base["kind"] == "file":
+            spared = _replaced(self.base.get("average"))
+            names += [name for name in self.base["features"] if name not in spared]
         return tuple(dict.fromkeys((*names, *(self.identity if self.predictor.randomized else ()))))
 
     @property
@@ -460,3 +462,11 @@ def _one_of(value: Any, allowed: tuple[str, ...]) -> Any:
     if value not in allowed:
         raise ValueError(f"{value!r} is not one of {', '.join(allowed)}")
     return value
+
+
+def _replaced(average: Any) -> set[str]:
+    """Return the columns that all changes which scores are averaged over set for everybody."""
+    changes = average if isinstance(average, list) else []
+    found = [one.get("everybody") if isinstance(one, Mapping) else None for one in changes]
+    named = [set(one) if isinstance(one, Mapping) else set() for one in found]
+    return set.intersection(*named) if named else set()

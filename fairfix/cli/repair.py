@@ -398,7 +398,7 @@ def _pairs(reading: Reading, given: Mapping[str, Any]) -> tuple[tuple[str, str],
     Raises
     ------
     UsageError, DataError
-        There is no id column, or the file has other than two columns, or a gap.
+        There is no id column, or the file has other than two columns, no rows, a gap, or a pair of one person.
     """
     if not given["pairs"]:
         return ()
@@ -423,6 +423,10 @@ def _pairs(reading: Reading, given: Mapping[str, Any]) -> tuple[tuple[str, str],
     ]
     if any(one is None for pair in out for one in pair):
         raise DataError(f"{source.name} has a pair with a missing id; remove it")
+    if not out:
+        raise DataError(f"{source.name} has no pairs; write two ids per row, or leave out --pairs")
+    if (same := next((a for a, b in out if a == b), None)) is not None:
+        raise DataError(f"{source.name} has a pair of {same!r} with itself, which says nothing; remove it")
     return tuple(out)
 
 
