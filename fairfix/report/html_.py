@@ -354,7 +354,8 @@ class _Page:
             "divided by the highest",
             "minus everybody's",
         )
-        return _table(Grid(headings, rows, 1, f"Decisions by {block['attribute']}"))
+        title = f"Decisions by {block['attribute']}"
+        return _table(Grid(headings, rows, 1, title).without_empty())
 
     def _rate(
         self, block: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], name: str, title: str
@@ -633,9 +634,14 @@ def _inlined(drawing: str, ident: str, title: str, told: str) -> str:
     )
 
 
+def _sentence(text: str) -> str:
+    """Return the text with a capital letter first."""
+    return text[:1].upper() + text[1:]
+
+
 def _figure(picture: str, heading: str, told: str, grid: Grid, *, wide: bool = False) -> str:
     """Return a picture with its caption and, folded away, its numbers."""
-    words = f"<figcaption><strong>{escape(heading)}</strong>{' ' + escape(told) if told else ''}</figcaption>"
+    words = f"<figcaption><strong>{escape(heading)}.</strong> {escape(_sentence(told))}</figcaption>"
     folded = f"<details><summary>Table: {escape(heading)}</summary>{_table(grid)}</details>"
     box = f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(heading)}, picture">{picture}</div>'
     return (

@@ -6,7 +6,7 @@ The text and Markdown formats draw the same layout, so they cannot say different
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 GROUP_METRICS = (
@@ -83,6 +83,17 @@ class Grid:
     text_columns: int = 1
     caption: str = ""
     named_by: int = 0
+
+    def without_empty(self) -> Grid:
+        """Return the table without the columns of numbers in which no row has anything."""
+        kept = [
+            i for i in range(len(self.headings)) if i < self.text_columns or any(row[i] for row in self.rows)
+        ]
+        return replace(
+            self,
+            headings=tuple(self.headings[i] for i in kept),
+            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
+        )
 
 
 @dataclass(frozen=True)

@@ -339,10 +339,11 @@ def _along(points: Sequence[tuple[float, float]], i: int, many: int) -> Sequence
 
 
 def _gap(gap: Gap, x: float, low: float, high: float) -> str:
-    """Return a thick upright line with caps, and its text beside it."""
+    """Return a thick upright line with caps, and its text above and before it, where no growing curve or name is."""
     caps = [_line(x - 6, y, x + 6, y, INK, 2) for y in (low, high)]
-    side, shift = ("end", -10) if x > WIDE * 0.6 else ("start", 10)
-    text = _text(x + shift, (low + high) / 2 + 4, gap.text, INK, side, bold=True)
+    room = x > 44 + 8 * len(gap.text)
+    side, shift, height = ("end", -10, high - 2) if room else ("start", 10, (low + high) / 2 + 4)
+    text = _text(x + shift, height, gap.text, INK, side, bold=True)
     return "".join([_line(x, low, x, high, INK, 3), *caps, text])
 
 
