@@ -46,6 +46,7 @@ from fairfix.findings import (
 from fairfix.io import Source
 from fairfix.metrics import EQUALIZED_ODDS, confusion
 from fairfix.noise import Keep, Noise, NoiseTable, radii_for
+from fairfix.optim.noisy_ends import End, sensitivity_bounds, sensitivity_ends
 from fairfix.optim.noisy_groups import (
     FN,
     FP,
@@ -55,10 +56,11 @@ from fairfix.optim.noisy_groups import (
     Inversion,
     Ratio,
     conditional_radius,
+    identified,
+    identified_by_label,
     labelled_bounds,
     least_eps,
     left_inverse,
-    sensitivity_bounds,
     soft_bounds,
     standard_error,
     tv_bounds,
@@ -182,6 +184,70 @@ def _bound(low: float, high: float, outer_low: float, outer_high: float) -> Boun
     if math.isnan(low):
         return Bound(math.nan, math.nan, math.nan, math.nan, "undefined: no rows that it is a rate of")
     return Bound(low, high, outer_low, outer_high)
+
+
+Place = tuple[int, int, int]
+"""An end of a range: number of the rate, side (0 for the lowest), group."""
+
+
+def _compared(kind: str, ends: Floats) -> tuple[float, float]:
+    """Return where a comparison lies; ``ends`` of rates and groups, shape (rates, 2, J)."""
+    lows, highs = _ends(kind, [(lo, hi) for lo, hi in ends])
+    return float(_worst(kind, lows)), float(_worst(kind, highs))
+
+
+@dataclass(eq=False)
+class _Between:
+    """Ends of rates, shape (rates, 2, J), at an eps of which those at a smaller and at a larger one are known.
+
+    What ``holds`` of both ends of the comparison becomes false as bounds become wider, never true.
+    """
+
+    kind: str
+    near: Floats
+    far: Floats
+    holds: Callable[[float, float], bool]
+
+    def good(self, low: float, high: float) -> bool:
+        """Return whether it holds; of nothing it does not."""
+        return not math.isnan(low) and self.holds(low, high)
+
+    def decide(self, solve: Callable[[Sequence[Place]], Floats]) -> bool:
+        """Return whether it holds; of the ends only those are solved on which that hangs, one pair after another."""
+        while True:
+            near, far = _compared(self.kind, self.near), _compared(self.kind, self.far)
+            if self.good(*far):
+                return True
+            if not self.good(*near):
+                return False
+            places = self._open(1 if self.good(far[0], near[1]) else 0)
+            for place, value in zip(places, solve(places), strict=True):
+                rate, side, group = place
+                self.near[rate, side, group] = self.far[rate, side, group] = value
+
+    def _open(self, side: int) -> list[Place]:
+        """Return the unknown ends of the pair (or group) that may reach an end of the comparison."""
+        most = self.kind in ("difference", "max")
+        source = self.near if (side == 0) == most else self.far
+        values = _ends(self.kind, [(lo, hi) for lo, hi in source])[side]
+        with np.errstate(invalid="ignore"):
+            known = (self.near == self.far) | (np.isnan(self.near) & np.isnan(self.far))
+        unknown = [[place for place in pair if not known[place]] for pair in self._pairs(side)]
+        score = np.where(np.isnan(values), -np.inf, values if most else -values)
+        open_ = [at for at in np.argsort(-score, kind="stable") if unknown[at]]
+        return unknown[open_[0]]
+
+    def _pairs(self, side: int) -> Iterator[tuple[Place, ...]]:
+        """Yield the ends that make up each number of :func:`_ends`."""
+        rates, _, groups = self.near.shape
+        a, b = np.nonzero(~np.eye(groups, dtype=bool))
+        for rate in range(rates):
+            if self.kind in ("min", "max"):
+                yield from (((rate, side, j),) for j in range(groups))
+            else:
+                yield from (
+                    ((rate, side, int(i)), (rate, 1 - side, int(j))) for i, j in zip(a, b, strict=True)
+                )
 
 
 # ---------------------------------------------------------------------- what is known
@@ -545,16 +611,25 @@ class TrueGroups:
         return {}
 
     def _at(self, metric: str, eps: float) -> Pair:
-        """Return the bounds under N3 with another eps."""
+        """Return the bounds under N3 with another eps; NaN where the data refute it."""
         if (metric, eps) not in self._known:
-            ratio = self.data.metrics[metric]
-            self._known[metric, eps] = sensitivity_bounds(self.data.cells, self.joint, ratio, eps)
+            self._known[metric, eps] = self._found_at(self.data.metrics[metric], eps)
         return self._known[metric, eps]
+
+    def _found_at(self, ratio: Ratio, eps: float) -> Pair:
+        if eps < self.least:
+            nothing = np.full(len(self.true), np.nan)
+            return nothing, nothing
+        if eps == 0:
+            by_label = self.table is not None and self.table.by_label
+            with suppress(ValueError):  # it can be inverted, and nothing is left open
+                known = (identified_by_label if by_label else identified)(self.data.cells, self.joint, ratio)
+                return known.rates, known.rates
+        return sensitivity_bounds(self.data.cells, self.joint, ratio, eps)
 
     def compared_at(self, kind: str, metrics: Sequence[str], eps: float) -> tuple[float, float]:
         """Return where a comparison lies under N3 with another eps."""
-        lows, highs = _ends(kind, [self._at(name, eps) for name in metrics])
-        return float(_worst(kind, lows)), float(_worst(kind, highs))
+        return _compared(kind, np.array([self._at(name, eps) for name in metrics]))
 
     def largest(
         self,
@@ -563,27 +638,45 @@ class TrueGroups:
         metrics: Sequence[str],
         precision: float = PRECISION,
     ) -> float:
-        """Return the largest eps at which something holds of both ends of a comparison; NaN if it never does."""
+        """Return the largest eps at which something holds of both ends of a comparison; NaN if it never does.
 
-        def at(eps: float) -> bool:
-            low, high = self.compared_at(kind, metrics, eps)
-            return not math.isnan(low) and holds(low, high)
+        Bounds become wider with eps, so those at a smaller and at a larger eps enclose what lies between them: of an
+        eps between both only the ends are computed on which the answer hangs.
+        """
+
+        def known(eps: float) -> Floats:
+            return np.array([self._at(name, eps) for name in metrics])
+
+        def good(ends: Floats) -> bool:
+            return between.good(*_compared(kind, ends))
 
         inside, outside = self.least, 1.0
-        if not at(inside):
+        between = _Between(kind, known(inside), known(outside), holds)
+        if not good(between.near):
             return math.nan
-        for eps in CURVE:
-            if inside < eps < outside:
-                if at(eps):
-                    inside = eps
-                else:
-                    outside = eps
-        if outside == 1.0 and at(1.0):
+        if good(between.far):
             return 1.0
+        for eps in self._curve():
+            if inside < eps < outside:
+                if good(known(eps)):
+                    inside, between.near = eps, known(eps)
+                else:
+                    outside, between.far = eps, known(eps)
         while outside - inside > precision:
             middle = (inside + outside) / 2
-            inside, outside = (middle, outside) if at(middle) else (inside, middle)
+            trial = _Between(kind, between.near.copy(), between.far.copy(), holds)
+            if trial.decide(partial(self._ends_at, middle, metrics)):
+                inside, between.near = middle, trial.near
+            else:
+                outside, between.far = middle, trial.far
         return inside
+
+    def _ends_at(self, eps: float, metrics: Sequence[str], places: Sequence[Place]) -> Floats:
+        """Return ends under N3 with another eps."""
+        ends = [
+            End(self.data.metrics[metrics[rate]], group, 1.0 - 2.0 * side) for rate, side, group in places
+        ]
+        return sensitivity_ends(self.data.cells, self.joint, eps, ends)
 
     # ------------------------------------------------------------------ report
 
