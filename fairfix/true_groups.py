@@ -90,6 +90,9 @@ COARSE = 2e-3
 TOLERANCE = 1e-7
 """What limits may be missed by, for rounding."""
 
+ROOM = 1e-5
+"""Distance to the least eps that the data allow, within which bounds are those at this distance."""
+
 KINDS = ("difference", "ratio", "min", "max")
 
 Pair = tuple[Floats, Floats]
@@ -625,7 +628,8 @@ class TrueGroups:
             with suppress(ValueError):  # it can be inverted, and nothing is left open
                 known = (identified_by_label if by_label else identified)(self.data.cells, self.joint, ratio)
                 return known.rates, known.rates
-        return sensitivity_bounds(self.data.cells, self.joint, ratio, eps)
+        room = self.least + ROOM if self.least > 0 else 0.0  # to the solver less is all but empty, or empty
+        return sensitivity_bounds(self.data.cells, self.joint, ratio, max(eps, room))
 
     def compared_at(self, kind: str, metrics: Sequence[str], eps: float) -> tuple[float, float]:
         """Return where a comparison lies under N3 with another eps."""

@@ -191,12 +191,13 @@ def _solved(sheet: _Sheet, ends: Sequence[End]) -> Floats:
         if found.status != 0:
             return np.concatenate([_solved(sheet, [end]) for end in ends])
     else:  # near the least eps that the data allow, one way of solving may fail where the other does not
-        tried = (_called(goal.ravel(), limits, presolve=presolve) for presolve in (False, True))
-        found = next((one for one in tried if one.status in (0, 2)), None)
-        if found is None:
-            raise ArithmeticError("the solver gave up on a program of noise within eps")
-        if found.status == 2:
-            return np.full(1, np.nan)
+        found = _called(goal.ravel(), limits, presolve=False)
+        again = found if found.status == 0 else _called(goal.ravel(), limits, presolve=True)
+        if again.status != 0:
+            if 2 in (found.status, again.status):
+                return np.full(1, np.nan)
+            raise ArithmeticError(f"the solver gave up: {again.message}")
+        found = again
     signs = np.array([end.sign for end in ends])
     return np.asarray(signs * (goal * found.x.reshape(goal.shape)).sum(1))
 

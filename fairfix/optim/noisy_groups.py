@@ -597,8 +597,7 @@ def ratio_range(space: Polytope, top: Floats, bottom: Floats) -> tuple[float, fl
     if low is None:
         return None
     high = ratio_end(space, top, bottom, -1.0)
-    assert high is not None
-    return low, high
+    return None if high is None else (low, high)  # a solver may see an all but empty space in two ways
 
 
 def ratio_end(space: Polytope, top: Floats, bottom: Floats, sign: float) -> float | None:
