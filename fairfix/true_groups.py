@@ -184,7 +184,7 @@ class Bounds:
 
 
 def _bound(low: float, high: float, outer_low: float, outer_high: float) -> Bound:
-    if math.isnan(low):
+    if math.isnan(low) or math.isnan(high):
         return Bound(math.nan, math.nan, math.nan, math.nan, "undefined: no rows that it is a rate of")
     return Bound(low, high, outer_low, outer_high)
 
