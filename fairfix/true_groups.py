@@ -67,6 +67,7 @@ from fairfix.optim.noisy_groups import (
     vacuous,
     valid_radius,
 )
+from fairfix.optim.noisy_levels import LABELS_OF, level_bounds
 from fairfix.table import Reading
 
 REPLICATES = 1000
@@ -257,6 +258,40 @@ class _Between:
 
 
 @dataclass(frozen=True, eq=False)
+class Profiles:
+    """Decisions that look at the recorded group, by what each recorded group's rule makes of a row.
+
+    Attributes
+    ----------
+    masses
+        Of rows that every rule treats alike, by recorded group, profile and label, shape (K, P, 2), of total 1.
+    chances
+        Chance to be accepted by the rule of each recorded group, shape (K, P).
+    """
+
+    masses: Floats
+    chances: Floats
+
+    @cached_property
+    def levels(self) -> tuple[Floats, Floats]:
+        """Which profiles are one level of the own rule, shape (K, P, I), and the chances of levels, shape (K, I)."""
+        found = [np.unique(row, return_inverse=True) for row in self.chances]
+        most = max(values.size for values, _ in found)
+        into = np.stack([np.eye(most)[at.ravel()] for _, at in found])
+        return into, np.stack([np.pad(values, (0, most - values.size)) for values, _ in found])
+
+    def by_level(self, masses: Floats) -> Floats:
+        """Return masses (..., K, P, 2) by level of the own rule, (..., K, I, 2)."""
+        return np.asarray(np.einsum("kpi,...kpy->...kiy", self.levels[0], masses))
+
+    def cells(self, masses: Floats) -> Floats:
+        """Return TP, FN, FP, TN of every rule and recorded group; masses (..., K, P, 2) to (..., K rules, K, 4)."""
+        yes = np.einsum("rp,...kpy->...rky", self.chances, masses)
+        no = np.einsum("rp,...kpy->...rky", 1.0 - self.chances, masses)
+        return np.stack([yes[..., 1], no[..., 1], yes[..., 0], no[..., 0]], -1)
+
+
+@dataclass(frozen=True, eq=False)
 class Seen:
     """The data, as far as true groups are concerned.
 
@@ -270,6 +305,8 @@ class Seen:
         Effective number of rows.
     metrics
         Rates that can be computed.
+    profiles
+        Where decisions look at the recorded group and are known for the other groups too; None if they do not look.
     """
 
     attribute: str
@@ -277,6 +314,7 @@ class Seen:
     cells: Floats
     rows: float
     metrics: Mapping[str, Ratio]
+    profiles: Profiles | None = None
 
     @property
     def labelled(self) -> bool:
@@ -348,10 +386,22 @@ class TrueGroups:
         self.unavailable: dict[str, str] = {}
         rng = np.random.default_rng(seed)
         rows = max(round(data.rows), 1)
-        self.drawn = (
-            rng.multinomial(rows, data.cells.ravel(), replicates).reshape(replicates, len(data.names), 4)
-            / rows
-        )
+        self.rules: Floats | None = None
+        self.rules_drawn: Floats | None = None
+        if data.profiles is None:
+            self.drawn = (
+                rng.multinomial(rows, data.cells.ravel(), replicates).reshape(replicates, len(data.names), 4)
+                / rows
+            )
+        else:
+            masses = data.profiles.masses
+            drawn = (
+                rng.multinomial(rows, masses.ravel(), replicates).reshape(replicates, *masses.shape) / rows
+            )
+            self.rules, self.rules_drawn = data.profiles.cells(masses), data.profiles.cells(drawn)
+            self.levels, self.levels_drawn = data.profiles.by_level(masses), data.profiles.by_level(drawn)
+            own = np.arange(len(data.names))
+            self.drawn = self.rules_drawn[:, own, own]
         if noise.table is not None:
             self.table = noise.table.for_groups(data.names, data.attribute)
             if self.table.by_label and not data.labelled:
@@ -457,12 +507,29 @@ class TrueGroups:
     def _n1(self) -> Bounds | str:
         if self.table is None:
             return "no table was given (--noise FILE)"
-        return self._each(soft_bounds, self.plain(self.joint), self.plain(self.joint_drawn))
+        return self._drawn_apart(
+            self._each(soft_bounds, self.plain(self.joint), self.plain(self.joint_drawn)),
+            self.plain(self.joint),
+            self.plain(self.joint_drawn),
+        )
 
     def _n2(self) -> Bounds | str:
         if self.table is None or not self.table.by_label:
             return "the table is not by label" if self.table else "no table was given (--noise FILE)"
-        return self._each(labelled_bounds, self.joint, self.joint_drawn)
+        found = self._each(labelled_bounds, self.joint, self.joint_drawn)
+        return self._drawn_apart(found, self.joint, self.joint_drawn)
+
+    def _drawn_apart(self, found: Bounds, joint: Floats, drawn: Floats) -> Bounds:
+        """Return the bounds of decisions that are drawn after the recording: noise does not depend on the draw."""
+        if self.data.profiles is None:
+            return found
+        chances = self.data.profiles.levels[1]
+        names = [name for name in self.data.metrics if name in LABELS_OF]
+        rates = {name: level_bounds(self.levels, joint, chances, name) for name in names}
+        draws = {}
+        if self.replicates:
+            draws = {name: level_bounds(self.levels_drawn, drawn, chances, name) for name in names}
+        return Bounds({**found.rates, **rates}, {**found.draws, **draws}, self.alpha)
 
     def _n3(self) -> Bounds | str:
         eps = self.noise.epsilon
@@ -507,10 +574,8 @@ class TrueGroups:
         """
         assert self.table is not None
         try:
-            if self.noise.kept == "noisy-given-true":
-                found = self._inverted(self.data.cells, self.table.values)
-            else:
-                found = self._inverted(self.data.cells, self.joint)
+            known = self.table.values if self.noise.kept == "noisy-given-true" else self.joint
+            found = self._inverted(self.data.cells, known, self.rules)
         except ValueError as error:
             raise DataError(
                 f"--noise-class-conditional: {error}; leave the option out, and the bounds remain"
@@ -520,13 +585,14 @@ class TrueGroups:
         drawn = self.joint_drawn
         if self.noise.kept == "noisy-given-true":
             drawn = self.table.values[None] if self.values_drawn is None else self.values_drawn
-        return found, self._inverted(self.drawn, drawn)
+        return found, self._inverted(self.drawn, drawn, self.rules_drawn)
 
-    def _inverted(self, cells: Floats, table: Floats) -> Inversion:
+    def _inverted(self, cells: Floats, table: Floats, rules: Floats | None = None) -> Inversion:
         """Return the inversion by a table's ``P(noisy | true)``, shape (..., J, K) or by label (..., 2, J, K).
 
         A table that was carried over with that as it is has another one wherever no shares of true groups fit exactly;
-        so the table is taken as it was.
+        so the table is taken as it was. Where decisions look at the recorded group, the cells of each group's rule are
+        inverted, and a true group has each rule as often as it is recorded so.
         """
         some = next(iter(self.data.metrics.values()))
         if self.table is not None and self.table.by_label:
@@ -538,7 +604,17 @@ class TrueGroups:
         else:
             parts = [(cells, *left_inverse(table))]
             weights = parts[0][2]
-        masses = np.concatenate([w @ m for m, _, w in parts], -1)
+        if rules is None:
+            masses = np.concatenate([w @ m for m, _, w in parts], -1)
+        else:
+            kinds = ([TP, FN], [FP, TN]) if len(parts) > 1 else ([TP, FN, FP, TN],)
+            masses = np.concatenate(
+                [
+                    np.einsum("...jr,...rjc->...jc", t, w[..., None, :, :] @ rules[..., cs])
+                    for (_, t, w), cs in zip(parts, kinds, strict=True)
+                ],
+                -1,
+            )
         left = np.concatenate([m - np.swapaxes(t, -1, -2) @ (w @ m) for m, t, w in parts], -1)
         return Inversion(some.of(masses), masses, weights, left)
 
@@ -829,6 +905,49 @@ class TrueGroups:
             for scope in NOISE_SCOPES[1:]:
                 if f"{figure.name}.{scope}" in asked:
                     yield self._report(figure, kind, metrics, scope.removeprefix("under_").upper(), scope)
+
+    def told(self, checks: Iterable[Check] = ()) -> Iterator[ComparisonReport]:
+        """Yield the comparisons of :meth:`comparisons` without the figures, curves and breakdown points beside them."""
+        figures = [
+            Figure(
+                f"{name}.{kind}",
+                "",
+                math.nan,
+                math.nan,
+                {level: found.of_comparison(kind, metrics) for level, found in self.bounds.items()},
+            )
+            for kind, name, metrics in _comparisons(self.data.metrics)
+        ]
+        return self.comparisons(figures, checks)
+
+    def shortfall(self, level: str, sides: Iterable[tuple[str, float]]) -> tuple[float, float]:
+        """Return what the worst true group is on the wrong side of the rate over everybody by, and an upper limit.
+
+        Parameters
+        ----------
+        level
+            The assumption.
+        sides
+            Rate, and 1 where a group must not be below, -1 where it must not be above.
+
+        Returns
+        -------
+        On the rows as they are, and the quantile of that over the draws; one-sided, at half of alpha.
+        """
+        found = self.bounds[level]
+
+        def worst(cells: Floats, rates: Mapping[str, Pair]) -> Floats:
+            out = []
+            for name, sign in sides:
+                overall = self.data.metrics[name].of(cells.sum(-2))[..., None]
+                out.append(sign * (overall - rates[name][0 if sign > 0 else 1]))
+            return _worst("max", np.concatenate(out, -1))
+
+        point = float(worst(self.data.cells, found.rates))
+        if not found.draws:
+            return point, point
+        drawn = _quantile(worst(self.drawn, found.draws), 1 - self.alpha / 2)
+        return point, float(np.fmax(point, drawn))
 
     def values(self, figures: Iterable[Figure]) -> dict[str, dict[str, Value]]:
         """Return metric and scope -> group -> value, for checks on one group."""

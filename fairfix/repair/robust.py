@@ -213,6 +213,16 @@ class Robust(Repairer):
         """The constraint, by its type."""
         return cast("Parity", self.constraint)
 
+    @property
+    def sides(self) -> tuple[tuple[str, float], ...]:
+        """Rates of true groups that the slack bounds, with the side."""
+        return DEMANDS[self.parity]
+
+    @property
+    def trusts_recording(self) -> bool:
+        """Whether noise is taken to depend on the true group alone."""
+        return self.assumption == "identified"
+
     @classmethod
     def noisy_contenders(cls, reading: Reading, noise: NoiseTable) -> Iterator[tuple[str, Repairer]]:
         """Yield what assumes least, and what assumes most; for rates given the label too."""
@@ -603,7 +613,7 @@ class Robust(Repairer):
         ball = self._ball(problem, short, plain, noise)
         if ball is not None:
             said.append(f"{ball:z.4f} within the radii of the table (N0)")
-        yield "the tables of the report are by recorded group; what holds for the true ones is said here"
+        yield "the tables of the report are by recorded group, but for what is named true_groups"
         yield (
             f"the worst true group is on the wrong side of the rate over everybody by at most {'; '.join(said)}; the "
             f"slack is {self.slack:g}"
