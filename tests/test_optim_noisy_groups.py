@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from fairfix.optim import noisy_ends
 from fairfix.optim.noisy_ends import WIDE, End, sensitivity_bounds, sensitivity_ends
 from fairfix.optim.noisy_groups import (
     RATIOS,
@@ -619,3 +620,20 @@ def test_many_ends_in_several_calls_are_as_one_by_one_and_undefined_ones_spoil_n
     with pytest.raises(ValueError, match="eps must be 0 or more"):
         sensitivity_ends(m, C, -0.1, ends)
     assert sensitivity_ends(m, C, eps, []).size == 0
+
+
+def test_where_the_solver_gives_up_the_end_is_that_of_any_noise(monkeypatch):
+    """A status that says nothing, of both ways of solving: what is told still holds."""
+    rng = np.random.default_rng(5)
+    q = rng.dirichlet(np.full(24, 1.0)).reshape(2, 3, 4)
+    m, C = q.sum(0), q.sum(-1)
+    solve = noisy_ends.milp
+
+    def gives_up(*given, **more):
+        found = solve(*given, **more)
+        found.status = 4
+        return found
+
+    monkeypatch.setattr(noisy_ends, "milp", gives_up)
+    lo, hi = sensitivity_bounds(m, C, TPR, least_eps(m, C) + 0.05)
+    np.testing.assert_allclose((lo, hi), soft_bounds(m, C, TPR), atol=1e-12)
