@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix import uncertainty as un
-from fairfix.auditor import More, audit, with_default_threshold
+from fairfix.auditor import More, OfTrueGroups, audit, with_default_threshold
 from fairfix.counts import Bools, Floats, Ints
 from fairfix.engine import Scan, scan, stream_batches
 from fairfix.errors import DataError, FairfixWarning, UsageError
@@ -30,7 +30,7 @@ from fairfix.noise import Noise, NoiseTable
 from fairfix.predictors import RepairedPredictor, is_random
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
 from fairfix.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
-from fairfix.true_proof import Told, comparisons_of, said_of, true_groups_of
+from fairfix.true_proof import Told, comparisons_of, said_of, true_groups_of, values_of
 
 FLIPPED = (
     "decision_flips.under_flips",
@@ -507,12 +507,14 @@ def prove(
     plain = predictor.trace.base
     was: More = of_predictor(table, plain, comparable, settings.confidence) if plain is not None else {}
     now: More = of_predictor(table, predictor, comparable, settings.confidence)
+    each: OfTrueGroups = {}
     if told is not None:
         alpha = 1.0 - settings.confidence
         was = _joined(was, comparisons_of(true_groups_of(base, told, alpha), settings.checks))
-        now = _joined(now, comparisons_of(true_groups_of(repaired, told, alpha, predictor), settings.checks))
+        found = true_groups_of(repaired, told, alpha, predictor)
+        now, each = _joined(now, comparisons_of(found, settings.checks)), values_of(found)
     before = audit(base, base.reading, replace(settings, checks=()), was)
-    after = audit(repaired, repaired.reading, settings, now)
+    after = audit(repaired, repaired.reading, settings, now, each)
     shown = COMPARED_VALUES if predictor.gives == "value" else COMPARED
     rows = [
         *_overall_rows(base, repaired, before, after, settings),

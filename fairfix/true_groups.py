@@ -920,6 +920,20 @@ class TrueGroups:
         ]
         return self.comparisons(figures, checks)
 
+    def of_each(self) -> dict[str, dict[str, Value]]:
+        """Return :meth:`values` without the figures, curves and breakdown points beside them."""
+        known = {name: list(self.of_groups(name)) for name in self.data.metrics}
+        return self.values(
+            Figure(name, group, math.nan, math.nan, bounds)
+            for name, found in known.items()
+            for group, bounds in zip(self.true, found, strict=True)
+        )
+
+    def of_groups(self, metric: str) -> Iterator[dict[str, Bound]]:
+        """Yield assumption -> bounds of each true group's rate."""
+        for bounds in zip(*(found.of_groups(metric) for found in self.bounds.values()), strict=True):
+            yield dict(zip(self.bounds, bounds, strict=True))
+
     def shortfall(self, level: str, sides: Iterable[tuple[str, float]]) -> tuple[float, float]:
         """Return what the worst true group is on the wrong side of the rate over everybody by, and an upper limit.
 

@@ -21,7 +21,7 @@ import numpy as np
 from fairfix.checks import Check
 from fairfix.engine import count_table
 from fairfix.errors import DataError
-from fairfix.findings import ComparisonReport
+from fairfix.findings import ComparisonReport, Value
 from fairfix.noise import Noise
 from fairfix.predictors import RepairedPredictor
 from fairfix.table import Table
@@ -116,6 +116,11 @@ def _profiles(table: Table, names: tuple[str, ...], predictor: RepairedPredictor
 def comparisons_of(found: TrueGroups | None, checks: Iterable[Check]) -> dict[str, list[ComparisonReport]]:
     """Return the comparisons of true groups by attribute, for an audit of the same rows."""
     return {} if found is None else {found.data.attribute: list(found.told(checks))}
+
+
+def values_of(found: TrueGroups | None) -> dict[str, dict[str, dict[str, Value]]]:
+    """Return the rates of true groups by attribute, for checks on one of them."""
+    return {} if found is None else {found.data.attribute: found.of_each()}
 
 
 def said_of(found: TrueGroups | None, told: Told) -> Iterator[str]:

@@ -522,6 +522,18 @@ def test_radii_need_groups_of_the_same_names() -> None:
     assert fit(Robust(solver="ideal", thresholds="blind"), table, other).trace.iterations <= 101
 
 
+def test_recorded_groups_of_the_table_that_the_rows_do_not_have_are_named() -> None:
+    """A small group may be in no row of the fit; a misspelt one should not pass in silence."""
+    data = people(0, 600)
+    noisy = recorded(data, "uniform")
+    told = known(data, noisy, label=False)
+    wide = np.concatenate([told.values, [[5.0], [0.0], [0.0]]], axis=1)
+    for values, said in ((wide, True), (wide * [1, 1, 1, 0], False)):
+        other = NoiseTable("table", NAMES, (*NAMES, "B"), values, "count")
+        notes = fit(Robust(), table_of(data, noisy), other).trace.notes
+        assert any("names 'B' as recorded" in note for note in notes) == said
+
+
 @pytest.mark.parametrize("solver", ["dro", "soft"])
 def test_whom_a_description_guarantees_nothing_is_said_by_name(solver: str) -> None:
     """Where all positives of a group may be among the missed ones."""

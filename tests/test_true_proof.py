@@ -224,3 +224,5 @@ def test_in_a_shell(
     assert "selection_rate.difference.true_groups [group]" in names
     assert call("--fail-on", "dp.difference.true_groups>0.01")[0] == 3
     assert call("--fail-on", "dp.min.true_groups<0.99")[0] == 1
+    assert call("--fail-on", "dp.true_groups[group=b]<0.05")[0] == 0
+    assert call("--fail-on", "dp.under_n1[group=b]<0.99")[0] == 1

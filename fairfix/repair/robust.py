@@ -613,6 +613,16 @@ class Robust(Repairer):
         ball = self._ball(problem, short, plain, noise)
         if ball is not None:
             said.append(f"{ball:z.4f} within the radii of the table (N0)")
+        extra = [
+            name
+            for k, name in enumerate(noise.noisy)
+            if name not in problem.cells.names and noise.values[..., k].any()
+        ]
+        if extra:
+            yield (
+                f"the noise table names {', '.join(map(repr, extra))} as recorded, and no row of the fit is recorded "
+                "so: rename it there if it is another name of a group"
+            )
         yield "the tables of the report are by recorded group, but for what is named true_groups"
         yield (
             f"the worst true group is on the wrong side of the rate over everybody by at most {'; '.join(said)}; the "
