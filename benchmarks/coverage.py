@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from fairfix import special
 from fairfix import uncertainty as un
 from numpy.typing import NDArray
 
@@ -60,7 +61,7 @@ RATE_TRUTHS = ("equal 0.5", "equal 0.1", "equal 0.02", "one apart", "rare, one a
 
 def beta_levels(a: float, b: float, levels: int = LEVELS) -> Floats:
     """Probabilities of the score levels, from Beta(a, b)."""
-    return np.diff(un.incomplete_beta(a, b, np.linspace(0, 1, levels + 1)))
+    return np.diff(special.incomplete_beta(a, b, np.linspace(0, 1, levels + 1)))
 
 
 def score_shapes(truth: str, groups: int) -> Floats:

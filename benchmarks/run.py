@@ -41,7 +41,7 @@ HOW = (
 def versions() -> str:
     """Return the versions that the figures belong to."""
     out = [f"Python {platform.python_version()}"]
-    for name in ("numpy", "pyarrow", "scikit-learn", "fairlearn", "error-parity", "holisticai"):
+    for name in ("numpy", "pyarrow", "scikit-learn", "fairlearn", "error-parity", "holisticai", "inFairness"):
         try:
             out.append(f"{name} {version(name)}")
         except PackageNotFoundError:

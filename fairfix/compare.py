@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -109,6 +109,7 @@ def compare_table(
     protected_as_feature: bool = False,
     noise: NoiseTable | None = None,
     seen_by_model: tuple[str, ...] = (),
+    done: Callable[[int], None] = lambda fits: None,
 ) -> ComparisonOutcome:
     """Fit every contender at every slack on one part of the rows and judge it on the other.
 
@@ -128,6 +129,8 @@ def compare_table(
         What methods that learn are given; see :class:`~fairfix.repair.base.RepairProblem`.
     noise, seen_by_model
         What methods that know noise are told; see there.
+    done
+        Called with 1 after every fit; there are :func:`fits` of them.
 
     Raises
     ------
@@ -136,6 +139,8 @@ def compare_table(
     """
     settings = Settings(confidence=confidence, intersect=len(table.reading.columns.protected) > 1)
     table = replace(table, reading=with_threshold(table.reading))
+    if table.rows.score is not None and table.reading.binary and table.reading.threshold is None:
+        raise DataError("the base decisions need a threshold on the score; give one with --threshold")
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     split = split_rows(table, split_rng, validation=0.0, holdout=holdout)
     if not split.holdout.size:
@@ -155,13 +160,22 @@ def compare_table(
         return learning if repairer.learns else scored
 
     points = [*_baselines(scored, held, settings)]
-    points += [
-        _point(contender, slack, given_to(contender.repairer), held, settings, fit_seed)
-        for contender in contenders
-        for slack in (slacks if contender.repairer.has_slack else (None,))
-    ]
+    for contender, slack in fits(contenders, slacks):
+        points.append(_point(contender, slack, given_to(contender.repairer), held, settings, fit_seed))
+        done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
     return ComparisonOutcome(tuple(_with_fronts(points)), split.fit.size, split.holdout.size, shown)
+
+
+def fits(
+    contenders: Sequence[Contender], slacks: Sequence[float]
+) -> tuple[tuple[Contender, float | None], ...]:
+    """Return every contender with each of the slacks, or with None if it has no slack."""
+    return tuple(
+        (contender, slack)
+        for contender in contenders
+        for slack in (slacks if contender.repairer.has_slack else (None,))
+    )
 
 
 def _point(
@@ -187,17 +201,24 @@ def _point(
 
 
 def _judged(held: Table, predictor: RepairedPredictor, settings: Settings, comparable: Comparable) -> Point:
+    """Return what a repair does to held-out rows.
+
+    Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
+    and errors are its own; decisions that are rounded from it have their own rates and errors, and nothing else.
+    """
     _, repaired, random = results_on(held, predictor)
     flips = of_predictor(held, predictor, comparable, settings.confidence)
     report = audit(repaired, repaired.reading, settings, flips)
     share = float(np.average(random, weights=held.rows.weight))
     decided = predictor.gives == "decision"
-    point = _of_report(report, decided=decided, randomized=share, protected=predictor.needs_protected)
+    either = decided or predictor.is_probability
+    point = _of_report(report, decided=either, randomized=share, protected=predictor.needs_protected)
     if not (decided and predictor.is_probability):
         return point
     scored = held.with_score(predictor.predict(held))
-    losses = _of_report(audit(scored, scored.reading, settings), decided=False).qualities
-    return replace(point, qualities={**losses, **point.qualities})
+    own = _of_report(audit(scored, scored.reading, settings), decided=False)
+    distances = {name: gap for name, gap in own.gaps.items() if name.startswith("ks")}
+    return replace(point, gaps={**distances, **point.gaps}, qualities={**own.qualities, **point.qualities})
 
 
 def _of_report(
@@ -221,7 +242,7 @@ def _of_report(
 def _baselines(problem: RepairProblem, held: Table, settings: Settings) -> Iterator[Point]:
     """Yield the base score as it is, and the constant that the labels of the fit make best."""
     if held.rows.score is not None:
-        scored = held.with_score(_score(held))
+        scored = held if held.reading.score_scale == "raw" else held.with_score(_score(held))
         yield replace(_of_report(audit(scored, scored.reading, settings), decided=False), title="base")
     label = problem.table.rows.label
     if label is not None:

@@ -31,9 +31,12 @@ PATHS = frozenset(
         "counts_out",
         "from_counts",
         "noise",
+        "pairs",
+        "picture",
+        "unlabelled",
     )
 )
-"""Keys that name files; relative to the configuration file."""
+"""Keys that name files; relative to the configuration file. So are the files of ``out``."""
 
 WAIVERS = "waivers"
 """Key of the tables of waivers."""
@@ -135,9 +138,17 @@ def _value(name: str, value: Any, path: Path) -> Any:
     """Return a value as the command line would hold it; file names become relative to the file's folder."""
     if name in PATHS and isinstance(value, str):
         return value if Path(value).is_absolute() else str(path.parent / value)
+    if name == "out":
+        return [_written(one, path) for one in (value if isinstance(value, list) else [value])]
     if isinstance(value, dict):
         raise ConfigError(f"{path}: {name!r} holds a table where a value is expected")
     return value
+
+
+def _written(text: Any, path: Path) -> Any:
+    """Return ``FORMAT=FILE`` with the file relative to the configuration's folder."""
+    kind, sign, file = str(text).partition("=")
+    return f"{kind}={path.parent / file}" if sign and file else text
 
 
 def _unknown(key: str, table: str, path: Path, known: set[str]) -> str:

@@ -62,7 +62,10 @@ class Value:
 
 @dataclass(frozen=True)
 class GroupReport:
-    """One row of the group table; ``weight`` is the sum of weights, ``share`` its part of the whole."""
+    """One row of the group table; ``weight`` is the sum of weights, ``share`` its part of the whole.
+
+    ``score_deviation`` is the standard deviation of the score over the rows, each by its weight.
+    """
 
     name: str
     levels: tuple[str, ...]
@@ -71,6 +74,7 @@ class GroupReport:
     share: float
     metrics: Mapping[str, Value]
     calibration: tuple[Mapping[str, float | None], ...] = ()
+    score_deviation: float | None = None
 
 
 @dataclass(frozen=True)

@@ -386,7 +386,7 @@ def of_predictor(
     decided, real = predictor.gives == "decision", table.reading.task == "regression"
     cut = None if real else 0.5
     if not decided and table.reading.thresholds:
-        cut = float(to_probability(np.array(table.reading.thresholds[0]), table.reading.score_scale))
+        cut = table.reading.cut
     looks = frozenset((*predictor.inputs, *predictor.features))
     judge = Judge(predictor.predict, cut, decided and predictor.randomized, not decided and not real, looks)
     out = {" x ".join(some): list(under_flips(some_rows, some, judge, confidence)) for some in asked}

@@ -46,8 +46,8 @@ import pyarrow.compute as pc
 from fairfix.counts import Bools, Floats, Ints
 from fairfix.errors import ColumnError, DataError
 from fairfix.learners import folds_of, hashed
+from fairfix.special import normal_quantile, student_quantile
 from fairfix.table import Table
-from fairfix.uncertainty import normal_quantile, student_quantile
 
 LEAST_MATCHED = 30
 """Matched rows of each side, below which a matched effect is undecided."""
@@ -496,18 +496,18 @@ def residual_effect(
     score, X, w, codes = score[order], X[order], w[order], codes[order]
     w = w / w.mean()
     drawn = _folds(X, folds)
-    X = _binned(X, w)
+    X, named = _bundled(_binned(X, w))
     many = levels.size
     level = float(w @ score / w.sum())
 
     member = (codes[:, None] == np.arange(many)).astype(np.float64)
-    chances = _out_of_fold(_tree_classes(codes, many, w, seed), X, drawn)
-    plain = score - _out_of_fold(_tree_mean(score, w, seed), X, drawn)[:, 0]
+    chances = _out_of_fold(_tree_classes(codes, many, w, named, seed), X, drawn)
+    plain = score - _out_of_fold(_tree_mean(score, w, named, seed), X, drawn)[:, 0]
     root = np.sqrt(w)
     rest = (member - chances)[:, 1:]  # of all groups but one: together they are certain
     steps = np.linalg.lstsq(root[:, None] * rest, root * plain, rcond=1e-10)[0]
     steps = np.append(0.0, steps)
-    base = _out_of_fold(_tree_mean(score - member @ steps, w, seed), X, drawn)[:, 0]
+    base = _out_of_fold(_tree_mean(score - member @ steps, w, named, seed), X, drawn)[:, 0]
     away = score - base - chances @ steps
     explained = _share_explained(score - level, away, w)
     effective = float(w.sum() ** 2 / (w @ w))
@@ -583,6 +583,40 @@ def _binned(X: Floats, w: Floats) -> Floats:
     return out
 
 
+def _bundled(X: Floats) -> tuple[Floats, Bools]:
+    """Return columns in which indicators that exclude one another are one column of categories, and which these are.
+
+    Nothing is lost, and trees look at one column instead of many.
+
+    Parameters
+    ----------
+    X
+        From :func:`_binned`, shape (n, d): a column of two values has 0 and 1.
+    """
+    plain: list[Floats] = []
+    taken: list[Bools] = []
+    names: list[tuple[Floats, int]] = []
+    for column in X.T:
+        on = column == 1.0
+        if not (on | (column == 0.0)).all():
+            plain.append(column)
+            continue
+        for i, used in enumerate(taken):
+            if names[i][1] < BINS - 1 and not (used & on).any():
+                break
+        else:
+            i = len(taken)
+            taken.append(np.zeros(len(X), dtype=bool))
+            names.append((np.zeros(len(X)), 0))
+        codes, many = names[i]
+        codes[on] = many + 1.0
+        names[i] = (codes, many + 1)
+        taken[i] |= on
+    columns = [*plain, *(codes for codes, _ in names)]
+    named = np.arange(len(columns)) >= len(plain)
+    return (np.stack(columns, axis=1) if columns else X), named
+
+
 Fit = Callable[[Floats, Ints], Callable[[Floats], Floats]]
 """From a matrix and the numbers its rows have in the fit, to what predicts values of shape (n, m) for a matrix."""
 
@@ -599,19 +633,21 @@ def _out_of_fold(fit: Fit, X: Floats, drawn: Ints) -> Floats:
     return found
 
 
-def _tree_mean(y: Floats, w: Floats, seed: int) -> Fit:
+def _tree_mean(y: Floats, w: Floats, named: Bools, seed: int) -> Fit:
     """Return what fits trees for the mean of ``y``; values are of shape (n, 1)."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     def fit(X: Floats, rows: Ints) -> Callable[[Floats], Floats]:
-        model = HistGradientBoostingRegressor(early_stopping=False, random_state=seed)
+        model = HistGradientBoostingRegressor(
+            categorical_features=named, early_stopping=False, random_state=seed
+        )
         model.fit(X, y[rows], sample_weight=w[rows])
         return lambda new: np.asarray(model.predict(new), dtype=np.float64)[:, None]
 
     return fit
 
 
-def _tree_classes(codes: Ints, many: int, w: Floats, seed: int) -> Fit:
+def _tree_classes(codes: Ints, many: int, w: Floats, named: Bools, seed: int) -> Fit:
     """Return what fits trees for the chances of groups, shape (n, K).
 
     They are half the usual size: larger ones learn noise, which widens the residuals that all is divided by. None are
@@ -623,7 +659,9 @@ def _tree_classes(codes: Ints, many: int, w: Floats, seed: int) -> Fit:
         seen = np.unique(codes[rows])
         if seen.size == 1:
             return lambda new: np.tile(np.arange(many) == seen[0], (len(new), 1)).astype(np.float64)
-        model = HistGradientBoostingClassifier(max_leaf_nodes=15, early_stopping=False, random_state=seed)
+        model = HistGradientBoostingClassifier(
+            max_leaf_nodes=15, categorical_features=named, early_stopping=False, random_state=seed
+        )
         model.fit(X, codes[rows], sample_weight=w[rows])
 
         def predict(new: Floats) -> Floats:

@@ -11,6 +11,7 @@ the column chunks of the whole file, about 1 GB at 100 million rows.
 
 from __future__ import annotations
 
+import errno
 import glob
 import gzip
 import os
@@ -366,14 +367,42 @@ def _convertible(kind: str) -> Iterator[None]:
 def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Yield a binary file that takes the place of ``path`` when the block ends well, and vanishes when not.
 
+    What is no file, such as ``/dev/null``, ``/dev/stdout`` or a named pipe, is written to and never replaced. A link
+    stays one; the file behind it is replaced.
+
     Raises
     ------
     DataError
-        The folder does not exist or cannot be written to.
+        The folder does not exist or cannot be written to, or the disk is full.
     """
     target = Path(path)
     if target.is_dir():
         raise DataError(f"{target} is a folder; name a file")
+    named = target.is_absolute() and target.parts[1] in ("dev", "proc")
+    special = named or (target.exists() and not target.is_file())
+    try:
+        with _opened(target) if special else _replacing(target.resolve()) as file:
+            yield file
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise DataError(f"cannot write {target}: {error.strerror}") from error
+
+
+FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+"""Errors of a place that has no room for more."""
+
+
+def _opened(target: Path) -> IO[bytes]:
+    try:
+        return target.open("wb")
+    except OSError as error:
+        raise DataError(f"cannot write {target}: {error.strerror}") from error
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[IO[bytes]]:
+    """Yield a file beside the target, which it becomes at the end."""
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:

@@ -32,6 +32,9 @@ from fairfix.metrics import (
 )
 from fairfix.table import Reading
 
+ROUNDING = 1e-10
+"""A variance that is a smaller part of the mean square may be nothing but rounding."""
+
 CALIBRATION_BINS = 16
 """Equal-width bins of a calibration curve; a power of two, so that they are whole bins of the counts."""
 
@@ -287,6 +290,7 @@ class Measured:
         limits = {name: un.simultaneous_limits(e, self.alpha) for name, (e, _) in self.estimates.items()}
         curves = self._curve_reports() if "calibration_error" in self.estimates else [()] * len(weight)
         total = float(self.evidence.counts.weights[self.view.partition.group_of_cell >= 0].sum())
+        spread = self._score_deviations()
         return tuple(
             GroupReport(
                 name,
@@ -299,9 +303,21 @@ class Measured:
                     for metric, (e, why) in self.estimates.items()
                 },
                 curves[g],
+                spread[g],
             )
             for g, name in enumerate(self.view.names)
         )
+
+    def _score_deviations(self) -> list[float | None]:
+        r"""Return :math:`\sqrt{E_w[s^2] - E_w[s]^2}` per group; None without scores, or if lost in rounding."""
+        weight, _ = self.sizes
+        if "score" not in self.counts.sums:
+            return [None] * len(weight)
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            mean, square = (self.counts.sums["score"].sum(axis=1) / weight[:, None]).T
+            variance = square - mean**2
+            variance[~(variance > ROUNDING * square)] = np.nan
+        return [math.sqrt(one) if math.isfinite(one) else None for one in variance.tolist()]
 
     def _curve_reports(self) -> list[tuple[Mapping[str, float | None], ...]]:
         positive, negative, scores = self._curve

@@ -25,6 +25,12 @@ from fairfix.optim.piecewise import Piecewise
 from fairfix.table import Table
 
 
+class Caution(str):
+    """A note on something that endangers the result: told as a warning, where other notes only inform."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class FitTrace:
     """How a fit went.
@@ -40,7 +46,7 @@ class FitTrace:
     gap
         Certified distance of that value from the optimum; NaN where there is no certificate.
     notes
-        What the user should know, in words.
+        What the user should know, in words; what endangers the result as :class:`Caution`.
     randomized
         The randomised rule that a deterministic one was rounded from, to show what that costs; not saved.
     base
@@ -211,6 +217,8 @@ class GroupwiseRamp(RepairedPredictor):
 class GroupwiseCurve(RepairedPredictor):
     r"""A piecewise linear rule per group on the score ``f = 2 p - 1``, recalibrated first where there is a map.
 
+    Of a raw score ``f`` is the score itself; then there is no map.
+
     .. math:: P(\text{decision} = 1 \mid f, k) = g_k(f) \quad\text{or}\quad
         g_k(2\, \sigma(a_k \operatorname{logit} p + b_k) - 1)
 
@@ -251,7 +259,7 @@ class GroupwiseCurve(RepairedPredictor):
     def predict(self, table: Table) -> Floats:
         """Return the curve of each row's group at its score; NaN for groups not seen in the fit."""
         code = codes_of(table, self.columns, self.levels)
-        score = 2.0 * table.probability - 1.0
+        score = table.ranking
         out = np.full(score.shape, np.nan)
         for k in range(len(self.curves)):
             inside = code == k

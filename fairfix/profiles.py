@@ -48,9 +48,10 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "denial_ratio": ("denial rate ratio", "ratio"),
     "difference": ("difference", "number"),
     "mean_score_difference": ("mean score difference", "number"),
+    "standardised_difference": ("standardised mean difference", "number"),
     "z": ("z", "number"),
-    "p": ("p of z", "number"),
-    "fisher_p": ("Fisher's exact p", "number"),
+    "p": ("p of z", "p"),
+    "fisher_p": ("Fisher's exact p", "p"),
     "shortfall": ("shortfall in people", "count"),
     "strata": ("strata", "count"),
     "odds_ratio": ("odds ratio", "ratio"),
@@ -389,8 +390,14 @@ def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]
     ]
     columns = (
         *("group", "rows", "approved", "approval_rate", "adverse_impact_ratio", "denial_ratio", "difference"),
-        *("z", "p", "fisher_p", "mean_score_difference", "note"),
+        *("z", "p", "fisher_p", "mean_score_difference", "standardised_difference", "note"),
     )
+    spread = result["overall"].get("score_deviation")
+    if spread:
+        lines.append(
+            f"standardised mean difference: the mean score of a group minus that of the control group, in standard "
+            f"deviations of everybody's score ({spread:.4g})"
+        )
     tables = []
     for block in blocks:
         control = next(g for g in block["groups"] if g["group"] == references[block["attribute"]])
@@ -410,6 +417,7 @@ def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]
                 row |= {"denial_ratio": _quotient(1 - rate, 1 - base), **_tests(group, control, result)}
             if scores[0] is not None and scores[1] is not None:
                 row["mean_score_difference"] = scores[0] - scores[1]
+                row["standardised_difference"] = _quotient(scores[0] - scores[1], spread) if spread else None
             rows.append(row)
         tables.append(_table(f"{block['attribute']}: approvals", block["attribute"], columns, rows))
     return lines, tables

@@ -27,7 +27,7 @@ from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
 from fairfix.io import Source
 from fairfix.noise import Noise, NoiseTable
-from fairfix.predictors import RepairedPredictor, is_random
+from fairfix.predictors import Caution, RepairedPredictor, is_random
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
 from fairfix.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
 from fairfix.true_proof import Told, comparisons_of, said_of, true_groups_of, values_of
@@ -154,6 +154,7 @@ class Outcome:
     fit: Proof
     holdout: Proof
     warnings: tuple[str, ...]
+    notes: tuple[str, ...]
     reading: Reading
 
     @property
@@ -270,12 +271,12 @@ def repair_table(
         if selection:
             problem = RepairProblem(fitted, *learned)
         predictor = best.fit(problem, rng=fit_rng)
-    notes += [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
+    notes += _warned(caught)
     notes += [*predictor.trace.notes, *_unproven(table, split)]
     plain = replace(settings, checks=())
     held = table.take(split.holdout)
     notes += _cost_of_rounding(best, predictor, held, plain)
-    also, told = (_criterion(best, table.reading),), _told(best, noise)
+    also, told = (_criterion(best, table.reading),), _behind(best, noise)
     if told is not None:
         notes += said_of(
             true_groups_of(results_on(held, predictor)[1], told, 1 - settings.confidence, predictor), told
@@ -288,12 +289,12 @@ def repair_table(
         selection,
         prove(fitted, predictor, plain, also, of_fit=True, comparable=best.comparables, told=told),
         prove(held, predictor, settings, also, comparable=best.comparables, told=told),
-        tuple(dict.fromkeys(notes)),
+        *_told(notes),
         table.reading,
     )
 
 
-def _told(repairer: Repairer, noise: NoiseTable | None) -> Told | None:
+def _behind(repairer: Repairer, noise: NoiseTable | None) -> Told | None:
     """Return what a repair says of true groups; None where it knows of none."""
     if noise is None or not repairer.sides:
         return None
@@ -301,6 +302,8 @@ def _told(repairer: Repairer, noise: NoiseTable | None) -> Told | None:
     known = Noise(noise, class_conditional=repairer.trusts_recording, keep=keep)
     return Told(known, repairer.sides, repairer.slack)
 
+
+NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is no probability")
 
 HELD_ROWS = 1 << 20
 """Held-out rows of a stream that are kept in memory for the proof; further ones are left aside."""
@@ -358,7 +361,7 @@ def repair_stream(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairfixWarning)
         predictor = repairer.learn(rows, rng=fit_rng)
-    notes = [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
+    notes = _warned(caught)
     outcome = Outcome(
         repairer,
         predictor,
@@ -367,7 +370,7 @@ def repair_stream(
         (),
         prove(shown, predictor, replace(settings, checks=())),
         prove(held, predictor, settings),
-        tuple(dict.fromkeys((*notes, *predictor.trace.notes))),
+        *_told((*notes, *predictor.trace.notes)),
         reading,
     )
     return outcome, counted
@@ -424,12 +427,7 @@ def _select(
     variants = repairer.variants(choices)
     if len(variants) == 1:
         return variants[0], ()
-    reading = validation.reading
-    cut = (
-        float(to_probability(np.array(reading.thresholds[0]), reading.score_scale))
-        if reading.thresholds
-        else 0.5
-    )
+    cut = validation.reading.cut
     scores = [v.quality(validation, v.fit(problem, rng=rng).predict(validation), cut) for v in variants]
     best = int(np.argmax(scores))
     shown = tuple(
@@ -459,6 +457,18 @@ def _cost_of_rounding(
     yield f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}"
 
 
+def _warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Return our own among the warnings that were caught."""
+    return [Caution(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
+
+
+def _told(notes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what endangers the result, and what only informs, each once."""
+    once = tuple(dict.fromkeys(notes))
+    cautions = tuple(str(note) for note in once if isinstance(note, Caution))
+    return cautions, tuple(str(note) for note in once if not isinstance(note, Caution))
+
+
 def _unproven(table: Table, split: Split) -> Iterator[str]:
     """Yield a note for every group without held-out rows."""
     for name in table.reading.columns.protected:
@@ -466,7 +476,7 @@ def _unproven(table: Table, split: Split) -> Iterator[str]:
         seen = np.bincount(groups.codes[split.holdout], minlength=len(groups.levels))
         for group, rows in zip(groups.names, seen, strict=True):
             if not rows:
-                yield f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it"
+                yield Caution(f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it")
 
 
 def prove(
@@ -520,10 +530,21 @@ def prove(
         *_overall_rows(base, repaired, before, after, settings),
         *_comparison_rows(before, after, (*shown, *also)),
     ]
-    noise = dict(_noise(after, repaired)) if predictor.gives == "value" else {}
+    valued = predictor.gives == "value" and not predictor.is_probability
+    noise = dict(_noise(after, repaired)) if valued else {}
     share = float(np.average(random, weights=table.rows.weight))
-    other = tuple(_other_reading(table, predictor, settings, also)) if predictor.is_probability else ()
-    return Proof(len(table), share, tuple(rows), after, noise, other, predictor.gives == "decision")
+    other = list(_other_reading(table, predictor, settings, also)) if predictor.is_probability else []
+    if (
+        other and predictor.gives == "value"
+    ):  # what is about the probability stands with the draws, whose rates are its
+        other += [row for row in rows if _of_score(row.name)]
+        rows = [row for row in rows if not _of_score(row.name)]
+    return Proof(len(table), share, tuple(rows), after, noise, tuple(other), predictor.gives == "decision")
+
+
+def _of_score(name: str) -> bool:
+    """Tell whether a row is about the score and not about decisions."""
+    return name.split(".")[0] in ("ks", "log_loss", "square_loss", "score_change")
 
 
 def _joined(one: More, other: More) -> More:
@@ -578,7 +599,8 @@ def _base(table: Table, predictor: RepairedPredictor, of_fit: bool) -> Table:
     """Return the rows with the scores that the repair began with: their own, or of the model it learned."""
     if PLAIN_SCORE in table.features.column_names:
         plain = table.features.column(PLAIN_SCORE).to_numpy()
-        return table.with_score(to_probability(plain, table.reading.score_scale))
+        real = table.reading.task == "regression"
+        return table.with_score(plain if real else to_probability(plain, table.reading.score_scale))
     if table.rows.score is not None:
         return table
     trace = predictor.trace
@@ -650,9 +672,10 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
     given = np.where(table.rows.label == 1, chance, 1 - chance)
     with np.errstate(divide="ignore"):
         loss = _log_loss(-np.log(given), table, settings)
-    yield ProofRow("log_loss", before.overall.metrics["log_loss"], loss)
+    was = before.overall.metrics
+    yield ProofRow("log_loss", was.get("log_loss", NO_CHANCE), loss)
     square = _mean((1 - given) ** 2, table, settings, (0.0, 1.0))
-    yield ProofRow("square_loss", before.overall.metrics["square_loss"], square)
+    yield ProofRow("square_loss", was.get("square_loss", NO_CHANCE), square)
 
 
 def _losses_of_values(

@@ -24,7 +24,7 @@ from fairfix.counts import Bools, Counts, Floats
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.io import Source
 from fairfix.predictors import RepairedPredictor, decide, draws_of, identity_of, is_random
-from fairfix.table import Columns, Encoder, Reading, Rows, Table, arrow_array, to_probability
+from fairfix.table import Columns, Encoder, Reading, Rows, Table, arrow_array
 
 UnseenGroup = Literal["error", "base", "abstain"]
 MissingScore = Literal["error", "abstain"]
@@ -82,7 +82,9 @@ class Repaired:
         """Columns that prediction needs, the score of a model file excepted."""
         names = [name for name in self.reading.columns.counted if name != self._made_score]
         names += list(self.predictor.features)
-        names += self.base["features"] if self.base["kind"] == "file" else []
+        if self.base["kind"] == "file":
+            spared = _replaced(self.base.get("average"))
+            names += [name for name in self.base["features"] if name not in spared]
         return tuple(dict.fromkeys((*names, *(self.identity if self.predictor.randomized else ()))))
 
     @property
@@ -280,8 +282,7 @@ class Repaired:
             decision = decide(result, self._identities(batch, drawn), self.key)
             columns.append(arrow_array(decision, undecided))
         elif self.reading.thresholds:
-            cut = to_probability(np.array(self.reading.thresholds[0]), self.reading.score_scale)
-            columns.append(arrow_array((result >= cut).astype(np.int8), undecided))
+            columns.append(arrow_array((result >= self.reading.cut).astype(np.int8), undecided))
         columns.append(arrow_array(drawn))
         return pa.RecordBatch.from_arrays(
             [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])
@@ -461,3 +462,11 @@ def _one_of(value: Any, allowed: tuple[str, ...]) -> Any:
     if value not in allowed:
         raise ValueError(f"{value!r} is not one of {', '.join(allowed)}")
     return value
+
+
+def _replaced(average: Any) -> set[str]:
+    """Return the columns that all changes which scores are averaged over set for everybody."""
+    changes = average if isinstance(average, list) else []
+    found = [one.get("everybody") if isinstance(one, Mapping) else None for one in changes]
+    named = [set(one) if isinstance(one, Mapping) else set() for one in found]
+    return set.intersection(*named) if named else set()

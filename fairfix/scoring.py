@@ -69,18 +69,27 @@ class Averaged:
         """Columns that the model looks at."""
         return self.model.feature_names
 
+    @property
+    def replaced(self) -> frozenset[str]:
+        """Columns that every change sets for everybody: what rows have in them does not count, nor if they have it."""
+        return frozenset.intersection(*(frozenset(one.everybody) for one in self.changes))
+
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
         """Return the mean score of every row, shape (n,)."""
+        from pandas import Series
+
         total = np.zeros(len(frame))
         for change in self.changes:
             changed = frame.copy(deep=False)
             for name, value in change.everybody.items():
                 if name in frame:
                     changed[name] = _like(frame[name], np.full(len(frame), value, dtype=object))
+                elif name in self.feature_names:
+                    changed[name] = Series(value, index=frame.index)
             for name, (value, values) in change.among.items():
                 here = frame[name].isin(values).to_numpy()
                 changed[name] = _like(frame[name], np.where(here, value, frame[name].to_numpy(dtype=object)))
-            total += change.share * self.model.score(changed)
+            total += change.share * self.model.score(changed[list(self.feature_names)])
         return total
 
     def state(self) -> list[dict[str, Any]]:
@@ -133,7 +142,8 @@ def _like(column: pd.Series, values: npt.NDArray[Any]) -> Any:
 class ScoredSource(Source):
     """Another source with one column more: the model's score of each row.
 
-    Beside the scores of a mean over changes there is another column, with the model's scores of the rows as they are.
+    Beside the scores of a mean over changes there is another column, with the model's scores of the rows as they are;
+    but not where the source has no column that the mean can do without.
     """
 
     def __init__(self, source: Source, model: Scores) -> None:
@@ -146,10 +156,12 @@ class ScoredSource(Source):
         self.schema = source.schema.append(pa.field(MODEL_SCORE, pa.float64()))
         self.unscored = source
         self._model = model
-        self._plain = model.model if isinstance(model, Averaged) else None
+        spared = model.replaced - set(source.columns) if isinstance(model, Averaged) else frozenset()
+        self._features = tuple(name for name in model.feature_names if name not in spared)
+        self._plain = model.model if isinstance(model, Averaged) and not spared else None
         if self._plain is not None:
             self.schema = self.schema.append(pa.field(PLAIN_SCORE, pa.float64()))
-        source.require(model.feature_names)
+        source.require(self._features)
 
     @property
     def rows(self) -> int | None:
@@ -163,7 +175,7 @@ class ScoredSource(Source):
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the parts of the source, scored; features keep the types they come with."""
-        features = self._model.feature_names
+        features = self._features
         made = (MODEL_SCORE, PLAIN_SCORE)
         inner = list(dict.fromkeys((*(name for name in columns if name not in made), *features)))
         wanted = {
@@ -174,7 +186,7 @@ class ScoredSource(Source):
     def _scored(self, part: Part, columns: list[str]) -> Part:
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in part.batches():
-                frame = batch.select(list(self._model.feature_names)).to_pandas()
+                frame = batch.select(list(self._features)).to_pandas()
                 out = batch.append_column(MODEL_SCORE, arrow_array(self._model.score(frame)))
                 if self._plain is not None and PLAIN_SCORE in columns:
                     out = out.append_column(PLAIN_SCORE, arrow_array(self._plain.score(frame)))

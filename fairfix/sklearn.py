@@ -12,7 +12,9 @@ For a new row with probability ``s`` and group ``k`` the repaired rule gives
 .. math:: p = P(\text{decision} = \text{positive} \mid s, k),
 
 which is what ``predict_proba`` returns, while ``predict`` draws the decision by a keyed hash of the row's own
-values: 1 if ``hash(key, row) < p``. So both are functions of the row and the fitted object alone.
+values: 1 if ``hash(key, row) < p``. So both are functions of the row and the fitted object alone. A method that
+repairs values gives the repaired probability of the *label* instead: ``predict_proba`` returns it, and ``predict``
+is positive where it is at least one half.
 
 ``import fairfix`` does not load this module, which needs scikit-learn 1.6 or newer.
 """
@@ -49,6 +51,8 @@ from sklearn.utils.validation import (
 
 from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError, FairfixWarning, UsageError
+from fairfix.io import open_source
+from fairfix.noise import NoiseTable, read_noise
 from fairfix.predictors import FitTrace, RepairedPredictor, decide, identity_of, is_random
 from fairfix.repair import Repairer, RepairProblem, methods
 from fairfix.repaired import hash_key
@@ -124,6 +128,10 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         Of the folds, the fit of the repair and the key by which decisions are drawn. The estimator has its own.
     n_jobs
         Folds fitted at a time, as in :class:`joblib.Parallel`.
+    noise
+        How the protected groups of ``X`` differ from the true ones, for a method that knows noise: a data frame
+        with the columns ``true``, ``noisy``, ``label`` (optional) and ``count`` or ``probability``, the path of
+        such a file, or a :class:`~fairfix.noise.NoiseTable`.
 
     Attributes
     ----------
@@ -154,6 +162,7 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         unseen_group: str = "error",
         random_state: Any = 0,
         n_jobs: int | None = None,
+        noise: Any = None,
     ) -> None:
         self.estimator = estimator
         self.protected = protected
@@ -165,6 +174,7 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         self.unseen_group = unseen_group
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.noise = noise
 
     # ------------------------------------------------------------------ parameters
 
@@ -265,7 +275,8 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
             check_consistent_length(X, groups)
             score = self._fit_scores(features, labels, routed, seed)
             table = _table(groups, score, label=label, weight=weight)
-            predictor = repairer.fit(RepairProblem(table), rng=np.random.default_rng(seed))
+            problem = RepairProblem(table, noise=self._noise(), seen_by_model=self._seen(groups))
+            predictor = repairer.fit(problem, rng=np.random.default_rng(seed))
         self.predictor_: RepairedPredictor = predictor
         self._key = hash_key(seed, "scikit-learn")
         return self
@@ -301,6 +312,17 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
                 )
         self.protected_names_, self._named = groups.names, groups.named
         return groups
+
+    def _noise(self) -> NoiseTable | None:
+        """Return the description of the noise, read and checked."""
+        if self.noise is None or isinstance(self.noise, NoiseTable):
+            return self.noise
+        return read_noise(open_source(self.noise))
+
+    def _seen(self, groups: GroupLabels) -> tuple[str, ...]:
+        """Return the protected columns that the estimator sees among its features."""
+        named = self.protected is not None and not callable(self.protected)
+        return groups.names if named and not self.drop_protected else ()
 
     def _routed(self, sample_weight: Any, protected: Any, fit_params: dict[str, Any]) -> Any:
         """Return the parameters of the estimator's ``fit`` and of the splitter's ``split``."""
@@ -379,7 +401,7 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         """Return the probability of each *decision*, shape (n, 2), in the order of ``classes_``.
 
         It is that of the repaired rule, exactly: 0 or 1 wherever nothing is drawn. For the probability of the
-        *label* ask ``estimator_``.
+        *label* ask ``estimator_``. A method that repairs values gives the repaired probability of the label.
 
         Raises
         ------
@@ -398,6 +420,8 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
             As :meth:`predict_proba`.
         """
         chance, features, groups = self._chance(X, protected)
+        if self.predictor_.gives == "value":
+            chance = (chance >= THRESHOLD).astype(np.float64)
         drawn = np.flatnonzero(is_random(chance))
         decision = decide(chance, _identities(features, groups, drawn), self._key)
         decided: npt.NDArray[Any] = self.classes_[np.where(decision == 1, self._positive, 1 - self._positive)]

@@ -181,6 +181,18 @@ class Reading:
         decided = self.columns.prediction or self.columns.probability
         return None if decided or not self.thresholds else self.thresholds[0]
 
+    @property
+    def cut(self) -> float:
+        """The threshold as a probability: 0.5 where none is given, or the scale of the score has no probability."""
+        return self.cuts[0] if self.cuts else 0.5
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """The thresholds as probabilities; none where the scale of the score has no probability."""
+        if self.score_scale not in NATURAL_THRESHOLD:
+            return ()
+        return tuple(float(cut) for cut in to_probability(np.array(self.thresholds), self.score_scale))
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -730,11 +742,7 @@ class Table:
     def with_score(self, values: Floats) -> Table:
         """Return the table with the given scores instead of its own: probabilities, or values of a regression."""
         columns = replace(self.reading.columns, score="prediction", prediction=None, probability=None)
-        cuts: tuple[float, ...] = ()
-        if self.reading.task == "classification":
-            given = np.array(self.reading.thresholds or (0.5,))
-            scale = self.reading.score_scale if self.reading.thresholds else "probability"
-            cuts = tuple(float(cut) for cut in to_probability(given, scale))
+        cuts = (self.reading.cuts or (0.5,)) if self.reading.task == "classification" else ()
         reading = replace(self.reading, columns=columns, score_scale="probability", thresholds=cuts)
         rows = replace(self.rows, score=_frozen(np.array(values, dtype=np.float64)), decision=None)
         return replace(self, reading=reading, rows=rows)
@@ -756,6 +764,19 @@ class Table:
         if self.rows.score is None:
             raise DataError("a score column is needed; name it with --score")
         return to_probability(self.rows.score, self.reading.score_scale)
+
+    @property
+    def ranking(self) -> Floats:
+        """What orders the rows, shape (n,): ``2 p - 1``, or a raw score as it is.
+
+        Raises
+        ------
+        DataError
+            There is no score.
+        """
+        if self.rows.score is not None and self.reading.score_scale == "raw":
+            return self.rows.score.copy()
+        return 2.0 * self.probability - 1.0
 
 
 def _hashed(table: Table) -> Floats:

@@ -23,9 +23,12 @@ from fairfix.engine import count_table
 from fairfix.errors import DataError
 from fairfix.findings import ComparisonReport, Value
 from fairfix.noise import Noise
-from fairfix.predictors import RepairedPredictor
+from fairfix.predictors import Caution, RepairedPredictor
 from fairfix.table import Table
 from fairfix.true_groups import Profiles, Seen, TrueGroups, seen
+
+HOLDS = 1e-6
+"""What the slack may be missed by, as programs are solved to no more."""
 
 LEVELS = ("N4", "N2", "N1", "N0")
 """Assumptions whose bounds are told, the strongest first; N3 is about bins, which an audit does not look at."""
@@ -124,16 +127,18 @@ def values_of(found: TrueGroups | None) -> dict[str, dict[str, dict[str, Value]]
 
 
 def said_of(found: TrueGroups | None, told: Told) -> Iterator[str]:
-    """Yield in words what held-out rows say of the true groups."""
+    """Yield in words what held-out rows say of the true groups: a warning, if it is beyond the slack."""
     if found is None:
         return
-    parts = []
+    parts, beyond = [], []
     for level in LEVELS:
         if level in found.bounds:
             point, upper = found.shortfall(level, told.sides)
+            beyond.append(point > told.slack + HOLDS)
             parts.append(f"{point:z.4f} under {level} (up to {upper:z.4f})")
     rows = "rows and table" if found.table is not None and found.table.rows is not None else "rows"
-    yield (
+    kind = Caution if beyond[0] else str
+    yield kind(
         "on held-out rows the worst true group is on the wrong side of the rate over everybody by at most "
         f"{', '.join(parts)}; in brackets with the sampling error of {rows}; the slack is {told.slack:g}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -17,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix import cli
 from fairfix.cli import run
+from fairfix.cli.options import known_options
 from fairfix.repaired import OUTPUT
 
 Call = Callable[..., tuple[int, str, str]]
@@ -461,6 +464,59 @@ def test_commands_run_from_the_configuration_alone(call: Call, data: str) -> Non
     assert '"gamma": 0.1' in call("inspect", "../from_config.fairfix", "--format", "json")[1]
 
 
+def every_option() -> list[tuple[str, str]]:
+    """Return (command, long name) of all that the configuration can say."""
+    found = []
+    for name, options in known_options().items():
+        command = importlib.import_module(f"fairfix.cli.{name}").command
+        for param in command.get_params(click.Context(command)):
+            longs = [text[2:] for text in param.opts if text.startswith("--")]
+            key = longs[0] if longs else str(param.name)
+            if key.replace("-", "_") in options:
+                found.append((name, key))
+        assert sum(one == name for one, _ in found) == len(options)
+    return found
+
+
+def plausible(command: str, key: str) -> str:
+    """Return a value of an option, as TOML."""
+    one = importlib.import_module(f"fairfix.cli.{command}").command
+    param = next(p for p in one.get_params(click.Context(one)) if f"--{key}" in p.opts or p.opts == [key])
+    if isinstance(param, click.Option) and param.is_flag:
+        return "true"
+    if isinstance(param.type, click.Choice):
+        return f'"{param.type.choices[-1]}"'
+    number = isinstance(param.type, (click.types.IntParamType, click.types.FloatParamType))
+    return "7" if number else '"json=x"' if key == "out" else '"x"'
+
+
+@pytest.mark.parametrize(("command", "key"), every_option())
+def test_every_option_is_a_key_of_the_configuration(command: str, key: str, call: Call) -> None:
+    """By the name it has on the command line, at the top and in the table of its command."""
+    value = plausible(command, key)
+    needed = "".join(f'{one} = "x"\n' for one in ("data", "output", "artifact") if one != key)
+    for text in (f"{key} = {value}\n{needed}", f"{needed}[{command}]\n{key} = {value}"):
+        Path("fairfix.toml").write_text(text)
+        status, out, err = call(command, "--show-settings")
+        assert status == 0, err
+        (line,) = [one for one in out.splitlines() if one.startswith(f"{key} = ")]
+        assert line.endswith("# configuration")
+
+
+def test_files_of_the_configuration_are_relative_to_it(call: Call, data: str) -> None:
+    """Also those of reports, and in a format of its own."""
+    Path("fairfix.toml").write_text(
+        'data = "data.parquet"\nprotected = "race"\nformat = "json"\nout = ["html=a.html"]\n'
+    )
+    Path("below").mkdir()
+    os.chdir("below")
+    status, out, _ = call("audit")
+
+    assert status == 0
+    assert json.loads(out)["schema"] == "fairfix.audit/1"
+    assert Path("../a.html").exists()
+
+
 def test_pyproject_table_is_read(call: Call, data: str) -> None:
     """[tool.fairfix] of pyproject.toml serves when there is no fairfix.toml."""
     Path("pyproject.toml").write_text('[tool.fairfix]\ndata = "data.parquet"\nprotected = "sex"\n')
@@ -779,6 +835,28 @@ def test_a_closed_pipe_is_no_bug(data: str) -> None:
     assert b"bug" not in done.stderr
 
 
+def shell(line: str, data: str) -> tuple[int, str]:
+    """Return status and stderr of a line of bash; ``$F`` is the command, ``$D`` the data."""
+    command = {"F": f"{sys.executable} -m fairfix", "D": data}
+    done = subprocess.run(
+        ["bash", "-c", line], env={**os.environ, **command}, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bash and /dev/full")
+def test_an_output_that_takes_nothing(data: str) -> None:
+    """Never the status of a failed check: 141 for a reader that left, 2 for a full disk; closed is silent."""
+    audit = "$F audit $D --protected race --no-config -q --fail-on 'dp.difference>0.9'"
+    assert shell(f"{audit} --detail --format json | true; exit ${{PIPESTATUS[0]}}", data) == (141, "")
+    status, err = shell(f"{audit} > /dev/full", data)
+    assert (status, err) == (2, "fairfix: cannot write to stdout: No space left on device\n")
+    assert shell(f"{audit} >&-", data) == (0, "")
+    assert shell(f"{audit} 2>&- > /dev/null", data) == (0, "")
+    compare = "$F compare $D --protected race --methods ramp --slacks inf --no-config"
+    assert shell(f"{compare} 2>&- > /dev/null", data) == (0, "")
+
+
 def test_every_command_has_help(call: Call) -> None:
     """Each command explains itself with an example."""
     for name in cli.COMMANDS:
@@ -892,3 +970,87 @@ def test_covariance_is_audited_and_gated(call: Call, data: str) -> None:
     _, out, _ = call("repair", data, "--protected", "race", "--method", "ramp", *given)
     fitted = {row["name"]: row["after"]["value"] for row in json.loads(out)["proof"]["fit"]["table"]}
     assert fitted["selection_rate.covariance.to_overall [race]"] == pytest.approx(0.01, abs=1e-9)
+
+
+def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
+    """What endangers the result is a warning, all else a note: on stderr, in every report and in the artifact."""
+    table = people()
+    alone = {name: table[name][:1] for name in table.column_names} | {"race": pa.array(["green"])}
+    pq.write_table(pa.concat_tables([table, pa.table(alone)]), "alone.parquet")
+    command = ("repair", "alone.parquet", "--protected", "race", "--method", "ramp", "-o", "a.fairfix")
+    _, out, err = call(*command, "--decisions", "deterministic", "--out", "json=a.json")
+    result = json.loads(Path("a.json").read_text())
+    shown = call("inspect", "a.fairfix")[1]
+
+    for kind in ("warning", "note"):
+        assert result[f"{kind}s"]
+        for text in result[f"{kind}s"]:
+            assert f"fairfix: {kind}: {text}" in err.splitlines()
+            assert f"{kind}: {text}"[:60] in out
+            assert f"{kind:<18}{text}" in shown.splitlines()
+    assert not set(result["warnings"]) & set(result["notes"])
+    assert [text for text in result["warnings"] if "nothing is proven" in text]
+    assert [text for text in result["notes"] if text.startswith("without randomisation")]
+
+
+# ---------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--out", "json=data.parquet"), "this file is also that of DATA"),
+        (("--counts-out", "below/../data.parquet"), "also that of DATA"),
+        (("--out", "json=x", "--out", "html=x"), "also that of --out json=x"),
+        (("--baseline", "old.json", "--out", "json=old.json"), "also that of --baseline"),
+    ],
+)
+def test_nothing_that_is_read_is_written(
+    arguments: tuple[str, ...], words: str, call: Call, data: str
+) -> None:
+    """An output in place of the data, of the baseline or of another output is refused before anything is read."""
+    Path("below").mkdir()
+    before = Path(data).read_bytes()
+    status, out, err = call("audit", data, "--protected", "race", *arguments)
+
+    assert (status, out) == (2, "")
+    assert words in err
+    assert Path(data).read_bytes() == before
+    assert sorted(path.name for path in Path().iterdir()) == ["below", data]
+
+
+def test_a_prediction_does_not_replace_its_rows(call: Call, data: str) -> None:
+    call("repair", data, "--protected", "race", "--method", "ramp", "-o", "a.fairfix")
+    for name in (data, "a.fairfix"):
+        assert call("predict", "a.fairfix", data, "-o", name)[0] == 2
+    assert "decision" not in pq.read_schema(data).names
+
+
+def test_what_is_no_file_is_written_to(call: Call, data: str) -> None:
+    """A pipe and a link stay what they are; the file behind a link is replaced."""
+    os.mkfifo("pipe")
+    Path("real.json").write_text("old")
+    Path("link.json").symlink_to("real.json")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert (
+        call("audit", data, "--protected", "race", "--out", "github=pipe", "--out", "json=link.json")[0] == 0
+    )
+
+    assert os.read(reader, 100_000).startswith(b"::notice")
+    os.close(reader)
+    assert json.loads(Path("real.json").read_text())["schema"] == "fairfix.audit/1"
+    assert Path("link.json").is_symlink()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.skipif(
+    os.geteuid() == 0, reason="were it broken, this test would replace devices of the machine"
+)
+def test_a_device_stays_one(call: Call, data: str) -> None:
+    """Also one that has no room, which is an error like any other."""
+    assert call("audit", data, "--protected", "race", "--out", "html=/dev/null")[0] == 0
+    status, out, err = call("audit", data, "--protected", "race", "--out", "json=/dev/full")
+
+    assert Path("/dev/null").is_char_device()
+    assert (status, out) == (2, "")
+    assert "cannot write /dev/full: No space left" in err

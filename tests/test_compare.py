@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.compare import Contender, compare_table
+from fairfix.compare import Contender, compare_table, fits
 from fairfix.engine import read_table
 from fairfix.noise import NoiseTable
 from fairfix.repair import methods
@@ -158,6 +158,7 @@ def test_the_picture_is_drawn_and_reproducible(kind: str, call: Call, tmp_path: 
         (["--methods", "ramp", "--task", "regression"], "not regression"),
         (["--picture", "front.pdf"], "must end in .png or .svg"),
         (["--picture", "nowhere/front.png"], "does not exist"),
+        (["--picture", "a.svg", "--out", "html=a.svg"], "also that of --out"),
         (["--features", "label"], "has a role already"),
     ],
 )
@@ -167,3 +168,44 @@ def test_status_2_when_it_did_not_run(options: list[str], said: str, call: Call)
 
     assert (status, out) == (2, "")
     assert said in err
+
+
+def test_a_score_of_any_range_is_a_feature_and_a_base(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of points out of a hundred the base has accuracy but no losses; methods that learn are compared as ever."""
+    people = frame()
+    points = np.round(100 * np.asarray(people["score"]))
+    pq.write_table(people.set_column(3, "score", pa.array(points)), tmp_path / "p.parquet")
+    command = ["compare", str(tmp_path / "p.parquet"), "--protected", "sex", "--slacks", "0.1", "--no-config"]
+    command += [
+        "--score-scale",
+        "raw",
+        "--methods",
+        "logloss,ramp,fair-regression",
+        "--features",
+        "score",
+        "--format",
+        "json",
+    ]
+
+    assert run(command) == 2
+    assert "give one with --threshold" in capsys.readouterr().err
+    assert run([*command, "--threshold", "50"]) == 0
+    told = {point["title"]: point for point in json.loads(capsys.readouterr().out)["points"]}
+    held = told["base"]["qualities"]
+    assert 0.5 < held["accuracy"]["value"] < 1
+    assert "log_loss" not in held
+    assert told["logloss"]["qualities"]["log_loss"]["value"] > 0
+    assert told["ramp"]["qualities"]["accuracy"]["value"] > 0.5
+    assert "probability" in told["fair-regression"]["failure"]
+
+
+def test_fits_are_counted_as_they_end() -> None:
+    """Whoever watches hears of every fit once."""
+    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
+    contenders = [Contender("ramp", methods()["ramp"]())]
+    heard: list[int] = []
+
+    compare_table(table, contenders, slacks=(0.0, 0.1), done=heard.append)
+    assert len(heard) == len(fits(contenders, (0.0, 0.1))) == 2

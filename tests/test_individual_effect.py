@@ -357,6 +357,34 @@ def test_equal_rows_that_are_many_are_dealt_out() -> None:
     assert residual.low <= -0.2 <= residual.high
 
 
+@given(st.integers(0, 10**6))
+@settings(max_examples=25, deadline=None)
+def test_bundled_columns_tell_the_same_rows_apart(seed: int) -> None:
+    """Indicators of one category are one column; what overlaps stays apart; rows differ where they differed."""
+    rng = np.random.default_rng(seed)
+    many, sizes = int(rng.integers(5, 60)), rng.integers(2, 7, size=int(rng.integers(1, 4)))
+    parts = [np.eye(k)[rng.integers(k, size=many)][:, rng.integers(2) :] for k in sizes]
+    parts += [rng.normal(size=(many, 2)), rng.integers(2, size=(many, 2)), np.ones((many, 1))]
+    parts[-3][::4, 0] = np.nan
+    X = np.column_stack(parts)
+    binned = individual_effect._binned(X, np.ones(many))
+    bundled, named = individual_effect._bundled(binned[:, rng.permutation(X.shape[1])])
+    assert bundled.shape[1] <= X.shape[1]
+    assert (~named).sum() == 2
+    apart, before = cells_of(bundled[:, named]), cells_of(np.delete(binned, [-5, -4], axis=1))
+    assert (np.equal.outer(apart, apart) == np.equal.outer(before, before)).all()
+    ordered, _ = individual_effect._bundled(np.eye(7)[rng.integers(7, size=200)])
+    assert ordered.shape == (200, 1)
+
+
+def test_no_bundle_has_more_categories_than_trees_take() -> None:
+    bundled, named = individual_effect._bundled(np.eye(600))
+    assert bundled.shape == (600, 3)
+    assert named.all()
+    assert bundled.max() < individual_effect.BINS
+    assert np.unique(bundled, axis=0).shape[0] == 600
+
+
 def test_residual_weights_have_no_unit_and_stand_for_rows() -> None:
     """Equal weights are none, weight 0 is no row, and integer weights are near to repeated rows."""
     score, group, X, _ = world(1, 2000, "decision")

@@ -112,6 +112,11 @@ def test_each_reading_has_a_table_of_its_own() -> None:
         assert {row.name: row.after.value for row in proof.other}["accuracy"] == changes(other)["accuracy"]
     assert drawn.randomized == 1.0
     assert rounded.randomized == 0.0
+    about_scores = {"log_loss", "square_loss", "ks", "score_change"}
+    assert not about_scores & {name.split(".")[0] for name in changes(rounded)}
+    assert {row.name: row.after.value for row in rounded.other}["log_loss"] == pytest.approx(
+        changes(drawn)["log_loss"]
+    )
 
 
 def test_the_rounded_reading_is_about_decisions_at_the_threshold() -> None:
@@ -126,6 +131,26 @@ def test_the_rounded_reading_is_about_decisions_at_the_threshold() -> None:
     assert shown[f"{PARITY} [race]"] == pytest.approx(np.ptp(rates(decided, held, None)))
 
 
+def test_rounding_that_leaves_a_group_no_choice_is_told() -> None:
+    """Where a group's probabilities are all on one side, as the plain model's are not, rounding is warned of."""
+    rng = np.random.default_rng(0)
+    data = frame(many=2400, groups=3)
+    ahead = np.asarray(data["race"]) != "g0"
+    age = 2.5 * ahead + rng.normal(size=2400)
+    label = rng.random(2400) < 1 / (1 + np.exp(-1.5 * age))
+    data = data.set_column(2, "age", pa.array(age)).set_column(5, "label", pa.array(label.astype(int)))
+    table = table_of(data)
+    rounded, drawn = (fit(LogLoss(decisions=how), table) for how in ("deterministic", "randomized"))
+    lifted = rounded.predict(table)[table.groups().codes == 0]
+    (note,) = rounded.trace.notes
+
+    assert (lifted >= 0.5).all()
+    assert "rounded at 0.5, every row of the fit in 'g0'" in note
+    assert "gets decision 1" in note
+    assert drawn.trace.notes == ()
+    assert fit(LogLoss(decisions="deterministic", slack=1.0), table).trace.notes == ()
+
+
 def test_cross_validation_takes_the_least_log_loss() -> None:
     """Of features that tell nothing, the largest penalty is best; the note names what was chosen."""
     rng = np.random.default_rng(1)
@@ -137,6 +162,20 @@ def test_cross_validation_takes_the_least_log_loss() -> None:
 
     assert nothing.trace.notes[0].startswith("l2 0.1 has the least log loss")
     assert float(much.trace.notes[0].split()[1]) < 0.05
+
+
+def test_cross_validation_without_a_usable_fold_says_so() -> None:
+    """Where every fold holds the only rows of some group, the usual penalty is taken, and no claim is made."""
+    data = frame(many=600)
+    group = np.array(data["race"].to_pylist(), dtype=object)
+    group[:40] = [f"one{i}" for i in range(40)]
+    alone = fit(LogLoss(l2="cv"), table_of(data.set_column(1, "race", pa.array(group.tolist()))))
+    usual = fit(LogLoss(), table_of(data.set_column(1, "race", pa.array(group.tolist()))))
+
+    assert alone.trace.notes[0].startswith(
+        "cross validation chose no l2, so it is 0.001: without a fold of 5 some group"
+    )
+    assert alone.state()[1]["prices"].tobytes() == usual.state()[1]["prices"].tobytes()
 
 
 def test_selection_goes_by_the_log_loss() -> None:
@@ -175,6 +214,7 @@ def test_real_labels_are_refused() -> None:
     ("given", "message"),
     [
         ({"l2": 0.0}, "l2 must be above 0"),
+        ({"l2": float("inf")}, "l2 must be at most 1e\\+06"),
         ({"l2": "often"}, "l2"),
         ({"constraint": "covariance"}, "constraint must be one of"),
         ({"decisions": "never"}, "decisions must be one of"),
@@ -277,7 +317,10 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     assert status == 0
     drawn, rounded = points["logloss", 0.0], points["logloss, rounded", 0.0]
-    assert drawn["qualities"]["log_loss"] == rounded["qualities"]["log_loss"]
+    assert {"log_loss", "square_loss", "accuracy"} <= set(drawn["qualities"])
+    assert set(rounded["qualities"]) == {"accuracy"}
+    assert "ks.to_overall [race]" in drawn["gaps"]
+    assert not any(name.startswith("ks") for name in rounded["gaps"])
     assert drawn["qualities"]["accuracy"]["value"] < rounded["qualities"]["accuracy"]["value"]
     assert (
         drawn["gaps"][f"{PARITY} [race]"]["value"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from fairfix.optim import robust_log_loss as game
 from fairfix.optim.robust_log_loss import Cells, Solution, adversary, marginal, solve, truncated
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -196,6 +197,61 @@ def test_every_random_game_is_solved(
     assert spread(found, cells) <= slack + 1e-8
 
 
+AWKWARD = ("constant", "twice", "rounded", "units", "rare", "separable", "weights")
+
+
+def awkward(seed: int, kind: str, constraint: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Cells]:
+    """Return a game with groups of unlike sizes and one more trouble; groups without a needed label are left out."""
+    rng = np.random.default_rng(seed)
+    n, d, groups = int(rng.integers(60, 900)), int(rng.integers(1, 6)), int(rng.integers(2, 13))
+    X, g = rng.normal(size=(n, d)), rng.choice(groups, n, p=rng.dirichlet(np.full(groups, 0.5)))
+    X[:, -1] += rng.uniform(0, 2) * g
+    z = X @ rng.normal(size=d) + rng.normal(size=groups)[g] - 2
+    y = (z > np.median(z) if kind == "separable" else rng.random(n) < expit(z)).astype(float)
+    X = {
+        "constant": np.column_stack([X, np.ones(n)]),
+        "twice": np.column_stack([X, X]),
+        "rounded": np.round(X),
+        "units": X * 10 ** rng.uniform(-2, 2, d),
+        "rare": np.column_stack([X, rng.random((n, 2)) < 3 / n]).astype(float),
+    }.get(kind, X)
+    weight = rng.exponential(size=n) * (rng.random(n) < 0.8) if kind == "weights" else None
+    there = np.ones(n, dtype=bool) if weight is None else weight > 0
+    kept = [
+        k
+        for k in range(groups)
+        if {0, 1} <= set(y[there & (g == k)]) or (constraint == "parity" and k in g[there])
+    ]
+    rows = np.isin(g, kept)
+    cells = cells_of(constraint, np.searchsorted(kept, g[rows]), y[rows], len(kept))
+    return X[rows], y[rows], None if weight is None else weight[rows], cells
+
+
+@settings(deadline=None, max_examples=80, derandomize=True)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(AWKWARD),
+    st.sampled_from(CONSTRAINTS),
+    st.floats(-6, -0.5),
+    st.sampled_from([0.0, 0.05]),
+)
+@example(43, "units", "opportunity", -2.0, 0.0)  # joint steps lead to prices of 1e13
+@example(34, "separable", "parity", -4.0, 0.0)  # a group of scores near 0
+@example(227581, "separable", "parity", -3.0, 0.0)  # one near 0 and one near 1
+def test_awkward_games_are_solved_too(
+    seed: int, kind: str, constraint: str, power: float, slack: float
+) -> None:
+    """Tiny groups; constant, equal or rare columns, any units, separable labels, weights: a certified optimum, soon."""
+    X, y, weight, cells = awkward(seed, kind, constraint)
+    assume(cells.events.size > 0 and 0 < y.mean() < 1)
+    found = solve(X, y, cells, weight, slack=slack, l2=10.0**power)
+
+    assert found.converged
+    assert found.gap < 1e-5
+    assert spread(found, cells) <= slack + 1e-8
+    assert found.steps <= 200
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_the_multipliers_alone_reach_the_same_point(
@@ -205,7 +261,7 @@ def test_the_multipliers_alone_reach_the_same_point(
     X, y, _, cells = data(seed, 300, 4, 3, constraint)
     slack = 0.04 * (seed % 2)
     joint = solve(X, y, cells, slack=slack, l2=0.01)
-    monkeypatch.setattr(game, "_newton", lambda _, at: at)
+    monkeypatch.setattr(game, "_newton", lambda _, at, *__: at)
     alone = solve(X, y, cells, slack=slack, l2=0.01)
 
     assert alone.objective == pytest.approx(joint.objective, abs=1e-9)
@@ -313,6 +369,35 @@ def test_many_rows_begin_with_some_of_them() -> None:
 
     assert found.converged
     np.testing.assert_allclose(found.coef, cold.coef, atol=1e-8)
+
+
+@pytest.mark.parametrize("constraint", ["parity", "opportunity"])
+def test_rare_categories_and_small_groups_are_in_the_part_that_it_begins_with(
+    constraint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dozen ones in a column of unit spread and 25 of 25,000 rows in a group cost hardly a derivative of all rows."""
+    X, y, g, _ = data(9, 25_000, 3, 2, constraint)
+    rng = np.random.default_rng(0)
+    rare = np.zeros((y.size, 3))
+    for j in range(3):
+        rare[rng.choice(y.size, 12, replace=False), j] = 1.0
+    g[rng.choice(y.size, 25, replace=False)] = 2
+    y[np.flatnonzero(g == 2)[:12]], y[np.flatnonzero(g == 2)[12:]] = 0.0, 1.0
+    X, cells = np.column_stack([X, (rare - rare.mean(0)) / rare.std(0)]), cells_of(constraint, g, y, 3)
+    sizes, system = [], game._Game.system
+
+    def counted(self: game._Game, *given: Any) -> Any:
+        sizes.append(self.y.size)
+        return system(self, *given)
+
+    monkeypatch.setattr(game._Game, "system", counted)
+    found = solve(X, y, cells, l2=0.005)
+
+    assert found.converged
+    assert found.gap < 1e-9
+    assert sizes.count(y.size) <= 1
+    assert len(sizes) == found.steps + 1  # the last of the part serves on all rows
+    assert min(sizes) < y.size / 4
 
 
 def test_the_label_is_averaged_over_the_adversary() -> None:

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pytest
 from fairfix.optim.sensei import (
     Network,
+    _Draw,
+    distinct_rows,
     equal_rates,
     fit_linear,
     fit_network,
@@ -46,7 +48,7 @@ class Listed:
     def delta(self, k: int) -> Floats:
         return np.asarray(self.others[k] - self.X)
 
-    def of(self, k: int, rows: Ints) -> Floats:
+    def variant(self, k: int, rows: Ints) -> Floats:
         return np.asarray(self.others[k, rows])
 
 
@@ -391,6 +393,27 @@ def test_the_worst_variant_is_found_by_brute_force() -> None:
     assert regularizer_flips(network.logit(X), table[:, :0]) == 0.0
 
 
+@given(st.integers(0, 10**6), st.integers(0, 40), st.integers(1, 4))
+@settings(max_examples=30, deadline=None)
+def test_distinct_rows_are_those_of_a_sort_of_whole_rows(seed: int, rows: int, columns: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-1, 2, size=(rows, columns)) * rng.choice([1.0, -0.0, 1e-9], size=columns)
+    first, kind = distinct_rows(values)
+    want, at, same = np.unique(values, axis=0, return_index=True, return_inverse=True)
+    assert (first == at).all()
+    assert (kind == same.reshape(-1)).all()
+    assert len(first) == len(want)
+
+
+def test_distinct_rows_of_many_columns_do_not_overflow() -> None:
+    values = np.random.default_rng(0).normal(size=(3000, 12))
+    values[1500:] = values[:1500]
+    first, kind = distinct_rows(values)
+    assert np.sort(first).tolist() == list(range(1500))
+    assert (kind[:1500] == kind[1500:]).all()
+    assert (values[first][kind] == values).all()
+
+
 @pytest.mark.parametrize("eps", [1e-3, 0.1, 5.0])
 @pytest.mark.parametrize("still", [False, True])
 def test_free_steps_are_the_best_for_linear_logits(eps: float, still: bool) -> None:
@@ -458,16 +481,20 @@ def test_metric_and_bounds_hold_the_free_steps() -> None:
     named = fit_network(X, y, None, moves, eps=0.1, bounds=np.array([X.min(axis=0), X.max(axis=0)]), **kept)
     tight = fit_network(X, y, None, moves, eps=0.1, bounds=np.array([[-0.1] * 5, [0.1] * 5]), **kept)
 
-    assert (fixed.W1 == flips.W1).all()
+    assert pytest.approx(flips.W1, rel=1e-9) == fixed.W1  # whole rows, and only what the variants add
+    assert fixed.b1 == pytest.approx(flips.b1, abs=1e-12)
+    assert fixed.w2 == pytest.approx(flips.w2, rel=1e-9)
+    assert fixed.b2 == pytest.approx(flips.b2, abs=1e-12)
     assert (wide.W1 != flips.W1).any()
     assert (named.W1 == wide.W1).all()
     assert (tight.W1 != wide.W1).any()
 
 
-def test_weights_are_the_same_bits_for_any_number_of_threads() -> None:
+@pytest.mark.parametrize("eps", [0.0, 0.01])
+def test_weights_are_the_same_bits_for_any_number_of_threads(eps: float) -> None:
     X, y = data(14, 600, 40)
     moves = flips_of(X)
-    kept: dict[str, Any] = {"rho": 5.0, "eps": 0.01, "steps": 8, "batch": 512, "balanced": True}
+    kept: dict[str, Any] = {"rho": 5.0, "eps": eps, "steps": 8, "batch": 512, "balanced": True}
     runs = []
     for threads in (1, 2):
         with threadpool_limits(threads):
@@ -481,29 +508,33 @@ def test_weights_are_the_same_bits_for_any_number_of_threads() -> None:
     assert (fit_network(X, y, None, moves, seed=4, **kept).W1 != one[0].W1).any()
 
 
-@dataclass(frozen=True)
-class Seen(Listed):
-    """Variants that remember the rows that were asked for."""
-
-    rows: list[Ints]
-
-    def of(self, k: int, rows: Ints) -> Floats:
-        self.rows.append(rows)
-        return super().of(k, rows)
-
-
 @pytest.mark.parametrize(("balanced", "share"), [(True, 0.5), (False, 15 / 179)])
 def test_batches_follow_weights_and_classes(balanced: bool, share: float) -> None:
-    X, _ = data(15, 300)
     y, weight = np.zeros(300), np.ones(300)
     y[:30], weight[::2], weight[31] = 1.0, 0.0, 30.0
-    variants = Seen(X, flips_of(X).others[:1], [])
-    fit_network(X, y, weight, variants, hidden=2, rho=1.0, steps=40, batch=101, seed=0, balanced=balanced)
-    drawn = np.concatenate(variants.rows)
+    draw = _Draw.of(y, weight / weight.sum(), balanced=balanced)
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([draw.rows(101, rng) for _ in range(40)])
     assert drawn.size == 40 * 101
     assert (weight[drawn] > 0).all()
     assert y[drawn].mean() == pytest.approx(share, abs=0.02)
     assert (drawn[y[drawn] == 0] == 31).mean() == pytest.approx(30 / 164, abs=0.03)
+
+
+def test_rows_without_weight_teach_a_network_nothing() -> None:
+    X, y = data(15, 300)
+    weight = np.ones(300)
+    weight[::3] = 0.0
+    other = np.where(weight[:, None] == 0, X + 100.0 * (X[:, :1] > 0), X)
+    kept: dict[str, Any] = {
+        "hidden": 5, "rho": 2.0, "steps": 10, "batch": 64, "seed": 1, "balanced": False
+    }  # fmt: skip
+    here, there, whole = (
+        fit_network(rows, y, w, Listed(rows, flips_of(X).others), **kept)
+        for rows, w in ((X, weight), (other, weight), (X, None))
+    )
+    assert (here.W1 == there.W1).all()
+    assert (here.W1 != whole.W1).any()
 
 
 def test_degenerate_networks() -> None:

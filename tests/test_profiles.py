@@ -16,6 +16,7 @@ import pytest
 from fairfix.cli import run
 from fairfix.cli.audit import PROFILES as OFFERED
 from fairfix.profiles import NO_LAW, PROFILES, mantel_haenszel, shortfall, two_rates
+from fairfix.report import renderer
 from scipy import stats
 
 from tests.test_gates import SCHEMA
@@ -184,6 +185,41 @@ def test_lending_by_hand(audit: Audit) -> None:
     assert found.loc["other", "denial_ratio"] == pytest.approx(0.5 / 0.2)
     assert found.loc["control", "note"] == "control group"
     assert run(["audit", "data.parquet", "--no-config", *common]) == 2
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("one_pass", [False, True])
+def test_scores_are_compared_in_standard_deviations(weighted: bool, one_pass: bool, audit: Audit) -> None:
+    """By numpy: the difference of the means over the deviation of everybody's score."""
+    frame = pd.read_parquet(LOANS).assign(w=lambda d: 1.0 + d["score"])
+    options = (*(["--weight", "w"] if weighted else []), *(["--one-pass"] if one_pass else []))
+    common = ("--protected", "sex", "--profile", "lending", "--reference", "sex=male")
+    result = audit(frame, *common, *options)
+    weight = frame["w"] if weighted else np.ones(len(frame))
+    mean = {s: np.average(d["score"], weights=weight[d.index]) for s, d in frame.groupby("sex")}
+    center = np.average(frame["score"], weights=weight)
+    spread = math.sqrt(np.average((frame["score"] - center) ** 2, weights=weight))
+
+    assert result["overall"]["score_deviation"] == pytest.approx(spread)
+    found = table(result, "sex: approvals")["standardised_difference"]
+    assert found["female"] == pytest.approx((mean["female"] - mean["male"]) / spread)
+    assert found["male"] == 0
+
+
+def test_a_deviation_lost_in_rounding_is_not_told(audit: Audit) -> None:
+    frame = pd.read_parquet(LOANS).assign(score=lambda d: 1e9 + d["score"])
+    common = ("--protected", "sex", "--score-scale", "raw", "--threshold", "1e9", "--profile", "lending")
+    result = audit(frame, *common, "--reference", "sex=male")
+    assert "score_deviation" not in result["overall"]
+
+
+def test_a_tiny_p_is_no_zero(audit: Audit) -> None:
+    """A probability below what is worth telling is told as smaller."""
+    frame = people(control=(900, 100), other=(100, 900))
+    common = ("--protected", "race", "--prediction", "prediction", "--profile", "ugesp")
+    told = renderer("markdown")(audit(frame, *common))
+
+    assert told.count("<1e-12") == 2
 
 
 def test_eu_has_intervals_and_the_data(audit: Audit) -> None:

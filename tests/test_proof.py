@@ -180,3 +180,32 @@ def test_drawn_decisions_are_uniform_and_hang_on_the_key() -> None:
 def test_methods_are_found_by_name() -> None:
     """The registry holds what the folder holds."""
     assert methods()["ramp"] is Ramp
+
+
+@pytest.mark.parametrize(
+    ("method", "features"),
+    [("logloss", ()), ("logloss", ("x",)), ("sensei", ("x",)), ("fair-regression", ("x",))],
+)
+def test_a_raw_score_has_no_losses_and_breaks_no_proof(method: str, features: tuple[str, ...]) -> None:
+    """Beside a base score that is no probability, a learned repair is proved with rates, and its losses stand alone."""
+    rng = np.random.default_rng(0)
+    race = rng.choice(["a", "b"], 900)
+    x = rng.normal(size=900) + (race == "a")
+    data = pd.DataFrame(
+        {"race": race, "x": x, "score": np.round(50 + 10 * x), "label": (x > rng.normal(size=900)) * 1}
+    )
+    columns = Columns(("race",), label="label", score="score")
+    rows = read_table(data, Reading(columns, score_scale="raw", thresholds=(55.0,)))
+
+    outcome = repair_table(rows, methods()[method](), features=features or None)
+    told = {row.name: row for row in outcome.holdout.table}
+    assert outcome.split is not None
+    held = rows.take(outcome.split.holdout).rows
+    assert held.score is not None
+    right = (held.score >= 55) == held.label
+    assert told["accuracy"].before.value == pytest.approx(right.mean(), abs=1e-12)
+    assert (
+        told["log_loss"].before.reason == "a raw score is no probability"
+        if method == "logloss"
+        else "log_loss" not in told
+    )

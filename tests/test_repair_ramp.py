@@ -306,7 +306,7 @@ def test_deterministic_thresholds_say_what_they_cost(constraint: str) -> None:
     assert set(np.unique(chance)) <= {0.0, 1.0}
     assert not outcome.predictor.randomized
     assert outcome.holdout.randomized == 0
-    note = next(n for n in outcome.warnings if n.startswith("without randomisation"))
+    note = next(n for n in outcome.notes if n.startswith("without randomisation"))
     held = table.take(outcome.split.holdout)
     value = gap(Ramp(constraint=constraint), held, outcome.predictor.predict(held))
     assert f"{value:.4f} instead of" in note
@@ -502,3 +502,41 @@ def test_parity_by_sex_alone_can_worsen_it_inside_race() -> None:
 
     assert worse
     assert max(found["crossed"].values()) < 1e-9
+
+
+# ---- raw scores ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("gamma", [0.0, 0.1])
+def test_of_raw_scores_only_the_order_counts(constraint: str, gamma: float) -> None:
+    """Points of any range give the rule of recalibrated probabilities: the same chances, within the slack."""
+    data = frame(skew=1.0, groups=2)
+    method = Ramp(constraint=constraint, gamma=gamma, slack=0.03)
+    plain = table_of(data)
+    points = data.set_column(2, "score", pa.array(np.exp(3 * np.asarray(data["score"])) * 100 - 7))
+    raw = read_table(points, replace(plain.reading, score_scale="raw", thresholds=(200.0,)))
+
+    rule = fit(method, raw)
+    like = fit(replace(method, calibrate="isotonic"), plain)
+    np.testing.assert_allclose(rule.predict(raw), like.predict(plain), rtol=0, atol=1e-12)
+    assert gap(method, raw, rule.predict(raw)) <= 0.03 + 1e-9
+    assert any("isotonic" in note for note in rule.trace.notes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"calibrate": "none"}, "calibrate none"),
+        ({"calibrate": "sigmoid"}, "calibrate sigmoid"),
+        ({"rho": "mean"}, "rho mean"),
+    ],
+)
+def test_what_needs_probabilities_is_refused_on_raw_scores(settings: dict[str, str], named: str) -> None:
+    """The message names the parameter and the way out; without labels nothing makes a raw score a probability."""
+    reading = replace(table_of(frame()).reading, score_scale="raw")
+    with pytest.raises(UsageError, match=named):
+        fit(Ramp(**settings), read_table(frame(), reading))
+    unlabelled = replace(reading, columns=replace(reading.columns, label=None))
+    with pytest.raises(DataError, match="--label"):
+        fit(Ramp(), read_table(frame(), unlabelled))

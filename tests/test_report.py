@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -226,3 +227,37 @@ def test_json_has_no_nan() -> None:
 
     json.loads(text, parse_constant=lambda name: pytest.fail(f"the JSON holds {name}"))
     assert not math.isnan(json.loads(text)["overall"]["metrics"]["accuracy"]["value"])
+
+
+UNSEEN = (
+    "",
+    " a",
+    "\x1b[31mred",
+    "b\n::error::boom",
+    "::error::first",
+    "\u202eabc",
+    "[x](https://example.org)",
+    "&lt;i>",
+)
+
+
+def test_names_do_nothing_to_terminals_logs_and_lines() -> None:
+    """No codes, no line that GitHub takes for a command, no turned direction, no link; blank names are in quotes."""
+    rng = np.random.default_rng(0)
+    group = [UNSEEN[i] for i in rng.integers(0, len(UNSEEN), 800)]
+    data = {
+        "::g": pa.array(group),
+        "label": pa.array(rng.integers(0, 2, 800)),
+        "score": pa.array(rng.random(800)),
+    }
+    reading = Reading(Columns(("::g",), label="label", score="score"))
+    result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference>0.01"),))))
+    for name in ("text", "markdown", "html"):
+        shown = renderer(name)(result)
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown), name
+        assert not [line for line in shown.splitlines() if line.lstrip().startswith("::")], name
+        assert "\\x1b[31mred" in shown.replace("\\\\", "\\"), name
+        assert "''" in html.unescape(shown), name
+    assert "](" not in renderer("markdown")(result)
+    assert r"\&lt;i" in renderer("markdown")(result)
+    assert [g["group"] for g in result["attributes"][0]["groups"]] == sorted(UNSEEN)

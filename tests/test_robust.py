@@ -647,7 +647,7 @@ def test_in_a_shell(thresholds: str, tmp_path: Path, capsys: pytest.CaptureFixtu
 
     assert told["requires"]["columns"] == [*needs, "score", "applicant_id"]
     assert told["requires"]["protected_at_predict"] == (thresholds == "group")
-    assert any(note.startswith("relies on N1 (soft)") for note in told["warnings"])
+    assert any(note.startswith("relies on N1 (soft)") for note in (*told["warnings"], *told["notes"]))
     assert run(["inspect", artifact]) == 0
     assert "robust" in capsys.readouterr().out
     assert run(["predict", artifact, DATA, "-o", str(tmp_path / "out.parquet"), "--no-config"]) == 0
@@ -668,7 +668,9 @@ def test_training_in_a_shell(solver: str, tmp_path: Path, capsys: pytest.Capture
     assert told["requires"]["columns"] == features
     assert not told["requires"]["protected_at_predict"]
     code = {"dro": "N0", "soft": "N1"}[solver]
-    assert any(note.startswith(f"relies on {code} ({solver})") for note in told["warnings"])
+    assert any(
+        note.startswith(f"relies on {code} ({solver})") for note in (*told["warnings"], *told["notes"])
+    )
     bare = pq.read_table(DATA, columns=["applicant_id", *features])
     pq.write_table(bare, tmp_path / "bare.parquet")
     out = ["-o", str(tmp_path / "out.parquet"), "--no-config"]
@@ -738,8 +740,8 @@ def test_a_model_file_that_looks_at_the_recorded_group(
     assert "the model looks at group" in capsys.readouterr().err
     assert run([*base, *trust]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert any("(N1)" in note for note in told["warnings"])
-    assert not any("(N4" in note for note in told["warnings"])
+    assert any("(N1)" in note for note in (*told["warnings"], *told["notes"]))
+    assert not any("(N4" in note for note in (*told["warnings"], *told["notes"]))
 
 
 def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -762,10 +764,10 @@ def _labelled() -> NoiseTable:
 
 
 def test_a_proof_tells_what_is_known_of_the_true_groups() -> None:
-    """From the library: the notes go into the warnings of the outcome."""
+    """From the library: what the repair relies on is among the notes of the outcome."""
     data = people()
     noisy = recorded(data, "uniform")
     outcome = repair_table(table_of(data, noisy), Robust(), noise=known(data, noisy, label=True))
 
     assert outcome.criterion == "selection_rate.difference.to_overall"
-    assert any(note.startswith("relies on N2 (certified)") for note in outcome.warnings)
+    assert any(note.startswith("relies on N2 (certified)") for note in outcome.notes)

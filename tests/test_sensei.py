@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,11 @@ from fairfix.learners import NetworkMember
 from fairfix.predictors import RepairedPredictor
 from fairfix.proof import repair_table
 from fairfix.repair.base import RepairProblem
-from fairfix.repair.sensei import Sensei
+from fairfix.repair.sensei import Sensei, _apart
 from fairfix.repaired import Repaired
 from fairfix.table import Columns, Reading, Table
 from sklearn.compose import make_column_transformer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -193,7 +194,7 @@ def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
     assert (values == values[0]).all()
 
 
-@pytest.mark.parametrize("directions", ["logistic", "means"])
+@pytest.mark.parametrize("directions", ["logistic", "means", "pooled"])
 def test_learned_directions_are_projected_out_and_their_cost_is_told(directions: str) -> None:
     """Rows that differ along the directions alone have one score; the note names both accuracies."""
     table = table_of(frame(many=4000), ("sex",))
@@ -212,7 +213,33 @@ def test_learned_directions_are_projected_out_and_their_cost_is_told(directions:
     assert any(note.startswith("learned directions cost accuracy") for note in predictor.trace.notes)
     if directions == "means":
         assert between(predictor) < 1e-6
+    if directions == "pooled":
+        p = predictor.predict(table)
+        about = np.column_stack([codes, y, np.ones(y.size)])
+        assert abs(np.linalg.lstsq(about, np.log(p / (1 - p)))[0][0]) < 1e-9
+        assert between(predictor) > 1e-3  # the labels by themselves are not made alike
     assert between(predictor) < between(plain)
+
+
+def test_groups_lie_apart_by_a_regression_on_group_and_label() -> None:
+    """Differences of rows are coefficients of dummies beside the label's; within one label, differences of means."""
+    rng = np.random.default_rng(5)
+    X, codes, weight = rng.normal(size=(200, 4)), rng.integers(3, size=200), rng.gamma(2.0, size=200)
+    y = (rng.random(200) < 0.2 + 0.3 * codes).astype(float)
+    about = np.column_stack([codes == 1, codes == 2, y == 0, y == 1]).astype(float)
+    root = np.sqrt(weight)[:, None]
+    want = np.linalg.lstsq(root * about, root * X)[0][:2]
+    found = _apart(X, codes, 3, weight, y)
+    one = _apart(X, codes, 3, np.where(y == 1, weight, 0.0), y)
+    means = [
+        np.average(X[(codes == k) & (y == 1)], axis=0, weights=weight[(codes == k) & (y == 1)])
+        for k in range(3)
+    ]
+
+    assert found.shape == (3, 4)
+    np.testing.assert_allclose(found.sum(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(found[1:] - found[0], want, atol=1e-12)
+    np.testing.assert_allclose(one[1:] - one[0], np.array(means[1:]) - means[0], atol=1e-12)
 
 
 def test_pairs_make_a_direction_that_does_not_count(
@@ -233,6 +260,9 @@ def test_pairs_make_a_direction_that_does_not_count(
 
     assert abs(coef @ (X[1:1000:2] - X[:1000:2]).mean(axis=0)) < 1e-9
     assert np.abs(coef).max() > 0.1
+    some = replace(problem, pairs=(*pairs[:3], ("p0", "nobody")))
+    said = Sensei(solver="linear").fit(some, rng=np.random.default_rng(0)).trace.notes
+    assert "3 of 4 comparable pairs have both people among the rows of the fit" in said
     basic = [
         "repair",
         str(tmp_path / "data.parquet"),
@@ -249,9 +279,18 @@ def test_pairs_make_a_direction_that_does_not_count(
     assert "knows no comparable pairs" in capsys.readouterr().err
     assert run([*basic, "--solver", "linear"]) == 2
     assert "--id" in capsys.readouterr().err
-    older.assign(c=1).to_csv(tmp_path / "pairs.csv", index=False)
-    assert run([*basic, "--id", "person", "--solver", "linear"]) == 2
-    assert "pairs are two columns of ids" in capsys.readouterr().err
+    for pairs, said in (
+        (older.assign(c=1), "pairs are two columns of ids"),
+        (older[:0], "has no pairs"),
+        (older[:2].assign(b=older["a"]), "pair of 'p0' with itself"),
+        (older[:2].assign(b=["p1", None]), "missing id"),
+        (older[:2].assign(b="q"), "none of the 2 comparable pairs has both people"),
+    ):
+        pairs.to_csv(tmp_path / "pairs.csv", index=False)
+        before = (tmp_path / "a.fairfix").read_bytes()
+        assert run([*basic, "--id", "person", "--solver", "linear"]) == 2
+        assert said in capsys.readouterr().err
+        assert (tmp_path / "a.fairfix").read_bytes() == before
 
 
 def test_a_radius_is_a_penalty_more() -> None:
@@ -429,12 +468,51 @@ def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert run(["predict", out, str(tmp_path / f"{name}.parquet"), "-o", to, *model, "--no-config"]) == 0
         found.append(pq.read_table(to)["prediction"].to_numpy())
 
-    assert found[0].tobytes() == found[1].tobytes()
+    data.drop(columns=names[:2]).to_parquet(tmp_path / "bare.parquet")
+    to = str(tmp_path / "bare.out.parquet")
+    assert run(["predict", out, str(tmp_path / "bare.parquet"), "-o", to, *model, "--no-config"]) == 0
+    bare = pq.read_table(to)["prediction"].to_numpy()
+    data.drop(columns="role").to_parquet(tmp_path / "less.parquet")
+    none = str(tmp_path / "none.parquet")
+    assert run(["predict", out, str(tmp_path / "less.parquet"), "-o", none, *model, "--no-config"]) == 2
+    assert "no column 'role'" in capsys.readouterr().err
+
+    assert found[0].tobytes() == found[1].tobytes() == bare.tobytes()
+    assert Repaired.load(out).required == ("role", "age")
+    assert not Path(none).exists()
     assert table["log_loss"]["before"]["value"] < table["log_loss"]["after"]["value"]
     assert (
         table["selection_rate.difference.between_groups [sex]"]["after"]["value"]
         < (table["selection_rate.difference.between_groups [sex]"]["before"]["value"])
     )
+
+
+def test_a_model_of_real_values_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mean over flips is that of the groups' own predictions, by their shares; no column of the group is needed."""
+    data = frame(many=1500).assign(sex=lambda d: (d["sex"] == "f").astype(int))
+    data["label"] = 2.0 * data["age"] + 3.0 * data["sex"]
+    model = LinearRegression().fit(data[["sex", "age"]], data["label"])
+    joblib.dump(model, tmp_path / "m.joblib")
+    digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
+    given = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest, "--no-config"]
+    data.to_parquet(tmp_path / "data.parquet")
+    data[["age"]].to_parquet(tmp_path / "new.parquet")
+    out, to = str(tmp_path / "a.fairfix"), str(tmp_path / "o.parquet")
+    options = ["--method", "sensei", "--solver", "average", "--protected", "sex", "--task", "regression"]
+    assert (
+        run(["repair", str(tmp_path / "data.parquet"), *options, *given, "-o", out, "--format", "json"]) == 0
+    )
+    proof = {row["name"]: row for row in json.loads(capsys.readouterr().out)["proof"]["fit"]["table"]}
+    assert run(["predict", out, str(tmp_path / "new.parquet"), "-o", to, *given]) == 0
+    found = pq.read_table(to)["prediction"].to_numpy()
+
+    shift = found - model.predict(data.assign(sex=0)[["sex", "age"]])
+    assert np.ptp(shift) < 1e-9
+    assert shift[0] == pytest.approx(
+        3.0 * data["sex"].mean(), abs=0.2
+    )  # by the shares of the rows of the fit
+    assert proof["square_loss.max [sex]"]["before"]["value"] < 1e-9
+    assert proof["square_loss.max [sex]"]["after"]["value"] > 0.5
 
 
 def test_a_model_that_sees_no_group_is_not_averaged(

@@ -771,3 +771,39 @@ def test_the_docs_list_the_failing_checks() -> None:
     page = (ROOT / "docs" / "sklearn.md").read_text()
 
     assert set(re.findall(r"`(check_\w+)`", page)) == set(FAILING)
+
+
+def test_repaired_values_are_probabilities_of_the_label() -> None:
+    """A method that repairs values makes scores alike; the decision is its half, the same for the same row, undrawn."""
+    X, y = people(900)
+    model = RepairedClassifier(
+        make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()),
+        "sex",
+        method="fair-regression",
+        parameters={"slack": 0.02},
+    ).fit(X[["sex", "age"]], y)
+    chance = model.predict_proba(X[["sex", "age"]])[:, 1]
+
+    np.testing.assert_array_equal(model.predict(X[["sex", "age"]]) == model.classes_[1], chance >= 0.5)
+
+
+def test_noise_reaches_the_method() -> None:
+    """With recorded groups that are wrong at a known rate, the rule rests on the table; others refuse it."""
+    X, y = people(3000)
+    frame = pd.DataFrame(
+        {"true": ["a", "a", "b", "b"], "noisy": ["female", "male"] * 2, "count": [90, 10, 20, 80]}
+    )
+    base = LogisticRegression()
+    numbers = X[["sex", "x"]]
+    model = RepairedClassifier(base, "sex", method="robust", parameters={"slack": 0.05}, noise=frame)
+
+    fitted = clone(model).fit(numbers, y)
+    other = clone(model).set_params(noise=frame.assign(count=[99, 1, 1, 99])).fit(numbers, y)
+    assert fitted.trace_.notes
+    assert (fitted.predict_proba(numbers) != other.predict_proba(numbers)).any()
+    with pytest.raises(SettingError, match="noise"):
+        clone(model).set_params(noise=None).fit(numbers, y)
+    with pytest.raises(SettingError, match="noise"):
+        clone(model).set_params(method="ramp", parameters=None).fit(numbers, y)
+    with pytest.raises(InputError, match="count"):
+        clone(model).set_params(noise=frame.drop(columns="count")).fit(numbers, y)

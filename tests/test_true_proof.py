@@ -65,6 +65,11 @@ def repaired(repairer: Robust, data: dict[str, np.ndarray], noise: NoiseTable, *
     return repair_table(table_of(data), repairer, noise=noise, settings=settings)
 
 
+def told_of(outcome: Outcome) -> tuple[str, ...]:
+    """Return warnings and notes."""
+    return *outcome.warnings, *outcome.notes
+
+
 def wrong_by(data: dict[str, np.ndarray], chance: np.ndarray) -> float:
     """Return what the worst true group's TPR is below that over everybody by."""
     own = data["label"] == 1
@@ -161,14 +166,14 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
         r for r in outcome.holdout.table if r.name.startswith("true_positive_rate.difference.true_groups")
     )
     assert row.before.high > row.after.high
-    (said,) = (note for note in outcome.warnings if note.startswith("on held-out rows the worst"))
+    (said,) = (note for note in told_of(outcome) if note.startswith("on held-out rows the worst"))
     assert "under N2 (up to" in said
     assert "N4" not in said
     assert "rows and table; the slack is 0.05" in said
     shares = replace(noise, values=noise.values / noise.values.sum(), form="joint")
     (said,) = (
         note
-        for note in repaired(Robust(constraint="equal_opportunity"), data, shares).warnings
+        for note in told_of(repaired(Robust(constraint="equal_opportunity"), data, shares))
         if note.startswith("on held-out rows the worst")
     )
     assert "error of rows; the slack" in said
@@ -181,7 +186,7 @@ def test_a_recorded_group_that_was_not_held_out_and_several_columns() -> None:
     data["noisy"][0] = 2
     noise = survey(people(4, 1500), 1500, label=True)
     outcome = repaired(Robust(constraint="equal_opportunity"), data, noise)
-    assert any("on held-out rows the worst" in note for note in outcome.warnings)
+    assert any("on held-out rows the worst" in note for note in told_of(outcome))
     reading = Reading(Columns(("group", "sex"), label="label", score="score"), thresholds=(0.5,))
     table = replace(table_of(data), reading=reading)
     told = Told(Noise(noise), SIDES, 0.05)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from fairfix import special as own
 from fairfix import uncertainty as un
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -43,7 +44,7 @@ class TestSpecialFunctions:
     @example(0.75, 1.0, 1e9)
     def test_beta_quantile_agrees_with_scipy(self, tail: float, a: float, b: float) -> None:
         """Quantiles of Beta(a, b) match SciPy's to ten digits, from either end."""
-        lower, upper = un.beta_quantile(tail, a, b), un.beta_quantile(tail, a, b, upper=True)
+        lower, upper = own.beta_quantile(tail, a, b), own.beta_quantile(tail, a, b, upper=True)
 
         # betaincinv itself loses digits next to 1; betainccinv from the other end does not
         assert special.betaincinv(a, b, tail) == pytest.approx(float(lower), rel=1e-10, abs=1e-290)
@@ -57,12 +58,12 @@ class TestSpecialFunctions:
         x = float(np.clip(a / (a + b) + z * deviation, 1e-300, 1 - 1e-12))
 
         assert special.betainc(a, b, x) == pytest.approx(
-            float(un.incomplete_beta(a, b, x)), rel=1e-6, abs=1e-9
+            float(own.incomplete_beta(a, b, x)), rel=1e-6, abs=1e-9
         )
 
     def test_incomplete_beta_at_the_ends(self) -> None:
         """All mass lies between 0 and 1."""
-        assert un.incomplete_beta(2.0, 3.0, [0.0, 1.0]).tolist() == [0.0, 1.0]
+        assert own.incomplete_beta(2.0, 3.0, [0.0, 1.0]).tolist() == [0.0, 1.0]
 
     @LAW
     @given(st.floats(-12, -0.31).map(lambda e: 10.0**e), st.floats(-1, 10).map(lambda e: 10.0**e))
@@ -70,23 +71,23 @@ class TestSpecialFunctions:
         """Student's t quantiles match SciPy's, from heavy tails to the normal."""
         expected = stats.t.isf(tail, df)
 
-        assert expected == pytest.approx(float(un.student_quantile(tail, df)), rel=1e-7, abs=1e-7)
+        assert expected == pytest.approx(float(own.student_quantile(tail, df)), rel=1e-7, abs=1e-7)
 
     def test_student_quantile_at_one_half(self) -> None:
         """The median of Student's t is 0."""
-        assert float(un.student_quantile(0.5, 7)) == 0.0
+        assert float(own.student_quantile(0.5, 7)) == 0.0
 
     @pytest.mark.parametrize("tail", [0.5, 0.025, 1e-9])
     def test_normal_quantile(self, tail: float) -> None:
         """Normal quantiles are measured from above, so small tails lose no digits."""
-        assert stats.norm.isf(tail) == pytest.approx(un.normal_quantile(tail), abs=1e-12)
+        assert stats.norm.isf(tail) == pytest.approx(own.normal_quantile(tail), abs=1e-12)
 
     @pytest.mark.parametrize("alpha", [0.2, 0.05, 0.001])
     def test_kolmogorov_quantile(self, alpha: float) -> None:
         """The closed form is the exact quantile, and never below it."""
         exact = stats.kstwobign.isf(alpha)
 
-        assert exact - 1e-12 <= un.kolmogorov_quantile(alpha) <= exact * 1.0005
+        assert exact - 1e-12 <= own.kolmogorov_quantile(alpha) <= exact * 1.0005
 
 
 def proportions(order: list[int]) -> un.Estimates:

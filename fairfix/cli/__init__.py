@@ -6,12 +6,14 @@ on stderr and a status of :class:`~fairfix.errors.ExitStatus`.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -82,6 +84,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its status."""
     # before Arrow is imported: its own allocator keeps some 40 MB more than the system's, and is no faster here
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  until the end
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", FairfixWarning)
@@ -98,21 +103,39 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _say(error.format_message(), "", ExitStatus.DID_NOT_RUN)
     except (click.Abort, KeyboardInterrupt):
         return _say("interrupted", "", ExitStatus.INTERRUPTED)
-    except BrokenPipeError:
+    except (
+        BrokenPipeError,
+        SystemExit,
+    ):  # click makes an exit with 1 of a broken pipe, which means a failed check
         return _closed_pipe()
     except FairfixError as error:
         if debug:
             traceback.print_exc()
         return _say(str(error), "", error.exit_status)
+    except OSError as error:
+        if error.errno not in FULL:
+            return _bug(error, debug)
+        _closed_pipe()
+        return _say(f"cannot write to stdout: {error.strerror}", "", ExitStatus.DID_NOT_RUN)
     except Exception as error:  # the last gate: everything else is our fault
-        if debug:
-            traceback.print_exc()
-        more = "" if debug else "run again with --debug for the traceback"
-        return _say(f"this is a bug in fairfix: {type(error).__name__}: {error}", more, ExitStatus.BUG)
+        return _bug(error, debug)
+
+
+FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF))
+"""Errors of an output that takes no more."""
+
+
+def _bug(error: Exception, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    more = "" if debug else "run again with --debug for the traceback"
+    return _say(f"this is a bug in fairfix: {type(error).__name__}: {error}", more, ExitStatus.BUG)
 
 
 def _say(message: str, hint: str, status: ExitStatus) -> int:
-    click.echo(f"fairfix: {message}", err=True)
+    from fairfix.report.words import harmless
+
+    click.echo(harmless(f"fairfix: {message}"), err=True)
     if hint:
         click.echo(hint, err=True)
     return int(status)

@@ -22,6 +22,7 @@ from fairfix.cli.options import (
     task_option,
     write_results,
 )
+from fairfix.cli.progress import working
 from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     if given["show_settings"]:
         show_settings(ctx)
-    from fairfix.compare import compare_table
+    from fairfix.compare import compare_table, fits
     from fairfix.engine import read_table
     from fairfix.proof import RowCounts
     from fairfix.report.compare_json import compare_dict
@@ -87,19 +88,21 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     noise = _noise(given)
     contenders = chosen(given["methods"], reading, learned=features is not None, noise=noise)
     talk(given, f"comparing {', '.join(dict.fromkeys(one.title for one in contenders))}")
-    table = read_table(source, reading)
-    outcome = compare_table(
-        table,
-        contenders,
-        slacks=slacks,
-        confidence=given["confidence"],
-        seed=given["seed"],
-        holdout=given["holdout"],
-        features=features,
-        protected_as_feature=given["protected_as_feature"],
-        noise=noise,
-        seen_by_model=model.feature_names if model else (),
-    )
+    with working(given, "comparing", len(fits(contenders, slacks))) as done:
+        table = read_table(source, reading)
+        outcome = compare_table(
+            table,
+            contenders,
+            slacks=slacks,
+            confidence=given["confidence"],
+            seed=given["seed"],
+            holdout=given["holdout"],
+            features=features,
+            protected_as_feature=given["protected_as_feature"],
+            noise=noise,
+            seen_by_model=model.feature_names if model else (),
+            done=done,
+        )
     rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
     settings = {
         "protected": list(reading.columns.protected),
@@ -193,8 +196,6 @@ def _picture_kind(path: str | None) -> str:
         raise UsageError(
             f"--picture {path}: the name must end in {' or '.join('.' + name for name in FORMATS)}"
         )
-    if not Path(path).resolve().parent.is_dir():
-        raise UsageError(f"--picture {path}: the folder {Path(path).parent} does not exist")
     return kind
 
 

@@ -88,6 +88,8 @@ def _lines(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Iterator[s
         yield from _proof(facts["proof"]["holdout"])
         for warning in facts["warnings"]:
             yield f"warning           {warning}"
+        for note in facts.get("notes", ()):
+            yield f"note              {note}"
     yield f"versions          {_pairs(manifest['versions'])}; seed {manifest['seed']}"
     yield f"file              {manifest['sha256']}"
 

@@ -199,23 +199,26 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
     if path is None:
         return None
     config = load_config(path, known_options(), method_names())
+    params = {_key(param): param for param in ctx.command.get_params(click.Context(ctx.command))}
     ctx.default_map = {
-        name: _fitting(ctx.command, name, content, path)
+        str(params[name].name): _fitting(params[name], content, path)
         for name, content in config.commands.get(ctx.command.name or "", {}).items()
     }
-    ctx.meta["fairfix.methods"] = config.methods
+    ctx.meta["fairfix.methods"] = {
+        method: {str(params[name].name): value for name, value in table.items() if name in params}
+        for method, table in config.methods.items()
+    }
     ctx.meta["fairfix.waivers"] = (path.name, config.waivers)
     return str(path)
 
 
-def _fitting(command: click.Command, name: str, content: Any, path: Path) -> Any:
+def _fitting(option_: click.Parameter, content: Any, path: Path) -> Any:
     """Return a configured value in the shape of its option: repeatable options take a list or one value."""
-    option_ = next(p for p in command.get_params(click.Context(command)) if p.name == name)
     if isinstance(option_, click.Option) and option_.multiple:
         values = content if isinstance(content, list) else [content]
         return [str(value) for value in values]
     if isinstance(content, list):
-        raise ConfigError(f"{path}: {name.replace('_', '-')!r} takes one value, not a list")
+        raise ConfigError(f"{path}: {_key(option_).replace('_', '-')!r} takes one value, not a list")
     return content
 
 
@@ -259,22 +262,23 @@ def apply_method_table(ctx: click.Context) -> None:
             ctx.params[part.name] = str(part.default)
 
 
-HIDDEN_SETTINGS = frozenset({"config", "no_config", "show_settings", "debug", "help"})
+HIDDEN_SETTINGS = frozenset({"config", "no_config", "show_settings", "debug"})
 
 
 def known_options() -> dict[str, frozenset[str]]:
     """Return the option names of every command that reads the configuration."""
     out = {}
-    for name in ("audit", "repair", "predict"):
+    for name in ("audit", "repair", "compare", "predict"):
         command: click.Command = import_module(f"fairfix.cli.{name}").command
         params = command.get_params(click.Context(command))
-        names = (_key(param) for param in params if param.name not in HIDDEN_SETTINGS)
+        names = (_key(param) for param in params if param.expose_value and param.name not in HIDDEN_SETTINGS)
         out[name] = frozenset(names)
     return out
 
 
 def _key(param: click.Parameter) -> str:
-    return str(param.name)
+    """Return the name of an option as users write it, with underscores; ``format_`` is one of Python's words else."""
+    return str(param.name).rstrip("_")
 
 
 def method_names() -> frozenset[str]:
@@ -298,9 +302,7 @@ def show_settings(ctx: click.Context) -> None:
             continue
         source = ctx.get_parameter_source(str(param.name))
         where = words.get(source, "default") if source else "default"
-        click.echo(
-            f"{_key(param).rstrip('_').replace('_', '-')} = {_toml(ctx.params[param.name])}  # {where}"
-        )
+        click.echo(f"{_key(param).replace('_', '-')} = {_toml(ctx.params[param.name])}  # {where}")
     ctx.exit(ExitStatus.OK)
 
 
@@ -401,8 +403,10 @@ def learned_features(
 
 def talk(given: Mapping[str, Any], text: str) -> None:
     """Say something on stderr, unless asked to be quiet."""
+    from fairfix.report.words import harmless
+
     if not given.get("quiet"):
-        click.echo(f"fairfix: {text}", err=True)
+        click.echo(harmless(f"fairfix: {text}"), err=True)
 
 
 def open_data(
@@ -528,12 +532,55 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     named = [(f"--out {text}", _format_and_file(text)[1]) for text in given["out"]]
     named += [
         (f"--{name.replace('_', '-')} {given[name]}", given[name])
-        for name in ("output", "counts_out")
+        for name in ("output", "counts_out", "picture")
         if given.get(name)
     ]
-    for option_, path in named:
-        if not Path(path).resolve().parent.is_dir():
-            raise UsageError(f"{option_}: the folder {Path(path).parent} does not exist")
+    check_files(named, given)
+
+
+READ = (
+    "data",
+    "result",
+    "artifact",
+    "model",
+    "baseline",
+    "baseline_data",
+    "from_counts",
+    "noise",
+    "unlabelled",
+    "pairs",
+)
+"""Options and arguments that name what is read."""
+
+
+def check_files(written: Sequence[tuple[str, str]], given: Mapping[str, Any]) -> None:
+    """Raise for a file that cannot be written, is written twice, or is read by the same run.
+
+    Parameters
+    ----------
+    written
+        (as the user said it, file) of every file to write.
+    """
+    seen = {Path(given[name]).resolve(): name for name in READ if given.get(name)}
+    for said, path in written:
+        place = Path(path).resolve()
+        if not place.parent.is_dir():
+            raise UsageError(f"{said}: the folder {Path(path).parent} does not exist")
+        if place.exists() and not (place.is_file() or place.is_dir()):  # such as /dev/null
+            continue
+        if place in seen:
+            raise UsageError(f"{said}: this file is also that of {_spoken(seen[place])}; name another one")
+        seen[place] = said
+
+
+def _spoken(name: str) -> str:
+    """Return an argument or an option as users write it."""
+    return (
+        name if name.startswith("-") else name.upper() if name in ARGUMENTS else f"--{name.replace('_', '-')}"
+    )
+
+
+ARGUMENTS = frozenset(("data", "result", "artifact"))
 
 
 def _format_and_file(text: str) -> tuple[str, str]:

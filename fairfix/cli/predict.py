@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairfix.cli.options import option, run_options, show_settings, talk
+from fairfix.cli.options import check_files, option, run_options, show_settings, talk
+from fairfix.cli.progress import working
 from fairfix.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     if given["show_settings"]:
         show_settings(ctx)
+    check_files([(f"--output {given['output']}", given["output"])], given)
     from fairfix.io import TableWriter, atomic_output, open_source
     from fairfix.repaired import Repaired
 
@@ -79,7 +81,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         what = "decisions" if repaired.predictor.gives == "decision" else "values"
         talk(given, f"{what} use the protected attribute ({names})")
     rows = 0
-    with atomic_output(given["output"]) as file:
+    with atomic_output(given["output"]) as file, working(given, "rows written", source.rows) as done:
         batches = repaired.predict_source(
             source, missing_score=given["missing"], duplicate_ids=given["duplicate_ids"] == "share"
         )
@@ -87,6 +89,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             for batch in batches:
                 writer.write(batch)
                 rows += batch.num_rows
+                done(batch.num_rows)
     talk(given, f"wrote {rows:,} rows to {given['output']}")
     return 0
 

@@ -224,8 +224,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             seen_by_model=model.feature_names if model else (),
         )
         rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
-    for note in outcome.warnings:
-        talk(given, f"warning: {note}")
+    for warning in outcome.warnings:
+        talk(given, f"warning: {warning}")
+    for note in outcome.notes:
+        talk(given, f"note: {note}")
     repaired = Repaired(
         repairer.name,
         outcome.repairer.parameters,
@@ -241,7 +243,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     result = repair_dict(outcome, repaired, source.name, rows, inferred, data)
     facts = {
         name: result[name]
-        for name in ("data", "split", "selection", "proof", "checks", "verdict", "warnings")
+        for name in ("data", "split", "selection", "proof", "checks", "verdict", "warnings", "notes")
     }
     digest = replace(repaired, facts=facts).save(given["output"])
     talk(given, f"wrote {given['output']}")
@@ -396,7 +398,7 @@ def _pairs(reading: Reading, given: Mapping[str, Any]) -> tuple[tuple[str, str],
     Raises
     ------
     UsageError, DataError
-        There is no id column, or the file has other than two columns, or a gap.
+        There is no id column, or the file has other than two columns, no rows, a gap, or a pair of one person.
     """
     if not given["pairs"]:
         return ()
@@ -421,6 +423,10 @@ def _pairs(reading: Reading, given: Mapping[str, Any]) -> tuple[tuple[str, str],
     ]
     if any(one is None for pair in out for one in pair):
         raise DataError(f"{source.name} has a pair with a missing id; remove it")
+    if not out:
+        raise DataError(f"{source.name} has no pairs; write two ids per row, or leave out --pairs")
+    if (same := next((a for a, b in out if a == b), None)) is not None:
+        raise DataError(f"{source.name} has a pair of {same!r} with itself, which says nothing; remove it")
     return tuple(out)
 
 

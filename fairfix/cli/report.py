@@ -26,7 +26,7 @@ def command(result: str, **given: Any) -> int:
     \b
     fairfix report audit.json --format markdown
     """
-    check_outputs(given)
+    check_outputs({**given, "result": result})
     content = _loaded(result)
     try:
         render("text", content, detail=False, terminal=False)  # whatever is asked for: is all there?

@@ -42,11 +42,11 @@ proximal term ``-|lambda - lambda_t|^2 / (2 tau)`` the inner maximum is a once d
 maximum is exact: sorted scores make each price a root of a quadratic equation, and the rate of an event a root in one
 number.
 
-Certificate. For a gradient ``g`` and any subgradient ``d`` of ``-L`` in ``lambda``,
-``min L(., lambda) >= L - |g|^2 / (2 C)`` and ``max L(theta, .) <= L + sum_k |d_k| (|lambda_k| + R_k)`` (and what the
-side of a price near 0 leaves open), because a best price is at most ``R_k``, ``p_k`` over the smaller of
-``m`` and ``1 - M``: it caps (lifts) scores at ``p_k / lambda_k``, no less than the least mean score ``m`` of its
-event's cells (``M``: the greatest, and the same from above).
+Certificate. For a gradient ``g``, ``min L(., lambda) >= L - |g|^2 / (2 C)``. From above, ``max L(theta, .)`` is the
+least of the convex program at ``theta``, so no more than its value at any fair ``P'``: in a cell whose rate is too high
+by ``e_k``, ``P' = P (1 - t_k)`` with ``t_k = e_k / rate_k``, which makes no row's loss larger by more than
+``-log(1 - t_k)``; in one too low ``1 - P' = (1 - P)(1 - t_k)`` with ``t_k = e_k / (1 - rate_k)``. Since ``P`` is best
+at the prices, ``max L(theta, .) <= L + sum_k [-p_k log(1 - t_k) - lambda_k (rate_k - r_e) + epsilon/2 |lambda_k|]``.
 
 References
 ----------
@@ -57,6 +57,7 @@ Definition 4, Theorems 1 and 2.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -69,21 +70,28 @@ from scipy.special import expit
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Step = tuple[Floats, Floats, Floats]
 
 TOLERANCE = 1e-11
 """Residual of the optimality conditions (largest entry) at which the solver stops."""
 
+CERTIFIED = 1e-9
+"""Certified distance from the optimum above which further steps are tried."""
+
 STEPS = 60
 """Newton steps at most in one go."""
 
-ROUNDS = 40
-"""Rounds of multipliers at most."""
+ROUNDS = 13
+"""Rounds of multipliers at most; in each the proximal term is a fifth of the last."""
 
 FREE = 1e-9
 """Weight of the squared intercept where it is not to be penalised: it keeps the optimum finite, and moves nothing."""
 
 SAMPLED = 8
-"""One row in so many makes the start, where there are enough of them."""
+"""About one row in so many makes the start, where there are enough of them."""
+
+LEAST = 50
+"""Rows of a cell that are drawn at least, if it has them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +129,7 @@ class Solution:
     gap
         Certified distance of ``L`` from the saddle value, either way.
     steps
-        Hessians of all rows that it took.
+        Second derivatives that it took, those of a part of the rows among them.
     converged
         Whether the residual came below the tolerance.
     """
@@ -139,16 +147,29 @@ class Solution:
 
 def truncated(score: Floats, price: Floats) -> Floats:
     """Return ``P`` for scores ``s`` and prices ``c``, shape (n,) each."""
-    with np.errstate(divide="ignore"):
-        cap = np.where(price > 1, 1.0 / price, 1.0)
-        floor = np.where(price < -1, 1.0 + 1.0 / price, 0.0)
-    return np.clip(score, floor, cap)
+    return np.clip(score, _floor(price), _cap(price))
 
 
 def adversary(score: Floats, price: Floats) -> Floats:
     """Return ``Q = P (1 + c (1 - P))`` for scores ``s`` and prices ``c``, shape (n,) each, in [0, 1]."""
     chance = truncated(score, price)
     return np.clip(chance * (1.0 + price * (1.0 - chance)), 0.0, 1.0)
+
+
+def _cap(price: Floats) -> Floats:
+    """Return the most that ``P`` may be at prices ``c``."""
+    return np.asarray(1.0 / np.maximum(price, 1.0))
+
+
+def _floor(price: Floats) -> Floats:
+    """Return the least that ``P`` may be at prices ``c``."""
+    return np.asarray(1.0 + 1.0 / np.minimum(price, -1.0))
+
+
+def _sigmoid(z: Floats) -> Floats:
+    """Return ``1 / (1 + exp(-z))``, several times as fast as scipy's."""
+    with np.errstate(over="ignore"):
+        return np.asarray(1.0 / (1.0 + np.exp(-z)))
 
 
 @dataclass(eq=False)
@@ -165,7 +186,6 @@ class _Point:
     rates: Floats
     residual: Floats  # of the prices
     active: Bools
-    value: float
 
     @property
     def merit(self) -> float:
@@ -186,19 +206,18 @@ class _Game:
     ridge: Floats
     shares: Floats = field(init=False)
     counts: Ints = field(init=False)
+    sizes: Ints = field(init=False)  # of the cells, and of the rows without one, which come last
+    scaled: Floats = field(init=False)  # room for the rows times weights
     matrix: Floats = field(init=False)
     hessians: int = 0
 
     def __post_init__(self) -> None:
         self.counts = np.diff(self.starts)
+        self.sizes = np.append(self.counts, self.y.size - self.starts[-1])
         self.shares = self._per_cell(self.w)
         self.matrix = (np.arange(self.events.max(initial=-1) + 1)[:, None] == self.events).astype(float)
+        self.scaled = np.empty_like(self.X)
         self.wy = self.X.T @ (self.w * self.y)
-
-    @property
-    def outside(self) -> int:
-        """Number of rows without a cell; they come last."""
-        return int(self.y.size - self.starts[-1])
 
     def _per_cell(self, values: Floats) -> Floats:
         """Return the sums of values of rows over each cell, shape (K,)."""
@@ -206,28 +225,27 @@ class _Game:
             return np.zeros(0)
         return np.asarray(np.add.reduceat(values[: self.starts[-1]], self.starts[:-1]))
 
-    def row_prices(self, prices: Floats) -> Floats:
-        """Return ``c`` of each row."""
-        return np.concatenate([np.repeat(prices / self.shares, self.counts), np.zeros(self.outside)])
+    def costs(self, prices: Floats) -> Floats:
+        """Return ``c`` of each cell and, last, of the rows without one: 0."""
+        return np.append(prices / self.shares, 0.0)
+
+    def rows_of(self, values: Floats) -> Floats:
+        """Return what each row has of the values of cells and of the rows without one."""
+        return np.repeat(values, self.sizes)
 
     def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> _Point:
         """Return the game at a point."""
         z = self.X @ theta if z is None else z
-        s = expit(z)
+        s = _sigmoid(z)
         if self.counts.size:
-            c = self.row_prices(prices)
-            above, below = c * s > 1.0, c * (1.0 - s) < -1.0
-            between = ~(above | below)
-            P = truncated(s, c)
-            Q = P * (1.0 + c * (1.0 - P))
-            soft = np.logaddexp(0.0, z) + c * s
-            with np.errstate(divide="ignore", invalid="ignore"):
-                phi = np.where(between, soft, np.where(above, z, c) + np.log(np.abs(c)) + 1.0)
+            c = self.costs(prices)
+            P = np.clip(s, self.rows_of(_floor(c)), self.rows_of(_cap(c)))
+            between = s == P
             rates = self._per_cell(self.w * P) / self.shares
+            Q = P * (1.0 + self.rows_of(c) * (1.0 - P))
         else:
-            between, Q, phi, rates = np.ones(z.size, dtype=bool), s, np.logaddexp(0.0, z), np.zeros(0)
+            between, Q, rates = np.ones(z.size, dtype=bool), s, np.zeros(0)
         gradient = self.X.T @ (self.w * Q) - self.wy + self.ridge * theta
-        value = float(self.w @ phi - self.wy @ theta + 0.5 * self.ridge @ theta**2 - self._tolled(prices))
         if self.slack > 0:
             aim = prices + (rates - rate[self.events])
             half = 0.5 * self.slack
@@ -235,18 +253,24 @@ class _Game:
             residual, active = kept - prices, kept != 0
         else:
             residual, active = rates - rate[self.events], np.ones(rates.size, dtype=bool)
-        return _Point(theta, prices, rate, z, s, between, gradient, rates, residual, active, value)
+        return _Point(theta, prices, rate, z, s, between, gradient, rates, residual, active)
 
-    def _tolled(self, prices: Floats) -> float:
-        return 0.5 * self.slack * float(np.abs(prices).sum()) if self.slack > 0 else 0.0
+    def value(self, at: _Point) -> float:
+        """Return ``L`` at a point."""
+        c = self.rows_of(self.costs(at.prices))
+        phi = np.logaddexp(0.0, at.z) + c * at.s
+        cut = ~at.between
+        phi[cut] = np.where(c[cut] > 0, at.z[cut], c[cut]) + np.log(np.abs(c[cut])) + 1.0
+        tolled = 0.5 * self.slack * float(np.abs(at.prices).sum()) if self.slack > 0 else 0.0
+        return float(self.w @ phi - self.wy @ at.theta + 0.5 * self.ridge @ at.theta**2) - tolled
 
     def system(self, at: _Point, give: float) -> _System:
         """Return the derivative of the residual, with ``-give`` added to the prices' own slopes."""
         self.hessians += 1
         many, cells, events = at.theta.size, at.prices.size, at.rate.size
         spread = at.s * (1.0 - at.s) * at.between
-        curve = self.w * spread * (1.0 + self.row_prices(at.prices) * (1.0 - 2.0 * at.s))
-        rows = self.X * np.sqrt(np.maximum(curve, 0.0))[:, None]
+        curve = self.w * spread * (1.0 + self.rows_of(self.costs(at.prices)) * (1.0 - 2.0 * at.s))
+        rows = np.multiply(self.X, np.sqrt(np.maximum(curve, 0.0))[:, None], out=self.scaled)
         size = many + cells + events
         system = np.zeros((size, size))
         system[:many, :many] = rows.T @ rows
@@ -271,14 +295,14 @@ class _Game:
                 system[many + cells + e, many + cells + e] = 1.0
         return _System.of(system)
 
-    def step(self, system: _System, at: _Point) -> tuple[Floats, Floats, Floats]:
+    def step(self, system: _System, at: _Point) -> Step:
         """Return the step of ``(theta, prices, rate)`` that a derivative and the residual of a point make."""
         many, cells = at.theta.size, at.prices.size
         off = self.matrix @ at.prices
         step = system.solve(-np.concatenate([at.gradient, at.residual, off]))
         return step[:many], step[many : many + cells], step[many + cells :]
 
-    def moved(self, at: _Point, step: tuple[Floats, Floats, Floats], slope: Floats, length: float) -> _Point:
+    def moved(self, at: _Point, step: Step, slope: Floats, length: float) -> _Point:
         """Return the game some way along a step whose slope in ``z`` is known."""
         theta, prices, rate = (
             a + length * b for a, b in zip((at.theta, at.prices, at.rate), step, strict=True)
@@ -290,20 +314,31 @@ class _Game:
         below = float((at.gradient**2 / (2.0 * self.ridge)).sum())
         if not at.prices.size:
             return below
+        half, over = 0.5 * self.slack, at.rates - at.rate[self.events]
+        room = np.where(over > 0, at.rates, 1.0 - at.rates)
+        moved = np.maximum(np.abs(over) - half, 0.0) / np.maximum(room, 1e-300)
+        cost = self.shares @ -np.log1p(-np.minimum(moved, 1.0 - 1e-16))
+        owed = half * np.abs(at.prices) - at.prices * over
+        return below + max(float(cost + owed.sum()), 0.0)
+
+    def sensible(self, at: _Point) -> bool:
+        """Tell whether prices are of the size of best ones; steps where nothing is cut may lead far away."""
+        pairs = zip(self.matrix > 0, self._bounds(at), strict=True)
+        return all(bool((np.abs(at.prices[row]) <= 10.0 * bound).all()) for row, bound in pairs)
+
+    def _bounds(self, at: _Point) -> Iterator[Floats]:
+        """Yield, for each event, the size that best prices of its cells do not exceed.
+
+        A positive one caps scores at ``p_k / lambda_k``, no less than the least mean score of the event's cells; a
+        negative one lifts them in the same way; and both kinds have the same sum.
+        """
         mean = self._per_cell(self.w * at.s) / self.shares
-        above = 0.0
-        for e in range(at.rate.size):
-            inside = self.events == e
-            bound = self.shares[inside] / min(mean[inside].min(), 1.0 - mean[inside].max())
-            half = 0.5 * self.slack if self.slack > 0 else 0.0
-            over = at.rates[inside] - at.rate[e]
-            prices = at.prices[inside]
-            size = np.abs(prices) + bound
-            firm = np.abs(over - np.sign(prices) * half) * size
-            loose = np.maximum(np.abs(over) - half, 0.0) * size + half * np.abs(prices)
-            loose -= np.clip(over, -half, half) * prices
-            above += float(np.where(prices != 0, np.minimum(firm, loose), loose).sum())
-        return below + above
+        for row in self.matrix > 0:
+            least, most = (
+                np.minimum(self.shares[row] / max(end, 1e-300), 1e300)
+                for end in (float(mean[row].min()), 1.0 - float(mean[row].max()))
+            )
+            yield np.minimum(np.maximum(least, most), min(least.sum(), most.sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,36 +363,51 @@ class _System:
         return np.asarray(out)
 
 
-def _newton(game: _Game, at: _Point) -> _Point:
-    """Return where joint Newton steps lead, as long as they help; near the end one derivative serves several steps."""
+def _newton(game: _Game, at: _Point, tolerance: float = TOLERANCE) -> _Point:
+    """Return where joint Newton steps lead, as long as they help; near the end one derivative serves several steps.
+
+    How far is left to go is told by the step that a derivative makes from a point: unlike the size of the residual it
+    does not hang on the units of the features.
+    """
+    best = at
     for _ in range(STEPS):
-        if at.merit <= TOLERANCE:
+        if best.merit <= tolerance:
             break
         system = game.system(at, 1e-12)
-        step = game.step(system, at)
-        slope, length, before = game.X @ step[0], 1.0, at
+        step, length = game.step(system, at), 1.0
+        slope, far = game.X @ step[0], _long(step)
         while length > 0.05:
             tried = game.moved(at, step, slope, length)
+            after = game.step(system, tried)
+            shrunk = _long(after) / far
             if _size(tried) < (1.0 - 0.1 * length) * _size(at):
-                at = tried
                 break
             length *= 0.5
         else:
             break
-        if length == 1.0 and _size(at) < 0.05 * _size(before):
-            at = _again(game, at, system, 0.05)
-    return at
+        at = tried
+        if length == 1.0 and shrunk < 0.05:
+            at = _again(game, at, system, after, 0.05, tolerance)
+        best = at if _size(at) < _size(best) else best
+    return best
 
 
-def _again(game: _Game, at: _Point, system: _System, factor: float) -> _Point:
-    """Return where steps by a derivative of another point lead, as long as each lowers the squared residual enough."""
-    while at.merit > TOLERANCE:
-        step = game.step(system, at)
+def _again(game: _Game, at: _Point, system: _System, step: Step, factor: float, tolerance: float) -> _Point:
+    """Return where steps by a derivative of another point lead, as long as each is enough shorter than the last."""
+    far = _long(step)
+    while at.merit > tolerance:
         tried = game.moved(at, step, game.X @ step[0], 1.0)
-        if not _size(tried) < factor * _size(at):
-            break
+        step = game.step(system, tried)
+        far, before = _long(step), far
+        if not far < factor * before:
+            return tried if _size(tried) < _size(at) else at
         at = tried
     return at
+
+
+def _long(step: Step) -> float:
+    """Return the squared length of a step."""
+    return sum(float(part @ part) for part in step)
 
 
 def _size(at: _Point) -> float:
@@ -435,28 +485,32 @@ def _best_prices(game: _Game, s: Floats, before: Floats, tau: float) -> tuple[Fl
     return prices, rate
 
 
-def _round(game: _Game, at: _Point, tau: float) -> _Point:
+def _round(game: _Game, at: _Point, tau: float, tolerance: float) -> _Point:
     """Return the minimum in ``theta`` of the proximal maximum around the point's prices."""
     before = at.prices
 
     def inner(theta: Floats, z: Floats) -> tuple[_Point, float]:
         prices, rate = _best_prices(game, expit(z), before, tau)
         found = game.at(theta, prices, rate, z)
-        return found, found.value - float(((prices - before) ** 2).sum()) / (2.0 * tau)
+        return found, game.value(found) - float(((prices - before) ** 2).sum()) / (2.0 * tau)
 
     now, value = inner(at.theta, at.z)
     for _ in range(STEPS):
-        if float(np.abs(now.gradient).max()) <= TOLERANCE:
+        if float(np.abs(now.gradient).max()) <= tolerance:
             break
         flat = replace(now, residual=np.zeros_like(now.residual), active=now.prices != 0)
         if game.slack == 0:
             flat.active[:] = True
         step = game.step(game.system(flat, 1.0 / tau), flat)[0]
-        down = float(step @ now.gradient)
+        down, steep = float(step @ now.gradient), float(np.abs(now.gradient).max())
+        close = -down < 1e-12 * max(
+            abs(value), 1.0
+        )  # values no longer tell one point from another, gradients do
         slope, length = game.X @ step, 1.0
         while length > 1e-8:
             tried, found = inner(now.theta + length * step, now.z + length * slope)
-            if found <= value + 1e-4 * length * down + 1e-16 * abs(value):
+            lower = found <= value + 1e-4 * length * down
+            if lower or (close and float(np.abs(tried.gradient).max()) < (1.0 - 0.1 * length) * steep):
                 break
             length *= 0.5
         else:
@@ -495,58 +549,83 @@ def solve(
     start
         A solution of a similar problem.
     """
-    n, d = X.shape
-    w = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
-    bound = slack < 1.0  # rates differ by no more than 1
-    codes = cells.codes if bound else np.full(n, -1, dtype=np.int64)
-    events = cells.events if bound else np.zeros(0, dtype=np.int64)
-    last = np.where(codes < 0, events.size, codes)
-    order = np.argsort(last, kind="stable")
-    starts = np.searchsorted(last[order], np.arange(events.size + 1))
-    ridge = np.append(np.full(d, l2), l2 if penalize_intercept else FREE)
-    full = np.concatenate([X[order], np.ones((n, 1))], axis=1)
-    game = _Game(full, y[order].astype(float), w[order], starts, events, slack if bound else 0.0, ridge)
-    theta, prices = np.zeros(d + 1), np.zeros(events.size)
-    if start is not None:
-        theta = np.append(start.coef, start.intercept)
-        prices = start.prices if start.prices.size == prices.size else prices
-    else:
-        mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
-        theta[-1] = math.log(mean / (1.0 - mean))
-    at = _placed(game, theta, prices)
-    if start is None and n >= 3000 * SAMPLED and n >= 20 * SAMPLED * d:
-        at = _sampled(game, at)
-    at = _newton(game, at)
-    tau, rounds = 1.0, 0
-    best = at
-    while at.merit > TOLERANCE and rounds < ROUNDS:
-        after = _round(game, at, tau)
-        at = _newton(game, after)
-        at = at if _size(at) <= _size(after) else after
-        best = at if at.merit < best.merit else best
-        tau, rounds = tau * 5.0, rounds + 1
-        if tau > 1e9:
-            break
-    at = best
+    w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
+    ridge = np.append(np.full(X.shape[1], l2), l2 if penalize_intercept else FREE)
+    game = _ordered(X, y, cells, w, slack, ridge)
+    at = _searched(game, start)
     prices, shares, rates = at.prices, game.shares, at.rates
-    if not bound:
-        chosen, many = cells.codes >= 0, cells.events.size
-        code, mass = cells.codes[chosen], w[chosen]
-        score = expit(X[chosen] @ at.theta[:-1] + at.theta[-1])
+    if not prices.size:
+        inside, many = cells.codes >= 0, cells.events.size
+        code, mass = cells.codes[inside], w[inside]
+        score = expit(X[inside] @ at.theta[:-1] + at.theta[-1])
         prices, shares = np.zeros(many), np.asarray(np.bincount(code, mass, many), dtype=np.float64)
         rates = np.bincount(code, mass * score, many) / shares
-    gap = game.certified(at)
     return Solution(
-        at.theta[:-1],
-        float(at.theta[-1]),
-        prices,
-        shares,
-        rates,
-        at.value,
-        gap,
-        game.hessians,
-        at.merit <= 1e3 * TOLERANCE,
+        coef=at.theta[:-1],
+        intercept=float(at.theta[-1]),
+        prices=prices,
+        shares=shares,
+        rates=rates,
+        objective=game.value(at),
+        gap=game.certified(at),
+        steps=game.hessians,
+        converged=at.merit <= 1e3 * TOLERANCE,
     )
+
+
+def _ordered(X: Floats, y: Floats, cells: Cells, w: Floats, slack: float, ridge: Floats) -> _Game:
+    """Return the game with its rows in the order of their cells; without cells where any rates will do."""
+    n, d = X.shape
+    full = np.ones((n, d + 1))
+    if slack >= 1.0:  # rates differ by no more than 1
+        full[:, :d] = X
+        none = np.zeros(0, dtype=np.int64)
+        return _Game(full, y.astype(float), w, np.zeros(1, dtype=np.int64), none, 0.0, ridge)
+    last = np.where(cells.codes < 0, cells.events.size, cells.codes)
+    order = np.argsort(last, kind="stable")
+    starts = np.searchsorted(last[order], np.arange(cells.events.size + 1))
+    full[:, :d] = X[order]
+    return _Game(full, y[order].astype(float), w[order], starts, cells.events, slack, ridge)
+
+
+def _searched(game: _Game, start: Solution | None) -> _Point:
+    """Return the saddle point."""
+    best = _settled(game, _first(game, start), TOLERANCE)
+    if game.certified(best) > CERTIFIED:
+        more = _newton(game, best, 1e-3 * TOLERANCE)
+        best = more if more.merit < best.merit else best
+    return best
+
+
+def _settled(game: _Game, at: _Point, tolerance: float) -> _Point:
+    """Return where rounds of multipliers lead from where Newton steps ended too soon."""
+    if not game.sensible(at):
+        at = _placed(game, at.theta, np.zeros_like(at.prices))
+    best, tau = at, 1.0
+    for _ in range(ROUNDS):
+        if at.merit <= tolerance:
+            break
+        after = _round(game, at, tau, tolerance)
+        at = _newton(game, after, tolerance)
+        at = at if _size(at) <= _size(after) and game.sensible(at) else after
+        best = at if at.merit < best.merit else best
+        tau *= 5.0
+    return best
+
+
+def _first(game: _Game, start: Solution | None) -> _Point:
+    """Return where Newton steps lead from a solution, from a part of the rows if there are many, or from none."""
+    n, many = game.X.shape
+    if start is not None:
+        known = start.prices.size == game.shares.size
+        prices = start.prices if known else np.zeros(game.shares.size)
+        return _newton(game, _placed(game, np.append(start.coef, start.intercept), prices))
+    theta = np.zeros(many)
+    mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
+    theta[-1] = math.log(mean / (1.0 - mean))
+    if n < 3000 * SAMPLED or n < 20 * SAMPLED * many:
+        return _cold(game, theta)
+    return _newton(game, _sampled(game, _placed(game, theta, np.zeros(game.shares.size))))
 
 
 def _placed(game: _Game, theta: Floats, prices: Floats) -> _Point:
@@ -556,19 +635,46 @@ def _placed(game: _Game, theta: Floats, prices: Floats) -> _Point:
     return game.at(theta, prices, mass @ at.rates / mass.sum(axis=1), at.z) if prices.size else at
 
 
+def _cold(game: _Game, theta: Floats, tolerance: float = TOLERANCE) -> _Point:
+    """Return where Newton steps lead without prices to begin with, and if that is nowhere, from a round of multipliers.
+
+    Without prices no score is capped, and the joint step may give small cells prices without measure. A step of plain
+    regression and the best prices near none are a better start there.
+    """
+    none = _placed(game, theta, np.zeros(game.shares.size))
+    at = _newton(game, none, tolerance)
+    if at.merit <= max(tolerance, 1e-3 * none.merit) or not at.prices.size:
+        return at
+    flat = replace(none, residual=np.zeros_like(none.rates), active=np.zeros(none.rates.size, dtype=bool))
+    step = game.step(game.system(flat, 0.0), flat)[0]
+    z = none.z + game.X @ step
+    prices, rate = _best_prices(game, _sigmoid(z), none.prices, 1.0)
+    other = _newton(game, game.at(theta + step, prices, rate, z), tolerance)
+    return other if _size(other) < _size(at) or not game.sensible(at) else at
+
+
 def _sampled(game: _Game, at: _Point) -> _Point:
-    """Return where a part of the rows leads, every so many of each cell, and the steps by its derivative."""
-    rows = np.arange(0, game.y.size, SAMPLED)
+    """Return where a part of the rows leads, and the steps by its derivative.
+
+    A row is drawn with a chance in proportion to its squared length and weight, or to what small cells need, and
+    counts for so many. Rows of rare categories, which are long where columns are of like spread, are all there:
+    without them their coefficients would begin far off, where the logistic curve is flat and Newton steps overshoot.
+    """
+    length = game.w * np.einsum("ij,ij->i", game.X, game.X)
+    small = game.rows_of(SAMPLED * LEAST / np.maximum(game.sizes, 1.0))
+    chance = np.clip(np.maximum(length / length.mean(), small), 1.0, SAMPLED) / SAMPLED
+    rows = np.flatnonzero(np.diff(np.floor(np.cumsum(chance) + 1e-9), prepend=0.0))
     starts = np.searchsorted(rows, game.starts)
-    w = game.w[rows]
-    cells = [float(w[a:b].sum()) for a, b in pairwise(starts)]
-    if not min(cells, default=1.0) > 0:
+    w = game.w[rows] / chance[rows]
+    if not all(w[a:b].any() for a, b in pairwise(starts)):
         return at
     part = _Game(game.X[rows], game.y[rows], w / w.sum(), starts, game.events, game.slack, game.ridge)
-    found = _newton(part, _placed(part, at.theta, at.prices))
+    found = _settled(part, _cold(part, at.theta, 1e-5), 1e-5)
+    game.hessians += part.hessians
     if not found.merit < 1e-3:
         return at
-    return _again(game, _placed(game, found.theta, found.prices), part.system(found, 1e-12), 0.4)
+    at, system = _placed(game, found.theta, found.prices), part.system(found, 1e-12)
+    return _again(game, at, system, game.step(system, at), 0.4, TOLERANCE)
 
 
 def marginal(score: Floats, price_of_0: Floats, price_of_1: Floats) -> tuple[Floats, Floats]:

@@ -114,7 +114,7 @@ class Variants(Protocol):
     def many(self) -> int:
         """Number of variants."""
 
-    def of(self, k: int, rows: Ints) -> Floats:
+    def variant(self, k: int, rows: Ints) -> Floats:
         """Return a variant of some rows, shape (len(rows), d); the row itself where it does not apply."""
 
 
@@ -125,6 +125,23 @@ def _shares(weight: Floats | None, rows: int) -> Floats:
     if w.shape != (rows,) or not np.isfinite(total) or total <= 0 or w.min() < 0:
         raise ValueError(f"weights must be {rows} numbers, none negative, that do not sum to 0")
     return w / total
+
+
+def distinct_rows(values: Floats | Ints) -> tuple[Ints, Ints]:
+    """Return the first of every kind of equal rows, shape (G,), and the kind of each row, shape (n,).
+
+    Kinds are in the order of their values. Sorts columns and not rows, for columns have few values.
+    """
+    code, many = np.zeros(len(values), dtype=np.int64), 1
+    for column in values.T:
+        kinds = np.unique(column)
+        code = code * kinds.size + np.searchsorted(kinds, column)
+        many *= kinds.size
+        if many > 2**31:
+            code = np.unique(code, return_inverse=True)[1].reshape(-1)
+            many = int(code.max()) + 1
+    _, first, code = np.unique(code, return_index=True, return_inverse=True)
+    return first, code.reshape(-1)
 
 
 # ---------------------------------------------------------------------- linear logit
@@ -272,13 +289,10 @@ class _Patterns:
             if delta.shape != (share.size, d) or not np.isfinite(delta).all():
                 raise ValueError(f"move {k} must be finite and of shape {(share.size, d)}")
             columns = np.flatnonzero((delta != 0).any(axis=0))
-            found, own = np.unique(delta[:, columns], axis=0, return_inverse=True)
-            own = own.reshape(-1)
-            part = np.zeros((len(found), d))
-            part[:, columns] = found
-            parts.append(part)
+            first, own = distinct_rows(delta[:, columns])
+            parts.append(delta[first])
             codes.append(own)
-            code = np.unique(code * len(found) + own, return_inverse=True)[1].reshape(-1)
+            code = distinct_rows(np.stack([code, own], axis=1))[1]
         mass = np.bincount(code, share)
         first = np.unique(code, return_index=True)[1]
         deltas = np.zeros((mass.size, moves.many, d))
@@ -631,10 +645,20 @@ Gradient = tuple[Floats, Floats, Floats, float]
 
 def _forward(network: Network, X: Floats) -> tuple[Floats, Floats]:
     """Return the hidden layer, shape (n, h), and the logit, shape (n,)."""
-    hidden = X @ network.W1
-    hidden += network.b1
-    np.maximum(hidden, 0.0, out=hidden)
-    return hidden, np.asarray(hidden @ network.w2 + network.b2)
+    return _rectified(network, _sums(network, X))
+
+
+def _sums(network: Network, X: Floats) -> Floats:
+    """Return the hidden layer before it is cut at 0, shape (n, h)."""
+    sums = X @ network.W1
+    sums += network.b1
+    return np.asarray(sums)
+
+
+def _rectified(network: Network, sums: Floats) -> tuple[Floats, Floats]:
+    """Return the hidden layer, which takes the place of its sums, and the logit."""
+    np.maximum(sums, 0.0, out=sums)
+    return sums, np.asarray(sums @ network.w2 + network.b2)
 
 
 def _change(s: Floats, other: Floats) -> Floats:
@@ -675,19 +699,105 @@ def worst_variant(network: Network, X: Floats, variants: Variants, rows: Ints) -
     rows
         Which of them ``X`` holds, shape (m,).
     """
+    listed = _Listed.of(X, variants, rows)
     with threadpool_limits(1):
-        return _worst(network, X, _forward(network, X)[1], variants, rows)
+        sums = _sums(network, X)
+        found = _worst(network, sums, _rectified(network, sums.copy())[1], listed)
+    return listed.worst(X, found)
 
 
-def _worst(network: Network, X: Floats, s: Floats, variants: Variants, rows: Ints) -> Worst:
-    """Return the worst variant of each row, whose logits are known."""
-    out, which, most = X.copy(), np.full(rows.size, -1), np.zeros(rows.size)
+@dataclass(frozen=True, eq=False)
+class _Listed:
+    """Variants of rows in the columns that any of them changes: most change few, and a hidden layer adds up.
+
+    ``columns`` has shape (C,); ``own``, (n, C), and ``values``, (n, K, C), are of the rows.
+    """
+
+    columns: Ints
+    own: Floats
+    values: Floats
+
+    @classmethod
+    def of(cls, X: Floats, variants: Variants, rows: Ints) -> _Listed:
+        """Return the variants of rows, whose values ``X`` holds."""
+        columns = _columns(X, variants, rows)
+        values = [variants.variant(k, rows)[:, columns] for k in range(variants.many)]
+        full = np.stack(values, axis=1) if values else np.zeros((len(X), 0, 0))
+        return cls(columns, X[:, columns], full)
+
+    def worst(self, X: Floats, found: _Found) -> Worst:
+        """Return the worst variants as whole rows, of rows ``X``."""
+        out, changed = X.copy(), np.flatnonzero(found.which >= 0)
+        out[np.ix_(changed, self.columns)] = self.values[changed, found.which[changed]]
+        return Worst(out, found.which, found.change)
+
+    @property
+    def added(self) -> Floats:
+        """What the variants add, shape (n, K, C)."""
+        return self.values - self.own[:, None]
+
+
+def _columns(X: Floats, variants: Variants, rows: Ints) -> Ints:
+    """Return the columns that any variant changes, shape (C,)."""
+    changed = np.zeros(X.shape[1], dtype=bool)
     for k in range(variants.many):
-        moved = variants.of(k, rows)
-        change = _change(s, _forward(network, moved)[1])
-        worse = np.flatnonzero(change > most)
-        out[worse], which[worse], most[worse] = moved[worse], k, change[worse]
-    return Worst(out, which, most)
+        changed |= (variants.variant(k, rows) != X).any(axis=0)
+    return np.flatnonzero(changed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Kinds:
+    """Variants of all rows, in the columns that any changes, and the same for rows of a kind: few have their own.
+
+    ``columns`` has shape (C,), ``own`` (n, C), ``values`` (G, K, C), ``kind``, which says those of each row, (n,).
+    """
+
+    columns: Ints
+    own: Floats
+    values: Floats
+    kind: Ints
+
+    @classmethod
+    def of(cls, X: Floats, variants: Variants) -> _Kinds:
+        """Return the variants of all rows."""
+        rows = np.arange(len(X))
+        columns, kind = _columns(X, variants, rows), np.zeros(len(X), dtype=np.int64)
+        for k in range(variants.many):
+            same = distinct_rows(variants.variant(k, rows)[:, columns])[1]
+            kind = distinct_rows(np.stack([kind, same], axis=1))[1]
+        first = np.unique(kind, return_index=True)[1]
+        values = [variants.variant(k, first)[:, columns] for k in range(variants.many)]
+        full = np.stack(values, axis=1) if values else np.zeros((first.size, 0, 0))
+        return cls(columns, X[:, columns], full, kind)
+
+    def take(self, rows: Ints) -> _Listed:
+        """Return those of some rows."""
+        return _Listed(self.columns, self.own[rows], self.values[self.kind[rows]])
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The worst variant of each row: its number, the change of the logit, and what it adds, shape (m, C)."""
+
+    which: Ints
+    change: Floats
+    added: Floats
+
+
+def _worst(network: Network, sums: Floats, s: Floats, listed: _Listed) -> _Found:
+    """Return the worst variant of each row, whose hidden sums and logits are known."""
+    weights, added = network.W1[listed.columns], listed.added
+    which, most = np.full(s.size, -1), np.zeros(s.size)
+    for k in range(added.shape[1]):
+        there = added[:, k] @ weights
+        there += sums
+        change = _change(s, _rectified(network, there)[1])
+        worse = change > most
+        which[worse], most[worse] = k, change[worse]
+    some = np.flatnonzero(which >= 0)
+    best = np.zeros((s.size, listed.columns.size))
+    best[some] = added[some, which[some]]
+    return _Found(which, most, best)
 
 
 def free_steps(
@@ -745,8 +855,11 @@ class _Ascent:
     metric_inverse: Floats | None
     bounds: Floats
 
-    def moved(self, network: Network, s: Floats, worst: Worst, share: Floats) -> Floats:
-        """Return the worst variants with the free step added where it makes them worse."""
+    def moved(self, network: Network, X: Floats, listed: _Listed, share: Floats) -> Floats:
+        """Return the worst variants of rows with the free step added where it makes them worse."""
+        sums = _sums(network, X)
+        _, s = _rectified(network, sums.copy())
+        worst = listed.worst(X, _worst(network, sums, s, listed))
         hidden, there = _forward(network, worst.rows)
         slopes = ((hidden > 0) * network.w2) @ network.W1.T
         steps = free_steps(there - s, slopes, self.metric_inverse, share, self.eps)
@@ -772,22 +885,54 @@ def network_gradient(
     rho
         Weight of the change.
     """
-    m = len(y)
-    rows = np.concatenate([X, moved]) if rho > 0 else X
-    hidden, s = _forward(network, rows)
-    value = float(share @ (np.logaddexp(0.0, s[:m]) - y * s[:m]))
-    slope = np.zeros(s.size)
-    slope[:m] = share * (expit(s[:m]) - y)
-    if rho > 0:
-        cut = np.clip(s, -CLIP, CLIP)
-        apart = cut[:m] - cut[m:]
-        value += rho * float(share @ apart**2)
-        pull = 2.0 * rho * share * apart
-        slope[:m] += np.where(np.abs(s[:m]) < CLIP, pull, 0.0)
-        slope[m:] -= np.where(np.abs(s[m:]) < CLIP, pull, 0.0)
-    back = (hidden > 0) * network.w2
-    back *= slope[:, None]
-    return value, (rows.T @ back, back.sum(axis=0), slope @ hidden, float(slope.sum()))
+    (hidden, s), (there, s_there) = _forward(network, X), _forward(network, moved)
+    value, slope, pull = _slopes(s, s_there, y, share, rho)
+    back, more = _back(network, hidden, slope), _back(network, there, pull)
+    first = X.T @ back + moved.T @ more
+    outer = slope @ hidden + pull @ there
+    return value, (first, (back + more).sum(axis=0), outer, float(slope.sum() + pull.sum()))
+
+
+def _slopes(s: Floats, there: Floats, y: Floats, share: Floats, rho: float) -> tuple[float, Floats, Floats]:
+    """Return the objective and its derivatives in the logits of the rows, and in those they are compared with."""
+    cut, far = np.clip(s, -CLIP, CLIP), np.clip(there, -CLIP, CLIP)
+    value = float(share @ (np.logaddexp(0.0, s) - y * s + rho * (cut - far) ** 2))
+    pull = 2.0 * rho * share * (cut - far)
+    slope = share * (expit(s) - y) + np.where(np.abs(s) < CLIP, pull, 0.0)
+    return value, slope, np.where(np.abs(there) < CLIP, -pull, 0.0)
+
+
+def _back(network: Network, hidden: Floats, slope: Floats) -> Floats:
+    """Return derivatives in the sums of the hidden layer, shape (n, h), from those in the logits."""
+    back = slope[:, None] * network.w2
+    back *= hidden > 0
+    return np.asarray(back)
+
+
+def _flip_gradient(
+    network: Network, X: Floats, y: Floats, share: Floats, listed: _Listed, rho: float
+) -> Gradient:
+    """Return the gradient where rows are compared with their worst variants, from what the variants add.
+
+    That of :func:`network_gradient`, to rounding: a variant changes few columns, so that its hidden sums are those of
+    its row and a little more, and the products with whole rows are made once.
+    """
+    if rho == 0 or not listed.columns.size:
+        hidden, s = _forward(network, X)
+        _, slope, _ = _slopes(s, s, y, share, 0.0)
+        back = _back(network, hidden, slope)
+        return X.T @ back, back.sum(axis=0), slope @ hidden, float(slope.sum())
+    sums = _sums(network, X)
+    hidden, s = _rectified(network, sums.copy())
+    added = _worst(network, sums, s, listed).added
+    sums += added @ network.W1[listed.columns]
+    there, s_there = _rectified(network, sums)
+    _, slope, pull = _slopes(s, s_there, y, share, rho)
+    back, more = _back(network, hidden, slope), _back(network, there, pull)
+    back += more
+    first = X.T @ back
+    first[listed.columns] += added.T @ more
+    return first, back.sum(axis=0), slope @ hidden + pull @ there, float(slope.sum() + pull.sum())
 
 
 @dataclass(eq=False)
@@ -879,6 +1024,7 @@ def fit_network(
         raise ValueError(f"rho and eps must be finite and not negative: {rho}, {eps}")
     limits = np.array([X.min(axis=0), X.max(axis=0)]) if bounds is None else np.asarray(bounds, dtype=float)
     ascent = _Ascent(eps, metric_inverse, limits)
+    kinds = _Kinds.of(X, variants)
     rng = np.random.default_rng(seed)
     first = rng.normal(size=(d, hidden)) * math.sqrt(2.0 / d)
     second = rng.normal(size=hidden) * math.sqrt(1.0 / hidden)
@@ -890,13 +1036,12 @@ def fit_network(
         for _ in range(steps):
             rows = draw.rows(batch, rng)
             network = _unpacked(values, d, hidden)
-            own = X[rows]
-            moved = own
-            if rho > 0:
-                s = _forward(network, own)[1]
-                worst = _worst(network, own, s, variants, rows)
-                moved = ascent.moved(network, s, worst, even) if eps > 0 else worst.rows
-            _, gradient = network_gradient(network, own, y[rows], even, moved, rho)
+            some = kinds.take(rows)
+            if eps > 0 and rho > 0:
+                moved = ascent.moved(network, X[rows], some, even)
+                _, gradient = network_gradient(network, X[rows], y[rows], even, moved, rho)
+            else:
+                gradient = _flip_gradient(network, X[rows], y[rows], even, some, rho)
             values += adam.step(np.concatenate([np.ravel(part) for part in gradient]))
     return _unpacked(values, d, hidden)
 

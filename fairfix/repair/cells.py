@@ -99,7 +99,7 @@ def cells_of(problem: RepairProblem) -> Cells:
     """
     table = problem.table
     columns, levels, stratum, code = _coded(problem)
-    parts = [(code, 2.0 * table.probability - 1.0, table.rows.weight)]
+    parts = [(code, table.ranking, table.rows.weight)]
     if problem.unlabelled is not None:
         parts.append(_more(problem.unlabelled, columns, levels))
         if (parts[0][2] is None) != (parts[1][2] is None):
@@ -141,7 +141,7 @@ def _more(
             f"unlabelled rows are of the group {name!r} of {' x '.join(columns)!r}, which no labelled row has; "
             "leave these rows out"
         )
-    return code, 2.0 * table.probability - 1.0, table.rows.weight
+    return code, table.ranking, table.rows.weight
 
 
 def _joined(parts: Sequence[Floats]) -> Floats:

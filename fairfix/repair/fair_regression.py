@@ -78,7 +78,7 @@ from fairfix.optim.reduction import (
     Oracle,
     reduce,
 )
-from fairfix.predictors import FitTrace, RepairedPredictor
+from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import (
     Scored,
@@ -451,7 +451,9 @@ def _notes_on_mixture(found: Mixture, span: float, averaged: bool) -> Iterator[s
     if many == 1:
         return
     if averaged:
-        yield f"the average of {many} models is taken; parity was found for the mixture and need not hold for it"
+        yield Caution(
+            f"the average of {many} models is taken; parity was found for the mixture and need not hold for it"
+        )
         return
     yield (
         f"each row draws one of {many} models by its identity; a row's score varies by {span * found.spread:.3g} on "
@@ -501,7 +503,7 @@ def _note_on_share(share: float, ks: Floats, slack: Floats, groups: Groups) -> I
     worst = int(np.argmax(far))
     rows = int(np.count_nonzero(groups.codes == worst))
     more = f"; take --slack {float(far.max()) * 1.005:.2g} or more to do without" if share < 1 else ""
-    yield (
+    yield Caution(
         f"a slack of {slack.min():g} cannot be shown on the {rows:,} rows of group {groups.names[worst]!r} by moving "
         f"scores alone, so {share:.1%} of the rows, drawn by identity, get everybody's mean{more}"
     )

@@ -49,7 +49,7 @@ A. Rezaei, R. Fathony, O. Memarrast and B. Ziebart, *Fairness for robust log los
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -61,11 +61,14 @@ from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError
 from fairfix.learners import LinearMember
 from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, truncated
-from fairfix.predictors import FitTrace, RepairedPredictor
+from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import FOLDS, Design, design_of, label_of
 from fairfix.table import Groups, Reading, Table
 from fairfix.values import Scorer, Unrepaired
+
+DEFAULT = 1e-3
+"""Penalty where none is given or chosen."""
 
 GRID = tuple(10.0**power for power in np.arange(-1.0, -6.5, -0.5))
 """Penalties that cross validation tries, from the largest on."""
@@ -95,11 +98,12 @@ class LogLoss(Repairer):
 
     constraint: str = param("demographic_parity", "what is made alike in expectation", choices=tuple(EVENTS))
     l2: float | str = param(
-        1e-3,
+        DEFAULT,
         "weight of the squared coefficients of a linear model, beside the mean loss; cv: the one of least log loss in "
         "cross validation",
         words=("cv",),
         above=0.0,
+        at_most=1e6,
         selectable=True,
     )
     intercept: str = param(
@@ -148,7 +152,7 @@ class LogLoss(Repairer):
         )
         notes = (
             *tried,
-            *self._notes(rule, found, problem, expit(design.matrix @ found.coef + found.intercept)),
+            *self._notes(rule, found, problem, [_scores(design.matrix, end) for end in (found, base)]),
         )
         trace = FitTrace(found.converged, found.steps, found.objective, found.gap, notes)
         return replace(rule, trace=replace(trace, base=Unrepaired(_scorer(design, base))))
@@ -215,33 +219,44 @@ class LogLoss(Repairer):
         """Return the penalty, and a note where cross validation chose it."""
         if self.l2 != "cv":
             return float(self.l2), ()
-        groups, weight = problem.cells, problem.table.rows.weight
-        best, at, worse = math.inf, GRID[0], 0
+        best, at, worse = math.inf, DEFAULT, 0
         starts: dict[int, Solution] = {}
         for l2 in GRID:
-            total = 0.0
-            for fold in range(FOLDS):
-                held, rows = np.flatnonzero(design.folds == fold), np.flatnonzero(design.folds != fold)
-                if not held.size or not self._usable(groups.codes[rows], y[rows], len(groups.levels)):
-                    continue
-                found = self._solve(design.matrix, y, groups, weight, l2, rows=rows, start=starts.get(fold))
-                starts[fold] = found
-                score = expit(design.matrix[held] @ found.coef + found.intercept)
-                zero, one = self._prices(found, len(groups.levels))[:, groups.codes[held]]
-                chance = (
-                    truncated(score, one)
-                    if self.constraint == "demographic_parity"
-                    else marginal(score, zero, one)[0]
-                )
-                w = np.ones(held.size) if weight is None else weight[held]
-                total += _log_loss(chance, y[held], w) * float(w.sum())
-            if total < best:
-                best, at, worse = total, l2, 0
+            loss = self._held_out(problem, design, y, l2, starts)
+            if loss < best:
+                best, at, worse = loss, l2, 0
             else:
                 worse += 1
                 if worse == 2:
                     break
+        if math.isinf(best):
+            note = (
+                f"cross validation chose no l2, so it is {at:g}: without a fold of {FOLDS} some group lacks the rows "
+                f"that {self.constraint} needs, or a log loss is infinite"
+            )
+            return at, (note,)
         return at, (f"l2 {at:.3g} has the least log loss in {FOLDS}-fold cross validation",)
+
+    def _held_out(
+        self, problem: RepairProblem, design: Design, y: Floats, l2: float, starts: dict[int, Solution]
+    ) -> float:
+        """Return the log loss of rows out of their fold; folds without which a cell is empty are left out."""
+        groups, weight = problem.cells, problem.table.rows.weight
+        total, mass = 0.0, 0.0
+        for fold in range(FOLDS):
+            held, rows = np.flatnonzero(design.folds == fold), np.flatnonzero(design.folds != fold)
+            if not held.size or not self._usable(groups.codes[rows], y[rows], len(groups.levels)):
+                continue
+            found = self._solve(design.matrix, y, groups, weight, l2, rows=rows, start=starts.get(fold))
+            starts[fold] = found
+            score = _scores(design.matrix[held], found)
+            zero, one = self._prices(found, len(groups.levels))[:, groups.codes[held]]
+            parity = self.constraint == "demographic_parity"
+            chance = truncated(score, one) if parity else marginal(score, zero, one)[0]
+            w = np.ones(held.size) if weight is None else weight[held]
+            total += _log_loss(chance, y[held], w) * float(w.sum())
+            mass += float(w.sum())
+        return total / mass if mass > 0 else math.inf
 
     def _usable(self, codes: Ints, y: Floats, many: int) -> bool:
         """Tell whether every cell of the constraint has rows."""
@@ -251,15 +266,21 @@ class LogLoss(Repairer):
         )
 
     def _notes(
-        self, rule: TruncatedLogit, found: Solution, problem: RepairProblem, score: Floats
+        self, rule: TruncatedLogit, found: Solution, problem: RepairProblem, scores: Sequence[Floats]
     ) -> Iterator[str]:
-        """Yield both gaps of a constraint given the label, and what the certificate is."""
-        if self.constraint == "demographic_parity":
-            return
+        """Yield both gaps of a constraint given the label, and which groups rounding leaves no choice."""
+        chance, plain = rule.of_scores(problem.table, scores[0]), scores[1]
+        if self.constraint != "demographic_parity":
+            yield self._both_gaps(found, problem, chance)
+        if rule.rounded:
+            cuts = problem.table.reading.thresholds
+            yield from _alike(problem.cells, chance, plain, cuts[0] if cuts else 0.5)
+
+    def _both_gaps(self, found: Solution, problem: RepairProblem, chance: Floats) -> str:
+        """Return the largest difference of rates given the labels, and of the rule's own, on the rows of the fit."""
         groups, y, weight = problem.cells, label_of(problem), problem.table.rows.weight
         many = len(groups.levels)
         given = max(float(np.ptp(part)) for part in found.rates.reshape(-1, many))
-        chance = rule.of_scores(problem.table, score)
         after = 0.0
         for label in EVENTS[self.constraint]:
             inside = y == label
@@ -267,10 +288,32 @@ class LogLoss(Repairer):
             mass = np.bincount(groups.codes[inside], w[inside], many)
             rates = np.bincount(groups.codes[inside], (w * chance)[inside], many) / mass
             after = max(after, float(np.ptp(rates)))
-        yield (
+        return (
             f"on the rows of the fit, {self.bounds} is {given:.4f} given the true labels, and {after:.4f} for the rule "
             "as it is used, which does not know them"
         )
+
+
+def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterator[str]:
+    """Yield a caution on groups whose rows all get one rounded decision, as they would not from the plain model."""
+    for decision in (1, 0):
+        caught = [
+            name
+            for k, name in enumerate(groups.names)
+            if bool(((chance >= cut) == decision)[groups.codes == k].all())
+            and not bool(((plain >= cut) == decision)[groups.codes == k].all())
+        ]
+        if caught:
+            yield Caution(
+                f"rounded at {cut:g}, every row of the fit in {', '.join(map(repr, caught))} gets decision {decision}, "
+                "unlike from the plain model: the probabilities there no longer straddle the threshold; draw the "
+                "decisions, or take --method ramp"
+            )
+
+
+def _scores(X: Floats, found: Solution) -> Floats:
+    """Return the logistic score of each row."""
+    return np.asarray(expit(X @ found.coef + found.intercept))
 
 
 def _scorer(design: Design, found: Solution) -> Scorer:

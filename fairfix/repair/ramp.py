@@ -85,10 +85,10 @@ from fairfix.optim.ramp_sgd import Batch, StreamSolution, learn
 from fairfix.optim.roc import Roc, solve_roc
 from fairfix.optim.step import Staircase, solve_steps
 from fairfix.optim.windows import solve_points
-from fairfix.predictors import FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.predictors import Caution, FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.cells import Cells, Points, ScoredCell, calibrated, cells_of, miscalibration, points_of
-from fairfix.table import Reading, Table, to_probability
+from fairfix.table import Reading, Table
 
 NARROWEST = 1e-6
 """Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
@@ -219,6 +219,10 @@ class Ramp(Repairer):
         return self.calibration != "none" or self.rho == "labels"
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        if problem.table.reading.score_scale == "raw":
+            self._check_raw(problem)
+            if self.calibrate == "auto":
+                return self._of_raw(problem, rng)
         cells = problem.once("cells", lambda: cells_of(problem))
         if self.solver == "sgd":
             return self._learned_from(cells, problem.table.reading, rng)
@@ -231,6 +235,31 @@ class Ramp(Repairer):
         trace = _trace(parts, (*_notes(rules, points), *self._warnings(cells)))
         predictor = self._predictor(cells, points, rules, trace)
         return self._rounded(cells, points, predictor) if self.decisions == "deterministic" else predictor
+
+    def _of_raw(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Return the fit on a score that is no probability: in each group its isotonic regression is one."""
+        predictor = replace(self, calibrate="isotonic")._fit(problem, rng)
+        note = "the raw score was made a probability in each group, by isotonic regression on the labels"
+        trace = replace(predictor.trace, notes=(note, *predictor.trace.notes))
+        return replace(predictor, trace=trace)  # type: ignore[type-var]  # every kind is a dataclass
+
+    def _check_raw(self, problem: RepairProblem) -> None:
+        """Raise where something needs scores that are probabilities, or labels that make them such."""
+        for name, bad in (
+            ("solver", self.solver == "sgd"),
+            ("calibrate", self.calibrate in ("none", "sigmoid")),
+            ("rho", self.rho == "mean"),
+        ):
+            if bad:
+                raise UsageError(
+                    f"ramp: {name} {getattr(self, name)} needs scores that are probabilities, and these are raw; "
+                    f"leave --{name} out, or say --score-scale probability, margin or logit"
+                )
+        if problem.table.rows.label is None:
+            raise DataError(
+                "a raw score is made a probability by labels; name their column with --label, or say --score-scale "
+                "probability, margin or logit"
+            )
 
     # ------------------------------------------------------------------ streams
 
@@ -283,7 +312,7 @@ class Ramp(Repairer):
     def _streamed(
         self, columns: tuple[str, ...], levels: tuple[tuple[str, ...], ...], found: StreamSolution
     ) -> RepairedPredictor:
-        note = (
+        note = Caution(
             f"after {found.passes} passes over {found.points:,} rows the selection rates are off the allowed band by "
             f"{found.off:.1e}; scores of few values under a narrow ramp do that: widen it with --gamma"
         )
@@ -409,10 +438,7 @@ class Ramp(Repairer):
         A threshold ``c`` on the probability is best where the two errors cost ``c`` and ``1 - c``; then
         ``2 (p - c)`` is what a positive decision is worth. The centred ramp adds half its width.
         """
-        cut = 0.5
-        if reading.thresholds:
-            cut = float(to_probability(np.array(reading.thresholds[0]), reading.score_scale))
-        return (1.0 - 2.0 * cut) + (self.gamma / 2 if self.shape == "centred" else 0.0)
+        return (1.0 - 2.0 * reading.cut) + (self.gamma / 2 if self.shape == "centred" else 0.0)
 
     def _rate(self, cells: Sequence[ScoredCell], lift: float) -> float | None:
         """Return the common rate that is asked for; None for the best by the scores."""
@@ -492,7 +518,7 @@ class Ramp(Repairer):
         if self.constraint not in ABOUT_LABELS:
             does = "with slack the rule drifts towards them"
         said = f"the scores are off by {off:.3f} on average inside groups (chance gives {chance:.3f}): {does}"
-        return (f"{said}; recalibrate with --calibrate isotonic or sigmoid",)
+        return (Caution(f"{said}; recalibrate with --calibrate isotonic or sigmoid"),)
 
 
 # ---------------------------------------------------------------------- rules
@@ -569,7 +595,9 @@ def _notes(rules: Sequence[_Rule], points: Sequence[Points]) -> tuple[str, ...]:
     shares = [q for rule, p in zip(rules, points, strict=True) for q in rule.shares(p)]
     least, most = min(shares), max(shares)
     if most <= 0.0 or least >= 1.0:
-        return (f"the repaired rule decides {'negative' if most <= 0 else 'positive'} for everybody",)
+        return (
+            Caution(f"the repaired rule decides {'negative' if most <= 0 else 'positive'} for everybody"),
+        )
     return ()
 
 

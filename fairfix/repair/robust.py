@@ -96,7 +96,7 @@ from fairfix.optim.noisy_repair import (
 )
 from fairfix.optim.noisy_training import Adversary, Near, Trained, Within, train
 from fairfix.optim.piecewise import Piecewise
-from fairfix.predictors import FitTrace, RepairedPredictor
+from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import Scored, design_of, l2_param, label_of, learner_param, mean_of
 from fairfix.table import Reading, to_probability
@@ -492,17 +492,21 @@ class Robust(Repairer):
     def _said_of_training(self, problem: RepairProblem, found: Trained, decided: Floats) -> Iterator[str]:
         """Yield what is unusual about a trained rule."""
         if not found.feasible:
-            yield (
+            yield Caution(
                 f"no rule that was met in {found.steps} steps satisfies the constraint: this one misses it by the "
                 f"least, {float(np.nanmax(found.excess)):.4f} of a rate"
             )
         if found.constant:
             what = "yes" if found.intercept >= 0 else "no"
-            yield f"the repaired rule decides the same for everybody ({what}): nothing less was found to be guaranteed"
+            yield Caution(
+                f"the repaired rule decides the same for everybody ({what}): nothing less was found to be guaranteed"
+            )
         else:
             taken = problem.weight @ decided / problem.weight.sum()
             if not FEW <= taken <= 1 - FEW:
-                yield f"the repaired rule accepts {taken:.2%} of everybody: hardly more than a constant is guaranteed"
+                yield Caution(
+                    f"the repaired rule accepts {taken:.2%} of everybody: hardly more than a constant is guaranteed"
+                )
         yield f"a linear rule trained by {found.steps} steps: the best that was met, not the best that there is"
         yield from self._cut_said(problem)
 
@@ -529,7 +533,7 @@ class Robust(Repairer):
             if who:
                 label = f"with label {LABELS[rate][0]} " if len(LABELS[rate]) == 1 else ""
                 end = "missed" if sign > 0 else "accepted"
-                yield (
+                yield Caution(
                     f"the radii guarantee {', '.join(map(repr, who))} nothing: all of their rows {label}may be {end} "
                     f"ones as soon as anybody {label}is {end}"
                 )
@@ -539,12 +543,14 @@ class Robust(Repairer):
     def _said(self, problem: RepairProblem, found: NoisyRepair, chance: Floats) -> Iterator[str]:
         """Yield what is unusual about a solution."""
         if not found.feasible:
-            yield (
+            yield Caution(
                 f"no thresholds satisfy the constraint: these miss it by the least, {found.violation:.4f} of a rate"
             )
         if chance.min() == chance.max():
             what = "the same chance" if 0 < chance.min() < 1 else "yes" if chance.min() == 1 else "no"
-            yield f"the repaired rule decides the same for everybody ({what}): nothing less is guaranteed"
+            yield Caution(
+                f"the repaired rule decides the same for everybody ({what}): nothing less is guaranteed"
+            )
         if self.solver == "ideal":
             which = "the best" if self.decisions == "deterministic" else "a mixture"
             yield f"{which} of {found.programs:,} rules, each held to its own worst noise"
@@ -619,7 +625,7 @@ class Robust(Repairer):
             if name not in problem.cells.names and noise.values[..., k].any()
         ]
         if extra:
-            yield (
+            yield Caution(
                 f"the noise table names {', '.join(map(repr, extra))} as recorded, and no row of the fit is recorded "
                 "so: rename it there if it is another name of a group"
             )

@@ -57,8 +57,8 @@ M. Yurochkin, A. Bower and Y. Sun, *Training individually fair ML models with se
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,8 +77,8 @@ from fairfix.flips import (
 )
 from fairfix.learners import LinearMember, Member, NetworkMember, fit_classes, fit_mean, folds_of, out_of_fold
 from fairfix.optim.plugin import expected_loss
-from fairfix.optim.sensei import equal_rates, fit_linear, fit_network
-from fairfix.predictors import FitTrace, RepairedPredictor
+from fairfix.optim.sensei import distinct_rows, equal_rates, fit_linear, fit_network
+from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import FOLDS, bounds_of, l2_param, label_of, learner_param, model_of
 from fairfix.table import Reading, Table, Task
@@ -138,9 +138,9 @@ class Sensei(Repairer):
     )
     directions: str = param(
         "none",
-        "learned directions that do not count either (linear): of a logistic regression for the group, or between the "
-        "group means of each label; can cost much accuracy",
-        choices=("none", "logistic", "means"),
+        "learned directions that do not count either (linear): of a logistic regression for the group, between the "
+        "group means of each label (means), or of both labels pooled, which is fewer; can cost much accuracy",
+        choices=("none", "logistic", "means", "pooled"),
     )
     learner: str = learner_param()
     l2: float = l2_param()
@@ -282,13 +282,18 @@ class Sensei(Repairer):
         X, y = features.matrix(table), label_of(problem)
         weight = problem.weight
         flips = protected_flips(table, groups, self.comparables) if groups or self.comparable else []
-        changed = _Changed(X, [features.matrix(flipped(table, flip, self.comparables)) for flip in flips])
+        changed = _Changed.of(X, (features.matrix(flipped(table, flip, self.comparables)) for flip in flips))
         span = self._span(problem, features, X, y, weight)
         notes = (
             []
             if flips
             else ["nothing that does not count is looked at: the model is constant under flips anyway"]
         )
+        if problem.pairs:
+            notes.append(
+                f"{len(_known(problem)):,} of {len(problem.pairs):,} comparable pairs have both people among the rows "
+                "of the fit"
+            )
         notes += _proposed(problem, self)
         rho: float = 0.0 if not flips and not self.radius else math.nan
         if math.isnan(rho):
@@ -348,7 +353,7 @@ class Sensei(Repairer):
             member, _ = self._member(
                 X[fit], y[fit], weight[fit], changed.take(fit), span, rho, seed, TRIED_STEPS
             )
-            decided = np.stack([member.predict(part[held]) >= 0.5 for part in changed.parts])
+            decided = np.stack([member.predict(changed.variant(k, held)) >= 0.5 for k in range(changed.many)])
             differs = decided.any(axis=0) & ~decided.all(axis=0)
             share = float(np.average(differs, weights=weight[held]))
             if share <= self.slack:
@@ -367,7 +372,7 @@ class Sensei(Repairer):
         self, problem: RepairProblem, features: Features, X: Floats, y: Floats, weight: Floats
     ) -> Floats:
         """Return the directions that do not count, shape (r, d): of comparable pairs, and learned ones."""
-        out = [_between(problem, X)] if problem.pairs else []
+        out: list[Floats] = [_between(problem, X)] if problem.pairs else []
         if self.directions == "none":
             return np.array(out).reshape(-1, X.shape[1])
         own = np.array([one.kind == "group" for one in features.columns for _ in one.titles])
@@ -376,19 +381,19 @@ class Sensei(Repairer):
             many = len(groups.levels)
             if many < 2:
                 continue
-            if self.directions == "means":
-                for label in (0.0, 1.0):
-                    inside = y == label
-                    everybody = np.average(X[inside], axis=0, weights=weight[inside])
-                    for k in range(many):
-                        rows = inside & (groups.codes == k)
-                        if weight[rows].sum() > 0:
-                            out.append(np.average(X[rows], axis=0, weights=weight[rows]) - everybody)
-            else:
+            if self.directions == "logistic":
                 other = np.where(own, 0.0, X)
                 member = fit_classes(other, groups.codes, many, weight, learner="linear", l2=self.l2, seed=0)
                 assert isinstance(member, LinearMember)
                 out += list(np.where(own, 0.0, member.coef.T))
+            elif self.directions == "means":
+                out += [
+                    part
+                    for label in (0.0, 1.0)
+                    for part in _apart(X, groups.codes, many, np.where(y == label, weight, 0.0), y)
+                ]
+            else:
+                out += list(_apart(X, groups.codes, many, weight, y))
         return np.array(out)
 
     def _cost(
@@ -448,7 +453,9 @@ class Sensei(Repairer):
             chances.append((values[0], values[1]))
         rule = equal_rates(chance, tuple(chances), tolerance=min(self.slack, 1.0), weight=weight)
         predictor = BlindRule(Scorer(features, whole), tuple(scorers), rule)
-        tied = f"{rule.tied:.1%} of the rows lie on the border of the decision; the slack may be missed by as much"
+        tied = Caution(
+            f"{rule.tied:.1%} of the rows lie on the border of the decision; the slack may be missed by as much"
+        )
         notes = (
             *([tied] if rule.tied > 1e-3 else []),
             *_proposed(problem, self),
@@ -494,23 +501,70 @@ class Sensei(Repairer):
 
 @dataclass(frozen=True, eq=False)
 class _Changed:
-    """Matrices of rows under flips, as :mod:`fairfix.optim.sensei` asks for them."""
+    """Rows under flips, as :mod:`fairfix.optim.sensei` asks for them: the few columns and values that a flip leaves.
+
+    Attributes
+    ----------
+    X
+        The rows, shape (n, d).
+    columns, values, kinds
+        For each flip the columns that it changes, shape (C,), their values afterwards, each once, shape (G, C), and
+        which of them each row gets, shape (n,).
+    """
 
     X: Floats
-    parts: list[Floats] = field(default_factory=list)
+    columns: tuple[Ints, ...]
+    values: tuple[Floats, ...]
+    kinds: tuple[Ints, ...]
+
+    @classmethod
+    def of(cls, X: Floats, flips: Iterable[Floats]) -> _Changed:
+        """Return it for the matrices of all rows under each flip."""
+        columns: list[Ints] = []
+        values: list[Floats] = []
+        kinds: list[Ints] = []
+        for whole in flips:
+            own = np.flatnonzero((whole != X).any(axis=0))
+            first, kind = distinct_rows(whole[:, own])
+            columns.append(own)
+            values.append(whole[np.ix_(first, own)])
+            kinds.append(kind)
+        return cls(X, tuple(columns), tuple(values), tuple(kinds))
 
     @property
     def many(self) -> int:
-        return len(self.parts)
+        return len(self.columns)
 
     def delta(self, k: int) -> Floats:
-        return np.asarray(self.parts[k] - self.X)
+        out = np.zeros_like(self.X)
+        own = self.columns[k]
+        out[:, own] = self.values[k][self.kinds[k]] - self.X[:, own]
+        return out
 
-    def of(self, k: int, rows: Ints) -> Floats:
-        return np.asarray(self.parts[k][rows])
+    def variant(self, k: int, rows: Ints) -> Floats:
+        out = self.X[rows]
+        out[:, self.columns[k]] = self.values[k][self.kinds[k][rows]]
+        return np.asarray(out)
 
     def take(self, rows: Ints) -> _Changed:
-        return _Changed(self.X[rows], [part[rows] for part in self.parts])
+        return _Changed(self.X[rows], self.columns, self.values, tuple(kind[rows] for kind in self.kinds))
+
+
+def _apart(X: Floats, codes: Ints, many: int, weight: Floats, y: Floats) -> Floats:
+    """Return how the means of groups lie apart within labels, shape (K, d).
+
+    The coefficients of the groups in a regression of the features on group and label, those of least norm: they sum to
+    0, and every difference of two groups is in their span. With the rows of one label, the differences of means.
+    """
+    inside = weight > 0
+    X, y, root = X[inside], y[inside], np.sqrt(weight[inside])[:, None]
+    member = (codes[inside, None] == np.arange(many)).astype(np.float64)
+    both = np.concatenate([member, X], axis=1)
+    for label in np.unique(y):
+        rows = y == label
+        both[rows] -= np.average(both[rows], axis=0, weights=root[rows, 0] ** 2)
+    both *= root
+    return np.asarray(np.linalg.lstsq(both[:, :many], both[:, many:], rcond=1e-10)[0])
 
 
 def _between(problem: RepairProblem, X: Floats) -> Floats:
@@ -523,17 +577,28 @@ def _between(problem: RepairProblem, X: Floats) -> Floats:
     DataError
         There are no identities, or no pair is among the rows of the fit.
     """
-    name = problem.table.reading.columns.id
-    if name is None or name not in problem.table.features.column_names:
-        raise DataError("comparable pairs name people; say with --id which column has their names")
-    place = {str(one): i for i, one in enumerate(problem.table.features.column(name).to_pylist())}
-    known = [(place[a], place[b]) for a, b in problem.pairs if a in place and b in place]
+    known = _known(problem)
     if not known:
         raise DataError(
             f"none of the {len(problem.pairs):,} comparable pairs has both people among the {len(X):,} rows of the fit"
         )
     first, second = np.array(known).T
     return np.asarray((X[second] - X[first]).mean(axis=0))
+
+
+def _known(problem: RepairProblem) -> list[tuple[int, int]]:
+    """Return the rows of the pairs whose people are both there.
+
+    Raises
+    ------
+    DataError
+        There are no identities.
+    """
+    name = problem.table.reading.columns.id
+    if name is None or name not in problem.table.features.column_names:
+        raise DataError("comparable pairs name people; say with --id which column has their names")
+    place = {str(one): i for i, one in enumerate(problem.table.features.column(name).to_pylist())}
+    return [(place[a], place[b]) for a, b in problem.pairs if a in place and b in place]
 
 
 def _undeclared(problem: RepairProblem, method: Sensei) -> Iterator[str]:
@@ -569,7 +634,7 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
             decided = np.stack([one(flipped(some, flip, comparable)) >= 0.5 for flip in flips])
             share.append(float(np.mean(decided.any(axis=0) & ~decided.all(axis=0))))
         if share[1] > share[0] + ALARM:
-            yield (
+            yield Caution(
                 f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(values)}, {share[1]:.1%} "
                 f"of decisions would change, instead of {share[0]:.1%} of the plain model's; declare them comparable"
             )

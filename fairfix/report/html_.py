@@ -14,13 +14,31 @@ from importlib.util import find_spec
 from typing import Any
 
 from fairfix.report.json_ import formula
-from fairfix.report.layout import HEADLINES, MARKS, Grid, Section, group_metrics, interval, layout, show
+from fairfix.report.layout import (
+    HEADLINES,
+    MARKS,
+    TITLES,
+    Grid,
+    Section,
+    between,
+    group_metrics,
+    interval,
+    layout,
+    show,
+)
 from fairfix.report.style import STYLE
 from fairfix.report.svg import CURVES, Curve, Dot, Gap, Pair, dots, lines, pairs, span_of
 from fairfix.report.verdicts import WORDS, limit, meaning
+from fairfix.report.words import readable
 
 MOST_ROWS = 30
 """Groups in a picture of dots; the table beside it has all."""
+
+FEW_SECTIONS = 3
+"""A page with more has a list of them."""
+
+NARROW = 4
+"""A table with more columns is wider than a telephone."""
 
 FEW_ROWS = 10
 """A calibration bin with fewer rows of a group is left to the table."""
@@ -47,18 +65,27 @@ NO_EXTRA = (
     "The tables hold all its numbers."
 )
 NO_LAW = "fairfix computes numbers. Whether a model complies with any law is not among them."
+LONG_NAME = re.compile(r"[a-z]+(?:[._][a-z]+){3,}")
+"""Names of comparisons, too long for a line of a telephone."""
+
+VALUE = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ±\S+)? \[[^\]]*\]\*?")
+"""A number with its interval, which stays in one line."""
+
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def render(result: Mapping[str, Any], *, detail: bool = False) -> str:
     """Return the report as one HTML page."""
+    result = readable(result)
     page = _Page(result)
     kind = str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
     heading, *rest = layout(result, detail=detail)
     body = [_head(heading, result)]
+    if len(rest) > FEW_SECTIONS:
+        body.append(_contents([section.title for section in rest], kind == "compare"))
     if kind == "compare":
         body.append(page.frontier())
-    body += [page.section(section) for section in rest]
+    body += [page.section(section, f"s{i}") for i, section in enumerate(rest, 1)]
     shown = {title for section in rest for grid in section.grids for title in (row[0] for row in grid.rows)}
     body.append(page.definitions(_named(result, kind, shown, detail=detail)))
     return (
@@ -97,40 +124,82 @@ def _head(heading: Section, result: Mapping[str, Any]) -> str:
     return "\n".join(out)
 
 
+def _contents(titles: Sequence[str], frontier: bool) -> str:
+    """Return links to the sections."""
+    listed = [("frontier", "Frontier")] if frontier else []
+    listed += [*((f"s{i}", title) for i, title in enumerate(titles, 1)), ("definitions", "Definitions")]
+    links = "".join(f'<li><a href="#{ident}">{_broken(title)}</a></li>' for ident, title in listed)
+    return f'<nav aria-labelledby="contents"><h2 id="contents">On this page</h2><ul>{links}</ul></nav>'
+
+
+def _broken(text: str) -> str:
+    """Return a text in which a line may break inside long names."""
+    return LONG_NAME.sub(lambda name: re.sub(r"(?<=[._])(?=\w)", "<wbr>", name[0]), escape(text))
+
+
 def _mark(verdict: str) -> str:
     return f'<strong class="mark {verdict}">{SIGNS[verdict]} {MARKS[verdict]}</strong>'
 
 
 def _list(told: Sequence[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in told) + "</ul>" if told else ""
+    return "<ul>" + "".join(f"<li>{_broken(line)}</li>" for line in told) + "</ul>" if told else ""
 
 
 def _table(grid: Grid) -> str:
-    """Return a table in a box of its own that scrolls where the page is narrow."""
+    """Return a table in a box of its own that scrolls where the page is narrow, or falls apart there.
+
+    The style takes such a table apart into cards, so what it is is said in roles too.
+    """
     if not grid.rows:
         return ""
+    roles = ROLES if _falls_apart(grid) else {}
     heads = "".join(
-        f'<th scope="col"{_number(i, grid)}>{escape(heading)}</th>' for i, heading in enumerate(grid.headings)
+        f'<th{roles.get("head", "")} scope="col"{_number(i, grid)}>{escape(heading)}</th>'
+        for i, heading in enumerate(grid.headings)
     )
+    row = f"<tr{roles.get('row', '')}>"
     body = "".join(
-        "<tr>" + "".join(_cell(cell, i, grid) for i, cell in enumerate(row)) + "</tr>" for row in grid.rows
+        row + "".join(_cell(cell, i, grid, roles) for i, cell in enumerate(cells)) + "</tr>"
+        for cells in grid.rows
     )
-    caption = escape(grid.caption or "Table")
+    named, part = escape(grid.caption or "Table"), roles.get("part", "")
+    hint = (
+        '<p class="hint">more columns to the right →</p>' if not roles and len(grid.headings) > NARROW else ""
+    )
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}"><table><caption>{caption}</caption>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'{hint}<div class="scroll" tabindex="0" role="group" aria-label="{named}"><table{roles.get("table", "")}>'
+        f"<caption>{_broken(grid.caption or 'Table')}</caption><thead{part}>{row}{heads}</tr></thead>"
+        f"<tbody{part}>{body}</tbody></table></div>"
     )
+
+
+def _falls_apart(grid: Grid) -> bool:
+    """Tell whether a table is better read as cards on a telephone: one of words, or of few columns."""
+    many = len(grid.headings)
+    return many > 2 and (grid.text_columns == many or (grid.text_columns > 0 and many <= 4))
+
+
+ROLES = {
+    "table": ' role="table" class="cards"',
+    "part": ' role="rowgroup"',
+    "row": ' role="row"',
+    "head": ' role="columnheader"',
+    "name": ' role="rowheader"',
+    "cell": ' role="cell"',
+}
 
 
 def _number(i: int, grid: Grid) -> str:
     return "" if i < grid.text_columns else ' class="number"'
 
 
-def _cell(cell: str, i: int, grid: Grid) -> str:
+def _cell(cell: str, i: int, grid: Grid, roles: Mapping[str, str]) -> str:
     if i == grid.named_by:
-        return f'<th scope="row">{escape(cell)}</th>'
+        return f'<th{roles.get("name", "")} scope="row">{_broken(cell)}</th>'
+    style = _number(i, grid) or (' class="value"' if VALUE.fullmatch(cell) else "")
+    label = f' data-label="{escape(grid.headings[i])}"' if roles and i > grid.named_by else ""
     content = _mark(CLASSES[cell]) if cell in CLASSES and i < grid.named_by else escape(cell)
-    return f"<td{_number(i, grid)}>{content}</td>"
+    return f"<td{roles.get('cell', '')}{style}{label}>{content}</td>"
 
 
 # ---------------------------------------------------------------------- definitions
@@ -161,7 +230,13 @@ def _named(
         ]
         names += [row["name"] for row in result.get("proof", {}).get("holdout", {}).get("table", ())]
         more = list(dict.fromkeys(name.partition(" ")[0] for name in names))
-    return [*metrics, *found, *((name, name, meaning(name, result)) for name in more)]
+    return [*metrics, *found, *((_titled(name), name, meaning(name, result)) for name in more)]
+
+
+def _titled(name: str) -> str:
+    """Return how a comparison, a metric, or one of an attribute, is called in words."""
+    identifier, space, attribute = name.partition(" ")
+    return {**TITLES, **dict(HEADLINES)}.get(identifier, identifier) + space + attribute
 
 
 # ---------------------------------------------------------------------- pictures and sections
@@ -178,9 +253,9 @@ class _Page:
         self.pictures += 1
         return f"p{self.pictures}"
 
-    def section(self, section: Section) -> str:
+    def section(self, section: Section, ident: str) -> str:
         """Return a section with its tables and what can be drawn of it."""
-        out = ["<section>", f"<h2>{escape(section.title)}</h2>", _list(section.lines)]
+        out = [f'<section id="{ident}">', f"<h2>{_broken(section.title)}</h2>", _list(section.lines)]
         about = section.about
         out += [_table(grid) for grid in section.grids]
         if "checks" in about:
@@ -190,6 +265,8 @@ class _Page:
                 out += [*self._rates(about), *self._distribution(about), *self._calibration(about)]
         elif "table" in about:
             out += self._before_after(about, section.title)
+        elif "true_groups" in about:
+            out += self._bounds(about["true_groups"])
         return "\n".join([*(part for part in out if part), "</section>"])
 
     def _limits(self, checks: Sequence[Mapping[str, Any]]) -> str:
@@ -205,8 +282,8 @@ class _Page:
             else "A check compares the value alone with its limit; the interval is not asked."
         )
         told = "".join(
-            f"<dt><code>{escape(str(check['check']))}</code> {escape(str(check['attribute']))}</dt>"
-            f"<dd>{escape(limit(check))}: {escape(meaning(str(check['id']).partition('[')[0], self.result))}.</dd>"
+            f"<dt><code>{_broken(str(check['check']))}</code> {escape(str(check['attribute']))}</dt>"
+            f"<dd>{_broken(limit(check))}: {_broken(meaning(str(check['id']).partition('[')[0], self.result))}.</dd>"
             for check in checks
         )
         return f"<h3>The limits in words</h3><p>{how} An undefined value cannot pass.</p><dl>{told}</dl>"
@@ -219,8 +296,9 @@ class _Page:
             (title, "" if title == name else name, told) for title, name, told in dict.fromkeys(named)
         )
         return (
-            f"<section><h2>Definitions</h2><p>Numbers in brackets are {share}, simultaneous over the groups compared; "
-            "– is undefined, which is never counted as 0. y is the label, p the score as a probability.</p>"
+            f'<section id="definitions"><h2>Definitions</h2><p>Numbers in brackets are {share}, simultaneous over the '
+            "groups compared; – is undefined, which is never counted as 0. y is the label, p the score as a "
+            "probability. P(A | B) is the share of the rows with B that have A, E[x] the mean of x.</p>"
             + _table(Grid(("shown as", "name", "definition"), rows, 3, "Definitions of the numbers shown"))
             + "</section>"
         )
@@ -376,6 +454,29 @@ class _Page:
         yield f"<h3>{escape(title)}</h3>"
         yield _figure(picture, title, told, grid, wide=True)
 
+    # ------------------------------------------------------------------ true groups
+
+    def _bounds(self, noise: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the gaps of true groups: as recorded, weighted, and what they can be, on one axis."""
+        figures = []
+        for found in noise["comparisons"]:
+            rows = _known(found, noise["rests_on"])
+            if found["name"] not in DRAWN or not rows:
+                continue
+            heading = f"{TITLES[found['name']]}, true groups"
+            told = f"{heading}: " + "; ".join(f"{row.name} {row.text}" for row in rows) + "."
+            span = span_of([e for d in rows for e in (d.value, d.low, d.high)], zero=True, most=1.0)
+            table = tuple((d.name, show(d.value), show(d.low), show(d.high)) for d in rows)
+            grid = Grid(("figure", "value", "low", "high"), table, 1, heading)
+            figures.append(_figure(dots(self._ident(), heading, told, rows, span), heading, "", grid))
+        if figures:
+            yield "<h3>Gaps of the true groups, side by side</h3>"
+            yield (
+                "<p>A dot is one number, a line all that the gap can be: the wider the line, the less is known. The "
+                "weighted number alone is no bound.</p>"
+            )
+            yield f'<div class="figures">{"".join(figures)}</div>'
+
     # ------------------------------------------------------------------ repair
 
     def _before_after(self, proof: Mapping[str, Any], title: str) -> Iterator[str]:
@@ -386,11 +487,12 @@ class _Page:
         figures = []
         for name, rows in panels.items():
             drawn = [
-                Pair(row["name"], _dot("before", row["before"]), _dot("after", row["after"])) for row in rows
+                Pair(_titled(row["name"]), _dot("before", row["before"]), _dot("after", row["after"]))
+                for row in rows
             ]
             ends = [end for p in drawn for d in (p.before, p.after) for end in (d.value, d.low, d.high)]
             span = span_of(ends, zero=True, most=1.0 if name in ("ratios", "rates") else None)
-            heading = f"{title}: {HINTS.get(name, name)}"
+            heading = f"{title}: {HINTS.get(name) or _titled(name)}"
             told = "; ".join(f"{p.name} before {p.before.text}, after {p.after.text}" for p in drawn) + "."
             table = tuple(
                 (row["name"], when, *_numbers(row[when])) for row in rows for when in ("before", "after")
@@ -405,32 +507,36 @@ class _Page:
 
     def frontier(self) -> str:
         """Return the picture of the frontier, or why there is none."""
-        from fairfix.errors import UsageError
-
-        out = ["<section>", "<h2>Frontier</h2>"]
+        out = ['<section id="frontier">', "<h2>Frontier</h2>"]
         points = [point for point in self.result["points"] if "failure" not in point]
         if find_spec("matplotlib") is None:
             out.append(f"<p>{escape(NO_EXTRA)}</p>")
         else:
-            from fairfix.report.picture import draw
-
-            title = "Quality against gap, on held-out rows"
-            told = (
-                "A panel for each gap: how good each method is against how large a gap it leaves, with the interval "
-                "of the quality. Methods differ by marker; the line is the frontier, where no other point has a "
-                "smaller gap and better quality."
-            )
-            try:
-                drawing = draw(self.result, "svg").decode("utf-8")
-            except UsageError as error:
-                out.append(f"<p>{escape(str(error))}</p>")
-            else:
-                out.append(
-                    _figure(
-                        _inlined(drawing, self._ident(), title, told), title, told, _points(points), wide=True
-                    )
-                )
+            out += self._panels(points)
         return "\n".join([*out, "</section>"])
+
+    def _panels(self, points: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """Yield a picture for each gap, and a table of all points."""
+        from fairfix.report.picture import NOTHING, draw_panel, panels
+
+        drawn = panels(points)
+        if not drawn:
+            yield f"<p>{escape(NOTHING)}</p>"
+            return
+        yield (
+            "<p>How good each method is against how large a gap it leaves, on held-out rows, with the interval of the "
+            "quality. Methods differ by marker; the line is the frontier, where no other point has a smaller gap and "
+            "better quality.</p>"
+        )
+        figures = []
+        for gap, quality in drawn:
+            heading = f"{_titled(quality)} against {_titled(gap)}"
+            ident = self._ident()
+            drawing = draw_panel(self.result, gap, quality).decode("utf-8")
+            some = [p for p in points if gap in p["gaps"] and quality in p["qualities"]]
+            picture = _inlined(drawing, ident, heading, _told_of_points(some, gap, quality))
+            figures.append(_figure(picture, heading, "", _points(some, gap, quality)))
+        yield f'<div class="figures large">{"".join(figures)}</div>'
 
 
 HINTS = {
@@ -451,31 +557,74 @@ def _panel(row: Mapping[str, Any]) -> str:
     return "rates" if name.partition(".")[0] in BOUNDED else name
 
 
-def _points(points: Sequence[Mapping[str, Any]]) -> Grid:
-    """Return every point of a comparison as a table."""
+DRAWN = (
+    "selection_rate.difference",
+    "selection_rate.ratio",
+    "true_positive_rate.difference",
+    "equalized_odds.difference",
+)
+"""Comparisons of true groups that have a picture."""
+
+
+def _known(found: Mapping[str, Any], rests_on: str) -> list[Dot]:
+    """Return all that is known of a comparison of true groups, from the plainest to the surest."""
+    told = [
+        ("as recorded", found["recorded"]),
+        ("weighted", found["weighted"]),
+        ("N4", found.get("identified")),
+    ]
+    rows = [Dot(name, value, None, None, show(value)) for name, value in told if value is not None]
+    bounds = found["bounds"]
+    spans = [
+        (f"worst case {level}", b["low"], b["high"]) for level, b in sorted(bounds.items()) if level != "N4"
+    ]
+    if rests_on in bounds:
+        outer = bounds[rests_on]
+        spans.append((f"{rests_on}, sampling error too", outer["outer_low"], outer["outer_high"]))
+    return rows + [
+        Dot(name, None, low, high, between(low, high), bound=True)
+        for name, low, high in spans
+        if low is not None
+    ]
+
+
+def _told_of_points(points: Sequence[Mapping[str, Any]], gap: str, quality: str) -> str:
+    """Return the frontier in words."""
+    front = [p for p in points if f"{gap}|{quality}" in p["front"]]
+    front.sort(key=lambda p: p["gaps"][gap]["value"])
+    return "On the frontier: " + "; ".join(
+        p["title"]
+        + ("" if p["slack"] is None else f" with slack {p['slack']}")
+        + f": gap {show(p['gaps'][gap]['value'])}, {quality.replace('_', ' ')} {show(p['qualities'][quality]['value'])}"
+        for p in front
+    )
+
+
+def _points(points: Sequence[Mapping[str, Any]], gap: str, quality: str) -> Grid:
+    """Return the points of a panel as a table."""
     rows = tuple(
         (
             point["title"],
             "" if point["slack"] is None else str(point["slack"]),
-            gap,
-            interval(value),
-            quality,
-            interval(good),
+            interval(point["gaps"][gap]),
+            interval(point["qualities"][quality]),
             "frontier" if f"{gap}|{quality}" in point["front"] else "",
         )
         for point in points
-        for gap, value in point["gaps"].items()
-        for quality, good in point["qualities"].items()
     )
-    return Grid(
-        ("method", "slack", "gap", "gap is", "quality", "quality is", "on it"), rows, 7, "Every point"
-    )
+    caption = f"{_titled(quality)} against {_titled(gap)}"
+    return Grid(("method", "slack", "gap", quality.replace("_", " "), "on it"), rows, 5, caption)
+
+
+NAMES = re.compile(r'(\bid="|href="#|url\(#)')
+"""Where a drawing names its parts; several in one page must not share names."""
 
 
 def _inlined(drawing: str, ident: str, title: str, told: str) -> str:
     """Return a drawn SVG as a part of the page: no prolog, no metadata, with a title and a description."""
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", drawing, flags=re.DOTALL)
     head, _, inner = body[body.index("<svg") :].partition(">")
+    inner = re.sub(r"<[^>]*>", lambda tag: NAMES.sub(rf"\1{ident}-", tag[0]), inner)
     box = re.search(r'viewBox="[^"]*"', head)
     named = f'<title id="{ident}-t">{escape(title)}</title><desc id="{ident}-d">{escape(told)}</desc>'
     return (
@@ -488,7 +637,7 @@ def _figure(picture: str, heading: str, told: str, grid: Grid, *, wide: bool = F
     """Return a picture with its caption and, folded away, its numbers."""
     words = f"<figcaption><strong>{escape(heading)}</strong>{' ' + escape(told) if told else ''}</figcaption>"
     folded = f"<details><summary>Table: {escape(heading)}</summary>{_table(grid)}</details>"
-    box = f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(heading)}, picture">{picture}</div>'
+    box = f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(heading)}, picture">{picture}</div>'
     return (
         f'<figure class="{"wide" if wide else "narrow"}">{words}{box if wide else picture}{folded}</figure>'
     )

@@ -112,6 +112,8 @@ def _group(group: GroupReport) -> dict[str, Any]:
     }
     if group.calibration:
         out["calibration"] = [dict(point) for point in group.calibration]
+    if group.score_deviation is not None:
+        out["score_deviation"] = group.score_deviation
     return out
 
 

@@ -301,7 +301,13 @@ def _told(value: Any, kind: str) -> str:
         return interval(value)
     if kind == "count":
         return f"{value:,.0f}"
+    if kind == "p" and value < LEAST_P:
+        return f"<{LEAST_P:g}"
     return f"{value:.1%}" if kind == "rate" else show(value, 3 if kind == "ratio" else 4)
+
+
+LEAST_P = 1e-12
+"""Below, a probability of chance is told as smaller: it is none that is 0."""
 
 
 def _block(block: Mapping[str, Any], result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
@@ -419,7 +425,7 @@ def _true_groups(noise: Mapping[str, Any], *, detail: bool) -> Iterator[Section]
             (
                 TITLES.get(f["name"], f["name"]),
                 group or "all",
-                *(_range(p["low"], p["high"], "refuted") for p in f["curve"]),
+                *(between(p["low"], p["high"], "refuted") for p in f["curve"]),
                 _up_to(f.get("certain_up_to"), "never") if "certain_up_to" in f else "",
             )
             for group, f in curves
@@ -437,7 +443,7 @@ def _true_groups(noise: Mapping[str, Any], *, detail: bool) -> Iterator[Section]
         )
         headings = ("fails if", "kept by true groups up to eps", "broken by true groups up to eps")
         grids.append(Grid(headings, table, 1, "Breakdown points of the limits"))
-    yield Section(title, tuple(_noise_facts(noise)), tuple(grids))
+    yield Section(title, tuple(_noise_facts(noise)), tuple(grids), {"true_groups": noise})
 
 
 def _true_row(
@@ -455,13 +461,14 @@ def _true_row(
         show(figure["recorded"]),
         show(figure["weighted"]),
         *told,
-        _range(*figure["naive"]) if "naive" in figure else "–",
-        *(_range(bounds[v]["low"], bounds[v]["high"]) if v in bounds else "–" for v in levels),
-        "–" if outer is None else _range(outer["outer_low"], outer["outer_high"]),
+        between(*figure["naive"]) if "naive" in figure else "–",
+        *(between(bounds[v]["low"], bounds[v]["high"]) if v in bounds else "–" for v in levels),
+        "–" if outer is None else between(outer["outer_low"], outer["outer_high"]),
     )
 
 
-def _range(low: float | None, high: float | None, without: str = "undefined") -> str:
+def between(low: float | None, high: float | None, without: str = "undefined") -> str:
+    """Return a range for reading."""
     return without if low is None else f"[{show(low, 3)}, {show(high, 3)}]"
 
 
@@ -472,6 +479,7 @@ def _up_to(eps: float | None, never: str) -> str:
 def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
     table, rests = noise["table"], noise["rests_on"]
     yield f"what is gated rests on {rests}: {noise['assumptions'][rests]}"
+    yield from (f"{name}: {told}" for name, told in noise["assumptions"].items() if name != rests)
     if "membership" in noise:
         yield from _membership_facts(noise)
         return
@@ -489,7 +497,7 @@ def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
         other = {"true-given-noisy": "P(noisy | true)", "noisy-given-true": "P(true | noisy)"}[table["kept"]]
         by = "N2" if table["by_label"] else "N1"
         yield f"the other way, with {other} as it is, {by} would say: " + "; ".join(
-            f"{TITLES[f['name']]} {_range(*f['other_transport'])}"
+            f"{TITLES[f['name']]} {between(*f['other_transport'])}"
             for f in noise["comparisons"]
             if f["name"] in TITLES and "other_transport" in f
         )
@@ -614,7 +622,8 @@ def _repair_facts(result: Mapping[str, Any]) -> Iterator[str]:
         f"{rows['read']:,} rows read, {rows['used']:,} used: {split['fit']:,} to fit, "
         f"{split['validation']:,} to select, {split['holdout']:,} held out (seed {result['seed']})"
     )
-    yield "parameters: " + ", ".join(f"{name} {value}" for name, value in result["parameters"].items())
+    set_ = ((name, value) for name, value in result["parameters"].items() if value != "")
+    yield "parameters: " + ", ".join(f"{name} {value}" for name, value in set_)
     if result.get("does_not_count"):
         yield f"what does not count: {result['does_not_count']}"
     columns = result["requires"]["columns"]
@@ -625,6 +634,7 @@ def _repair_facts(result: Mapping[str, Any]) -> Iterator[str]:
         yield f"written to {result['artifact']['file']} ({result['artifact']['sha256']})"
     for warning in result["warnings"]:
         yield f"warning: {warning}"
+    yield from (f"note: {note}" for note in result.get("notes", ()))
 
 
 # ---------------------------------------------------------------------- comparison

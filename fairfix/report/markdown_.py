@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from fairfix.report.layout import Grid, layout
+from fairfix.report.words import readable
 
 
 def render(result: Mapping[str, Any], *, detail: bool = False) -> str:
     """Return the report as GitHub-flavoured Markdown."""
     parts = []
-    for level, section in enumerate(layout(result, detail=detail)):
+    for level, section in enumerate(layout(readable(result), detail=detail)):
         parts.append(f"{'#' if level == 0 else '##'} {_safe(section.title)}")
         if section.lines:
             parts.append("\n".join(f"- {_safe(line)}" for line in section.lines))
@@ -25,8 +27,14 @@ def _table(grid: Grid) -> str:
     return "\n".join("| " + " | ".join(_safe(cell) for cell in row) + " |" for row in rows)
 
 
+ENTITY = re.compile(r"&(?=#?\w+;)")
+
+
 def _safe(text: str) -> str:
     """Keep group names from breaking out of a cell or becoming markup."""
-    for mark in ("\\", "|", "<", "*", "_", "`"):
+    if text in ("---", "---:"):
+        return text
+    for mark in ("\\", "|", "<", "*", "_", "`", "~"):
         text = text.replace(mark, "\\" + mark)
-    return text.replace("\n", " ").replace("---", r"\---") if text not in ("---", "---:") else text
+    text = text.replace("](", r"]\(")  # neither a link nor a picture that is fetched
+    return ENTITY.sub(r"\\&", text).replace("---", r"\---")

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from fairfix.errors import UsageError
+from fairfix.report.svg import COLOURS
 
 FORMATS = ("png", "svg")
 MARKERS = "osD^vP*X<>ph"
@@ -25,6 +27,9 @@ NAMES = {
 }
 
 
+NOTHING = "There are no points to draw: no method has both a gap and a quality."
+
+
 def draw(result: Mapping[str, Any], kind: str) -> bytes:
     """Return the picture of a comparison's JSON form as PNG or SVG.
 
@@ -33,26 +38,44 @@ def draw(result: Mapping[str, Any], kind: str) -> bytes:
     UsageError
         matplotlib is not installed, or there is nothing to draw.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
+    if find_spec("matplotlib") is None:
         raise UsageError(
             "a picture needs matplotlib, which is not installed: pip install 'fairfix[plot]', or leave out --picture"
-        ) from None
+        )
     points = [point for point in result["points"] if "failure" not in point]
-    panels = _panels(points)
-    if not panels:
-        raise UsageError("there are no points to draw: no method has both a gap and a quality")
+    found = panels(points)
+    if not found:
+        raise UsageError(f"{NOTHING[0].lower()}{NOTHING[1:-1]}")
+    return _drawn(points, found, kind, (5.2 * len(found), 4.6))
+
+
+def draw_panel(result: Mapping[str, Any], gap: str, quality: str) -> bytes:
+    """Return one panel of the picture as SVG, of a size for a telephone."""
+    points = [point for point in result["points"] if "failure" not in point]
+    return _drawn(points, [(gap, quality)], "svg", (4.6, 4.8))
+
+
+def _drawn(
+    points: Sequence[Mapping[str, Any]],
+    found: Sequence[tuple[str, str]],
+    kind: str,
+    size: tuple[float, float],
+) -> bytes:
+    """Draw panels side by side over one key."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     titles = list(dict.fromkeys(point["title"] for point in points))
     with rc_context(
         {"svg.hashsalt": "fairfix", "svg.fonttype": "none", "font.size": 9, "text.parse_math": False}
     ):
-        figure = Figure(figsize=(5.2 * len(panels), 4.2), layout="constrained")
-        for axes, (gap, quality) in zip(
-            figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
-        ):
+        figure = Figure(figsize=size, layout="constrained")
+        key: dict[str, Any] = {}
+        for axes, (gap, quality) in zip(figure.subplots(1, len(found), squeeze=False)[0], found, strict=True):
             _panel(axes, points, titles, gap, quality)
+            lines, names = axes.get_legend_handles_labels()
+            key |= dict(zip(names, lines, strict=True))
+        figure.legend(key.values(), key.keys(), loc="outside lower center", ncols=2 * len(found), fontsize=8)
         out = io.BytesIO()
         figure.savefig(
             out, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {"Software": None}
@@ -60,7 +83,7 @@ def draw(result: Mapping[str, Any], kind: str) -> bytes:
     return out.getvalue()
 
 
-def _panels(points: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def panels(points: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Return the pairs that are drawn: accuracy against the selection rate, the loss against KS, per attribute."""
     out = []
     gaps = dict.fromkeys(gap for point in points for gap in point["gaps"])
@@ -87,11 +110,10 @@ def _panel(
         if not some:
             continue
         xs, ys = [x["value"] for x, _ in some], [y["value"] for _, y in some]
-        style = {"color": f"C{i % 10}", "marker": MARKERS[i % len(MARKERS)]}
+        colour = COLOURS[i % len(COLOURS)]
+        style = {"color": colour, "marker": MARKERS[i % len(MARKERS)]}
         axes.plot(xs, ys, linestyle="none", markersize=5, label=title, zorder=3, **style)
-        axes.errorbar(
-            xs, ys, yerr=_reach(ys, [y for _, y in some]), fmt="none", ecolor=f"C{i % 10}", alpha=0.35
-        )
+        axes.errorbar(xs, ys, yerr=_reach(ys, [y for _, y in some]), fmt="none", ecolor=colour, alpha=0.35)
     front = sorted(
         (p["gaps"][gap]["value"], p["qualities"][quality]["value"])
         for p in points
@@ -105,7 +127,6 @@ def _panel(
     axes.set_ylabel(f"{NAMES[quality]} (better is {'up' if quality == 'accuracy' else 'down'})")
     axes.set_xlim(left=0)
     axes.grid(alpha=0.25)
-    axes.legend(fontsize=7)
 
 
 def _reach(values: Sequence[float], limits: Sequence[Mapping[str, Any]]) -> list[list[float]]:

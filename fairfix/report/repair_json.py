@@ -80,4 +80,5 @@ def repair_dict(
         "proof": {"fit": _proof(outcome.fit), "holdout": _proof(outcome.holdout)},
         "checks": [check_dict(result) for result in outcome.checks],
         "warnings": list(outcome.warnings),
+        "notes": list(outcome.notes),
     }

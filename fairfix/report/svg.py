@@ -25,13 +25,17 @@ NAMED = 4
 
 @dataclass(frozen=True)
 class Dot:
-    """A named value with its interval and how it reads; an undefined one has a text only."""
+    """A named value with its interval and how it reads; ``bound``: an interval without a value inside.
+
+    A value that is undefined has a text only, whatever its interval.
+    """
 
     name: str
     value: float | None
     low: float | None
     high: float | None
     text: str
+    bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,8 @@ def dots(
     out = [_axis(scale, bottom, start - 4)]
     if line and line.value is not None:
         x = scale(line.value)
-        out.append(_line(x, start - 10, x, bottom, QUIET, 1.2, "4 3"))
+        tops = [start + step * i for i in range(len(rows))]  # broken where the texts are
+        out += [_line(x, top + 16, x, top + step + 1, QUIET, 1.2, "4 3") for top in tops]
         out.append(_line(LEFT, 12, LEFT + 22, 12, QUIET, 1.2, "4 3"))
         out.append(_text(LEFT + 28, 16, f"{shortened(line.name, 24)} {line.text}", QUIET))
     for i, row in enumerate(rows):
@@ -138,7 +143,8 @@ def lines(
     names = [chr(ord("A") + i) if lettered else shortened(curve.name, 16) for i, curve in enumerate(loud)]
     for i, curve in enumerate(loud):
         inside = [p for p in curve.points if across.holds(p[0])]
-        for x, y in inside[-1:] if curve.marks else _at_levels(inside, [(i + 0.5) / len(loud)]):
+        where = inside if curve.marks else _at_levels(inside, [(i + 0.5) / len(loud)])
+        for x, y in _along(where, i, len(loud)) if curve.marks else where:
             side = "end" if across(x) + 8 + 7 * len(names[i]) > WIDE - 4 else "start"
             shift = -8 if side == "end" else 8
             low = up(y) + 14
@@ -147,7 +153,7 @@ def lines(
     if gap and across.holds(gap.at):
         out.append(_gap(gap, across(gap.at), up(gap.low), up(gap.high)))
     key, height = _key(curves, names if lettered else [], 318)
-    return _svg(ident, title, told, WIDE, height, [*out, *key])
+    return _svg(ident, title, told, WIDE, height, [*out, *key], size=13)
 
 
 # ---------------------------------------------------------------------- scales
@@ -211,10 +217,12 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def _svg(ident: str, title: str, told: str, width: int, height: float, parts: Iterable[str]) -> str:
+def _svg(
+    ident: str, title: str, told: str, width: int, height: float, parts: Iterable[str], size: int = 12
+) -> str:
     return (
         f'<svg viewBox="0 0 {width} {height:g}" role="img" aria-labelledby="{ident}-t {ident}-d" '
-        f'font-size="12"><title id="{ident}-t">{escape(title)}</title>'
+        f'font-size="{size}"><title id="{ident}-t">{escape(title)}</title>'
         f'<desc id="{ident}-d">{escape(told)}</desc>{"".join(parts)}</svg>'
     )
 
@@ -259,9 +267,10 @@ def _shape(shape: str, x: float, y: float, colour: str, *, hollow: bool = False)
 
 def _interval(dot: Dot, scale: _Scale, y: float, shape: str, *, solid: bool) -> str:
     """Return a dot on its interval; an end that is open has no cap and is not drawn."""
-    if dot.value is None:
+    middle = dot.low if dot.bound else dot.value
+    if middle is None:
         return _line(scale.places[0], y, scale.places[1], y, FAINT, 1, "1 4")
-    x = scale(dot.value)
+    x = scale(middle)
     low, high = (x if end is None else scale(end) for end in (dot.low, dot.high))
     out = [_line(scale.places[0], y, scale.places[1], y, "#ececec", 1)]
     out.append(_line(low, y, high, y, INK, 2, "" if solid else "3 2"))
@@ -270,6 +279,8 @@ def _interval(dot: Dot, scale: _Scale, y: float, shape: str, *, solid: bool) -> 
         for end, place in ((dot.low, low), (dot.high, high))
         if end is not None
     ]
+    if dot.bound:
+        return "".join(out)
     return "".join(out) + _shape(shape, x, y, COLOURS[0] if solid else INK, hollow=not solid)
 
 
@@ -319,6 +330,12 @@ def _at_levels(points: Sequence[tuple[float, float]], levels: Sequence[float]) -
     if not points:
         return []
     return [min(points, key=lambda p: (abs(p[1] - level), p[0])) for level in levels]
+
+
+def _along(points: Sequence[tuple[float, float]], i: int, many: int) -> Sequence[tuple[float, float]]:
+    """Return the point that carries the name of one of many curves: each its own part of the way."""
+    at = int((i + 0.5) / many * len(points))
+    return points[at : at + 1]
 
 
 def _gap(gap: Gap, x: float, low: float, high: float) -> str:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fairfix.report.layout import MARKS, Grid, layout
+from fairfix.report.words import harmless, readable
 
 COLOURS = {"PASS": "green", "FAIL": "bold red", "UNDECIDED": "yellow", "WAIVED": "yellow"}
 
@@ -28,7 +29,7 @@ def render(
     console = Console(
         file=out, width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
     )
-    for section in layout(result, detail=detail):
+    for section in layout(readable(result), detail=detail):
         console.print(Text(section.title, style="bold"))
         for line in section.lines:
             console.print(Text("  " + line))
@@ -36,7 +37,7 @@ def render(
             console.print(_table(grid, ascii_only=ascii_only))
         console.print()
     lines = (line.rstrip() for line in out.getvalue().splitlines())
-    text = "\n".join(lines) + "\n"
+    text = harmless("\n".join(lines) + "\n")
     return text.replace("–", "-").replace("±", "+-") if ascii_only else text
 
 

@@ -1,0 +1,44 @@
+"""Names of data as people can read them, and so that they do nothing: to a terminal, to a log of CI, to a line.
+
+A group can be called by an empty text, by spaces, by a line break, by the codes that colour a terminal or turn the
+direction of writing. Formats for people show all of these as what they are. JSON, JUnit and SARIF keep names as they
+are and have escapes of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+"""What has no shape, breaks a line, or changes how other characters look."""
+
+COMMAND = re.compile(r"^(\s*)(::|##\[)", re.MULTILINE)
+"""How a line begins that the log of GitHub Actions takes for a command."""
+
+
+def plain(text: str) -> str:
+    r"""Return a text with every unseen character written as Python writes it, such as ``\n``."""
+    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def named(name: str) -> str:
+    """Return the name of a group for reading: in quotes where it is empty or has spaces at its ends."""
+    name = plain(name)
+    return name if name and name == name.strip() else f"'{name}'"
+
+
+def readable(value: Any, key: str = "") -> Any:
+    """Return the JSON form of a result with names for reading, also where they are keys."""
+    if isinstance(value, str):
+        return named(value) if key in ("group", "groups") else plain(value)
+    if isinstance(value, (list, tuple)):
+        return [readable(one, key) for one in value]
+    if isinstance(value, dict):
+        return {named(k) if key == "per_group" else k: readable(one, k) for k, one in value.items()}
+    return value
+
+
+def harmless(text: str) -> str:
+    """Return printed text in which no line is a command to CI."""
+    return COMMAND.sub(r"\1\\\2", text)
