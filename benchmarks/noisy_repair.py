@@ -4,7 +4,8 @@
 with equal opportunity by race, credit default with equalized odds by education, a share ``gamma`` of all rows moved to
 another group, the true groups of the test rows for judging. A logistic regression without the group is fitted to 60 %
 of the rows, thresholds to 80 %, and 20 % judge. The paper trains a linear model with the constraint instead; so do the
-rows "dro" and "soft", with exact worst cases and without the recorded group in the decision, on the same 80 %.
+rows "dro" and "soft", with exact worst cases and without the recorded group in the decision, on the same 80 %. As that
+takes time, they are trained on the first splits alone, at some shares of noise.
 """
 
 from __future__ import annotations
@@ -20,12 +21,10 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 from fairfix.engine import read_table
-from fairfix.errors import DataError
 from fairfix.noise import NoiseTable
 from fairfix.optim.noisy_groups import valid_radius
-from fairfix.optim.noisy_repair import Certified, Identified, Parity, Sensitive, solve_noisy
+from fairfix.optim.noisy_repair import Assumption, Certified, Identified, Parity, Sensitive, Soft, solve_noisy
 from fairfix.optim.noisy_training import Near, Within, train
-from fairfix.predictors import RepairedPredictor
 from fairfix.repair import RepairProblem
 from fairfix.repair.learned import mean_of
 from fairfix.repair.robust import Robust, Seen
@@ -40,13 +39,20 @@ Ints = npt.NDArray[np.int64]
 
 SPLITS = 10
 GAMMAS = (0.1, 0.2, 0.3, 0.4, 0.5)
+SMALL = (0.02, 0.05)
+TRAINED_SPLITS = 2
+TRAINED_GAMMAS = (0.1, 0.3, 0.5)
 BUCKETS = 10
 EPSILON = 0.05
+
+OF_FIT = ", rows of the fit"
+"""Mark of results on the rows that the thresholds were found on."""
 
 RULES = {
     "unconstrained": "none",
     "naive": "recorded groups are true",
     "robust identified, z 0": "N4",
+    "robust identified, z 0.5": "N4",
     "robust identified, z 1": "N4",
     "robust epsilon .05": "N3",
     "robust certified": "N2",
@@ -142,15 +148,16 @@ def tables(data: Data, recorded: Ints) -> tuple[NoiseTable, NoiseTable, NoiseTab
     return tuple(NoiseTable("table", data.names, data.names, masses, "count") for masses in made)  # type: ignore[return-value]
 
 
-def rules(data: Data, recorded: Ints) -> Iterator[tuple[str, Robust, NoiseTable]]:
-    """Yield each rule with what it is told."""
+def rules(data: Data, recorded: Ints, *, few: bool) -> Iterator[tuple[str, Assumption, NoiseTable]]:
+    """Yield each rule with what it is told; few of them where there is little noise."""
     labelled, plain, none = tables(data, recorded)
-    what = {"constraint": data.constraint, "slack": data.slack}
-    yield "naive", Robust(assumption="soft", **what), none  # type: ignore[arg-type]
-    for z in (0.0, 1.0):
-        yield f"robust identified, z {z:g}", Robust(assumption="identified", z=z, **what), plain  # type: ignore[arg-type]
-    yield "robust epsilon .05", Robust(assumption="epsilon", epsilon=EPSILON, **what), labelled  # type: ignore[arg-type]
-    yield "robust certified", Robust(assumption="certified", **what), labelled  # type: ignore[arg-type]
+    yield "naive", Soft(), none
+    yield "robust certified", Certified(), labelled
+    if few:
+        return
+    for z in (0.0, 0.5, 1.0):
+        yield f"robust identified, z {z:g}", Identified(z), plain
+    yield "robust epsilon .05", Sensitive(EPSILON), labelled
 
 
 def table_of(data: Data, score: Floats, recorded: Ints, rows: Ints) -> Table:
@@ -184,6 +191,24 @@ def judged(data: Data, rows: Ints, chance: Floats) -> tuple[float, Floats]:
 Found = dict[tuple[str, str, float], list[tuple[float, Floats]]]
 
 
+def thresholds(data: Data, table: Table, assumed: Assumption, told: NoiseTable) -> tuple[Floats, Floats]:
+    """Return where bins begin, and the chances of each recorded group, as ``--method robust`` finds them.
+
+    Raises
+    ------
+    ValueError
+        The data refute the assumption.
+    """
+    problem = RepairProblem(table, noise=told)
+    bins = 20 if isinstance(assumed, Sensitive) else 100
+    scored = mean_of(problem, "linear", "logistic", 0.0, 0)
+    seen = Seen.of(problem, scored, data.constraint, bins)  # type: ignore[arg-type]  # read from a list of them
+    joint = told.fitted(problem.cells.names, seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2)))
+    if isinstance(assumed, Identified):
+        assumed = Identified(assumed.z, seen.rows)
+    return seen.edges, solve_noisy(seen.n, joint, data.constraint, data.slack, assumed).F  # type: ignore[arg-type]
+
+
 def one_split(data: Data, seed: int, found: Found, refused: dict[tuple[str, str, float], int]) -> None:
     """Add the results of a split."""
     rng = np.random.default_rng([seed, data.y.size])
@@ -198,22 +223,25 @@ def one_split(data: Data, seed: int, found: Found, refused: dict[tuple[str, str,
     start = np.append(model.coef_[0], model.intercept_)
     plain = judged(data, test, (score[test] >= 0.5).astype(float))
     accepted = (score >= 0.5) * (1.0 + data.y)  # true positives first, then false ones
-    for gamma in GAMMAS:
+    for gamma in (*SMALL, *GAMMAS):
         for noise, first in (("uniform", None), ("adversarial", accepted)):
             recorded = noisy(data, gamma, rng, first)
             found.setdefault(("unconstrained", noise, gamma), []).append(plain)
             fitted = table_of(data, score, recorded, post)
-            held = table_of(data, score, recorded, test)
-            for name, repairer, told in rules(data, recorded):
+            for name, assumed, told in rules(data, recorded, few=gamma in SMALL):
                 key = (name, noise, gamma)
                 try:
-                    rule = repairer.fit(RepairProblem(fitted, noise=told), rng=np.random.default_rng(0))
-                except DataError:
+                    edges, F = thresholds(data, fitted, assumed, told)
+                except ValueError:
                     refused[key] = refused.get(key, 0) + 1
                     continue
-                found.setdefault(key, []).append(judged(data, test, chances(rule, held)))
-            for name, decided in trained(data, recorded, post, start):
-                found.setdefault((name, noise, gamma), []).append(judged(data, test, decided[test]))
+                at = np.maximum(np.searchsorted(edges, 2.0 * score - 1.0, side="right") - 1, 0)
+                chance = F[recorded, at]
+                found.setdefault(key, []).append(judged(data, test, chance[test]))
+                found.setdefault((f"{name}{OF_FIT}", noise, 0.0), []).append(judged(data, post, chance[post]))
+            if seed < TRAINED_SPLITS and gamma in TRAINED_GAMMAS:
+                for name, decided in trained(data, recorded, post, start):
+                    found.setdefault((name, noise, gamma), []).append(judged(data, test, decided[test]))
 
 
 def trained(data: Data, recorded: Ints, rows: Ints, start: Floats) -> Iterator[tuple[str, Floats]]:
@@ -245,15 +273,10 @@ def trained(data: Data, recorded: Ints, rows: Ints, start: Floats) -> Iterator[t
         yield name, (data.X @ found.coef + found.intercept >= 0).astype(float)
 
 
-def chances(rule: RepairedPredictor, table: Table) -> Floats:
-    """Return the chances of rows."""
-    return rule.predict(table)
-
-
 def cell(results: list[tuple[float, Floats]], missing: int) -> str:
     """Return error, mean of the largest violation, largest of the mean violations, and the worst split."""
     if not results:
-        return "refused"
+        return "refused" if missing else ""
     errors = [error for error, _ in results]
     each = np.array([violations for _, violations in results])
     note = f" ({missing} refused)" if missing else ""
@@ -298,19 +321,29 @@ def show(data: Data, many: int) -> None:
     refused: dict[tuple[str, str, float], int] = {}
     for seed in range(many):
         one_split(data, seed, found, refused)
-    head = " | ".join(f"gamma {gamma:g}" for gamma in GAMMAS)
+    shown = (*SMALL, *GAMMAS)
+    head = " | ".join(f"gamma {gamma:g}" for gamma in shown)
     for noise in ("uniform", "adversarial"):
         title = f"{data.name}, {data.constraint.replace('_', ' ')}, slack {data.slack:g}, {noise} noise"
-        print(f"### {title}\n\n| rule | assumes | {head} |\n|---|---|{'---|' * len(GAMMAS)}")
+        print(f"### {title}\n\n| rule | assumes | {head} |\n|---|---|{'---|' * len(shown)}")
         for rule, assumes in RULES.items():
-            keys = [(rule, noise, gamma) for gamma in GAMMAS]
+            keys = [(rule, noise, gamma) for gamma in shown]
             cells = [cell(found.get(key, []), refused.get(key, 0)) for key in keys]
             print(f"| {rule} | {assumes} | {' | '.join(cells)} |")
         if noise == "uniform":
             for rule, figures in PAPER[data.name].items():
                 says = "N1, as stated" if "soft" in rule else "N0, as stated"
-                print(f"| {rule} | {says} | {' | '.join(figures)} |")
-        print()
+                print(f"| {rule} | {says} | {' | ' * len(SMALL)}{' | '.join(figures)} |")
+        worst = [
+            f"{rule} {max(each.max() for _, each in results):+.4f}"
+            for rule in RULES
+            for results in [found.get((f"{rule}{OF_FIT}", noise, 0.0), [])]
+            if results
+        ]
+        print(
+            "\nLargest violation of a true group on the rows of the fit, over all splits and gammas: "
+            f"{'; '.join(worst)}.\n"
+        )
     print(timing(data), "\n")
 
 
@@ -327,7 +360,8 @@ def main() -> None:
         "The paper's figures (error / violation) are copied from it; on Adult any rule that satisfies its N1 at these "
         "gammas has error .2273 at least, since the table without labels guarantees nothing. Its features "
         "are cut more coarsely (an unconstrained model has error .1435 on Adult with them), so "
-        "compare each row with the unconstrained one. *Refused*: the data contradict the assumption.\n"
+        "compare each row with the unconstrained one. *Refused*: the data contradict the assumption. The rows with a "
+        f"solver are trained, on {TRAINED_SPLITS} splits.\n"
     )
     with threadpool_limits(1):
         for name in ("Adult", "Credit"):

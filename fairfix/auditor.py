@@ -51,7 +51,11 @@ OfTrueGroups = Mapping[str, Mapping[str, Mapping[str, Value]]]
 
 
 def audit(
-    data: Any, reading: Reading, settings: Settings | None = None, more: More | None = None
+    data: Any,
+    reading: Reading,
+    settings: Settings | None = None,
+    more: More | None = None,
+    true_groups: OfTrueGroups | None = None,
 ) -> AuditReport:
     """Audit a file, a frame or a table.
 
@@ -66,6 +70,8 @@ def audit(
         What to compute and which limits to hold.
     more
         Comparisons that were found elsewhere, by attribute.
+    true_groups
+        Values of true groups that were found elsewhere, by attribute, for checks on one of them.
 
     Raises
     ------
@@ -75,12 +81,12 @@ def audit(
     settings = settings or Settings()
     if isinstance(data, Table):
         table = replace(data, reading=with_default_threshold(data.reading))
-        return judge(count_table(table), table.reading, settings, "data", None, more)
+        return judge(count_table(table), table.reading, settings, "data", None, more, true_groups)
     reading = with_default_threshold(reading)
     reading.check()
     source = open_source(data)
     found = scan(source, reading, threads=settings.threads, exact=settings.exact)
-    return judge(found, reading, settings, source.name, source, more)
+    return judge(found, reading, settings, source.name, source, more, true_groups)
 
 
 def with_default_threshold(reading: Reading) -> Reading:

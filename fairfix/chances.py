@@ -175,6 +175,13 @@ class ScoreCurves(ValuePredictor):
             out[inside] = curve(score[inside])
         return out
 
+    def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
+        """Return each curve at the scores, unless there is one rule or the score looks at the group too."""
+        if not self.columns or self.scorer.groups:
+            return None
+        score = 2.0 * self.scorer(table) - 1.0
+        return self.levels, np.stack([curve(score) for curve in self.curves], axis=-1)
+
     def unrepaired(self, table: Table) -> Floats:
         """Return the plain score, decided at the threshold."""
         score = table.rows.score if table.rows.score is not None else self.scorer(table)

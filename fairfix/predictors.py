@@ -109,6 +109,13 @@ class RepairedPredictor(ABC):
         assert table.rows.score is not None
         return np.asarray((table.rows.score >= table.reading.thresholds[0]).astype(np.float64))
 
+    def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
+        """Return the groups of the fit and what each row would get in each of them, shape (n, K).
+
+        None where the group is not looked at, or where that is not known.
+        """
+        return None
+
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return (JSON settings, named arrays) from which :meth:`from_state` makes the same predictor."""

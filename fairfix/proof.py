@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix import uncertainty as un
-from fairfix.auditor import audit, with_default_threshold
+from fairfix.auditor import More, OfTrueGroups, audit, with_default_threshold
 from fairfix.counts import Bools, Floats, Ints
 from fairfix.engine import Scan, scan, stream_batches
 from fairfix.errors import DataError, FairfixWarning, UsageError
@@ -26,10 +26,11 @@ from fairfix.findings import AuditReport, CheckResult, Settings, Value
 from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
 from fairfix.io import Source
-from fairfix.noise import NoiseTable
+from fairfix.noise import Noise, NoiseTable
 from fairfix.predictors import Caution, RepairedPredictor, is_random
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
 from fairfix.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
+from fairfix.true_proof import Told, comparisons_of, said_of, true_groups_of, values_of
 
 FLIPPED = (
     "decision_flips.under_flips",
@@ -47,6 +48,10 @@ COMPARED = (
     "true_positive_rate.difference.within_strata",
     "equalized_odds.difference.between_groups",
     "equalized_odds.difference.within_strata",
+    *(
+        f"{name}.difference.true_groups"
+        for name in ("selection_rate", "true_positive_rate", "equalized_odds")
+    ),
     "accuracy.min",
     *FLIPPED,
 )
@@ -269,19 +274,33 @@ def repair_table(
     notes += _warned(caught)
     notes += [*predictor.trace.notes, *_unproven(table, split)]
     plain = replace(settings, checks=())
-    notes += _cost_of_rounding(best, predictor, table.take(split.holdout), plain)
-    also = (_criterion(best, table.reading),)
+    held = table.take(split.holdout)
+    notes += _cost_of_rounding(best, predictor, held, plain)
+    also, told = (_criterion(best, table.reading),), _behind(best, noise)
+    if told is not None:
+        notes += said_of(
+            true_groups_of(results_on(held, predictor)[1], told, 1 - settings.confidence, predictor), told
+        )
     return Outcome(
         best,
         predictor,
         split,
         {"fit": split.fit.size, "validation": split.validation.size, "holdout": split.holdout.size},
         selection,
-        prove(fitted, predictor, plain, also, of_fit=True, comparable=best.comparables),
-        prove(table.take(split.holdout), predictor, settings, also, comparable=best.comparables),
+        prove(fitted, predictor, plain, also, of_fit=True, comparable=best.comparables, told=told),
+        prove(held, predictor, settings, also, comparable=best.comparables, told=told),
         *_told(notes),
         table.reading,
     )
+
+
+def _behind(repairer: Repairer, noise: NoiseTable | None) -> Told | None:
+    """Return what a repair says of true groups; None where it knows of none."""
+    if noise is None or not repairer.sides:
+        return None
+    keep = noise.usual(class_conditional=False)  # as in the fit
+    known = Noise(noise, class_conditional=repairer.trusts_recording, keep=keep)
+    return Told(known, repairer.sides, repairer.slack)
 
 
 NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is no probability")
@@ -468,6 +487,7 @@ def prove(
     *,
     of_fit: bool = False,
     comparable: Comparable = (),
+    told: Told | None = None,
 ) -> Proof:
     """Audit the base and the repaired results on the same rows.
 
@@ -485,6 +505,8 @@ def prove(
         Whether these are the rows of the fit, of which the fit may have kept values by models that have not seen them.
     comparable
         Values whose difference does not count, for what changed copies of the rows get.
+    told
+        What is known of the noise of the groups, for what can be said of the true ones.
 
     Raises
     ------
@@ -493,10 +515,16 @@ def prove(
     """
     base, repaired, random = results_on(table, predictor, of_fit=of_fit)
     plain = predictor.trace.base
-    was = of_predictor(table, plain, comparable, settings.confidence) if plain is not None else {}
-    now = of_predictor(table, predictor, comparable, settings.confidence)
+    was: More = of_predictor(table, plain, comparable, settings.confidence) if plain is not None else {}
+    now: More = of_predictor(table, predictor, comparable, settings.confidence)
+    each: OfTrueGroups = {}
+    if told is not None:
+        alpha = 1.0 - settings.confidence
+        was = _joined(was, comparisons_of(true_groups_of(base, told, alpha), settings.checks))
+        found = true_groups_of(repaired, told, alpha, predictor)
+        now, each = _joined(now, comparisons_of(found, settings.checks)), values_of(found)
     before = audit(base, base.reading, replace(settings, checks=()), was)
-    after = audit(repaired, repaired.reading, settings, now)
+    after = audit(repaired, repaired.reading, settings, now, each)
     shown = COMPARED_VALUES if predictor.gives == "value" else COMPARED
     rows = [
         *_overall_rows(base, repaired, before, after, settings),
@@ -517,6 +545,11 @@ def prove(
 def _of_score(name: str) -> bool:
     """Tell whether a row is about the score and not about decisions."""
     return name.split(".")[0] in ("ks", "log_loss", "square_loss", "score_change")
+
+
+def _joined(one: More, other: More) -> More:
+    """Return the comparisons of both by attribute."""
+    return {name: (*one.get(name, ()), *other.get(name, ())) for name in {**one, **other}}
 
 
 def _other_reading(

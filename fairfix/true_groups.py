@@ -46,6 +46,7 @@ from fairfix.findings import (
 from fairfix.io import Source
 from fairfix.metrics import EQUALIZED_ODDS, confusion
 from fairfix.noise import Keep, Noise, NoiseTable, radii_for
+from fairfix.optim.noisy_ends import End, sensitivity_bounds, sensitivity_ends
 from fairfix.optim.noisy_groups import (
     FN,
     FP,
@@ -55,16 +56,18 @@ from fairfix.optim.noisy_groups import (
     Inversion,
     Ratio,
     conditional_radius,
+    identified,
+    identified_by_label,
     labelled_bounds,
     least_eps,
     left_inverse,
-    sensitivity_bounds,
     soft_bounds,
     standard_error,
     tv_bounds,
     vacuous,
     valid_radius,
 )
+from fairfix.optim.noisy_levels import LABELS_OF, level_bounds
 from fairfix.table import Reading
 
 REPLICATES = 1000
@@ -87,6 +90,9 @@ COARSE = 2e-3
 
 TOLERANCE = 1e-7
 """What limits may be missed by, for rounding."""
+
+ROOM = 1e-5
+"""Distance to the least eps that the data allow, within which bounds are those at this distance."""
 
 KINDS = ("difference", "ratio", "min", "max")
 
@@ -179,12 +185,110 @@ class Bounds:
 
 
 def _bound(low: float, high: float, outer_low: float, outer_high: float) -> Bound:
-    if math.isnan(low):
+    if math.isnan(low) or math.isnan(high):
         return Bound(math.nan, math.nan, math.nan, math.nan, "undefined: no rows that it is a rate of")
     return Bound(low, high, outer_low, outer_high)
 
 
+Place = tuple[int, int, int]
+"""An end of a range: number of the rate, side (0 for the lowest), group."""
+
+
+def _compared(kind: str, ends: Floats) -> tuple[float, float]:
+    """Return where a comparison lies; ``ends`` of rates and groups, shape (rates, 2, J)."""
+    lows, highs = _ends(kind, [(lo, hi) for lo, hi in ends])
+    return float(_worst(kind, lows)), float(_worst(kind, highs))
+
+
+@dataclass(eq=False)
+class _Between:
+    """Ends of rates, shape (rates, 2, J), at an eps of which those at a smaller and at a larger one are known.
+
+    What ``holds`` of both ends of the comparison becomes false as bounds become wider, never true.
+    """
+
+    kind: str
+    near: Floats
+    far: Floats
+    holds: Callable[[float, float], bool]
+
+    def good(self, low: float, high: float) -> bool:
+        """Return whether it holds; of nothing it does not."""
+        return not math.isnan(low) and self.holds(low, high)
+
+    def decide(self, solve: Callable[[Sequence[Place]], Floats]) -> bool:
+        """Return whether it holds; of the ends only those are solved on which that hangs, one pair after another."""
+        while True:
+            near, far = _compared(self.kind, self.near), _compared(self.kind, self.far)
+            if self.good(*far):
+                return True
+            if not self.good(*near):
+                return False
+            places = self._open(1 if self.good(far[0], near[1]) else 0)
+            for place, value in zip(places, solve(places), strict=True):
+                rate, side, group = place
+                self.near[rate, side, group] = self.far[rate, side, group] = value
+
+    def _open(self, side: int) -> list[Place]:
+        """Return the unknown ends of the pair (or group) that may reach an end of the comparison."""
+        most = self.kind in ("difference", "max")
+        source = self.near if (side == 0) == most else self.far
+        values = _ends(self.kind, [(lo, hi) for lo, hi in source])[side]
+        with np.errstate(invalid="ignore"):
+            known = (self.near == self.far) | (np.isnan(self.near) & np.isnan(self.far))
+        unknown = [[place for place in pair if not known[place]] for pair in self._pairs(side)]
+        score = np.where(np.isnan(values), -np.inf, values if most else -values)
+        open_ = [at for at in np.argsort(-score, kind="stable") if unknown[at]]
+        return unknown[open_[0]]
+
+    def _pairs(self, side: int) -> Iterator[tuple[Place, ...]]:
+        """Yield the ends that make up each number of :func:`_ends`."""
+        rates, _, groups = self.near.shape
+        a, b = np.nonzero(~np.eye(groups, dtype=bool))
+        for rate in range(rates):
+            if self.kind in ("min", "max"):
+                yield from (((rate, side, j),) for j in range(groups))
+            else:
+                yield from (
+                    ((rate, side, int(i)), (rate, 1 - side, int(j))) for i, j in zip(a, b, strict=True)
+                )
+
+
 # ---------------------------------------------------------------------- what is known
+
+
+@dataclass(frozen=True, eq=False)
+class Profiles:
+    """Decisions that look at the recorded group, by what each recorded group's rule makes of a row.
+
+    Attributes
+    ----------
+    masses
+        Of rows that every rule treats alike, by recorded group, profile and label, shape (K, P, 2), of total 1.
+    chances
+        Chance to be accepted by the rule of each recorded group, shape (K, P).
+    """
+
+    masses: Floats
+    chances: Floats
+
+    @cached_property
+    def levels(self) -> tuple[Floats, Floats]:
+        """Which profiles are one level of the own rule, shape (K, P, I), and the chances of levels, shape (K, I)."""
+        found = [np.unique(row, return_inverse=True) for row in self.chances]
+        most = max(values.size for values, _ in found)
+        into = np.stack([np.eye(most)[at.ravel()] for _, at in found])
+        return into, np.stack([np.pad(values, (0, most - values.size)) for values, _ in found])
+
+    def by_level(self, masses: Floats) -> Floats:
+        """Return masses (..., K, P, 2) by level of the own rule, (..., K, I, 2)."""
+        return np.asarray(np.einsum("kpi,...kpy->...kiy", self.levels[0], masses))
+
+    def cells(self, masses: Floats) -> Floats:
+        """Return TP, FN, FP, TN of every rule and recorded group; masses (..., K, P, 2) to (..., K rules, K, 4)."""
+        yes = np.einsum("rp,...kpy->...rky", self.chances, masses)
+        no = np.einsum("rp,...kpy->...rky", 1.0 - self.chances, masses)
+        return np.stack([yes[..., 1], no[..., 1], yes[..., 0], no[..., 0]], -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +305,8 @@ class Seen:
         Effective number of rows.
     metrics
         Rates that can be computed.
+    profiles
+        Where decisions look at the recorded group and are known for the other groups too; None if they do not look.
     """
 
     attribute: str
@@ -208,6 +314,7 @@ class Seen:
     cells: Floats
     rows: float
     metrics: Mapping[str, Ratio]
+    profiles: Profiles | None = None
 
     @property
     def labelled(self) -> bool:
@@ -279,10 +386,22 @@ class TrueGroups:
         self.unavailable: dict[str, str] = {}
         rng = np.random.default_rng(seed)
         rows = max(round(data.rows), 1)
-        self.drawn = (
-            rng.multinomial(rows, data.cells.ravel(), replicates).reshape(replicates, len(data.names), 4)
-            / rows
-        )
+        self.rules: Floats | None = None
+        self.rules_drawn: Floats | None = None
+        if data.profiles is None:
+            self.drawn = (
+                rng.multinomial(rows, data.cells.ravel(), replicates).reshape(replicates, len(data.names), 4)
+                / rows
+            )
+        else:
+            masses = data.profiles.masses
+            drawn = (
+                rng.multinomial(rows, masses.ravel(), replicates).reshape(replicates, *masses.shape) / rows
+            )
+            self.rules, self.rules_drawn = data.profiles.cells(masses), data.profiles.cells(drawn)
+            self.levels, self.levels_drawn = data.profiles.by_level(masses), data.profiles.by_level(drawn)
+            own = np.arange(len(data.names))
+            self.drawn = self.rules_drawn[:, own, own]
         if noise.table is not None:
             self.table = noise.table.for_groups(data.names, data.attribute)
             if self.table.by_label and not data.labelled:
@@ -388,12 +507,29 @@ class TrueGroups:
     def _n1(self) -> Bounds | str:
         if self.table is None:
             return "no table was given (--noise FILE)"
-        return self._each(soft_bounds, self.plain(self.joint), self.plain(self.joint_drawn))
+        return self._drawn_apart(
+            self._each(soft_bounds, self.plain(self.joint), self.plain(self.joint_drawn)),
+            self.plain(self.joint),
+            self.plain(self.joint_drawn),
+        )
 
     def _n2(self) -> Bounds | str:
         if self.table is None or not self.table.by_label:
             return "the table is not by label" if self.table else "no table was given (--noise FILE)"
-        return self._each(labelled_bounds, self.joint, self.joint_drawn)
+        found = self._each(labelled_bounds, self.joint, self.joint_drawn)
+        return self._drawn_apart(found, self.joint, self.joint_drawn)
+
+    def _drawn_apart(self, found: Bounds, joint: Floats, drawn: Floats) -> Bounds:
+        """Return the bounds of decisions that are drawn after the recording: noise does not depend on the draw."""
+        if self.data.profiles is None:
+            return found
+        chances = self.data.profiles.levels[1]
+        names = [name for name in self.data.metrics if name in LABELS_OF]
+        rates = {name: level_bounds(self.levels, joint, chances, name) for name in names}
+        draws = {}
+        if self.replicates:
+            draws = {name: level_bounds(self.levels_drawn, drawn, chances, name) for name in names}
+        return Bounds({**found.rates, **rates}, {**found.draws, **draws}, self.alpha)
 
     def _n3(self) -> Bounds | str:
         eps = self.noise.epsilon
@@ -438,10 +574,8 @@ class TrueGroups:
         """
         assert self.table is not None
         try:
-            if self.noise.kept == "noisy-given-true":
-                found = self._inverted(self.data.cells, self.table.values)
-            else:
-                found = self._inverted(self.data.cells, self.joint)
+            known = self.table.values if self.noise.kept == "noisy-given-true" else self.joint
+            found = self._inverted(self.data.cells, known, self.rules)
         except ValueError as error:
             raise DataError(
                 f"--noise-class-conditional: {error}; leave the option out, and the bounds remain"
@@ -451,13 +585,14 @@ class TrueGroups:
         drawn = self.joint_drawn
         if self.noise.kept == "noisy-given-true":
             drawn = self.table.values[None] if self.values_drawn is None else self.values_drawn
-        return found, self._inverted(self.drawn, drawn)
+        return found, self._inverted(self.drawn, drawn, self.rules_drawn)
 
-    def _inverted(self, cells: Floats, table: Floats) -> Inversion:
+    def _inverted(self, cells: Floats, table: Floats, rules: Floats | None = None) -> Inversion:
         """Return the inversion by a table's ``P(noisy | true)``, shape (..., J, K) or by label (..., 2, J, K).
 
         A table that was carried over with that as it is has another one wherever no shares of true groups fit exactly;
-        so the table is taken as it was.
+        so the table is taken as it was. Where decisions look at the recorded group, the cells of each group's rule are
+        inverted, and a true group has each rule as often as it is recorded so.
         """
         some = next(iter(self.data.metrics.values()))
         if self.table is not None and self.table.by_label:
@@ -469,7 +604,17 @@ class TrueGroups:
         else:
             parts = [(cells, *left_inverse(table))]
             weights = parts[0][2]
-        masses = np.concatenate([w @ m for m, _, w in parts], -1)
+        if rules is None:
+            masses = np.concatenate([w @ m for m, _, w in parts], -1)
+        else:
+            kinds = ([TP, FN], [FP, TN]) if len(parts) > 1 else ([TP, FN, FP, TN],)
+            masses = np.concatenate(
+                [
+                    np.einsum("...jr,...rjc->...jc", t, w[..., None, :, :] @ rules[..., cs])
+                    for (_, t, w), cs in zip(parts, kinds, strict=True)
+                ],
+                -1,
+            )
         left = np.concatenate([m - np.swapaxes(t, -1, -2) @ (w @ m) for m, t, w in parts], -1)
         return Inversion(some.of(masses), masses, weights, left)
 
@@ -545,16 +690,26 @@ class TrueGroups:
         return {}
 
     def _at(self, metric: str, eps: float) -> Pair:
-        """Return the bounds under N3 with another eps."""
+        """Return the bounds under N3 with another eps; NaN where the data refute it."""
         if (metric, eps) not in self._known:
-            ratio = self.data.metrics[metric]
-            self._known[metric, eps] = sensitivity_bounds(self.data.cells, self.joint, ratio, eps)
+            self._known[metric, eps] = self._found_at(self.data.metrics[metric], eps)
         return self._known[metric, eps]
+
+    def _found_at(self, ratio: Ratio, eps: float) -> Pair:
+        if eps < self.least:
+            nothing = np.full(len(self.true), np.nan)
+            return nothing, nothing
+        if eps == 0:
+            by_label = self.table is not None and self.table.by_label
+            with suppress(ValueError):  # it can be inverted, and nothing is left open
+                known = (identified_by_label if by_label else identified)(self.data.cells, self.joint, ratio)
+                return known.rates, known.rates
+        room = self.least + ROOM if self.least > 0 else 0.0  # to the solver less is all but empty, or empty
+        return sensitivity_bounds(self.data.cells, self.joint, ratio, max(eps, room))
 
     def compared_at(self, kind: str, metrics: Sequence[str], eps: float) -> tuple[float, float]:
         """Return where a comparison lies under N3 with another eps."""
-        lows, highs = _ends(kind, [self._at(name, eps) for name in metrics])
-        return float(_worst(kind, lows)), float(_worst(kind, highs))
+        return _compared(kind, np.array([self._at(name, eps) for name in metrics]))
 
     def largest(
         self,
@@ -563,27 +718,45 @@ class TrueGroups:
         metrics: Sequence[str],
         precision: float = PRECISION,
     ) -> float:
-        """Return the largest eps at which something holds of both ends of a comparison; NaN if it never does."""
+        """Return the largest eps at which something holds of both ends of a comparison; NaN if it never does.
 
-        def at(eps: float) -> bool:
-            low, high = self.compared_at(kind, metrics, eps)
-            return not math.isnan(low) and holds(low, high)
+        Bounds become wider with eps, so those at a smaller and at a larger eps enclose what lies between them: of an
+        eps between both only the ends are computed on which the answer hangs.
+        """
+
+        def known(eps: float) -> Floats:
+            return np.array([self._at(name, eps) for name in metrics])
+
+        def good(ends: Floats) -> bool:
+            return between.good(*_compared(kind, ends))
 
         inside, outside = self.least, 1.0
-        if not at(inside):
+        between = _Between(kind, known(inside), known(outside), holds)
+        if not good(between.near):
             return math.nan
-        for eps in CURVE:
-            if inside < eps < outside:
-                if at(eps):
-                    inside = eps
-                else:
-                    outside = eps
-        if outside == 1.0 and at(1.0):
+        if good(between.far):
             return 1.0
+        for eps in self._curve():
+            if inside < eps < outside:
+                if good(known(eps)):
+                    inside, between.near = eps, known(eps)
+                else:
+                    outside, between.far = eps, known(eps)
         while outside - inside > precision:
             middle = (inside + outside) / 2
-            inside, outside = (middle, outside) if at(middle) else (inside, middle)
+            trial = _Between(kind, between.near.copy(), between.far.copy(), holds)
+            if trial.decide(partial(self._ends_at, middle, metrics)):
+                inside, between.near = middle, trial.near
+            else:
+                outside, between.far = middle, trial.far
         return inside
+
+    def _ends_at(self, eps: float, metrics: Sequence[str], places: Sequence[Place]) -> Floats:
+        """Return ends under N3 with another eps."""
+        ends = [
+            End(self.data.metrics[metrics[rate]], group, 1.0 - 2.0 * side) for rate, side, group in places
+        ]
+        return sensitivity_ends(self.data.cells, self.joint, eps, ends)
 
     # ------------------------------------------------------------------ report
 
@@ -732,6 +905,63 @@ class TrueGroups:
             for scope in NOISE_SCOPES[1:]:
                 if f"{figure.name}.{scope}" in asked:
                     yield self._report(figure, kind, metrics, scope.removeprefix("under_").upper(), scope)
+
+    def told(self, checks: Iterable[Check] = ()) -> Iterator[ComparisonReport]:
+        """Yield the comparisons of :meth:`comparisons` without the figures, curves and breakdown points beside them."""
+        figures = [
+            Figure(
+                f"{name}.{kind}",
+                "",
+                math.nan,
+                math.nan,
+                {level: found.of_comparison(kind, metrics) for level, found in self.bounds.items()},
+            )
+            for kind, name, metrics in _comparisons(self.data.metrics)
+        ]
+        return self.comparisons(figures, checks)
+
+    def of_each(self) -> dict[str, dict[str, Value]]:
+        """Return :meth:`values` without the figures, curves and breakdown points beside them."""
+        known = {name: list(self.of_groups(name)) for name in self.data.metrics}
+        return self.values(
+            Figure(name, group, math.nan, math.nan, bounds)
+            for name, found in known.items()
+            for group, bounds in zip(self.true, found, strict=True)
+        )
+
+    def of_groups(self, metric: str) -> Iterator[dict[str, Bound]]:
+        """Yield assumption -> bounds of each true group's rate."""
+        for bounds in zip(*(found.of_groups(metric) for found in self.bounds.values()), strict=True):
+            yield dict(zip(self.bounds, bounds, strict=True))
+
+    def shortfall(self, level: str, sides: Iterable[tuple[str, float]]) -> tuple[float, float]:
+        """Return what the worst true group is on the wrong side of the rate over everybody by, and an upper limit.
+
+        Parameters
+        ----------
+        level
+            The assumption.
+        sides
+            Rate, and 1 where a group must not be below, -1 where it must not be above.
+
+        Returns
+        -------
+        On the rows as they are, and the quantile of that over the draws; one-sided, at half of alpha.
+        """
+        found = self.bounds[level]
+
+        def worst(cells: Floats, rates: Mapping[str, Pair]) -> Floats:
+            out = []
+            for name, sign in sides:
+                overall = self.data.metrics[name].of(cells.sum(-2))[..., None]
+                out.append(sign * (overall - rates[name][0 if sign > 0 else 1]))
+            return _worst("max", np.concatenate(out, -1))
+
+        point = float(worst(self.data.cells, found.rates))
+        if not found.draws:
+            return point, point
+        drawn = _quantile(worst(self.drawn, found.draws), 1 - self.alpha / 2)
+        return point, float(np.fmax(point, drawn))
 
     def values(self, figures: Iterable[Figure]) -> dict[str, dict[str, Value]]:
         """Return metric and scope -> group -> value, for checks on one group."""

@@ -84,6 +84,17 @@ MAY_IMPORT = {
         "optim",
         "table",
     },
+    "true_proof": {
+        "checks",
+        "counts",
+        "engine",
+        "errors",
+        "findings",
+        "noise",
+        "predictors",
+        "table",
+        "true_groups",
+    },
     "membership": {
         "auditor",
         "checks",
@@ -128,6 +139,7 @@ MAY_IMPORT = {
         "predictors",
         "repair",
         "table",
+        "true_proof",
         "uncertainty",
     },
     "compare": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -657,6 +658,45 @@ def test_breakdown_points_agree_with_bisection() -> None:
     assert loose["holds_up_to"] == 1
     certain = figure(noise, "true_positive_rate.difference")["certain_up_to"]
     assert certain >= broken["fails_up_to"]
+
+
+@pytest.mark.parametrize("by_label", [False, True])
+@pytest.mark.parametrize("kind", ["difference", "ratio", "min", "max"])
+def test_breakdown_points_of_every_kind_are_those_of_all_ends_at_every_eps(kind: str, by_label: bool) -> None:
+    """Looking only at the ends on which an answer hangs finds what bisection over all of them does."""
+    rng = np.random.default_rng([7, len(kind), by_label])
+    inner = 0
+    for _ in range(3):
+        q = rng.dirichlet(np.full(36, 2.0)).reshape(3, 3, 4) * (np.eye(3) * 8 + 1)[:, :, None]
+        q /= q.sum()
+        values = np.stack([q[..., 2:].sum(-1), q[..., :2].sum(-1)]) if by_label else q.sum(-1)
+        names = ("a", "b", "c")
+        data = Seen("x", names, q.sum(0), 1e4, dict(ng.RATIOS))
+        told = TrueGroups(data, Noise(NoiseTable("t", names, names, values, "joint")), replicates=0)
+        metrics = (
+            ("true_positive_rate", "false_positive_rate")
+            if kind in ("difference", "ratio")
+            else ("accuracy",)
+        )
+        top = kind in ("difference", "max")
+        ends = np.array([told.compared_at(kind, metrics, eps) for eps in (told.least, 0.1, 1.0)])
+        for limit in (ends[1, 0], ends[1, 1], ends[:2, 0].mean(), ends[1:, 1].mean()):
+
+            def kept(low: float, high: float, limit: float = float(limit), top: bool = top) -> bool:
+                return high <= limit + 1e-9 if top else low >= limit - 1e-9
+
+            def broken(low: float, high: float, limit: float = float(limit), top: bool = top) -> bool:
+                return low > limit - 1e-9 if top else high < limit + 1e-9
+
+            for holds in (kept, broken):
+                found = told.largest(holds, kind, metrics, 1e-3)
+                if math.isnan(found):
+                    assert not holds(*told.compared_at(kind, metrics, told.least))
+                    continue
+                inner += told.least < found < 1
+                assert holds(*told.compared_at(kind, metrics, found))
+                assert found == 1 or not holds(*told.compared_at(kind, metrics, min(found + 1e-3, 1.0)))
+    assert inner >= 6
 
 
 def test_an_assumption_that_the_data_refute_is_not_used() -> None:

@@ -6,6 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
+from fairfix.optim import noisy_ends
+from fairfix.optim.noisy_ends import WIDE, End, sensitivity_bounds, sensitivity_ends
 from fairfix.optim.noisy_groups import (
     RATIOS,
     Ratio,
@@ -19,7 +21,6 @@ from fairfix.optim.noisy_groups import (
     lemma1_radius,
     pairwise_gaps,
     sensitivity,
-    sensitivity_bounds,
     soft_bounds,
     standard_error,
     total_variation,
@@ -596,3 +597,43 @@ def test_all_groups_at_once_are_as_one_by_one(by_label):
             lo, hi = sensitivity_bounds(m, C, RATIOS["selection_rate"], least - 0.01)
             assert np.isnan(lo).all()
             assert np.isnan(hi).all()
+
+
+def test_many_ends_in_several_calls_are_as_one_by_one_and_undefined_ones_spoil_no_other():
+    """Ends of a group without mass are NaN, whatever stands in the same call; closed forms are the limit at eps = 1."""
+    rng = np.random.default_rng(5)
+    q = rng.dirichlet(np.full(36, 1.0)).reshape(3, 3, 4)
+    q[2] = 0.0
+    m, C = q.sum(0), q.sum(-1)
+    ends = [End(r, j, sign) for r in RATIOS.values() for j in range(3) for sign in (1.0, -1.0)]
+    assert len(ends) * 3 * 3 * 4 > 2 * WIDE
+    eps = least_eps(m, C) + 0.05
+    found = sensitivity_ends(m, C, eps, ends)
+    for end, value in zip(ends, found, strict=True):
+        one = sensitivity(m, C, end.ratio, eps, end.group)
+        np.testing.assert_allclose(value, one.lo if end.sign > 0 else one.hi, atol=1e-8)
+    assert np.isnan(found[4::6]).all()
+    assert np.isfinite(found[:4]).all()
+    np.testing.assert_allclose(
+        sensitivity_ends(m, C, 1.0, ends)[:4], sensitivity_ends(m, C, 1.0 - 1e-9, ends)[:4], atol=1e-6
+    )
+    with pytest.raises(ValueError, match="eps must be 0 or more"):
+        sensitivity_ends(m, C, -0.1, ends)
+    assert sensitivity_ends(m, C, eps, []).size == 0
+
+
+def test_where_the_solver_gives_up_the_end_is_that_of_any_noise(monkeypatch):
+    """A status that says nothing, of both ways of solving: what is told still holds."""
+    rng = np.random.default_rng(5)
+    q = rng.dirichlet(np.full(24, 1.0)).reshape(2, 3, 4)
+    m, C = q.sum(0), q.sum(-1)
+    solve = noisy_ends.milp
+
+    def gives_up(*given, **more):
+        found = solve(*given, **more)
+        found.status = 4
+        return found
+
+    monkeypatch.setattr(noisy_ends, "milp", gives_up)
+    lo, hi = sensitivity_bounds(m, C, TPR, least_eps(m, C) + 0.05)
+    np.testing.assert_allclose((lo, hi), soft_bounds(m, C, TPR), atol=1e-12)

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from fairfix.optim import noisy_training
 from fairfix.optim.noisy_groups import (
     RATIOS,
     joint_masses,
@@ -26,6 +27,7 @@ from fairfix.optim.noisy_training import (
     surrogate,
     train,
 )
+from scipy import sparse
 from scipy.optimize import linprog
 
 RATES = ("selection_rate", "true_positive_rate", "false_positive_rate")
@@ -314,3 +316,25 @@ def test_what_cannot_be_satisfied_is_said() -> None:
     assert found.constant
     with pytest.raises(ValueError, match="no row of a label"):
         train(X, np.zeros_like(y), noisy, None, 3, Within(C), "equal_opportunity", 0.1)
+
+
+def test_indicators_are_kept_sparse_and_give_what_full_matrices_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same decisions and the same gradient, by either kind of matrix."""
+    rng = np.random.default_rng(4)
+    X = np.eye(12)[rng.integers(0, 12, 400)]
+    y, codes = (rng.random(400) < 0.2 + 0.05 * X.argmax(1)).astype(np.int64), rng.integers(0, 2, 400)
+    table = np.diag(np.bincount(codes) / 400) * 0.9 + np.bincount(codes)[None, :] / 8000
+    found = []
+    for share in (noisy_training.SPARSE, 0.0):
+        monkeypatch.setattr(noisy_training, "SPARSE", share)
+        rows = Rows.of(X, y, codes, None, 2)
+        assert sparse.issparse(rows.A) == (share > 0)
+        value = surrogate(rows, np.linspace(-1, 1, 13), y - 0.5, 0.1)
+        rule = train(X, y, codes, None, 2, Within(table), "demographic_parity", 0.1, steps=40)
+        found.append((value, X @ rule.coef + rule.intercept >= 0, rule.error))
+    (one, decided, error), (other, same, again) = found
+    assert one[0] == pytest.approx(other[0], rel=1e-12)
+    np.testing.assert_allclose(one[1], other[1], atol=1e-12)
+    np.testing.assert_array_equal(decided, same)
+    assert error == pytest.approx(again)
+    assert 0 < decided.mean() < 1

@@ -597,8 +597,7 @@ def ratio_range(space: Polytope, top: Floats, bottom: Floats) -> tuple[float, fl
     if low is None:
         return None
     high = ratio_end(space, top, bottom, -1.0)
-    assert high is not None
-    return low, high
+    return None if high is None else (low, high)  # a solver may see an all but empty space in two ways
 
 
 def ratio_end(space: Polytope, top: Floats, bottom: Floats, sign: float) -> float | None:
@@ -658,7 +657,7 @@ def smallest_eps(parts: Sequence[tuple[Floats, Floats]]) -> float:
 
 def least_eps(m: npt.ArrayLike, C: npt.ArrayLike) -> float:
     """Return the least eps that masses and table allow; arguments as in :func:`sensitivity`."""
-    return smallest_eps(_parts(m, C)[0])
+    return smallest_eps(cell_parts(m, C)[0])
 
 
 @dataclass(frozen=True)
@@ -683,7 +682,7 @@ class Sensitivity:
         return self.smallest_eps is not None
 
 
-def _parts(m: npt.ArrayLike, C: npt.ArrayLike) -> tuple[list[tuple[Floats, Floats]], list[list[int]]]:
+def cell_parts(m: npt.ArrayLike, C: npt.ArrayLike) -> tuple[list[tuple[Floats, Floats]], list[list[int]]]:
     """Return parts for :func:`joint_masses` and the cells that each consists of; the table may be by label."""
     labelled = np.asarray(C).ndim == 3
     cells, table = _checked(m, C, labelled=labelled)
@@ -730,55 +729,12 @@ def sensitivity(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio, eps: float, gr
     """
     if not eps >= 0:
         raise ValueError(f"eps must be 0 or more, got {eps!r}")
-    parts, which = _parts(m, C)
+    parts, which = cell_parts(m, C)
     space = joint_masses(parts, eps)
     found = _range(space, which, ratio, group)
     if found is not None:
         return Sensitivity(*found)
     return Sensitivity(np.nan, np.nan, smallest_eps(parts) if is_empty(space) else None)
-
-
-def sensitivity_bounds(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio, eps: float) -> tuple[Floats, Floats]:
-    """Return the sharp bounds of every group's rate if noise depends on the cell by at most eps, in one program.
-
-    Parameters
-    ----------
-    m, C, ratio, eps
-        As in :func:`sensitivity`.
-
-    Returns
-    -------
-    Lowest and highest rate, shape (J,) each; NaN where a group has no denominator, and everywhere if the data refute
-    the assumption.
-    """
-    parts, which = _parts(m, C)
-    groups = parts[0][1].shape[0]
-    space = joint_masses(parts, eps)
-    many, size = space.right.size, space.equal.shape[1] + 1
-    equal = sparse.hstack([space.equal, sparse.csr_matrix(-space.right[:, None])], format="csr")
-    under = sparse.hstack([space.under, sparse.csr_matrix((space.under.shape[0], 1))], format="csr")
-    goals, rows = [], []
-    for group in range(groups):
-        top, bottom = (np.append(end, 0.0) for end in _ends(space, which, ratio, group))
-        goals += [top, -top]
-        rows += [sparse.vstack([equal, sparse.csr_matrix(bottom[None, :])])] * 2
-    all_under: Any = sparse.kron(sparse.identity(len(goals)), under, format="csr")
-    all_equal: Any = sparse.block_diag(rows, format="csr")
-    found: Any = linprog(
-        np.concatenate(goals),
-        A_ub=all_under if all_under.shape[0] else None,
-        b_ub=np.zeros(all_under.shape[0]) if all_under.shape[0] else None,
-        A_eq=all_equal,
-        b_eq=np.tile(np.append(np.zeros(many), 1.0), len(goals)),
-        method="highs",
-        options={"presolve": False},
-    )
-    if found.status == 0:
-        values = (np.array(goals) * found.x.reshape(-1, size)).sum(1)
-        return values[::2], -values[1::2]
-    one_by_one = [_range(space, which, ratio, j) or (np.nan, np.nan) for j in range(groups)]
-    lo, hi = np.array(one_by_one).T
-    return lo, hi
 
 
 @dataclass(frozen=True)
@@ -824,7 +780,7 @@ def breakdown(
     -------
     ``eps`` in [0, 1]; 1 means that the limits hold whatever the noise. Groups without a denominator do not count.
     """
-    parts, which = _parts(m, C)
+    parts, which = cell_parts(m, C)
     groups = parts[0][1].shape[0]
     low = np.broadcast_to(np.asarray(lowest, dtype=np.float64), groups)
     high = np.broadcast_to(np.asarray(highest, dtype=np.float64), groups)

@@ -52,10 +52,11 @@ the rows given.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairfix.optim.noisy_groups import RATIOS, Ratio, labelled_bounds, soft_bounds, tv_bounds
@@ -75,6 +76,9 @@ ASCENTS = (0.02, 0.05)
 
 EVERY = 5
 """Steps from one iterate that is looked at to the next."""
+
+SPARSE = 0.3
+"""Share of numbers that are not 0 below which a sparse matrix is faster."""
 
 CUTS = 200
 """Cuts of an iterate that are looked at."""
@@ -219,9 +223,12 @@ class Trained:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of the fit: features with a last column of ones, labels, noisy groups, weights of total 1."""
+    """Rows of the fit: features with a last column of ones, labels, noisy groups, weights of total 1.
 
-    A: Floats
+    Features that are mostly zeros, as indicators of categories are, are kept as a sparse matrix.
+    """
+
+    A: Any
     y: Ints
     codes: Ints
     weight: Floats
@@ -233,7 +240,9 @@ class Rows:
         w = np.ones(len(X)) if weight is None else weight
         own = np.flatnonzero(w > 0)
         label = np.asarray(y).astype(np.int64)[own]
-        A = np.column_stack([X[own], np.ones(own.size)])
+        A: Any = np.column_stack([X[own], np.ones(own.size)])
+        if np.count_nonzero(A) < SPARSE * A.size:
+            A = sparse.csr_array(A)
         return cls(A, label, codes[own], w[own] / w.sum(), groups)
 
     def places(self, accept: npt.NDArray[np.bool_]) -> Ints:

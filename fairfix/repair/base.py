@@ -265,6 +265,16 @@ class Repairer(ABC):
         return False
 
     @property
+    def sides(self) -> tuple[tuple[str, float], ...]:
+        """Rates of true groups that the slack bounds: 1 where none may be below that of everybody, -1 where above."""
+        return ()
+
+    @property
+    def trusts_recording(self) -> bool:
+        """Whether noise is taken to depend on the true group alone."""
+        return False
+
+    @property
     def averages(self) -> bool:
         """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
         return False

@@ -17,6 +17,8 @@ group ``j``, and ``U`` holds those that the data, the noise table and an assumpt
 ``epsilon``     N3    that, and ``|P(k | j, b, y) - T_jk| <= eps``     a table; a score that does not use the group
 ``identified``  N4    it depends on the true group alone (and on the   the same, and as many noisy as true groups
                       label if the table has labels)
+``radii``       N0    true groups are near the recorded ones of the    solver ideal; the same true as noisy groups
+                      same name, by the radii of the table
 ==============  ====  ===============================================  ============================================
 
 =======================  =====================================================
@@ -47,6 +49,9 @@ paper                             here              meaning
 The paper trains a linear model against an adversary by stochastic gradients. Here a score is post-processed, since the
 worst case over ``q`` is a linear program (or a sum) that does not depend on the model; its optimum is found.
 
+``solver="ideal"`` looks at all rules of a small class, each with a cut per recorded group, and mixes them so that the
+error is least, or takes the best single one (``decisions="deterministic"``); see :mod:`fairfix.optim.noisy_ideal`.
+
 The paper's own two methods are there as well: ``solver="dro"`` (N0, a ball around each recorded group) and
 ``solver="soft"`` (N1, soft assignments; N2 with ``assumption="certified"``) train a linear rule over features that does
 not use the recorded group, with exact worst cases in place of steps of an adversary; see
@@ -73,6 +78,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.learners import LinearMember
 from fairfix.noise import NoiseTable
 from fairfix.optim.noisy_groups import RATIOS, Refuted, tv_bounds, vacuous, valid_radius
+from fairfix.optim.noisy_ideal import MOST, rules_of, solve_ideal, usual_bins
 from fairfix.optim.noisy_repair import (
     DEMANDS,
     LABELS,
@@ -88,7 +94,7 @@ from fairfix.optim.noisy_repair import (
     rate_bounds,
     solve_noisy,
 )
-from fairfix.optim.noisy_training import Near, Trained, Within, train
+from fairfix.optim.noisy_training import Adversary, Near, Trained, Within, train
 from fairfix.optim.piecewise import Piecewise
 from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
@@ -113,6 +119,15 @@ HOLDS = 1e-6
 
 ALONE = {"epsilon": "assumption epsilon", "z": "assumption identified", "bins": "thresholds"}
 """Parameters that mean nothing to a trained rule, with what they are of."""
+
+
+@dataclass(frozen=True)
+class Radii:
+    """True groups are near the recorded ones of the same name."""
+
+
+SMALL: dict[str, Assumption | Radii] = {"certified": Certified(), "soft": Soft(), "radii": Radii()}
+"""What the search of a small class can assume."""
 
 NEEDS_LABELS = (
     "the noise table has no labels, and without them {constraint} can hardly be guaranteed by any rule. Add a column "
@@ -146,16 +161,18 @@ class Robust(Repairer):
     )
     solver: str = param(
         "thresholds",
-        "thresholds of a score, the best there are; or a linear rule over features without the recorded group, trained "
-        "against the worst distribution within the radii of the table (dro) or the worst soft assignment (soft)",
-        choices=("thresholds", "dro", "soft"),
+        "thresholds of a score, the best there are; the same by a search of all rules of a small class (ideal); or a "
+        "linear rule over features without the recorded group, trained against the worst distribution within the radii "
+        "of the table (dro) or the worst soft assignment (soft)",
+        choices=("thresholds", "ideal", "dro", "soft"),
     )
     assumption: str = param(
         "auto",
         "what is assumed of the noise: nothing but the table by label (certified) or without (soft); that it depends "
-        "on outcomes by at most epsilon; that it depends on the true group alone (identified); auto: certified if the "
-        "table has labels, else soft; with solver soft: soft",
-        choices=("auto", "certified", "soft", "epsilon", "identified"),
+        "on outcomes by at most epsilon; that it depends on the true group alone (identified); with solver ideal also: "
+        "nothing but the radii of the table (radii); auto: certified if the table has labels, else soft; with solver "
+        "soft: soft; with solver dro: radii",
+        choices=("auto", "certified", "soft", "epsilon", "identified", "radii"),
     )
     epsilon: float = param(
         0.05,
@@ -172,10 +189,16 @@ class Robust(Repairer):
     bins: float | str = param(
         "auto",
         "bins of the score between which thresholds lie: quantiles, of the positives where the constraint is about "
-        "labels; auto: 100, and 20 for assumption epsilon, which is about bins",
+        "labels; auto: 100, and 20 for assumption epsilon, which is about bins; fewer with solver ideal, the more "
+        "recorded groups there are",
         words=("auto",),
         at_least=2,
         at_most=2000,
+    )
+    decisions: str = param(
+        "randomized",
+        "with solver ideal: a mixture of rules, or the best single rule",
+        choices=("randomized", "deterministic"),
     )
     learner: str = learner_param()
     l2: float = l2_param()
@@ -189,6 +212,16 @@ class Robust(Repairer):
     def parity(self) -> Parity:
         """The constraint, by its type."""
         return cast("Parity", self.constraint)
+
+    @property
+    def sides(self) -> tuple[tuple[str, float], ...]:
+        """Rates of true groups that the slack bounds, with the side."""
+        return DEMANDS[self.parity]
+
+    @property
+    def trusts_recording(self) -> bool:
+        """Whether noise is taken to depend on the true group alone."""
+        return self.assumption == "identified"
 
     @classmethod
     def noisy_contenders(cls, reading: Reading, noise: NoiseTable) -> Iterator[tuple[str, Repairer]]:
@@ -206,17 +239,21 @@ class Robust(Repairer):
         """Solve the program and say what it relies on."""
         assert problem.noise is not None
         seed = int(rng.integers(2**31))
-        if self.solver != "thresholds":
+        if self.solver in ("dro", "soft"):
             return self._train(problem, problem.noise, seed)
         assumed = self._assumed(problem, problem.noise)
         scored = mean_of(problem, self.learner, "logistic", self.l2, seed)
-        seen = Seen.of(problem, scored, self.parity, self._bins(assumed))
+        seen = Seen.of(problem, scored, self.parity, self._bins(assumed, len(problem.cells.levels)))
         own = seen.n.sum(1).T if problem.noise.by_label else seen.n.sum((1, 2))
         table = problem.noise.fitted(problem.cells.names, own)
         used = table.sum(0) if isinstance(assumed, Soft) and table.ndim == 3 else table
         if isinstance(assumed, Identified):
             assumed = Identified(self.z, seen.rows)
-        found = self._solved(seen, used, assumed)
+        found = (
+            self._searched(problem, seen, table, assumed)
+            if self.solver == "ideal"
+            else self._solved(seen, used, assumed)
+        )
         chance = np.where(found.F < CERTAIN, 0.0, np.where(found.F > 1 - CERTAIN, 1.0, found.F))
         groups, blind = problem.cells, self.thresholds == "blind"
         notes = (
@@ -241,13 +278,56 @@ class Robust(Repairer):
             trace,
         )
 
-    def _bins(self, assumed: Assumption) -> int:
-        """Return how many bins there are."""
-        if isinstance(self.bins, str):
-            return 20 if isinstance(assumed, Sensitive) else 100
-        return int(self.bins)
+    def _bins(self, assumed: Assumption | Radii, groups: int) -> int:
+        """Return how many bins there are.
 
-    def _assumed(self, problem: RepairProblem, noise: NoiseTable) -> Assumption:
+        Raises
+        ------
+        UsageError
+            They make too many rules to look at all.
+        """
+        if self.solver != "ideal":
+            usual = 20 if isinstance(assumed, Sensitive) else 100
+            return usual if isinstance(self.bins, str) else int(self.bins)
+        free = 1 if self.thresholds == "blind" else groups
+        bins = max(usual_bins(free, 100), 2) if isinstance(self.bins, str) else int(self.bins)
+        if rules_of(bins, free) > MOST:
+            raise UsageError(
+                f"{self.name}: --solver ideal looks at all rules, and {bins} bins in {groups} recorded groups make "
+                f"{rules_of(bins, free):,}; it takes {MOST:,} at most. Take fewer --bins, --thresholds blind, or "
+                "--solver thresholds"
+            )
+        return bins
+
+    def _searched(
+        self, problem: RepairProblem, seen: Seen, table: Floats, assumed: Assumption | Radii
+    ) -> NoisyRepair:
+        """Return the best mixture of the rules of a small class, or the best of them."""
+        noise, names = problem.noise, problem.cells.names
+        assert noise is not None
+        plain = table.sum(0) if table.ndim == 3 else table
+        adversary: Adversary = Within(table if isinstance(assumed, Certified) else plain)
+        if isinstance(assumed, Radii):
+            self._same_groups(names, noise, "--assumption radii")
+            adversary = Near(valid_radius(plain[[noise.true.index(name) for name in names]]))
+        return solve_ideal(
+            seen.n,
+            adversary,
+            self.parity,
+            min(self.slack, 1.0),
+            blind=self.thresholds == "blind",
+            single=self.decisions == "deterministic",
+        )
+
+    def _same_groups(self, names: tuple[str, ...], noise: NoiseTable, what: str) -> None:
+        """Raise where there is no ball around each recorded group, as true groups have other names."""
+        if set(names) != set(noise.true):
+            raise UsageError(
+                f"{self.name}: {what} needs the same true as recorded groups, since a ball is around each; the noise "
+                f"table has {', '.join(noise.true)} and the data {', '.join(names)}. Take --assumption or --solver soft"
+            )
+
+    def _assumed(self, problem: RepairProblem, noise: NoiseTable) -> Assumption | Radii:
         """Return the assumption in force.
 
         Raises
@@ -277,6 +357,16 @@ class Robust(Repairer):
                 f"{self.name}: the model looks at {', '.join(used)}; assumption {name} needs a score that does not "
                 "use the noisy group. Take --assumption certified or soft, or a model without it"
             )
+        if self.solver == "ideal":
+            if name not in SMALL:
+                raise UsageError(
+                    f"{self.name}: --solver ideal knows the assumptions {', '.join(SMALL)}, not {name}; take --solver "
+                    "thresholds for that"
+                )
+            return SMALL[name]
+        for option, value in (("assumption", "radii"), ("decisions", "deterministic")):
+            if getattr(self, option) == value:
+                raise UsageError(f"{self.name}: --{option} {value} is of --solver ideal; take that")
         assumptions: dict[str, Assumption] = {
             "certified": Certified(),
             "soft": Soft(),
@@ -285,7 +375,7 @@ class Robust(Repairer):
         }
         return assumptions[name]
 
-    def _solved(self, seen: Seen, table: Floats, assumed: Assumption) -> NoisyRepair:
+    def _solved(self, seen: Seen, table: Floats, assumed: Assumption | Radii) -> NoisyRepair:
         """Return the thresholds.
 
         Raises
@@ -293,6 +383,7 @@ class Robust(Repairer):
         DataError
             The data refute the assumption, or do not identify the true groups.
         """
+        assert not isinstance(assumed, Radii)
         slack = min(self.slack, 1.0)  # rates differ by no more
         try:
             return solve_noisy(seen.n, table, self.parity, slack, assumed, blind=self.thresholds == "blind")
@@ -316,11 +407,8 @@ class Robust(Repairer):
                 f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or take "
                 "--assumption soft"
             )
-        if self.solver == "dro" and set(names) != set(noise.true):
-            raise UsageError(
-                f"{self.name}: --solver dro needs the same true as recorded groups, since a ball is around each; the "
-                f"noise table has {', '.join(noise.true)} and the data {', '.join(names)}. Take --solver soft"
-            )
+        if self.solver == "dro":
+            self._same_groups(names, noise, "--solver dro")
         scored = mean_of(problem, self.learner, "logistic", self.l2, seed)
         design, label, codes = design_of(problem, self.learner), label_of(problem), problem.cells.codes
         table = self._table(problem, noise)
@@ -381,7 +469,7 @@ class Robust(Repairer):
             )
         if self.learner != "linear":
             raise UsageError(f"{who} trains a linear rule; leave out --learner {self.learner}")
-        fits = ("auto",) if self.solver == "dro" else ("auto", "soft", "certified")
+        fits = ("auto", "radii") if self.solver == "dro" else ("auto", "soft", "certified")
         if self.assumption not in fits:
             what = (
                 "assumes the radii of the table (N0) alone"
@@ -463,6 +551,9 @@ class Robust(Repairer):
             yield Caution(
                 f"the repaired rule decides the same for everybody ({what}): nothing less is guaranteed"
             )
+        if self.solver == "ideal":
+            which = "the best" if self.decisions == "deterministic" else "a mixture"
+            yield f"{which} of {found.programs:,} rules, each held to its own worst noise"
         if self.thresholds == "group":
             yield f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; --thresholds blind does not"
         yield from self._cut_said(problem)
@@ -474,12 +565,14 @@ class Robust(Repairer):
         if abs(float(np.ravel(cut)[0]) - 0.5) > HOLDS:
             yield "both kinds of error count alike in the repair, wherever the threshold of the base decisions lies"
 
-    def _assumption_said(self, table: Floats, assumed: Assumption) -> str:
+    def _assumption_said(self, table: Floats, assumed: Assumption | Radii) -> str:
         """Return what thresholds rely on."""
         label = " and the label" if table.ndim == 3 else ""
         return {
             Certified: "relies on N2 (certified): any noise that fits the noise table by label",
             Soft: "relies on N1 (soft): any noise that fits the noise table without labels",
+            Radii: "relies on N0 (radii): any distribution within total variation of that of the recorded group of the "
+            "same name, the radii valid whatever the noise that fits the noise table",
             Sensitive: f"relies on N3 (epsilon): noise that fits the noise table and, given the true group{label}, "
             f"depends on the score{'' if label else ' and the label'} by at most {self.epsilon:g}",
             Identified: f"relies on N4 (identified): noise that depends on the true group{label} alone, with a margin "
@@ -492,7 +585,7 @@ class Robust(Repairer):
         seen: Seen,
         table: Floats,
         chance: Floats,
-        assumed: Assumption,
+        assumed: Assumption | Radii,
         relies: str,
     ) -> Iterator[str]:
         """Yield what the result relies on, its worst case under other assumptions, and what breaks it."""
@@ -526,7 +619,17 @@ class Robust(Repairer):
         ball = self._ball(problem, short, plain, noise)
         if ball is not None:
             said.append(f"{ball:z.4f} within the radii of the table (N0)")
-        yield "the tables of the report are by recorded group; what holds for the true ones is said here"
+        extra = [
+            name
+            for k, name in enumerate(noise.noisy)
+            if name not in problem.cells.names and noise.values[..., k].any()
+        ]
+        if extra:
+            yield Caution(
+                f"the noise table names {', '.join(map(repr, extra))} as recorded, and no row of the fit is recorded "
+                "so: rename it there if it is another name of a group"
+            )
+        yield "the tables of the report are by recorded group, but for what is named true_groups"
         yield (
             f"the worst true group is on the wrong side of the rate over everybody by at most {'; '.join(said)}; the "
             f"slack is {self.slack:g}"
@@ -561,7 +664,7 @@ class Robust(Repairer):
             out.append(sign * (short.overall(rate) - (low if sign > 0 else high)))
         return float(np.nanmax(out))
 
-    def _breakdown(self, short: Merged, table: Floats, label: str, assumed: Assumption) -> str:
+    def _breakdown(self, short: Merged, table: Floats, label: str, assumed: Assumption | Radii) -> str:
         """Return how much noise may depend on outcomes before the constraint can break."""
         found = breakdown_of(short.n, table, short.chance, self.parity, min(self.slack, 1.0))
         given = "decisions" if label else "decisions and the label"
