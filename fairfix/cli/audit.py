@@ -27,6 +27,7 @@ from fairfix.cli.options import (
     waivers_of,
     write_results,
 )
+from fairfix.cli.progress import working
 from fairfix.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -214,7 +215,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     given = _with_id(given)
     waivers = waivers_of(ctx)
     old = _saved(given["baseline"]) if given["baseline"] else None
-    report = _of_counts(ctx, given) if given["from_counts"] else _of_data(ctx, given)
+    with working(given, "auditing"):
+        report = _of_counts(ctx, given) if given["from_counts"] else _of_data(ctx, given)
     if report is None:
         return 0
     result = audit_dict(report)

@@ -25,6 +25,7 @@ from fairfix.cli.options import (
     waivers_of,
     write_results,
 )
+from fairfix.cli.progress import working
 from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
@@ -203,27 +204,28 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     features = _learned_from(source, reading, repairer, given, model)
     _check_ids(source, reading, given)
     asked = Settings(confidence=given["confidence"], checks=checks, gate_on=given["gate_on"])
-    if repairer.streams:
-        outcome, counted, rows = _from_stream(source, reading, repairer, choices, asked, given)
-        data = fingerprint(counted, source.schema)
-    else:
-        table, data = _read(source, reading, repairer, features, given, model)
-        outcome = repair_table(
-            table,
-            repairer,
-            choices=choices,
-            settings=asked,
-            seed=given["seed"],
-            validation=given["validation"],
-            holdout=given["holdout"],
-            unlabelled=_unlabelled(reading, given, model),
-            features=features,
-            protected_as_feature=given["protected_as_feature"],
-            pairs=_pairs(reading, given),
-            noise=noise,
-            seen_by_model=model.feature_names if model else (),
-        )
-        rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
+    with working(given, f"repairing by {repairer.name}"):
+        if repairer.streams:
+            outcome, counted, rows = _from_stream(source, reading, repairer, choices, asked, given)
+            data = fingerprint(counted, source.schema)
+        else:
+            table, data = _read(source, reading, repairer, features, given, model)
+            outcome = repair_table(
+                table,
+                repairer,
+                choices=choices,
+                settings=asked,
+                seed=given["seed"],
+                validation=given["validation"],
+                holdout=given["holdout"],
+                unlabelled=_unlabelled(reading, given, model),
+                features=features,
+                protected_as_feature=given["protected_as_feature"],
+                pairs=_pairs(reading, given),
+                noise=noise,
+                seen_by_model=model.feature_names if model else (),
+            )
+            rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
     for warning in outcome.warnings:
         talk(given, f"warning: {warning}")
     for note in outcome.notes:
