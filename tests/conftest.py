@@ -1,14 +1,18 @@
-"""What several test files share: a small data set with every kind of column, made from a seed."""
+"""What several test files share: a small data set with every kind of column, and the command line as a call."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from fairfix.cli import run
 
 Frames = Callable[..., pd.DataFrame]
+Call = Callable[..., tuple[int, str, str]]
 
 
 def make_frame(n: int = 400, seed: int = 0, groups: int = 3) -> pd.DataFrame:
@@ -33,3 +37,23 @@ def make_frame(n: int = 400, seed: int = 0, groups: int = 3) -> pd.DataFrame:
 def frames() -> Frames:
     """A factory: the same arguments give the same frame."""
     return make_frame
+
+
+@pytest.fixture
+def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder, with no setting from outside."""
+    monkeypatch.chdir(tmp_path)
+    for name in [n for n in os.environ if n.startswith("FAIRFIX_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command; return (status, stdout, stderr)."""
+
+    def run_it(*arguments: str) -> tuple[int, str, str]:
+        status = run(list(arguments))
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run_it

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +17,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from fairfix import cli
-from fairfix.cli import run
 from fairfix.cli.options import known_options
 from fairfix.repaired import OUTPUT
 
-Call = Callable[..., tuple[int, str, str]]
+from tests.conftest import Call
 
-
-@pytest.fixture(autouse=True)
-def _away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in an empty folder, with no setting from outside."""
-    monkeypatch.chdir(tmp_path)
-    for name in [n for n in os.environ if n.startswith("FAIRFIX_")]:
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command; return (status, stdout, stderr)."""
-
-    def run_it(*arguments: str) -> tuple[int, str, str]:
-        status = run(list(arguments))
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run_it
+pytestmark = pytest.mark.usefixtures("away")
 
 
 def people(rows: int = 3000, gap: float = 0.3, seed: int = 0) -> pa.Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from fairfix.noise import NoiseTable
 from fairfix.repair import methods
 from fairfix.table import Columns, Reading
 
-Call = Callable[..., tuple[int, str, str]]
+from tests.conftest import Call
 
 NONE = NoiseTable("table", ("0", "1"), ("0", "1"), np.eye(2), "count")
 """No noise."""
@@ -41,15 +40,13 @@ def frame(many: int = 800) -> pa.Table:
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Call:
+def call(call: Call, tmp_path: Path) -> Call:
     """Run compare on the frame and return status, output and talk."""
     pq.write_table(frame(), tmp_path / "people.parquet")
 
     def invoke(*options: str) -> tuple[int, str, str]:
         base = ["compare", str(tmp_path / "people.parquet"), "--protected", "sex", "--slacks", "0.02,0.1"]
-        status = run([*base, *options, "--no-config"])
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        return call(*base, *options, "--no-config")
 
     return invoke
 

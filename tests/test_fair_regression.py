@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fairfix.cli import run
 from fairfix.engine import read_table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.learners import ConstantMember
@@ -27,7 +25,7 @@ from fairfix.repaired import Repaired
 from fairfix.table import Columns, Reading, Table
 from fairfix.values import ModelMixture
 
-Call = Callable[..., tuple[int, str, str]]
+from tests.conftest import Call
 
 NAMES = ("age", "job", "member")
 
@@ -298,13 +296,11 @@ def test_a_constant_label_is_learned_as_a_constant() -> None:
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run the command line and return status, output and talk."""
+def call(call: Call) -> Call:
+    """Run the command line without a configuration and return status, output and talk."""
 
     def invoke(*arguments: str) -> tuple[int, str, str]:
-        status = run([*arguments, "--no-config"] if arguments[0] != "inspect" else list(arguments))
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        return call(*arguments, *([] if arguments[0] == "inspect" else ["--no-config"]))
 
     return invoke
 

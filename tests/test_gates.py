@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
@@ -19,31 +18,21 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.baseline import Allowance, change
 from fairfix.checks import Check
-from fairfix.cli import run
 from fairfix.cli.options import today
 from fairfix.errors import ConfigError, UsageError
 from fairfix.report import FORMATS
 from fairfix.uncertainty import Proportions, difference_between_groups
 from fairfix.waivers import Waiver
 
-Call = Callable[..., tuple[int, str, str]]
+from tests.conftest import Call
+
 SCHEMA = json.loads(files("fairfix.report").joinpath("audit.schema.json").read_text())
 
 
 @pytest.fixture(autouse=True)
-def _away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _day(away: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the day by which waivers are judged."""
     monkeypatch.setenv("FAIRFIX_TODAY", "2026-06-30")
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def run_it(*arguments: str) -> tuple[int, str, str]:
-        status = run(list(arguments))
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run_it
 
 
 def decided(path: str, rates: dict[str, float], rows: int = 4000, **more: Any) -> str:

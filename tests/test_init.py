@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,7 @@ import pandas as pd
 import pytest
 from fairfix.cli import run
 
-
-@pytest.fixture(autouse=True)
-def _away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in an empty folder, with no setting from outside."""
-    monkeypatch.chdir(tmp_path)
-    for name in [n for n in os.environ if n.startswith("FAIRFIX_")]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("away")
 
 
 def people(**columns: Any) -> pd.DataFrame:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from fairfix.checks import Check
-from fairfix.cli import run
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.findings import Settings
 from fairfix.io import open_source
@@ -34,29 +31,11 @@ from fairfix.report.json_ import audit_dict
 from fairfix.table import Columns, Reading
 from scipy.optimize import linprog
 
-Call = Callable[..., tuple[int, str, str]]
+from tests.conftest import Call
+
+pytestmark = pytest.mark.usefixtures("away")
 READING = Reading(Columns((), label="label", prediction="yhat"))
 NAMES = {"a": "p_a", "b": "p_b", "c": "p_c"}
-
-
-@pytest.fixture(autouse=True)
-def _away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in an empty folder, with no setting from outside."""
-    monkeypatch.chdir(tmp_path)
-    for name in [n for n in os.environ if n.startswith("FAIRFIX_")]:
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command; return (status, stdout, stderr)."""
-
-    def run_it(*arguments: str) -> tuple[int, str, str]:
-        status = run(list(arguments))
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run_it
 
 
 # ---------------------------------------------------------------------- generated data

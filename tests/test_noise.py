@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
-from collections.abc import Callable
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.auditor import audit
 from fairfix.checks import Check
-from fairfix.cli import run
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.findings import Settings
 from fairfix.io import open_source
@@ -32,30 +29,12 @@ from fairfix.report.json_ import audit_dict
 from fairfix.table import Columns, Reading
 from fairfix.true_groups import Seen, TrueGroups, audit_noisy
 
-Call = Callable[..., tuple[int, str, str]]
+from tests.conftest import Call
+
+pytestmark = pytest.mark.usefixtures("away")
 SAMPLE = Path(__file__).parents[1] / "sample_data"
 READING = Reading(Columns(("noisy",), label="label", prediction="yhat"))
 METRICS = tuple(ng.RATIOS)
-
-
-@pytest.fixture(autouse=True)
-def _away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in an empty folder, with no setting from outside."""
-    monkeypatch.chdir(tmp_path)
-    for name in [n for n in os.environ if n.startswith("FAIRFIX_")]:
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command; return (status, stdout, stderr)."""
-
-    def run_it(*arguments: str) -> tuple[int, str, str]:
-        status = run(list(arguments))
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run_it
 
 
 # ---------------------------------------------------------------------- generated data

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.auditor import audit
 from fairfix.baseline import Allowance, compare
-from fairfix.cli import run
 from fairfix.engine import read_table
 from fairfix.errors import DataError
 from fairfix.paired import Changes, Matched, match
@@ -27,25 +26,12 @@ from fairfix.report.json_ import audit_dict
 from fairfix.table import Columns, Reading, Table
 from fairfix.uncertainty import Proportions
 
-Call = Callable[..., tuple[int, str, str]]
+from tests.conftest import Call
+
+pytestmark = pytest.mark.usefixtures("away")
 SCHEMA = json.loads(files("fairfix.report").joinpath("audit.schema.json").read_text())
 READING = Reading(Columns(("race",), label="label", prediction="prediction", id="id"))
 DP = "selection_rate.difference.between_groups"
-
-
-@pytest.fixture(autouse=True)
-def _away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def run_it(*arguments: str) -> tuple[int, str, str]:
-        status = run(list(arguments))
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run_it
 
 
 def people(rng: np.random.Generator, sizes: dict[str, int]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.auditor import audit
 from fairfix.checks import Check
-from fairfix.cli import run
 from fairfix.findings import Settings
 from fairfix.report import FORMATS, GATED, renderer
 from fairfix.report.json_ import audit_dict
 from fairfix.table import Columns, Reading
 
+from tests.conftest import Call
 from tests.test_report import rows
 
 HOSTILE = "\x07<b>&\"'%,:]](x){0}\r\n::error::d"
@@ -215,20 +214,15 @@ def test_hostile_names_are_neither_links_nor_placeholders() -> None:
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def call(call: Call, away: None, monkeypatch: pytest.MonkeyPatch) -> Call:
     """Run the command line in a folder with data."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     pq.write_table(pa.table(rows(900)), "d.parquet")
 
     def called(*arguments: str) -> tuple[int, str, str]:
-        status = run([*arguments, "--no-config"] if arguments[0] != "report" else list(arguments))
-        return status, *capsys.readouterr()
+        return call(*arguments, *([] if arguments[0] == "report" else ["--no-config"]))
 
     return called
-
-
-Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.parametrize("name", GATED)
