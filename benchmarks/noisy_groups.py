@@ -22,7 +22,7 @@ from fairfix.engine import scan
 from fairfix.findings import Settings
 from fairfix.io import open_source
 from fairfix.noise import Noise, NoiseTable
-from fairfix.optim.noisy_groups import RATIOS, lemma1_radius, tv_bounds
+from fairfix.optim.noisy_groups import RATIOS, conditional_radius, tv_bounds
 from fairfix.table import Columns, Reading
 from fairfix.true_groups import Seen, TrueGroups, seen
 from sklearn.linear_model import LogisticRegression
@@ -104,7 +104,7 @@ def population(race: Ints, cell: Ints) -> Iterator[str]:
                     data = seen_of(noisy, cell)
                     told = TrueGroups(data, Noise(table_of(race, noisy, label)), replicates=0)
                     joint = told.plain(told.joint)
-                    gammas, rate = lemma1_radius(joint), told.recorded[metric]
+                    gammas, rate = conditional_radius(joint), told.recorded[metric]
                     bounds = [(np.clip(rate - gammas, 0, 1), np.clip(rate + gammas, 0, 1))]
                     bounds.append(tv_bounds(data.cells, gammas, RATIOS[metric]))
                     bounds += [told.bounds[level].rates[metric] for level in ("N0", "N1", "N2")]

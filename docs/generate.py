@@ -32,13 +32,6 @@ START = "<!-- generated: "
 PART = re.compile(rf"({START}([\w-]+) -->\n)(?:(?!{START}).)*?(<!-- end -->)", re.DOTALL)
 WIDTH = 100
 
-PLANNED = {
-    "logloss": "robust log loss classification: demographic parity, equal opportunity, equalized odds",
-    "sensei": "individual fairness: alike people, alike predictions",
-    "robust": "parity and error rates of the true groups, when the recorded groups are noisy",
-}
-"""Methods that are not there yet; one that is there is taken from the code."""
-
 
 def help_of(*command: str) -> str:
     """Return what --help prints, at a fixed width."""
@@ -109,10 +102,8 @@ def parameters(name: str) -> str:
 
 
 def repairs() -> str:
-    """Return the methods that are there, and those that are planned."""
-    rows = [(f"`{name}`", method.summary, "available") for name, method in methods().items()]
-    rows += [(f"`{name}`", does, "planned") for name, does in PLANNED.items() if name not in methods()]
-    return table(("`--method`", "does", "state"), rows)
+    """Return every method with its summary."""
+    return table(("`--method`", "does"), [(f"`{name}`", one.summary) for name, one in methods().items()])
 
 
 def formats() -> str:

@@ -35,7 +35,6 @@ PROTOCOL = 1
 
 NAME = "fairfix.artifact"
 COUNTS = "fairfix.counts"
-FORMAT = f"{NAME}/{PROTOCOL}"
 MANIFEST = "manifest.json"
 
 MAX_MANIFEST = 16 << 20

@@ -36,7 +36,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -211,10 +211,6 @@ class ResidualEffect:
     effective_rows: float
     explained: float
     confidence: float
-
-    estimand: ClassVar[str] = (
-        "mean difference of scores at equal values of the other columns, weighted by P(group|x) (1 - P(group|x))"
-    )
 
 
 # ---------------------------------------------------------------------- equal rows

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fairfix.artifact import FORMAT, Artifact, fingerprint, read, write
+from fairfix.artifact import Artifact, fingerprint, read, write
 from fairfix.errors import ArtifactError, DataError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -414,5 +414,5 @@ def test_the_format_is_as_documented(tmp_path: Path) -> None:
     manifest = json.loads(content["manifest.json"])
 
     assert list(content) == ["manifest.json", "arrays/codes.npy", "arrays/empty.npy", "arrays/offsets.npy"]
-    assert manifest["format"] == FORMAT == "fairfix.artifact/1"
+    assert manifest["format"] == "fairfix.artifact/1"
     assert manifest["arrays"]["offsets"] == entry(content["arrays/offsets.npy"], sample().arrays["offsets"])

@@ -18,7 +18,6 @@ from fairfix.optim.noisy_groups import (
     identified_by_rule,
     labelled_bounds,
     least_eps,
-    lemma1_radius,
     pairwise_gaps,
     sensitivity,
     soft_bounds,
@@ -247,7 +246,7 @@ def test_a_radius_moves_a_rate_by_more_than_itself():
     q[1, 1, 0], q[1, 0, 0] = 0.0, 0.025  # and all true positives of group 1 like group 0
     m, C, _ = seen(q)
     np.testing.assert_allclose(valid_radius(C), 0.05)
-    np.testing.assert_allclose(lemma1_radius(C), 0.05)
+    np.testing.assert_allclose(conditional_radius(C), 0.05)
     np.testing.assert_allclose(TPR.of(q.sum(1)), 0.5)
     np.testing.assert_allclose(TPR.of(m), [1.0, 0.0])
     assert 1.0 - 0.05 > 0.5  # what adding the radius to the rate would exclude

@@ -300,10 +300,6 @@ def conditional_radius(C: npt.ArrayLike) -> Floats:
     return np.clip(1.0 - np.where(true > 0, both / np.where(true > 0, true, 1.0), 0.0), 0.0, 1.0)
 
 
-lemma1_radius = conditional_radius
-"""Its name in the literature: the radius of Lemma 1 of the paper, for equal marginals."""
-
-
 def pairwise_gaps(lo: Floats, hi: Floats) -> Floats:
     """Return ``hi_a - lo_b`` for each ordered pair of groups, shape (..., J) to (..., J, J); 0 on the diagonal.
 
