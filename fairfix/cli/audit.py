@@ -31,13 +31,14 @@ from fairfix.cli.progress import working
 from fairfix.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from fairfix.auditor import More
     from fairfix.baseline import Allowance
     from fairfix.countfile import CountFile
     from fairfix.findings import AuditReport, ComparisonReport, Settings
     from fairfix.io import Source
     from fairfix.models import ScoringModel
-    from fairfix.noise import Noise
-    from fairfix.table import Reading
+    from fairfix.noise import Noise, NoiseTable
+    from fairfix.table import Reading, Table
 
 PROFILES = ("ll144", "ugesp", "lending", "eu")
 
@@ -254,7 +255,6 @@ def _settings(given: Mapping[str, Any], protected: Sequence[str], *, exact: bool
 def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None:
     """Audit data; None where only counts could be saved."""
     from fairfix.auditor import audit, require_two_groups
-    from fairfix.countfile import count
 
     if not given["data"]:
         raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
@@ -264,63 +264,81 @@ def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None
     source, reading, inferred, model = open_data(given, protected_needed=groups is None)
     more = _individual(source, reading, model, settings.confidence, given) if given["individual"] else None
     used = {"file": given["model"].rsplit("/", 1)[-1], "sha256": model.sha256} if model else {}
+    noise = _noise(reading, model, given) if groups is None else None
     if groups is not None:
-        from fairfix.membership import audit_membership
-
-        report = audit_membership(
-            source,
-            reading,
-            groups,
-            settings,
-            independent=given["noise_independent"],
-            seed=given["seed"],
-            more=more,
-        )
-        require_two_groups(report)
-        return replace(report, inferred=inferred, model=used)
-    noise = _noise(reading, model, given)
-    if noise is not None and settings.suppress_below:
-        raise UsageError(
-            "--noise tells of every group, also of those that --suppress-below hides; leave one out"
-        )
-    if given["counts_out"]:
-        if noise is not None:
-            raise UsageError(
-                "--counts-out saves the counts of the recorded groups; leave out --noise, or save apart"
-            )
-        saved = count(source, reading, threads=settings.threads, inferred=inferred, model=used)
-        saved.save(given["counts_out"])
-        talk(
-            given,
-            f"wrote {given['counts_out']}: {saved.read:,} rows read, {saved.used:,} counted in one pass",
-        )
-        if settings.suppress_below:
-            talk(given, f"{given['counts_out']} counts every group, those hidden in the report too")
+        report = _of_members(source, reading, groups, settings, more, given)
+    elif given["counts_out"]:
+        saved = _counted(source, reading, settings, inferred, used, given)
         return _of_piece(saved, settings, more, given)
-    if noise is None:
-        report = audit(source, reading, settings, more)
+    elif noise is not None:
+        report = _of_noisy(source, reading, noise, settings, more, given)
     else:
-        from fairfix.true_groups import audit_noisy
-
-        report = audit_noisy(source, reading, noise, settings, seed=given["seed"], more=more)
-        for check in settings.checks:
-            if check.comparison.endswith(".between_groups") and check.attribute in (
-                None,
-                *given["protected"],
-            ):
-                talk(
-                    given,
-                    f"check {check.text!r} is about the recorded groups; of the true ones: {check.true_groups}",
-                )
+        report = audit(source, reading, settings, more)
     require_two_groups(report)
     return replace(report, inferred=inferred, model=used)
 
 
-def _of_piece(
-    saved: CountFile,
+def _of_members(
+    source: Source,
+    reading: Reading,
+    groups: Mapping[str, str],
     settings: Settings,
-    more: Mapping[str, Sequence[ComparisonReport]] | None,
+    more: More | None,
     given: Mapping[str, Any],
+) -> AuditReport:
+    """Audit data with a probability of membership per true group."""
+    from fairfix.membership import audit_membership
+
+    independent, seed = given["noise_independent"], given["seed"]
+    return audit_membership(source, reading, groups, settings, independent=independent, seed=seed, more=more)
+
+
+def _of_noisy(
+    source: Source,
+    reading: Reading,
+    noise: Noise,
+    settings: Settings,
+    more: More | None,
+    given: Mapping[str, Any],
+) -> AuditReport:
+    """Audit recorded groups and the true ones behind them, and say which checks are about the recorded ones."""
+    from fairfix.true_groups import audit_noisy
+
+    report = audit_noisy(source, reading, noise, settings, seed=given["seed"], more=more)
+    for check in settings.checks:
+        plain = check.comparison.endswith(".between_groups")
+        if plain and check.attribute in (None, *given["protected"]):
+            talk(
+                given,
+                f"check {check.text!r} is about the recorded groups; of the true ones: {check.true_groups}",
+            )
+    return report
+
+
+def _counted(
+    source: Source,
+    reading: Reading,
+    settings: Settings,
+    inferred: Mapping[str, str],
+    used: Mapping[str, str],
+    given: Mapping[str, Any],
+) -> CountFile:
+    """Count the data, and save the counts."""
+    from fairfix.countfile import count
+
+    saved = count(source, reading, threads=settings.threads, inferred=inferred, model=used)
+    saved.save(given["counts_out"])
+    talk(
+        given,
+        f"wrote {given['counts_out']}: {saved.read:,} rows read, {saved.used:,} counted in one pass",
+    )
+    if settings.suppress_below:
+        talk(given, f"{given['counts_out']} counts every group, those hidden in the report too")
+    return saved
+
+
+def _of_piece(
+    saved: CountFile, settings: Settings, more: More | None, given: Mapping[str, Any]
 ) -> AuditReport | None:
     """Audit what was counted and saved; a piece that is no data set of its own is no error if nothing hangs on it."""
     from fairfix.auditor import require_two_groups
@@ -450,25 +468,9 @@ def _noise(reading: Reading, model: ScoringModel | None, given: Mapping[str, Any
             if given[name] not in (None, (), False):
                 raise UsageError(f"--{name.replace('_', '-')} goes with --noise FILE")
         return None
-    from fairfix.io import open_source
-    from fairfix.noise import WORDS, Noise, parse_radii, read_noise, tabulate
+    from fairfix.noise import Noise, parse_radii
 
-    table = None
-    columns = given["noise_columns"]
-    if columns and not given["noise"]:
-        raise UsageError("--noise-columns goes with --noise FILE")
-    if given["noise"] and columns:
-        if len(columns) not in (2, 3):
-            raise UsageError(
-                f"--noise-columns {','.join(columns)}: name two or three columns, TRUE,NOISY[,LABEL]"
-            )
-        if given["noise_probability"]:
-            raise UsageError("--noise-columns counts persons; leave out --noise-probability")
-        table = tabulate(open_source(given["noise"]), *columns)
-    elif given["noise"]:
-        table = read_noise(open_source(given["noise"]), given["noise_probability"])
-    if table is not None and not columns:
-        talk(given, f"{table.source} holds {WORDS[table.form]}")
+    table = _noise_table(given)
     used = set(reading.columns.protected) & set(model.feature_names if model else ())
     if used and (given["noise_class_conditional"] or given["noise_epsilon"] is not None):
         raise UsageError(
@@ -476,7 +478,40 @@ def _noise(reading: Reading, model: ScoringModel | None, given: Mapping[str, Any
             "--noise-class-conditional and --noise-epsilon, or drop the column from the model"
         )
     radii = None if given["noise_radius"] is None else parse_radii(given["noise_radius"])
-    return Noise(table, radii, given["noise_epsilon"], given["noise_class_conditional"], given["noise_keep"])
+    class_conditional = given["noise_class_conditional"]
+    noise = Noise(table, radii, given["noise_epsilon"], class_conditional, given["noise_keep"])
+    if given["suppress_below"]:
+        raise UsageError(
+            "--noise tells of every group, also of those that --suppress-below hides; leave one out"
+        )
+    if given["counts_out"]:
+        raise UsageError(
+            "--counts-out saves the counts of the recorded groups; leave out --noise, or save apart"
+        )
+    return noise
+
+
+def _noise_table(given: Mapping[str, Any]) -> NoiseTable | None:
+    """Return the table of --noise; None where there are radii alone."""
+    from fairfix.io import open_source
+    from fairfix.noise import WORDS, read_noise, tabulate
+
+    columns = given["noise_columns"]
+    if not given["noise"]:
+        if columns:
+            raise UsageError("--noise-columns goes with --noise FILE")
+        return None
+    if not columns:
+        table = read_noise(open_source(given["noise"]), given["noise_probability"])
+        talk(given, f"{table.source} holds {WORDS[table.form]}")
+        return table
+    if len(columns) not in (2, 3):
+        raise UsageError(
+            f"--noise-columns {','.join(columns)}: name two or three columns, TRUE,NOISY[,LABEL]"
+        )
+    if given["noise_probability"]:
+        raise UsageError("--noise-columns counts persons; leave out --noise-probability")
+    return tabulate(open_source(given["noise"]), *columns)
 
 
 def _with_profile(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
@@ -555,7 +590,6 @@ def _compare_rows(
     """Add what has changed on the rows that are in both files, and its checks, to a result."""
     from fairfix.auditor import audit, require_two_groups, with_default_threshold
     from fairfix.baseline import compare
-    from fairfix.engine import read_table
     from fairfix.io import open_source
     from fairfix.paired import Changes, doubt, match
     from fairfix.report.json_ import audit_dict
@@ -565,11 +599,7 @@ def _compare_rows(
     source, reading, _, _ = open_data({**given, "quiet": True})
     reading, name = with_default_threshold(reading), given["id"]
     before = open_source(given["baseline_data"])
-    tables = []
-    for one in (before, source):
-        one.require((name,))
-        kind = one.schema.field(name).type
-        tables.append(read_table(one, reading, (), {name: _text_type() if one.text else kind}))
+    tables = [_with_ids(one, reading, name) for one in (before, source)]
     matched = match(tables[0], tables[1], name)
     plain = replace(settings, checks=())
     found = [
@@ -596,10 +626,15 @@ def _compare_rows(
     result["verdict"] = worst(result["checks"])
 
 
-def _text_type() -> Any:
+def _with_ids(source: Source, reading: Reading, name: str) -> Table:
+    """Return the rows of a file with their ids, which stay texts where the file is one of text."""
     import pyarrow as pa
 
-    return pa.string()
+    from fairfix.engine import read_table
+
+    source.require((name,))
+    kind = pa.string() if source.text else source.schema.field(name).type
+    return read_table(source, reading, (), {name: kind})
 
 
 def _individual(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +30,6 @@ from fairfix.cli.progress import working
 from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
-    from fairfix.counts import Counts
     from fairfix.findings import Settings
     from fairfix.io import Source
     from fairfix.models import ScoringModel
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fairfix.proof import Outcome, RowCounts
     from fairfix.repair import Repairer
     from fairfix.repair.base import Rule
+    from fairfix.repaired import Repaired
     from fairfix.scoring import Averaged
     from fairfix.table import Reading, Table
 
@@ -182,12 +183,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if given["show_settings"]:
         show_settings(ctx)
     given = dict(ctx.params)
-    from dataclasses import replace
-
     from fairfix.checks import Check, exit_status
     from fairfix.findings import Settings
-    from fairfix.proof import RowCounts, repair_table
-    from fairfix.repaired import Repaired, at_predict_time, fingerprint, hash_key, identity_columns
     from fairfix.report.repair_json import repair_dict
 
     check_outputs(given)
@@ -204,56 +201,105 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     features = _learned_from(source, reading, repairer, given, model)
     _check_ids(source, reading, given)
     asked = Settings(confidence=given["confidence"], checks=checks, gate_on=given["gate_on"])
+    job = _Job(source, reading, model, averaged, repairer, choices, features, noise, asked)
     with working(given, f"repairing by {repairer.name}"):
-        if repairer.streams:
-            outcome, counted, rows = _from_stream(source, reading, repairer, choices, asked, given)
-            data = fingerprint(counted, source.schema)
-        else:
-            table, data = _read(source, reading, repairer, features, given, model)
-            outcome = repair_table(
-                table,
-                repairer,
-                choices=choices,
-                settings=asked,
-                seed=given["seed"],
-                validation=given["validation"],
-                holdout=given["holdout"],
-                unlabelled=_unlabelled(reading, given, model),
-                features=features,
-                protected_as_feature=given["protected_as_feature"],
-                pairs=_pairs(reading, given),
-                noise=noise,
-                seen_by_model=model.feature_names if model else (),
-            )
-            rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
+        outcome, rows, data = _from_stream(job, given) if repairer.streams else _in_memory(job, given)
     for warning in outcome.warnings:
         talk(given, f"warning: {warning}")
     for note in outcome.notes:
         talk(given, f"note: {note}")
-    repaired = Repaired(
-        repairer.name,
+    repaired = _repaired(job, outcome, data, given)
+    result = repair_dict(outcome, repaired, source.name, rows, inferred, data)
+    result["artifact"] = _save(repaired, result, given)
+    apply_waivers(result, waivers, given)  # the artifact has the verdict without them: they end, it stays
+    write_results(result, given)
+    return exit_status((check["verdict"] for check in result["checks"]), given["undecided"])
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is repaired, from what, by what, and what is asked of the proof.
+
+    Attributes
+    ----------
+    source, reading
+        The data, and how they are read.
+    model, averaged
+        The model file that scores them, and the mean of its scores over flips; None where there is none.
+    repairer, choices
+        The method, and the parameters of which several values were given.
+    features
+        Columns to learn from; None for the score.
+    noise
+        How recorded groups differ from true ones; None for a method that takes groups as they are.
+    settings
+        Of the audits before and after.
+    """
+
+    source: Source
+    reading: Reading
+    model: ScoringModel | None
+    averaged: Averaged | None
+    repairer: Repairer
+    choices: Mapping[str, tuple[Any, ...]]
+    features: tuple[str, ...] | None
+    noise: NoiseTable | None
+    settings: Settings
+
+
+def _in_memory(job: _Job, given: Mapping[str, Any]) -> tuple[Outcome, RowCounts, str]:
+    """Repair with all rows at hand; return the outcome, what became of the rows, and the data's fingerprint."""
+    from fairfix.proof import RowCounts, repair_table
+
+    table, data = _read(job, given)
+    outcome = repair_table(
+        table,
+        job.repairer,
+        choices=job.choices,
+        settings=job.settings,
+        seed=given["seed"],
+        validation=given["validation"],
+        holdout=given["holdout"],
+        unlabelled=_unlabelled(job.reading, given, job.model),
+        features=job.features,
+        protected_as_feature=given["protected_as_feature"],
+        pairs=_pairs(job.reading, given),
+        noise=job.noise,
+        seen_by_model=job.model.feature_names if job.model else (),
+    )
+    return outcome, RowCounts(table.rows.read, len(table), table.rows.excluded), data
+
+
+def _repaired(job: _Job, outcome: Outcome, data: str, given: Mapping[str, Any]) -> Repaired:
+    """Return the predictor with all that is needed to use it, but for the facts."""
+    from fairfix.repaired import Repaired, at_predict_time, hash_key, identity_columns
+
+    return Repaired(
+        job.repairer.name,
         outcome.repairer.parameters,
         outcome.predictor,
         at_predict_time(outcome.reading, outcome.predictor),
         given["unseen_group"],
-        identity_columns(_without_score(source, model), reading),
+        identity_columns(_without_score(job.source, job.model), job.reading),
         hash_key(given["seed"], data),
-        _base(reading, given, model, outcome.predictor, averaged),
+        _base(job, outcome.predictor, given),
         {},
         given["seed"],
     )
-    result = repair_dict(outcome, repaired, source.name, rows, inferred, data)
-    facts = {
-        name: result[name]
-        for name in ("data", "split", "selection", "proof", "checks", "verdict", "warnings", "notes")
-    }
-    digest = replace(repaired, facts=facts).save(given["output"])
+
+
+FACTS = ("data", "split", "selection", "proof", "checks", "verdict", "warnings", "notes")
+"""Parts of the result that the artifact keeps."""
+
+
+def _save(repaired: Repaired, result: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
+    """Write the artifact; return its name and hash."""
+    from dataclasses import replace
+
+    digest = replace(repaired, facts={name: result[name] for name in FACTS}).save(given["output"])
     talk(given, f"wrote {given['output']}")
     talk(given, f"needed at predict time: {', '.join(repaired.required)}")
-    result["artifact"] = {"file": given["output"].rsplit("/", 1)[-1], "sha256": digest}
-    apply_waivers(result, waivers, given)  # the artifact has the verdict without them: they end, it stays
-    write_results(result, given)
-    return exit_status((check["verdict"] for check in result["checks"]), given["undecided"])
+    return {"file": given["output"].rsplit("/", 1)[-1], "sha256": digest}
 
 
 def noise_table(given: Mapping[str, Any], known: bool, who: str) -> NoiseTable | None:
@@ -304,14 +350,7 @@ def _learned_from(
     return features
 
 
-def _read(
-    source: Source,
-    reading: Reading,
-    repairer: Repairer,
-    features: tuple[str, ...] | None,
-    given: Mapping[str, Any],
-    model: ScoringModel | None,
-) -> tuple[Table, str]:
+def _read(job: _Job, given: Mapping[str, Any]) -> tuple[Table, str]:
     """Return the rows in memory, with their draws where the method may need them, and the data's fingerprint."""
     from dataclasses import replace
 
@@ -319,12 +358,13 @@ def _read(
     from fairfix.repaired import IDENTITY_TYPES, fingerprint, hash_key, identity_columns, row_draws
     from fairfix.table import PLAIN_SCORE
 
-    kept = repairer.draws or bool(given["pairs"])
-    identity = identity_columns(_without_score(source, model), reading) if kept else {}
+    source, reading = job.source, job.reading
+    kept = job.repairer.draws or bool(given["pairs"])
+    identity = identity_columns(_without_score(source, job.model), reading) if kept else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if reading.columns.id else {}
     raw = {name: types.get(name, source.schema.field(name).type) for name in identity}
-    plain = (PLAIN_SCORE,) if repairer.averages else ()
-    table = read_table(source, reading, (*(features or ()), *plain), raw)
+    plain = (PLAIN_SCORE,) if job.repairer.averages else ()
+    table = read_table(source, reading, (*(job.features or ()), *plain), raw)
     data = fingerprint(count_table(table).counts, source.schema)
     key = hash_key(given["seed"], data)
     if not identity:
@@ -369,29 +409,29 @@ def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[A
     return repairer, choices
 
 
-def _from_stream(
-    source: Source,
-    reading: Reading,
-    repairer: Repairer,
-    choices: Mapping[str, Any],
-    settings: Settings,
-    given: Mapping[str, Any],
-) -> tuple[Outcome, Counts, RowCounts]:
-    """Learn from the file as it is read; what needs all rows at once is refused."""
+def _from_stream(job: _Job, given: Mapping[str, Any]) -> tuple[Outcome, RowCounts, str]:
+    """Learn from the file as it is read, returning as :func:`_in_memory`; what needs all rows at once is refused."""
     from fairfix.proof import RowCounts, repair_stream
+    from fairfix.repaired import fingerprint
 
-    if choices:
+    if job.choices:
         raise UsageError(
-            f"--{next(iter(choices)).replace('_', '-')} takes one value with a solver that learns from a stream: "
+            f"--{next(iter(job.choices)).replace('_', '-')} takes one value with a solver that learns from a stream: "
             "nothing is set aside to choose by"
         )
     if given["unlabelled"]:
         raise UsageError("a solver that learns from a stream takes no --unlabelled; add the rows to the data")
     outcome, found = repair_stream(
-        source, reading, repairer, settings=settings, seed=given["seed"], holdout=given["holdout"]
+        job.source,
+        job.reading,
+        job.repairer,
+        settings=job.settings,
+        seed=given["seed"],
+        holdout=given["holdout"],
     )
     counts = found.counts
-    return outcome, counts, RowCounts(counts.read, counts.used, counts.excluded)
+    rows = RowCounts(counts.read, counts.used, counts.excluded)
+    return outcome, rows, fingerprint(counts, job.source.schema)
 
 
 def _pairs(reading: Reading, given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -506,21 +546,16 @@ def _averaged(
     return ScoredSource(source.unscored, averaged), averaged
 
 
-def _base(
-    reading: Reading,
-    given: Mapping[str, Any],
-    model: ScoringModel | None,
-    predictor: RepairedPredictor,
-    averaged: Averaged | None,
-) -> dict[str, Any]:
+def _base(job: _Job, predictor: RepairedPredictor, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where the artifact's scores come from."""
     if not predictor.needs_score:
         return {"kind": "features", "names": sorted(predictor.features)}
-    if model is None:
-        return {"kind": "column", "name": reading.columns.score}
+    if job.model is None:
+        return {"kind": "column", "name": job.reading.columns.score}
     return {
         "kind": "file",
         "name": given["model"].rsplit("/", 1)[-1],
-        "sha256": model.sha256,
-        "features": list(model.feature_names),
-        **({} if averaged is None else {"average": averaged.state()}),
+        "sha256": job.model.sha256,
+        "features": list(job.model.feature_names),
+        **({} if job.averaged is None else {"average": job.averaged.state()}),
     }
