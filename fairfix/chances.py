@@ -20,21 +20,17 @@ from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.robust_log_loss import marginal, truncated
 from fairfix.predictors import CURVE_PARTS, FitTrace, arrays_of_curves, codes_of, curves_of_arrays
 from fairfix.table import Table
-from fairfix.values import Arrays, Scorer, ValuePredictor, names_and_levels
+from fairfix.values import Arrays, GroupedScore, Scorer, names_and_levels
 
 
 @dataclass(frozen=True, eq=False)
-class TruncatedLogit(ValuePredictor):
+class TruncatedLogit(GroupedScore):
     r"""A logistic score that is capped or lifted group by group; see :mod:`fairfix.optim.robust_log_loss`.
 
     Attributes
     ----------
-    columns
-        Columns whose levels make the group.
-    levels
-        One tuple of levels per group, sorted.
-    scorer
-        Where the logistic score ``s`` comes from.
+    columns, levels, scorer
+        Of the groups, and of the logistic score ``s``; see :class:`fairfix.values.GroupedScore`.
     prices
         ``c`` of each group if the label were 0 and if it were 1, shape (2, K); equal where the label has no part.
     rounded
@@ -44,9 +40,6 @@ class TruncatedLogit(ValuePredictor):
     kind: ClassVar[str] = "truncated_logit"
     is_probability: ClassVar[bool] = True
 
-    columns: tuple[str, ...]
-    levels: tuple[tuple[str, ...], ...]
-    scorer: Scorer
     prices: Floats
     rounded: bool
     trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
@@ -60,16 +53,6 @@ class TruncatedLogit(ValuePredictor):
     def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
         """Whether decisions are drawn."""
         return not self.rounded
-
-    @property
-    def scorers(self) -> tuple[Scorer, ...]:
-        """The one scorer."""
-        return (self.scorer,)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]  # an attribute of the base, derived here
-        """Group columns that prediction looks at."""
-        return tuple(dict.fromkeys((*self.columns, *self.scorer.groups)))
 
     def predict(self, table: Table) -> Floats:
         """Return the probability of each row; NaN for groups not seen in the fit."""
@@ -124,19 +107,16 @@ class TruncatedLogit(ValuePredictor):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCurves(ValuePredictor):
+class ScoreCurves(GroupedScore):
     r"""A piecewise linear rule on ``f = 2 s - 1`` for a score ``s``: one per group, or one for everybody.
 
     .. math:: P(\text{decision} = 1 \mid f, k) = g_k(f)
 
     Attributes
     ----------
-    columns
-        Columns whose levels make the group; none for one rule.
-    levels
-        One tuple of levels per group, sorted; one empty tuple for one rule.
-    scorer
-        Where the score comes from.
+    columns, levels, scorer
+        Of the groups, and of the score; see :class:`fairfix.values.GroupedScore`. For one rule there are no columns and
+        one empty tuple of levels.
     curves
         ``g_k``, one per group.
     """
@@ -144,9 +124,6 @@ class ScoreCurves(ValuePredictor):
     kind: ClassVar[str] = "score_curves"
     gives: ClassVar[Literal["decision", "value"]] = "decision"
 
-    columns: tuple[str, ...]
-    levels: tuple[tuple[str, ...], ...]
-    scorer: Scorer
     curves: tuple[Piecewise, ...]
     trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
 
@@ -154,16 +131,6 @@ class ScoreCurves(ValuePredictor):
     def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
         """Whether some curve takes a value strictly between 0 and 1."""
         return not all(curve.sharp for curve in self.curves)
-
-    @property
-    def scorers(self) -> tuple[Scorer, ...]:
-        """The one scorer."""
-        return (self.scorer,)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]  # an attribute of the base, derived here
-        """Group columns that prediction looks at."""
-        return tuple(dict.fromkeys((*self.columns, *self.scorer.groups)))
 
     def predict(self, table: Table) -> Floats:
         """Return the curve of each row's group at its score; NaN for groups not seen in the fit."""

@@ -204,10 +204,8 @@ class Unrepaired(ValuePredictor):
 
 
 @dataclass(frozen=True, eq=False)
-class GroupTube(ValuePredictor):
-    r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.optim.quantiles`.
-
-    .. math:: u = c_k(F_k(f))
+class GroupedScore(ValuePredictor):
+    """One score, of which a rule makes something else in each group.
 
     Attributes
     ----------
@@ -216,18 +214,12 @@ class GroupTube(ValuePredictor):
     levels
         One tuple of levels per group, sorted.
     scorer
-        Where ``f`` comes from.
-    tube
-        ``F_k`` and ``c_k``.
+        Where the score comes from.
     """
-
-    kind: ClassVar[str] = "group_tube"
 
     columns: tuple[str, ...]
     levels: tuple[tuple[str, ...], ...]
     scorer: Scorer
-    tube: Tube
-    trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
 
     @property
     def scorers(self) -> tuple[Scorer, ...]:
@@ -238,6 +230,26 @@ class GroupTube(ValuePredictor):
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]  # an attribute of the base, derived here
         """Group columns that prediction looks at."""
         return tuple(dict.fromkeys((*self.columns, *self.scorer.groups)))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTube(GroupedScore):
+    r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.optim.quantiles`.
+
+    .. math:: u = c_k(F_k(f))
+
+    Attributes
+    ----------
+    columns, levels, scorer
+        Of the groups, and of ``f``; see :class:`GroupedScore`.
+    tube
+        ``F_k`` and ``c_k``.
+    """
+
+    kind: ClassVar[str] = "group_tube"
+
+    tube: Tube
+    trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
 
     @property
     def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
