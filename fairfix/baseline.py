@@ -75,9 +75,11 @@ OF_DECISIONS = frozenset(
 Entry = tuple[Mapping[str, Any], bool]
 """A value with its interval, and whether no group's value is undefined."""
 
-Limits = Callable[[str, str, Sequence[str], str], tuple[float, float, bool] | str]
-"""Of a comparison, an attribute, its columns and a group: limits of the change and whether those of independent samples
-hold as well; or why rows cannot be paired."""
+PairedEnds = tuple[float, float, bool] | str
+"""Limits of a change, and whether those of independent samples hold as well; or why rows cannot be paired."""
+
+Limits = Callable[[str, str, Sequence[str], str], PairedEnds]
+"""From a comparison, an attribute, its columns and a group to the ends of its change on the same rows."""
 
 
 @dataclass(frozen=True)
@@ -194,30 +196,12 @@ def compare(
             continue
         assert was is not None
         assert now is not None
-        value, low, high = change(was[0], now[0])
-        apart = ""
+        larger = _larger_is_worse(comparison, group, limited.get(identifier))
+        ends: PairedEnds | None = None
         if paired is not None:
             columns = next(b["columns"] for b in new["attributes"] if b["attribute"] == attribute)
             ends = paired(comparison, attribute, columns, group)
-            if isinstance(ends, str):
-                apart = ends
-            elif not math.isnan(value):
-                both = (max(low, ends[0]), min(high, ends[1])) if ends[2] else ends[:2]
-                low, high = min(both[0], value), max(both[1], value)
-        larger = _larger_is_worse(comparison, group, limited.get(identifier))
-        found: dict[str, Any] = {
-            "id": identifier,
-            "attribute": attribute,
-            "old": _interval(was[0]),
-            "new": _interval(now[0]),
-            "value": _number(value),
-            "low": _number(low),
-            "high": _number(high),
-            "worse": None if larger is None else ("larger" if larger else "smaller"),
-            **({"not_paired": apart} if apart else {}),
-        }
-        if math.isnan(value):
-            found["reason"] = "undefined in the baseline" if was[0]["value"] is None else "undefined now"
+        found = {"id": identifier, "attribute": attribute, **_changed(was[0], now[0], ends, larger)}
         changes.append(found)
         if named is None and amount < 0:
             continue
@@ -250,6 +234,29 @@ def change(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[float, float
     value = new["value"] - old["value"]
     (old_down, old_up), (new_down, new_up) = (_reach(one) for one in (old, new))
     return value, value - math.hypot(new_down, old_up), value + math.hypot(new_up, old_down)
+
+
+def _changed(
+    was: Mapping[str, Any], now: Mapping[str, Any], ends: PairedEnds | None, larger: bool | None
+) -> dict[str, Any]:
+    """Return the JSON form of a change, with the limits ``ends`` on the same rows where there are some."""
+    value, low, high = change(was, now)
+    apart = ends if isinstance(ends, str) else ""
+    if ends is not None and not isinstance(ends, str) and not math.isnan(value):
+        both = (max(low, ends[0]), min(high, ends[1])) if ends[2] else ends[:2]
+        low, high = min(both[0], value), max(both[1], value)
+    found: dict[str, Any] = {
+        "old": _interval(was),
+        "new": _interval(now),
+        "value": _number(value),
+        "low": _number(low),
+        "high": _number(high),
+        "worse": None if larger is None else ("larger" if larger else "smaller"),
+        **({"not_paired": apart} if apart else {}),
+    }
+    if math.isnan(value):
+        found["reason"] = "undefined in the baseline" if was["value"] is None else "undefined now"
+    return found
 
 
 def _reach(one: Mapping[str, Any]) -> tuple[float, float]:

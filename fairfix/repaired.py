@@ -162,20 +162,7 @@ class Repaired:
             raise ArtifactError(f"unknown kind of predictor {kind!r}; this version knows {known}")
         if manifest["randomization"]["scheme"] != SCHEME:
             raise ArtifactError(f"unknown randomisation scheme {manifest['randomization']['scheme']!r}")
-        columns, policies = manifest["columns"], manifest["policies"]
-        reading = Reading(
-            Columns(
-                tuple(_texts(columns["protected"])),
-                score=None if columns["score"] is None else _text(columns["score"]),
-                strata=tuple(_texts(columns["strata"])),
-                id=None if columns["id"] is None else _text(columns["id"]),
-            ),
-            task=_one_of(policies["task"], ("classification", "regression")),
-            score_scale=_one_of(policies["score_scale"], ("probability", "margin", "logit", "raw")),
-            thresholds=() if policies["threshold"] is None else (float(policies["threshold"]),),
-            missing_group="group",
-            missing_rows="drop",
-        )
+        reading = _reading(manifest["columns"], manifest["policies"])
         identity = {
             _text(name): _one_of(what, tuple(IDENTITY_TYPES))
             for name, what in manifest["randomization"]["identity"].items()
@@ -184,18 +171,7 @@ class Repaired:
             manifest["predictor"]["settings"], artifact.arrays
         )
         key = bytes.fromhex(_text(manifest["randomization"]["key"]))
-        try:
-            reading.check(protected=predictor.needs_protected)
-        except UsageError as error:
-            raise ArtifactError(f"the manifest contradicts itself: {error}") from error
-        if not set(predictor.inputs) <= set(reading.columns.cell_keys):
-            raise ArtifactError(
-                f"the predictor needs {', '.join(predictor.inputs)}, which the manifest does not list"
-            )
-        if predictor.needs_score and reading.columns.score is None:
-            raise ArtifactError("the predictor needs a score, which the manifest does not name")
-        if predictor.gives == "decision" and not reading.thresholds:
-            raise ArtifactError("the manifest names no threshold")
+        _check_reading(reading, predictor)
         if predictor.randomized and not (identity and 0 < len(key) <= 64):
             raise ArtifactError("the manifest does not say how decisions are drawn")
         base = dict(manifest["base"])
@@ -206,7 +182,7 @@ class Repaired:
             dict(manifest["parameters"]),
             predictor,
             reading,
-            _one_of(policies["unseen_group"], ("error", "base", "abstain")),
+            _one_of(manifest["policies"]["unseen_group"], ("error", "base", "abstain")),
             identity,
             key,
             base,
@@ -456,6 +432,45 @@ def _text(value: Any) -> str:
 
 def _texts(values: Any) -> list[str]:
     return [_text(value) for value in values]
+
+
+def _reading(columns: Mapping[str, Any], policies: Mapping[str, Any]) -> Reading:
+    """Return how new rows are read, from the parts of a manifest."""
+    return Reading(
+        Columns(
+            tuple(_texts(columns["protected"])),
+            score=None if columns["score"] is None else _text(columns["score"]),
+            strata=tuple(_texts(columns["strata"])),
+            id=None if columns["id"] is None else _text(columns["id"]),
+        ),
+        task=_one_of(policies["task"], ("classification", "regression")),
+        score_scale=_one_of(policies["score_scale"], ("probability", "margin", "logit", "raw")),
+        thresholds=() if policies["threshold"] is None else (float(policies["threshold"]),),
+        missing_group="group",
+        missing_rows="drop",
+    )
+
+
+def _check_reading(reading: Reading, predictor: RepairedPredictor) -> None:
+    """Raise where a manifest's reading contradicts itself, or lacks what the predictor needs.
+
+    Raises
+    ------
+    ArtifactError
+        Says what is missing.
+    """
+    try:
+        reading.check(protected=predictor.needs_protected)
+    except UsageError as error:
+        raise ArtifactError(f"the manifest contradicts itself: {error}") from error
+    if not set(predictor.inputs) <= set(reading.columns.cell_keys):
+        raise ArtifactError(
+            f"the predictor needs {', '.join(predictor.inputs)}, which the manifest does not list"
+        )
+    if predictor.needs_score and reading.columns.score is None:
+        raise ArtifactError("the predictor needs a score, which the manifest does not name")
+    if predictor.gives == "decision" and not reading.thresholds:
+        raise ArtifactError("the manifest names no threshold")
 
 
 def _one_of(value: Any, allowed: tuple[str, ...]) -> Any:

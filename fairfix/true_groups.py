@@ -1024,61 +1024,78 @@ class TrueGroups:
         figures = tuple(self.figures())
         breakdowns = tuple(self.breakdowns(checks))
         found = list(self.comparisons(figures, checks))
-        table, noise = self.table, self.noise
         names = self.data.names
-        radii = {} if self.radii is None else dict(zip(names, self.radii[0].tolist(), strict=True))
-        lemma: dict[str, float] = {}
-        if table is not None and self.same_groups:
-            lemma = dict(zip(names, conditional_radius(self.plain(self.joint)).tolist(), strict=True))
-        other = None if self.other_joint is None else float(np.abs(self.other_joint - self.joint).max())
-        shift = None if table is None else table.shift(_masses(self.data.cells, by_label=table.by_label))
-        if table is not None and table.rows is None:
-            self.notes.append(
+        self.notes.extend(self._cautions())
+        told = NoiseReport(
+            attribute=self.data.attribute,
+            source="",
+            true=self.true,
+            noisy=names,
+            form="",
+            rows=None,
+            by_label=False,
+            keep="",
+            table=(),
+            rests_on=self.rests_on,
+            stated=self.stated,
+            unavailable=self.unavailable,
+            radii={} if self.radii is None else dict(zip(names, self.radii[0].tolist(), strict=True)),
+            conditional_radii={},
+            shift=None,
+            transport_difference=None,
+            smallest_eps=None,
+            vacuous=tuple(self.vacuous()),
+            figures=figures,
+            breakdowns=breakdowns,
+            replicates=self.replicates,
+            seed=self.seed,
+            notes=tuple(self.notes),
+        )
+        return told if self.table is None else self._with_table(told, self.table), found
+
+    def _cautions(self) -> Iterator[str]:
+        """Yield what has to be borne in mind of the table, and of what is stated besides."""
+        table = self.table
+        if table is None:
+            return
+        if table.rows is None:
+            yield (
                 f"{table.source} holds probabilities, which are taken as known; counts would show their sampling error"
             )
-        if table is not None and ("N4" in self.stated or "N3" in self.stated):
-            self.notes.append(
+        if "N4" in self.stated or "N3" in self.stated:
+            yield (
                 f"{self.rests_on} takes for granted that decisions do not use the recorded group, which the data "
                 "cannot show"
             )
-        if table is not None and not self._curve():
-            self.notes.append(
-                "there are many groups, so the curve over eps was left out; breakdown points of checks are told"
-            )
-        if table is not None and self.least > 0:
-            self.notes.append(
+        if not self._curve():
+            yield "there are many groups, so the curve over eps was left out; breakdown points of checks are told"
+        if self.least > 0:
+            yield (
                 f"the data refute that noise does not depend on outcomes at all; the least eps they allow is "
                 f"{self.least:.4f}, part of it sampling error"
             )
-        return (
-            NoiseReport(
-                attribute=self.data.attribute,
-                source="" if table is None else table.source,
-                true=self.true,
-                noisy=names,
-                form="" if table is None else table.form,
-                rows=None if table is None else table.rows,
-                by_label=table is not None and table.by_label,
-                keep="" if table is None else noise.kept,
-                table=() if table is None else tuple(tuple(row) for row in self.plain(self.joint).tolist()),
-                rests_on=self.rests_on,
-                stated=self.stated,
-                unavailable=self.unavailable,
-                radii=radii,
-                conditional_radii=lemma,
-                shift=shift,
-                transport_difference=other
-                if other is not None or table is None or not table.says_noisy
-                else 0.0,
-                smallest_eps=None if table is None else self.least,
-                vacuous=tuple(self.vacuous()),
-                figures=figures,
-                breakdowns=breakdowns,
-                replicates=self.replicates,
-                seed=self.seed,
-                notes=tuple(self.notes),
-            ),
-            found,
+
+    def _with_table(self, told: NoiseReport, table: NoiseTable) -> NoiseReport:
+        """Return a report with what there is to say of the noise table."""
+        plain = self.plain(self.joint)
+        radii: dict[str, float] = {}
+        if self.same_groups:
+            radii = dict(zip(told.noisy, conditional_radius(plain).tolist(), strict=True))
+        other = 0.0 if table.says_noisy else None
+        if self.other_joint is not None:
+            other = float(np.abs(self.other_joint - self.joint).max())
+        return replace(
+            told,
+            source=table.source,
+            form=table.form,
+            rows=table.rows,
+            by_label=table.by_label,
+            keep=self.noise.kept,
+            table=tuple(tuple(row) for row in plain.tolist()),
+            conditional_radii=radii,
+            shift=table.shift(_masses(self.data.cells, by_label=table.by_label)),
+            transport_difference=other,
+            smallest_eps=self.least,
         )
 
 

@@ -271,45 +271,14 @@ def _breakdown(found: BreakdownReport) -> dict[str, Any]:
 
 def audit_dict(report: AuditReport) -> dict[str, Any]:
     """Return the JSON form of an audit."""
-    reading, settings = report.reading, report.settings
-    columns = reading.columns
-    named = {
-        "protected": list(columns.protected),
-        "label": columns.label,
-        "score": columns.score,
-        "prediction": columns.prediction,
-        "probability": columns.probability,
-        "weight": columns.weight,
-        "strata": list(columns.strata),
-    }
     noise = {} if report.noise is None else {"noise": noise_dict(report.noise)}
     used = {c.id for block in report.blocks for c in block.comparisons.values()}
     return {
         "schema": AUDIT_SCHEMA,
         "fairfix": __version__,
         "verdict": report.verdict,
-        "data": {
-            "source": report.source,
-            "rows": {
-                "read": report.rows_read,
-                "used": report.rows_used,
-                "excluded": [{"reason": why, "rows": rows} for why, rows in report.excluded.items()],
-            },
-            "weight": report.weight,
-            "columns": {part: name for part, name in named.items() if name},
-            "inferred": dict(report.inferred),
-            "model": dict(report.model),
-        },
-        "settings": {
-            "task": reading.task,
-            "score_scale": reading.score_scale,
-            "threshold": reading.threshold,
-            "confidence": settings.confidence,
-            "gate_on": settings.gate_on,
-            "exact": settings.exact,
-            "reference": dict(settings.reference),
-            **({"suppress_below": settings.suppress_below} if settings.suppress_below else {}),
-        },
+        "data": _data(report),
+        "settings": _settings(report),
         **_suppressed(report),
         "checks": [check_dict(result) for result in report.checks],
         "overall": _group(report.overall),
@@ -321,6 +290,47 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
             {"metric": name, "reason": why} for name, why in sorted(report.not_computed.items())
         ],
         "definitions": {identifier: definition(identifier) for identifier in sorted(used)},
+    }
+
+
+def _data(report: AuditReport) -> dict[str, Any]:
+    """Return what was read, and what its columns are."""
+    columns = report.reading.columns
+    named = {
+        "protected": list(columns.protected),
+        "label": columns.label,
+        "score": columns.score,
+        "prediction": columns.prediction,
+        "probability": columns.probability,
+        "weight": columns.weight,
+        "strata": list(columns.strata),
+    }
+    return {
+        "source": report.source,
+        "rows": {
+            "read": report.rows_read,
+            "used": report.rows_used,
+            "excluded": [{"reason": why, "rows": rows} for why, rows in report.excluded.items()],
+        },
+        "weight": report.weight,
+        "columns": {part: name for part, name in named.items() if name},
+        "inferred": dict(report.inferred),
+        "model": dict(report.model),
+    }
+
+
+def _settings(report: AuditReport) -> dict[str, Any]:
+    """Return what was asked for."""
+    reading, settings = report.reading, report.settings
+    return {
+        "task": reading.task,
+        "score_scale": reading.score_scale,
+        "threshold": reading.threshold,
+        "confidence": settings.confidence,
+        "gate_on": settings.gate_on,
+        "exact": settings.exact,
+        "reference": dict(settings.reference),
+        **({"suppress_below": settings.suppress_below} if settings.suppress_below else {}),
     }
 
 
