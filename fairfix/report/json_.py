@@ -1,6 +1,6 @@
 """JSON: the source of every report. Undefined numbers are ``null`` with a ``reason``.
 
-Schemas are shipped beside this file: ``audit.schema.json`` and ``repair.schema.json``.
+Schemas are shipped beside this file: ``audit.schema.json``, ``repair.schema.json`` and ``compare.schema.json``.
 """
 
 from __future__ import annotations
