@@ -350,7 +350,7 @@ def show(data: Data, many: int) -> None:
 def main() -> None:
     """Print all tables."""
     many = int(sys.argv[1]) if len(sys.argv) > 1 else SPLITS
-    print("## Noisy groups\n")
+    print("## Repairs under noisy groups\n")
     print(
         f"{many} random splits; expected error on test rows / mean of the largest violation over true groups / "
         "largest of the groups' mean violations / worst split. At most 0 is good; a test part of Adult has about 110 "
