@@ -33,7 +33,7 @@ JASA 113 (overlap weights). Cameron and Miller (2015), Journal of Human Resource
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -84,19 +84,35 @@ DEALT = 40
 
 
 @dataclass(frozen=True)
-class MatchedContrast:
-    """How scores of one group differ from those of equal rows of another.
+class Contrast:
+    """How scores of one group differ from those of another, other columns accounted for.
 
     Attributes
     ----------
     first, second
         Codes of the groups; the value is that of the first minus that of the second. None: everybody else.
     value
-        Mean difference; NaN without a match.
+        Mean difference; NaN where the data say nothing of it.
     standard_error
         Of the value; infinite where nothing tells of it.
     low, high
         Ends of the interval.
+    """
+
+    first: int
+    second: int | None
+    value: float
+    standard_error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class MatchedContrast(Contrast):
+    """A contrast of equal rows; its value is NaN without a match.
+
+    Attributes
+    ----------
     squared
         Mean squared difference of two equal rows, one of each side, weighted as the value is. It is 0 only if equal
         rows have equal scores; what scores owe to columns that are not among the keys is in it.
@@ -112,12 +128,6 @@ class MatchedContrast:
         Why the value should not be judged; None if it may be.
     """
 
-    first: int
-    second: int | None
-    value: float
-    standard_error: float
-    low: float
-    high: float
     squared: float
     rows: int
     coverage: float
@@ -152,19 +162,13 @@ class MatchedEffect:
 
 
 @dataclass(frozen=True)
-class ResidualContrast:
-    """How scores of one group differ from those of everybody else, other columns accounted for.
+class ResidualContrast(Contrast):
+    """A contrast by residuals: overlap-weighted, NaN where the group can be told without error.
+
+    Its standard error is robust to unequal variances.
 
     Attributes
     ----------
-    first, second
-        Codes of the groups; the value is that of the first minus that of the second. None: everybody else.
-    value
-        Overlap-weighted mean difference; NaN where the group can be told without error.
-    standard_error
-        Of the value, robust to unequal variances.
-    low, high
-        Ends of the interval.
     overlap
         Share of rows whose chance of the first group is between .05 and .95.
     balanced_overlap
@@ -176,12 +180,6 @@ class ResidualContrast:
         Why the value should not be judged; None if it may be.
     """
 
-    first: int
-    second: int | None
-    value: float
-    standard_error: float
-    low: float
-    high: float
     overlap: float
     balanced_overlap: float
     left: float
@@ -373,11 +371,8 @@ def _matched(
     """Return the contrast of two sides of given sums, whose rows weigh ``mass``, matched or not."""
     use = (a.rows > 0) & (b.rows > 0)
     a, b = (_Sums(*(getattr(one, part)[use] for part in one.__dataclass_fields__)) for one in (a, b))
-    cells, rows, fewest = (
-        int(use.sum()),
-        int(a.rows.sum() + b.rows.sum()),
-        int(min(a.rows.sum(), b.rows.sum())),
-    )
+    cells, sizes = int(use.sum()), [int(one.rows.sum()) for one in (a, b)]
+    rows = sum(sizes)
     coverage = float((a.w.sum() + b.w.sum()) / mass)
     if not cells:
         nothing = "no row of one side equals a row of the other in all other columns"
@@ -397,14 +392,17 @@ def _matched(
         error = math.sqrt(float(h**2 @ _variance_of_means(a, b)))
         freedom = max(1.0, rows - 2.0 * cells)
     margin = float(student_quantile(alpha / 2, freedom)) * error if error else 0.0
-    reasons = []
-    if fewest < LEAST_MATCHED:
-        reasons.append(f"only {fewest:,} matched rows of one side; {LEAST_MATCHED} are needed")
-    if coverage < LEAST_COVERAGE:
-        reasons.append(f"{coverage:.2%} of rows have a match; {LEAST_COVERAGE:.0%} are needed")
-    why = "; ".join(reasons) or None
+    why = "; ".join(_too_few_matched(min(sizes), coverage)) or None
     ends = (value - margin, value + margin)
     return MatchedContrast(first, second, value, error, *ends, squared, rows, coverage, cells, clustered, why)
+
+
+def _too_few_matched(fewest: int, coverage: float) -> Iterator[str]:
+    """Yield why a matched effect is undecided, from the matched rows of the smaller side and the share matched."""
+    if fewest < LEAST_MATCHED:
+        yield f"only {fewest:,} matched rows of one side; {LEAST_MATCHED} are needed"
+    if coverage < LEAST_COVERAGE:
+        yield f"{coverage:.2%} of rows have a match; {LEAST_COVERAGE:.0%} are needed"
 
 
 def _variance_of_means(a: _Sums, b: _Sums) -> Floats:
@@ -543,23 +541,26 @@ def _residual(
         float(w @ ((p > OVERLAP[0]) & (p < OVERLAP[1]))) / mass
         for p in (chance, towards / (towards + against))
     )
-    reasons = []
+    why = "; ".join(_too_little_left(effective, left, balanced, effective * square / mass)) or None
+    return ResidualContrast(first, second, value, error, *ends, overlap, balanced, left, why)
+
+
+def _too_little_left(effective: float, left: float, balanced: float, information: float) -> Iterator[str]:
+    """Yield why a residual effect is undecided, from what the data hold to learn it from."""
     if effective < LEAST_ROWS:
-        reasons.append(f"{effective:,.0f} effective rows; {LEAST_ROWS:,} are needed to learn from")
+        yield f"{effective:,.0f} effective rows; {LEAST_ROWS:,} are needed to learn from"
     if left < LEAST_LEFT:
-        reasons.append(
+        yield (
             f"the group can be told nearly perfectly from the other columns: they leave {left:.1%} of its variance "
             f"open; {LEAST_LEFT:.0%} is needed"
         )
     if balanced < LEAST_OVERLAP:
-        reasons.append(f"groups overlap in {balanced:.1%} of rows; {LEAST_OVERLAP:.0%} is needed")
-    if effective * square / mass < LEAST_INFORMATION:
-        reasons.append(
-            f"what is left open of the group tells as much as {effective * square / mass:.0f} rows; "
+        yield f"groups overlap in {balanced:.1%} of rows; {LEAST_OVERLAP:.0%} is needed"
+    if information < LEAST_INFORMATION:
+        yield (
+            f"what is left open of the group tells as much as {information:.0f} rows; "
             f"{LEAST_INFORMATION:.0f} are needed"
         )
-    why = "; ".join(reasons) or None
-    return ResidualContrast(first, second, value, error, *ends, overlap, balanced, left, why)
 
 
 def _binned(X: Floats, w: Floats) -> Floats:

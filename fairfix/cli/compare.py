@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -104,7 +104,17 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             done=done,
         )
     rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
-    settings = {
+    result = compare_dict(outcome, source.name, rows, inferred, _settings(reading, features, given))
+    if kind:
+        _draw(result, given["picture"], kind)
+        talk(given, f"wrote {given['picture']}")
+    write_results(result, given)
+    return 0
+
+
+def _settings(reading: Reading, features: Sequence[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was asked for, as the result has it."""
+    return {
         "protected": list(reading.columns.protected),
         "task": reading.task,
         "confidence": given["confidence"],
@@ -112,12 +122,6 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         "features": "score" if features is None else list(features),
         "protected_as_feature": given["protected_as_feature"],
     }
-    result = compare_dict(outcome, source.name, rows, inferred, settings)
-    if kind:
-        _draw(result, given["picture"], kind)
-        talk(given, f"wrote {given['picture']}")
-    write_results(result, given)
-    return 0
 
 
 def _noise(given: Mapping[str, Any]) -> NoiseTable | None:

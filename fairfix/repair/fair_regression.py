@@ -335,23 +335,33 @@ class FairRegression(Repairer):
 
     def _bounded(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
         """Return one model, or an average of trees, whose loss is bounded in every group."""
-        groups, table = problem.cells, problem.table
-        loss, y = self._loss(table.reading), label_of(problem)
-        limits = self._limits(groups)
-        design, weight = design_of(problem, self.learner), table.rows.weight
-        bounds = bounds_of(problem, loss)
         if self.learner == "linear":
-            one = solve_linear(design.matrix, y, groups.codes, weight, limits, loss=loss, l2=self.l2)
-            if isinstance(one, Infeasible):
-                raise _refused(one, limits, groups, f"linear model ({loss} loss)")
-            link: Link = "sigmoid" if loss == "logistic" else "identity"
-            member = LinearMember(one.coef[:, None], np.array([one.intercept]), link)
-            trace = FitTrace(
-                one.converged, one.iterations, one.objective, one.gap, _priced(one.multipliers, groups)
-            )
-            base = Unrepaired(model_of(problem, self.learner, loss, self.l2, seed))
-            single = ModelMixture((Scorer(design.features, member, bounds),), np.ones(1), averaged=True)
-            return single.traced(replace(trace, base=base))
+            return self._bounded_linear(problem, seed)
+        return self._bounded_trees(problem, seed)
+
+    def _bounded_linear(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
+        """Return the linear model of least loss within the bounds."""
+        groups, loss = problem.cells, self._loss(problem.table.reading)
+        limits, design = self._limits(groups), design_of(problem, self.learner)
+        y, weight = label_of(problem), problem.table.rows.weight
+        bounds = bounds_of(problem, loss)
+        one = solve_linear(design.matrix, y, groups.codes, weight, limits, loss=loss, l2=self.l2)
+        if isinstance(one, Infeasible):
+            raise _refused(one, limits, groups, f"linear model ({loss} loss)")
+        link: Link = "sigmoid" if loss == "logistic" else "identity"
+        member = LinearMember(one.coef[:, None], np.array([one.intercept]), link)
+        prices = _priced(one.multipliers, groups)
+        base = Unrepaired(model_of(problem, self.learner, loss, self.l2, seed))
+        trace = FitTrace(one.converged, one.iterations, one.objective, one.gap, prices, base=base)
+        single = ModelMixture((Scorer(design.features, member, bounds),), np.ones(1), averaged=True)
+        return single.traced(trace)
+
+    def _bounded_trees(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
+        """Return an average of boosted trees within the bounds."""
+        groups, loss = problem.cells, self._loss(problem.table.reading)
+        limits, design = self._limits(groups), design_of(problem, self.learner)
+        y, weight = label_of(problem), problem.table.rows.weight
+        bounds = bounds_of(problem, loss)
 
         def fit(row_weight: Floats) -> tuple[Member, Floats]:
             def member_of(rows: Ints) -> Member:
@@ -376,9 +386,15 @@ class FairRegression(Repairer):
             raise _refused(many, limits, groups, f"average of boosted trees that was tried ({loss} loss)")
         scorers = tuple(Scorer(design.features, member, bounds) for member in many.models)
         learned = learned_of(problem, self.learner, loss, self.l2, seed)
-        trace = FitTrace(True, many.rounds, many.objective, math.nan, ())
-        trace = replace(
-            trace, base=Unrepaired(learned.scorer), base_fitted=learned.values, fitted=many.values
+        base = Unrepaired(learned.scorer)
+        trace = FitTrace(
+            True,
+            many.rounds,
+            many.objective,
+            math.nan,
+            base=base,
+            base_fitted=learned.values,
+            fitted=many.values,
         )
         return ModelMixture(scorers, many.weights, averaged=True).traced(trace)
 
