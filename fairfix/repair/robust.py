@@ -399,16 +399,8 @@ class Robust(Repairer):
     def _train(self, problem: RepairProblem, noise: NoiseTable, seed: int) -> RepairedPredictor:
         """Train a linear rule and say what it relies on."""
         self._refuse(problem)
-        features, names = problem.features, problem.cells.names
-        assert features is not None
-        by_label = self.assumption == "certified"
-        if by_label and not noise.by_label:
-            raise UsageError(
-                f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or take "
-                "--assumption soft"
-            )
-        if self.solver == "dro":
-            self._same_groups(names, noise, "--solver dro")
+        names, by_label = problem.cells.names, self.assumption == "certified"
+        self._refuse_noise(names, noise)
         scored = mean_of(problem, self.learner, "logistic", self.l2, seed)
         design, label, codes = design_of(problem, self.learner), label_of(problem), problem.cells.codes
         table = self._table(problem, noise)
@@ -452,6 +444,16 @@ class Robust(Repairer):
             True, found.steps, found.error, float("nan"), notes, base=base, base_fitted=scored.values
         )
         return rule.traced(trace)
+
+    def _refuse_noise(self, names: tuple[str, ...], noise: NoiseTable) -> None:
+        """Raise where the noise table does not go with a trained rule."""
+        if self.assumption == "certified" and not noise.by_label:
+            raise UsageError(
+                f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or take "
+                "--assumption soft"
+            )
+        if self.solver == "dro":
+            self._same_groups(names, noise, "--solver dro")
 
     def _refuse(self, problem: RepairProblem) -> None:
         """Raise where something does not go with a trained rule."""
@@ -601,24 +603,7 @@ class Robust(Repairer):
             and problem.features is None
         ):
             yield f"that the score does not use {' x '.join(problem.cells.columns)!r} is taken on trust"
-        worst: dict[str, tuple[Floats, Assumption]] = {}
-        if not set(problem.cells.columns) & set(problem.seen_by_model):
-            worst[f"noise depends on the true group{label} alone (N4, an estimate)"] = (
-                table,
-                Identified(0.0, seen.rows),
-            )
-        if table.ndim == 3:
-            worst["any noise that fits the table by label (N2)"] = (table, Certified())
-        worst["any noise that fits the table without labels (N1)"] = (plain, Soft())
-        said = []
-        for text, (known, what) in worst.items():
-            try:
-                said.append(f"{self._shortfall(short, known, what):z.4f} if {text}")
-            except ValueError:  # not identified
-                continue
-        ball = self._ball(problem, short, plain, noise)
-        if ball is not None:
-            said.append(f"{ball:z.4f} within the radii of the table (N0)")
+        said = list(self._worst_cases(problem, seen, short, table))
         extra = [
             name
             for k, name in enumerate(noise.noisy)
@@ -643,6 +628,28 @@ class Robust(Repairer):
                     f"the table without labels guarantees {', '.join(map(repr, names))} nothing: all of their "
                     "positives may be among those that a rule misses"
                 )
+
+    def _worst_cases(self, problem: RepairProblem, seen: Seen, short: Merged, table: Floats) -> Iterator[str]:
+        """Yield how far the worst true group is on the wrong side under each description of the noise."""
+        assert problem.noise is not None
+        plain = table.sum(0) if table.ndim == 3 else table
+        label = " and the label" if table.ndim == 3 else ""
+        worst: dict[str, tuple[Floats, Assumption]] = {}
+        if not set(problem.cells.columns) & set(problem.seen_by_model):
+            text = f"noise depends on the true group{label} alone (N4, an estimate)"
+            worst[text] = table, Identified(0.0, seen.rows)
+        if table.ndim == 3:
+            worst["any noise that fits the table by label (N2)"] = table, Certified()
+        worst["any noise that fits the table without labels (N1)"] = plain, Soft()
+        for text, (known, what) in worst.items():
+            try:
+                gap = self._shortfall(short, known, what)
+            except ValueError:  # not identified
+                continue
+            yield f"{gap:z.4f} if {text}"
+        ball = self._ball(problem, short, plain, problem.noise)
+        if ball is not None:
+            yield f"{ball:z.4f} within the radii of the table (N0)"
 
     def _shortfall(self, short: Merged, table: Floats, assumed: Assumption) -> float:
         """Return what the worst true group is on the wrong side by, over all rates of the constraint."""
