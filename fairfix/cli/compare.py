@@ -104,7 +104,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             done=done,
         )
     rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
-    settings = {
+    settings: dict[str, Any] = {
         "protected": list(reading.columns.protected),
         "task": reading.task,
         "confidence": given["confidence"],
@@ -112,6 +112,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         "features": "score" if features is None else list(features),
         "protected_as_feature": given["protected_as_feature"],
     }
+    if noise is not None:
+        settings["noise"] = {"table": noise.source, "assumption": "N2" if noise.by_label else "N1"}
     result = compare_dict(outcome, source.name, rows, inferred, settings)
     if kind:
         _draw(result, given["picture"], kind)

@@ -662,6 +662,12 @@ def _compare(result: Mapping[str, Any]) -> Iterator[Section]:
     for contender in result["contenders"]:
         told = ", ".join(f"{name} {value}" for name, value in contender["parameters"].items() if value != "")
         facts.append(f"{contender['title']}: {told}")
+    noise = result["settings"].get("noise")
+    if noise:
+        facts.append(
+            f"worst cases of true groups are over any noise that fits {noise['table']} ({noise['assumption']}), with "
+            "an upper limit; all else is by recorded group"
+        )
     yield Section(f"fairfix comparison on {result['data']['source']}", tuple(facts))
     points = [point for point in result["points"] if "failure" not in point]
     gaps = list(dict.fromkeys(name for point in points for name in point["gaps"]))
