@@ -19,11 +19,12 @@ from fairfix.errors import DataError, FairfixError, FairfixWarning
 from fairfix.findings import AuditReport, Settings, Value
 from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
-from fairfix.noise import NoiseTable
+from fairfix.noise import Noise, NoiseTable
 from fairfix.predictors import RepairedPredictor
 from fairfix.proof import results_on, split_rows, with_threshold
 from fairfix.repair.base import Repairer, RepairProblem
 from fairfix.table import Table
+from fairfix.true_proof import Told, true_groups_of, worst_of
 
 SLACKS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, math.inf)
 """Slacks that are tried by default."""
@@ -40,6 +41,9 @@ GAPS = (
 
 QUALITIES = ("accuracy", "log_loss", "square_loss", "absolute_loss")
 """What is shown of quality, over everybody; where it applies."""
+
+CHANCES = 256
+"""Up to so many different chances of a decision are told apart in what is said of true groups."""
 
 HIGHER_IS_BETTER = frozenset({"accuracy"})
 
@@ -159,9 +163,9 @@ def compare_table(
             return noisy
         return learning if repairer.learns else scored
 
-    points = [*_baselines(scored, held, settings)]
+    points = [*_baselines(scored, held, settings, noise)]
     for contender, slack in fits(contenders, slacks):
-        points.append(_point(contender, slack, given_to(contender.repairer), held, settings, fit_seed))
+        points.append(_point(contender, slack, given_to(contender.repairer), held, settings, fit_seed, noise))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
     return ComparisonOutcome(tuple(_with_fronts(points)), split.fit.size, split.holdout.size, shown)
@@ -185,6 +189,7 @@ def _point(
     held: Table,
     settings: Settings,
     seed: int,
+    noise: NoiseTable | None,
 ) -> Point:
     """Return the point of one fit; every fit begins with the same random numbers, whatever came before."""
     repairer = contender.repairer if slack is None else replace(contender.repairer, slack=slack)
@@ -196,11 +201,17 @@ def _point(
             return Point(contender.title, slack, failure=str(error))
     said = [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
     notes = tuple(dict.fromkeys((*said, *predictor.trace.notes)))
-    judged = _judged(held, predictor, settings, repairer.comparables)
+    judged = _judged(held, predictor, settings, repairer.comparables, noise)
     return replace(judged, title=contender.title, slack=slack, notes=notes)
 
 
-def _judged(held: Table, predictor: RepairedPredictor, settings: Settings, comparable: Comparable) -> Point:
+def _judged(
+    held: Table,
+    predictor: RepairedPredictor,
+    settings: Settings,
+    comparable: Comparable,
+    noise: NoiseTable | None,
+) -> Point:
     """Return what a repair does to held-out rows.
 
     Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
@@ -213,6 +224,8 @@ def _judged(held: Table, predictor: RepairedPredictor, settings: Settings, compa
     decided = predictor.gives == "decision"
     either = decided or predictor.is_probability
     point = _of_report(report, decided=either, randomized=share, protected=predictor.needs_protected)
+    behind = _behind(repaired, noise, settings, predictor if decided else None)
+    point = replace(point, gaps={**point.gaps, **behind})
     if not (decided and predictor.is_probability):
         return point
     scored = held.with_score(predictor.predict(held))
@@ -239,18 +252,39 @@ def _of_report(
     return Point("", None, gaps, qualities, randomized, protected)
 
 
-def _baselines(problem: RepairProblem, held: Table, settings: Settings) -> Iterator[Point]:
+def _behind(
+    table: Table, noise: NoiseTable | None, settings: Settings, predictor: RepairedPredictor | None = None
+) -> dict[str, Value]:
+    """Return the largest gaps of true groups that any noise allows which fits the table.
+
+    Of decisions with more than :data:`CHANCES` chances the bounds are those of cells, which hold and may be wider.
+    """
+    if noise is None or table.reading.task != "classification":
+        return {}
+    chances = table.rows.decision
+    many = chances is not None and np.unique(chances).size > CHANCES
+    told = Told(Noise(noise), (), math.inf)
+    return worst_of(true_groups_of(table, told, 1.0 - settings.confidence, None if many else predictor))
+
+
+def _baselines(
+    problem: RepairProblem, held: Table, settings: Settings, noise: NoiseTable | None
+) -> Iterator[Point]:
     """Yield the base score as it is, and the constant that the labels of the fit make best."""
     if held.rows.score is not None:
         scored = held if held.reading.score_scale == "raw" else held.with_score(_score(held))
-        yield replace(_of_report(audit(scored, scored.reading, settings), decided=False), title="base")
+        yield _unrepaired("base", scored, settings, noise)
     label = problem.table.rows.label
     if label is not None:
         mean = float(np.average(label, weights=problem.table.rows.weight))
         constant = held.with_score(np.full(len(held), mean))
-        yield replace(
-            _of_report(audit(constant, constant.reading, settings), decided=False), title="constant"
-        )
+        yield _unrepaired("constant", constant, settings, noise)
+
+
+def _unrepaired(title: str, scored: Table, settings: Settings, noise: NoiseTable | None) -> Point:
+    """Return the point of scores as they are."""
+    point = _of_report(audit(scored, scored.reading, settings), decided=False)
+    return replace(point, title=title, gaps={**point.gaps, **_behind(scored, noise, settings)})
 
 
 def _score(table: Table) -> Any:

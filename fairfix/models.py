@@ -6,6 +6,7 @@ scanner tells the harmless from the hostile. So what decides is the user's word 
     pinned(bytes)  <=>  trust == "sha256:" + hex(SHA-256(bytes))
     load a pickle   =>  pinned(bytes)
     load a .skops   =>  pinned(bytes)  or  every type in it is one skops knows to be safe
+    load a .onnx    =>  always: it is a graph of known operators (:mod:`fairfix.onnx_model`)
     trust given     =>  pinned(bytes), whatever the kind of file
 
 The file is read once; the bytes that were hashed are the bytes that are loaded.
@@ -252,7 +253,7 @@ def load_model(
     Parameters
     ----------
     path
-        A ``.pkl``, ``.pickle``, ``.joblib`` or ``.skops`` file.
+        A ``.pkl``, ``.pickle``, ``.joblib``, ``.skops`` or ``.onnx`` file.
     trust
         ``"sha256:<hex>"``: the hash of the file the user trusts. Needed for pickles; for ``.skops`` only if
         the file holds types that skops does not know. If given, it must be the hash of this file.
@@ -288,7 +289,7 @@ def load_model(
             f"model file {path} is not the one you trust: it has the hash {sha256}, "
             f"--trust-model says {pinned}. If you know why it changed, pin it anew: --trust-model {sha256}"
         )
-    read = _from_skops if suffix == ".skops" else _from_pickle
+    read = READERS.get(suffix, _from_pickle)
     estimator = _constructed(path, lambda: read(path, data, sha256, trusted=pinned is not None))
     try:
         return _described(str(path), sha256, estimator, features, positive_label)
@@ -312,14 +313,9 @@ def _pin(trust: str) -> str:
 def _suffix(path: str | Path) -> str:
     """Return the kind of model file, told by its name."""
     suffix = Path(path).suffix.lower()
-    if suffix == ".onnx":
+    if suffix not in (*PICKLES, *READERS) and not Path(path).is_dir():
         raise ModelError(
-            f"model file {path}: ONNX is not supported in this version; write the model's scores into a "
-            "column and name it with --score"
-        )
-    if suffix not in (*PICKLES, ".skops") and not Path(path).is_dir():
-        raise ModelError(
-            f"model file {path}: the suffix {suffix!r} is unknown; known are {', '.join(PICKLES)} and .skops"
+            f"model file {path}: the suffix {suffix!r} is unknown; known are {', '.join(PICKLES)}, .skops and .onnx"
         )
     return suffix
 
@@ -381,6 +377,17 @@ def _from_skops(path: str | Path, data: bytes, sha256: str, *, trusted: bool) ->
             f"--score. If you trust these types and whoever made this very file: --trust-model {sha256}"
         )
     return skops_io.loads(data, trusted=unknown)
+
+
+def _from_onnx(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -> Any:
+    """Read an ONNX graph, which runs no code of its own."""
+    from fairfix.onnx_model import OnnxModel
+
+    return OnnxModel(str(path), data)
+
+
+READERS: Final = {".skops": _from_skops, ".onnx": _from_onnx}
+"""Suffixes of files that can be read without running code in them."""
 
 
 def _skops_io(path: str | Path) -> Any:

@@ -282,12 +282,15 @@ class Profiles:
 
     def by_level(self, masses: Floats) -> Floats:
         """Return masses (..., K, P, 2) by level of the own rule, (..., K, I, 2)."""
-        return np.asarray(np.einsum("kpi,...kpy->...kiy", self.levels[0], masses))
+        by_label = np.ascontiguousarray(np.swapaxes(masses, -1, -2))  # ..., K, label, P
+        return np.asarray(np.swapaxes(by_label @ self.levels[0], -1, -2))
 
     def cells(self, masses: Floats) -> Floats:
         """Return TP, FN, FP, TN of every rule and recorded group; masses (..., K, P, 2) to (..., K rules, K, 4)."""
-        yes = np.einsum("rp,...kpy->...rky", self.chances, masses)
-        no = np.einsum("rp,...kpy->...rky", 1.0 - self.chances, masses)
+        by_label = np.ascontiguousarray(np.swapaxes(masses, -1, -2))  # ..., K, label, P
+        yes, no = (
+            np.moveaxis(by_label @ chances.T, -1, -3) for chances in (self.chances, 1.0 - self.chances)
+        )
         return np.stack([yes[..., 1], no[..., 1], yes[..., 0], no[..., 0]], -1)
 
 

@@ -13,6 +13,7 @@ which is known of every row. Decisions that are drawn are drawn after the record
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ from fairfix.checks import Check
 from fairfix.engine import count_table
 from fairfix.errors import DataError
 from fairfix.findings import ComparisonReport, Value
+from fairfix.metrics import EQUALIZED_ODDS
 from fairfix.noise import Noise
 from fairfix.predictors import Caution, RepairedPredictor
 from fairfix.table import Table
@@ -32,6 +34,14 @@ HOLDS = 1e-6
 
 LEVELS = ("N4", "N2", "N1", "N0")
 """Assumptions whose bounds are told, the strongest first; N3 is about bins, which an audit does not look at."""
+
+
+DIFFERENCES = {
+    "selection_rate": ("selection_rate",),
+    "true_positive_rate": ("true_positive_rate",),
+    "equalized_odds": EQUALIZED_ODDS,
+}
+"""Name -> rates of the differences whose worst case a comparison of repairs shows."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,19 @@ def comparisons_of(found: TrueGroups | None, checks: Iterable[Check]) -> dict[st
 def values_of(found: TrueGroups | None) -> dict[str, dict[str, dict[str, Value]]]:
     """Return the rates of true groups by attribute, for checks on one of them."""
     return {} if found is None else {found.data.attribute: found.of_each()}
+
+
+def worst_of(found: TrueGroups | None) -> dict[str, Value]:
+    """Return ``name [attribute]`` -> the largest gap of true groups that the noise allows, with its upper limit."""
+    if found is None:
+        return {}
+    bounds, out = found.bounds[found.rests_on], {}
+    for name, metrics in DIFFERENCES.items():
+        if all(metric in found.data.metrics for metric in metrics):
+            bound = bounds.of_comparison("difference", metrics)
+            told = f"{name}.difference.true_groups.worst_case [{found.data.attribute}]"
+            out[told] = Value(bound.high, math.nan, bound.outer_high, bound.reason)
+    return out
 
 
 def said_of(found: TrueGroups | None, told: Told) -> Iterator[str]:

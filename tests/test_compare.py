@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,9 +15,12 @@ import pytest
 from fairfix.cli import run
 from fairfix.compare import Contender, compare_table, fits
 from fairfix.engine import read_table
-from fairfix.noise import NoiseTable
+from fairfix.io import open_source
+from fairfix.noise import Noise, NoiseTable
+from fairfix.proof import split_rows
 from fairfix.repair import methods
 from fairfix.table import Columns, Reading
+from fairfix.true_groups import audit_noisy
 
 from tests.conftest import Call
 
@@ -206,3 +210,28 @@ def test_fits_are_counted_as_they_end() -> None:
 
     compare_table(table, contenders, slacks=(0.0, 0.1), done=heard.append)
     assert len(heard) == len(fits(contenders, (0.0, 0.1))) == 2
+
+
+def test_worst_cases_of_true_groups_are_those_of_an_audit() -> None:
+    """Every point has the largest gap of true groups that the table allows; without noise it is the recorded gap."""
+    known = NoiseTable("table", ("0", "1"), ("0", "1"), np.array([[90.0, 10.0], [20.0, 80.0]]), "count")
+    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
+    gap = "selection_rate.difference.{} [sex]"
+    worst, recorded = gap.format("true_groups.worst_case"), gap.format("between_groups")
+
+    points = compare_table(table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=known).points
+    exact = compare_table(table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=NONE).points
+    for some, same in zip(points, exact, strict=True):
+        assert same.gaps[worst].value == pytest.approx(same.gaps[recorded].value, abs=1e-9)
+        assert some.gaps[worst].value >= some.gaps[recorded].value - 1e-9
+        assert some.gaps[worst].high >= some.gaps[worst].value
+    split = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=0.3)
+    reading = replace(table.reading, thresholds=(0.5,))
+    report = audit_noisy(open_source(frame().take(split.holdout)), reading, Noise(known))
+    assert report.noise is not None
+    (bound,) = (
+        one.bounds["N1"]
+        for one in report.noise.figures
+        if (one.name, one.group) == ("selection_rate.difference", "")
+    )
+    assert points[0].gaps[worst].value == pytest.approx(bound.high, abs=1e-9)

@@ -330,17 +330,11 @@ def test_an_unsafe_skops_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 # ------------------------------------------------------------------------------- files that are no models
-def test_onnx_is_said_to_be_unsupported(tmp_path: Path) -> None:
-    """ONNX gets its own plain answer."""
-    with pytest.raises(ModelError, match="ONNX is not supported in this version"):
-        load_model(tmp_path / "model.onnx")
-
-
 @pytest.mark.parametrize("name", ["model.h5", "model", "model.pkl.txt"])
 def test_an_unknown_suffix_names_the_known(tmp_path: Path, name: str) -> None:
     """A file of another kind is refused with the list of kinds that work."""
     (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(ModelError, match=r"\.pkl, \.pickle, \.joblib and \.skops"):
+    with pytest.raises(ModelError, match=r"\.pkl, \.pickle, \.joblib, \.skops and \.onnx"):
         load_model(tmp_path / name)
 
 

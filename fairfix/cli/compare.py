@@ -104,7 +104,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             done=done,
         )
     rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
-    result = compare_dict(outcome, source.name, rows, inferred, _settings(reading, features, given))
+    result = compare_dict(outcome, source.name, rows, inferred, _settings(reading, features, noise, given))
     if kind:
         _draw(result, given["picture"], kind)
         talk(given, f"wrote {given['picture']}")
@@ -112,9 +112,11 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     return 0
 
 
-def _settings(reading: Reading, features: Sequence[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(
+    reading: Reading, features: Sequence[str] | None, noise: NoiseTable | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return what was asked for, as the result has it."""
-    return {
+    settings: dict[str, Any] = {
         "protected": list(reading.columns.protected),
         "task": reading.task,
         "confidence": given["confidence"],
@@ -122,6 +124,9 @@ def _settings(reading: Reading, features: Sequence[str] | None, given: Mapping[s
         "features": "score" if features is None else list(features),
         "protected_as_feature": given["protected_as_feature"],
     }
+    if noise is not None:
+        settings["noise"] = {"table": noise.source, "assumption": "N2" if noise.by_label else "N1"}
+    return settings
 
 
 def _noise(given: Mapping[str, Any]) -> NoiseTable | None:

@@ -69,7 +69,7 @@ column_options = stacked(
         "--model",
         type=click.Path(),
         metavar="FILE",
-        help="Score the rows with this model file (.skops, .joblib, .pkl).",
+        help="Score the rows with this model file (.skops, .onnx, .joblib, .pkl).",
     ),
     option(
         "--trust-model",

@@ -82,7 +82,7 @@ def render(result: Mapping[str, Any], *, detail: bool = False) -> str:
     heading, *rest = layout(result, detail=detail)
     body = [_head(heading, result)]
     if len(rest) > FEW_SECTIONS:
-        body.append(_contents([section.title for section in rest], kind == "compare"))
+        body.append(_contents([_titled(section.title) for section in rest], kind == "compare"))
     if kind == "compare":
         body.append(page.frontier())
     body += [page.section(section, f"s{i}") for i, section in enumerate(rest, 1)]
@@ -255,7 +255,7 @@ class _Page:
 
     def section(self, section: Section, ident: str) -> str:
         """Return a section with its tables and what can be drawn of it."""
-        out = [f'<section id="{ident}">', f"<h2>{_broken(section.title)}</h2>", _list(section.lines)]
+        out = [f'<section id="{ident}">', f"<h2>{_broken(_titled(section.title))}</h2>", _list(section.lines)]
         about = section.about
         out += [_table(grid) for grid in section.grids]
         if "checks" in about:

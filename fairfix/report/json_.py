@@ -57,6 +57,7 @@ SCOPES = {
     "difference.true_groups": "largest minus smallest value over the true groups, under the strongest noise assumption "
     "that was stated",
     "ratio.true_groups": "smallest divided by largest value over the true groups, under the same assumption",
+    "difference.true_groups.worst_case": "largest difference of true groups that any noise allows which fits the table",
     "min.true_groups": "smallest value over the true groups, under the same assumption",
     "max.true_groups": "largest value over the true groups, under the same assumption",
     "under_flips": "every row gets every level of the attribute, and keeps the rest",

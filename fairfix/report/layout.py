@@ -48,6 +48,15 @@ HEADLINES = (
     ("selection_rate.ratio.true_groups", "demographic parity ratio, true groups"),
     ("true_positive_rate.difference.true_groups", "equal opportunity difference, true groups"),
     ("equalized_odds.difference.true_groups", "equalized odds difference, true groups"),
+    (
+        "selection_rate.difference.true_groups.worst_case",
+        "demographic parity difference, true groups at worst",
+    ),
+    (
+        "true_positive_rate.difference.true_groups.worst_case",
+        "equal opportunity difference, true groups at worst",
+    ),
+    ("equalized_odds.difference.true_groups.worst_case", "equalized odds difference, true groups at worst"),
     ("decision_flips.under_flips", "decisions that change with the group"),
     ("score_change.under_flips", "largest change of the score with the group, mean"),
     ("score_effect.under_flips", "effect of the group on the mean score"),
@@ -662,6 +671,12 @@ def _compare(result: Mapping[str, Any]) -> Iterator[Section]:
     for contender in result["contenders"]:
         told = ", ".join(f"{name} {value}" for name, value in contender["parameters"].items() if value != "")
         facts.append(f"{contender['title']}: {told}")
+    noise = result["settings"].get("noise")
+    if noise:
+        facts.append(
+            f"worst cases of true groups are over any noise that fits {noise['table']} ({noise['assumption']}), with "
+            "an upper limit; all else is by recorded group"
+        )
     yield Section(f"fairfix comparison on {result['data']['source']}", tuple(facts))
     points = [point for point in result["points"] if "failure" not in point]
     gaps = list(dict.fromkeys(name for point in points for name in point["gaps"]))

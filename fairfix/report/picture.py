@@ -20,6 +20,7 @@ NAMES = {
     "ks.to_overall": "KS distance to everybody",
     "selection_rate.difference.between_groups": "selection rate difference",
     "equalized_odds.difference.between_groups": "equalized odds difference",
+    "selection_rate.difference.true_groups.worst_case": "selection rate difference, true groups at worst",
     "accuracy": "accuracy",
     "log_loss": "log loss",
     "square_loss": "square loss",
