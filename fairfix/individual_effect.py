@@ -45,7 +45,7 @@ import pyarrow.compute as pc
 
 from fairfix.counts import Bools, Floats, Ints
 from fairfix.errors import ColumnError, DataError
-from fairfix.learners import folds_of, hashed
+from fairfix.learners import binnable, folds_of, hashed
 from fairfix.special import normal_quantile, student_quantile
 from fairfix.table import Table
 
@@ -641,7 +641,7 @@ def _tree_mean(y: Floats, w: Floats, named: Bools, seed: int) -> Fit:
         model = HistGradientBoostingRegressor(
             categorical_features=named, early_stopping=False, random_state=seed
         )
-        model.fit(X, y[rows], sample_weight=w[rows])
+        model.fit(binnable(X), y[rows], sample_weight=w[rows])
         return lambda new: np.asarray(model.predict(new), dtype=np.float64)[:, None]
 
     return fit
@@ -662,7 +662,7 @@ def _tree_classes(codes: Ints, many: int, w: Floats, named: Bools, seed: int) ->
         model = HistGradientBoostingClassifier(
             max_leaf_nodes=15, categorical_features=named, early_stopping=False, random_state=seed
         )
-        model.fit(X, codes[rows], sample_weight=w[rows])
+        model.fit(binnable(X), codes[rows], sample_weight=w[rows])
 
         def predict(new: Floats) -> Floats:
             chances = np.zeros((len(new), many))
