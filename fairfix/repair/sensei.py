@@ -343,6 +343,10 @@ class Sensei(Repairer):
         """Return the weight of the regularizer, and how it was found."""
         if self.rho != "auto":
             return float(self.rho), []
+        if not changed.many:
+            return GRID[0], [
+                "no decision changes with flips: rho is the least of the grid; choose another with --rho"
+            ]
         folds = folds_of(X, FOLDS)
         fit, held = np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)
         if not held.size or len(np.unique(y[fit])) < 2:
