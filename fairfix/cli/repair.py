@@ -522,5 +522,6 @@ def _base(
         "name": given["model"].rsplit("/", 1)[-1],
         "sha256": model.sha256,
         "features": list(model.feature_names),
+        **({} if given["positive_label"] is None else {"positive_label": given["positive_label"]}),
         **({} if averaged is None else {"average": averaged.state()}),
     }
