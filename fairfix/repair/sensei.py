@@ -169,6 +169,11 @@ class Sensei(Repairer):
         """Identifier of the audit comparison that ``slack`` bounds."""
         return "equalized_odds.difference.to_overall" if self.solver == "equal-rates" else self.criterion
 
+    def bounds_of(self, reading: Reading) -> str:
+        """Return the same of real values, which decide nothing: how far they change."""
+        plain = reading.task == "regression" and self.bounds == self.criterion
+        return "score_change.under_flips" if plain else self.bounds
+
     @property
     def has_slack(self) -> bool:
         """Whether the slack changes the fit."""
