@@ -6,17 +6,20 @@ made of every result.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import joblib
 import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 from fairfix import report
 from fairfix.cli import run
+from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import Frames
 
@@ -203,3 +206,72 @@ def test_the_remedy_of_a_check_leads_to_one_that_is_there(
         assert "name the" in capsys.readouterr().err
         more = ["--reference", "r0", "--strata", "town"]
         assert run(["audit", "d.parquet", "--protected", "race", "--fail-on", check, *more]) in (0, 3)
+
+
+def trusted(frame: pd.DataFrame, labels: Any) -> list[str]:
+    """Return the options of a model file of ``x`` and ``member``, fitted to these labels."""
+    joblib.dump(LogisticRegression().fit(frame[["x", "member"]], labels), "m.joblib")
+    return [
+        "--model",
+        "m.joblib",
+        "--trust-model",
+        f"sha256:{hashlib.sha256(Path('m.joblib').read_bytes()).hexdigest()}",
+    ]
+
+
+def test_what_was_repaired_can_be_predicted_whatever_the_classes_are_called(rows: pd.DataFrame) -> None:
+    """The label that --positive-label named for the model goes into the artifact; predict has no such option."""
+    frame = rows.drop(columns="score").assign(label=np.where(rows.label == 1, "paid", "open"))
+    frame.to_parquet("d.parquet")
+    model = trusted(frame, frame.label)
+    given = ["--positive-label", "paid", "--protected", "race", "--method", "ramp", "--quiet"]
+    assert run(["repair", "d.parquet", *given, *model]) == 0
+    assert run(["predict", "repaired.fairfix", "d.parquet", "-o", "p.csv", *model]) == 0
+    assert run(["repair", "d.parquet", "--positive-label", "open", *given[2:], *model]) == 0
+    assert run(["predict", "repaired.fairfix", "d.parquet", "-o", "q.csv", *model]) == 0
+    paid, unpaid = (pd.read_csv(name).p_positive for name in ("p.csv", "q.csv"))
+    assert np.corrcoef(paid, unpaid)[0, 1] < 0
+
+
+def test_a_radius_keeps_to_the_schema(rows: pd.DataFrame) -> None:
+    """Every comparison that an audit can have is one of the schema, the transport cost within a radius too."""
+    model = trusted(rows, rows.label)
+    rows.drop(columns="score").to_parquet("d.parquet")
+    more = ["--individual", "--radius", "0.1", "--out", "json=a.json", "--quiet"]
+    assert run(["audit", "d.parquet", "--protected", "member", *model, *more]) == 0
+    found = {one["id"] for one in saved("a.json", "audit")["attributes"][0]["comparisons"]}
+    assert "transport_cost.within_radius" in found
+
+
+@pytest.mark.parametrize("group", [[0.0, 1.5], [False, True], [1, 20]])
+def test_draws_do_not_hang_on_the_format(group: list[Any], rows: pd.DataFrame) -> None:
+    """Without an id a row is known by its values; a group of numbers is the same in Parquet and, as text, in CSV."""
+    frame = rows.assign(race=np.array(group)[(rows.race == "r0").astype(int)])
+    frame.to_parquet("d.parquet")
+    frame.to_csv("d.csv", index=False)
+    given = ["--method", "ramp", "--gamma", "1", "--protected", "race", "--quiet"]
+    for fitted in ("d.parquet", "d.csv"):
+        assert run(["repair", fitted, *given]) == 0
+        for data in ("d.parquet", "d.csv"):
+            assert run(["predict", "repaired.fairfix", data, "-o", f"{data}.out.csv", "--quiet"]) == 0
+        one, other = (pd.read_csv(f"{data}.out.csv") for data in ("d.parquet", "d.csv"))
+        assert one.randomized.sum() > 50
+        assert one.decision.equals(other.decision)
+
+
+def test_the_criterion_of_a_repair_is_in_its_proof(rows: pd.DataFrame) -> None:
+    """Real values decide nothing, so what their repair makes constant is the score."""
+    given = [
+        "--task",
+        "regression",
+        "--method",
+        "sensei",
+        "--features",
+        "x",
+        "--protected",
+        "race",
+        "--quiet",
+    ]
+    assert run(["repair", "d.parquet", *given, "--out", "json=r.json"]) == 0
+    result = saved("r.json", "repair")
+    assert any(row["name"].startswith(result["criterion"]) for row in result["proof"]["fit"]["table"])
