@@ -236,6 +236,8 @@ def keys_of(table: Table, names: Sequence[str]) -> Floats:
             raise ColumnError(f"there is no feature column {name!r}; name the features with --features")
         column = table.features.column(name).combine_chunks()
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if pa.types.is_null(column.type):  # no value in a text file: all are the same
+            continue
         column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         try:
             places = pc.rank(column.dictionary, tiebreaker="dense").to_numpy()

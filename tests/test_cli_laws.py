@@ -137,8 +137,10 @@ def test_what_scores_tell_of_one_group_is_nothing(
 
 def test_columns_without_values_tell_nothing_and_are_no_error(rows: pd.DataFrame) -> None:
     """Trees are fitted to folds: a column may have no value in one of them, or in none, and is no feature there."""
-    rows.assign(empty=np.nan, few=np.where(np.arange(300) < 2, 1.0, np.nan)).to_parquet("d.parquet")
-    assert run(["audit", "d.parquet", "--protected", "race", "--individual", "--quiet"]) == 0
+    rows.assign(empty=np.nan, few=np.where(np.arange(300) < 2, 1.0, np.nan)).to_csv("d.csv", index=False)
+    pd.read_csv("d.csv").to_parquet("d.parquet")
+    for name in ("d.csv", "d.parquet"):  # a column without values has no type in CSV
+        assert run(["audit", name, "--protected", "race", "--individual", "--quiet"]) == 0
 
 
 def test_labels_that_are_all_the_same_are_reduced(rows: pd.DataFrame) -> None:
@@ -275,3 +277,27 @@ def test_the_criterion_of_a_repair_is_in_its_proof(rows: pd.DataFrame) -> None:
     assert run(["repair", "d.parquet", *given, "--out", "json=r.json"]) == 0
     result = saved("r.json", "repair")
     assert any(row["name"].startswith(result["criterion"]) for row in result["proof"]["fit"]["table"])
+
+
+@pytest.mark.parametrize("solver", ["exact", "sgd"])
+def test_a_row_without_an_answer_does_not_make_the_proof_unknown(solver: str, rows: pd.DataFrame) -> None:
+    """The only row of a group is held out: it proves nothing, the others prove what they did, and a warning says so."""
+    rows.loc[2, "race"] = "alone"
+    rows.to_parquet("d.parquet")
+    given = ["--method", "ramp", "--solver", solver, "--protected", "race", "--holdout", "0.6", "--quiet"]
+    assert run(["repair", "d.parquet", *given, "--out", "json=r.json"]) == 0
+    result = saved("r.json", "repair")
+    assert any(
+        "1 held-out rows are of groups that the rows of the fit lack" in one for one in result["warnings"]
+    )
+    assert result["proof"]["holdout"]["rows"] == result["split"]["holdout"] - (solver == "exact")
+    assert all(row["after"]["value"] is not None for row in result["proof"]["holdout"]["table"][:2])
+
+
+def test_one_group_with_a_radius_is_an_error_that_says_so(
+    rows: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Radii of a single group bound no gap."""
+    rows.assign(one="all").to_parquet("d.parquet")
+    assert run(["audit", "d.parquet", "--protected", "one", "--noise-radius", "all=0.1"]) == 2
+    assert "single group 'all'" in capsys.readouterr().err
