@@ -36,7 +36,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.findings import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
 from fairfix.io import Source, open_source
 from fairfix.measure import Evidence, GroupView, Measured
-from fairfix.metrics import RATES
+from fairfix.metrics import MEANS, RATES
 from fairfix.suppression import hidden_groups
 from fairfix.table import Reading, Table
 
@@ -454,7 +454,7 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
         metric, scope = check.comparison.split(".")[0], check.comparison.rsplit(".", 1)[-1]
         if metric in EFFECTS:
             raise UsageError(f"check {check.text!r}: there is no {metric}; ask for it with --individual")
-        remedy = {
+        remedies = {
             "to_reference": f"name the reference group with --reference {block.attribute}=GROUP",
             "within_strata": "name the strata with --strata COLUMN",
             "under_flips": "ask for it with --individual and the model file (--model)",
@@ -462,9 +462,22 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
             "under_comparable": "name comparable values with --comparable COLUMN=VALUE,VALUE",
             "under_everybody": "name comparable values with --comparable COLUMN=VALUE,VALUE",
             **dict.fromkeys(NOISE_SCOPES, UNDESCRIBED),
-        }.get(scope, "it makes no sense for this metric")
+        }
+        remedy = remedies.get(scope, SENSELESS) if _has(check.comparison) else SENSELESS
         raise UsageError(f"check {check.text!r}: there is no {check.comparison}; {remedy}")
     return found.value, found.groups, not found.undefined
+
+
+SENSELESS = "it makes no sense for this metric"
+
+
+def _has(comparison: str) -> bool:
+    """Tell whether there can be such a comparison at all; covariances and ratios are of few metrics."""
+    metric, _, rest = comparison.partition(".")
+    if rest.startswith("covariance"):
+        return metric == "selection_rate" and not rest.endswith("to_reference")
+    negative = metric in MEANS and metric != "mean_score" and MEANS[metric].support[0] < 0
+    return not (rest.startswith("ratio") and negative)
 
 
 def require_two_groups(report: AuditReport) -> None:

@@ -17,7 +17,7 @@ from fairfix.checks import EFFECTS, FLIP_SCOPES, FLIPS, GAPS, KINDS, METRICS, Ch
 from fairfix.checks import SCOPES as CHECK_SCOPES
 from fairfix.errors import UsageError
 from fairfix.metrics import ALIASES, EQUALIZED_ODDS, MEANS, RATES, Metric
-from fairfix.report.json_ import SCOPES, formula
+from fairfix.report.json_ import SCOPES, definition, formula
 
 INTERVALS: Mapping[str, str] = {
     "rates": "Clopper-Pearson; Šidák over the groups of a table",
@@ -201,6 +201,9 @@ def _of_metric(metric: str) -> Iterator[tuple[str, str]]:
 def _comparison(name: str) -> Explanation:
     check = Check.parse(f"{name}>0")
     metric, _, rest = check.comparison.partition(".")
+    if check.of_true_groups:
+        lines = [("is", definition(check.comparison)), ("ask with", "--noise FILE")]
+        return Explanation(check.comparison, (*lines, ("check", example(metric, rest))))
     if rest not in comparisons_of(metric):
         raise UsageError(
             f"{name}: a report has no {rest} of {metric}; it has {', '.join(comparisons_of(metric))}"
@@ -277,7 +280,7 @@ def _check(text: str) -> Explanation:
 def example(metric: str, comparison: str) -> str:
     """Return a check as it is written; its limit is an example, fairfix has none of its own."""
     short = next(iter(_aliases(metric)), metric)
-    worse = "<0.9" if comparison.startswith("ratio") else "<0.7" if comparison == "min" else ">0.1"
+    worse = "<0.9" if comparison.startswith("ratio") else "<0.7" if comparison.startswith("min") else ">0.1"
     plain = comparison.removesuffix(".between_groups") if comparison.count(".") else comparison
     if metric == "ks" and comparison == "between_groups":
         return f"ks{worse}"

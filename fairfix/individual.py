@@ -61,6 +61,9 @@ if TYPE_CHECKING:
 FARTHEST = 8.0
 """Log-odds are kept within this of 0 before they are compared."""
 
+UNSEEN = "some rows, once changed, are in groups that the fit has not seen"
+"""Why nothing is known of flips that a predictor has no answer to."""
+
 
 @dataclass(frozen=True)
 class Judge:
@@ -138,6 +141,7 @@ def under_comparable(
 def readable_table(source: Source, reading: Reading, features: Sequence[str] | None) -> Table:
     """Return the rows with feature columns and, among these, the protected columns as they come."""
     roles = [name for name in reading.columns.protected if features is None or name in features]
+    source.require(roles)
     names = None if features is None else [name for name in features if name not in roles]
     return read_table(source, reading, names, {name: source.schema.field(name).type for name in roles})
 
@@ -227,6 +231,12 @@ def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Compariso
                 "file with --model"
             )
         groups = table.groups([attribute])
+        if len(groups.levels) < 2:
+            out[attribute] = [
+                _nothing(metric, "there is only one group")
+                for metric in ("matched_effect", "residual_effect")
+            ]
+            continue
         matched = matched_effect(
             score,
             groups.codes,
@@ -266,6 +276,12 @@ def _shared(confidence: float, groups: int) -> float:
     return 1.0 - (1.0 - confidence) / math.comb(groups, 2)
 
 
+def _nothing(metric: str, why: str) -> ComparisonReport:
+    """Return a difference of which nothing is known."""
+    identifier = f"{metric}.difference.between_groups"
+    return ComparisonReport(identifier, Value(math.nan, math.nan, math.nan, why), ())
+
+
 def _largest(
     metric: str,
     found: Sequence[MatchedContrast | ResidualContrast],
@@ -283,7 +299,7 @@ def _largest(
     pairs = {called(one): Value(one.value, one.low, one.high) for one in known}
     if not known:
         why = next((one.undecided for one in found if one.undecided), "there is nothing to compare")
-        return ComparisonReport(identifier, Value(math.nan, math.nan, math.nan, str(why)), (), unknown)
+        return replace(_nothing(metric, str(why)), undefined=unknown)
     top = max(known, key=lambda one: abs(one.value))
     low = max(max(one.low, -one.high, 0.0) for one in known)
     high = max(max(one.high, -one.low) for one in known)
@@ -414,8 +430,8 @@ def _compared(
     *,
     blind: bool,
 ) -> Iterator[ComparisonReport]:
-    """Yield the four numbers of a kind of flips, from scores of shape (1 + K, n)."""
-    reason = judge.blind if blind else ""
+    """Yield the four numbers of a kind of flips, from scores of shape (1 + K, n); NaN is a score that there is not."""
+    reason = UNSEEN if np.isnan(scores).any() else judge.blind if blind else ""
     weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
     spread: Floats = np.asarray(scores[1:].max(axis=0) - scores[1:].min(axis=0))
 
@@ -426,7 +442,7 @@ def _compared(
         yield ComparisonReport(f"decision_flips.{scope}", mean(spread, (0.0, 1.0)), ())
     elif judge.cut is not None:
         decided = scores[1:] >= judge.cut
-        differs = np.asarray(decided.any(axis=0) & ~decided.all(axis=0), dtype=np.float64)
+        differs = np.where(np.isnan(spread), np.nan, decided.any(axis=0) & ~decided.all(axis=0))
         yield ComparisonReport(f"decision_flips.{scope}", mean(differs, (0.0, 1.0)), ())
     top = 1.0 if judge.is_probability else math.inf
     yield ComparisonReport(f"score_change.{scope}", mean(spread, (0.0, top)), ())
@@ -462,6 +478,8 @@ def _effect(
     if not found:
         nothing = Value(math.nan, math.nan, math.nan, "there is only one level")
         return ComparisonReport(f"score_effect.{scope}", nothing, ())
+    if np.isnan(scores).any():
+        return ComparisonReport(f"score_effect.{scope}", Value(math.nan, 0.0, top, reason), ())
     best, names = max(found, key=lambda item: abs(item[0].value))
     low = max(max(value.low, -value.high, 0.0) for value, _ in found)
     high = max(max(value.high, -value.low) for value, _ in found)

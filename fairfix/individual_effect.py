@@ -45,7 +45,7 @@ import pyarrow.compute as pc
 
 from fairfix.counts import Bools, Floats, Ints
 from fairfix.errors import ColumnError, DataError
-from fairfix.learners import folds_of, hashed
+from fairfix.learners import binnable, folds_of, hashed
 from fairfix.special import normal_quantile, student_quantile
 from fairfix.table import Table
 
@@ -230,6 +230,8 @@ def keys_of(table: Table, names: Sequence[str]) -> Floats:
             raise ColumnError(f"there is no feature column {name!r}; name the features with --features")
         column = table.features.column(name).combine_chunks()
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if pa.types.is_null(column.type):  # no value in a text file: all are the same
+            continue
         column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         try:
             places = pc.rank(column.dictionary, tiebreaker="dense").to_numpy()
@@ -638,7 +640,7 @@ def _tree_mean(y: Floats, w: Floats, named: Bools, seed: int) -> Fit:
         model = HistGradientBoostingRegressor(
             categorical_features=named, early_stopping=False, random_state=seed
         )
-        model.fit(X, y[rows], sample_weight=w[rows])
+        model.fit(binnable(X), y[rows], sample_weight=w[rows])
         return lambda new: np.asarray(model.predict(new), dtype=np.float64)[:, None]
 
     return fit
@@ -659,7 +661,7 @@ def _tree_classes(codes: Ints, many: int, w: Floats, named: Bools, seed: int) ->
         model = HistGradientBoostingClassifier(
             max_leaf_nodes=15, categorical_features=named, early_stopping=False, random_state=seed
         )
-        model.fit(X, codes[rows], sample_weight=w[rows])
+        model.fit(binnable(X), codes[rows], sample_weight=w[rows])
 
         def predict(new: Floats) -> Floats:
             chances = np.zeros((len(new), many))

@@ -102,7 +102,11 @@ def missing_column(name: str, columns: Sequence[str], where: str) -> str:
     near = get_close_matches(name, columns, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
-    return f"{where} has no column {name!r}; {hint}it has: {shown}"
+    whole = next((one for one in columns if "," in one and name in map(str.strip, one.split(","))), None)
+    quoted = (
+        "" if whole is None else f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'"
+    )
+    return f"{where} has no column {name!r}; {hint}it has: {shown}{quoted}"
 
 
 # ---------------------------------------------------------------------- Parquet

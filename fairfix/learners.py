@@ -104,6 +104,17 @@ class ConstantMember(Member):
         return cls(arrays["value"])
 
 
+def _form(X: Floats, coef: Floats) -> Floats:
+    """Return ``X coef``, shape (n, m), added column by column: what a row gets does not hang on the rows beside it.
+
+    A matrix product does, in the last bit: its kernels take rows in blocks, and those left over in another way.
+    """
+    out = np.zeros((len(X), coef.shape[1]))
+    for column, weights in zip(X.T, coef, strict=True):
+        out += column[:, None] * weights
+    return out
+
+
 @dataclass(frozen=True, eq=False)
 class LinearMember(Member):
     """``link(X coef + intercept)``.
@@ -123,7 +134,7 @@ class LinearMember(Member):
 
     def predict(self, X: Floats) -> Floats:
         """Return the linked linear form of each row."""
-        return _linked(X @ self.coef + self.intercept, self.link)
+        return _linked(_form(X, self.coef) + self.intercept, self.link)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return the link as a setting, the coefficients as arrays."""
@@ -251,8 +262,13 @@ class NetworkMember(Member):
         """Return the probability of each row."""
         from scipy.special import expit
 
+        step = max(1, CHUNK // (8 * self.out.size))
+        inner = (
+            np.maximum(_form(X[i : i + step], self.hidden) + self.hidden_bias, 0.0)
+            for i in range(0, max(len(X), 1), step)
+        )
         return np.asarray(
-            expit(np.maximum(X @ self.hidden + self.hidden_bias, 0.0) @ self.out + self.out_bias)
+            expit(np.concatenate([_form(part, self.out[:, None])[:, 0] for part in inner]) + self.out_bias)
         )
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -429,7 +445,7 @@ def fit_mean(
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     model = HistGradientBoostingRegressor(early_stopping=False, random_state=seed).fit(
-        X, y, sample_weight=_unequal(w)
+        binnable(X), y, sample_weight=_unequal(w)
     )
     return trees_of(model, "identity")
 
@@ -477,6 +493,12 @@ def _unequal(weight: Floats) -> Floats | None:
     return None if (weight == 1.0).all() else weight
 
 
+def binnable(X: Floats) -> Floats:
+    """Return the matrix with 0 in columns without any value, which scikit-learn cannot bin; no tree splits on them."""
+    empty = np.isnan(X).all(axis=0)
+    return np.where(empty, 0.0, X) if empty.any() else X
+
+
 def _as_classes(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Ints, Floats]:
     """Return rows with labels 0 and 1: a label between is both, weighted."""
     if np.isin(y, (0.0, 1.0)).all():
@@ -502,7 +524,7 @@ def _classifier(
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     model = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
-    return trees_of(model.fit(X, codes, sample_weight=_unequal(weight)), link)
+    return trees_of(model.fit(binnable(X), codes, sample_weight=_unequal(weight)), link)
 
 
 NO_PENALTY = 1e-12

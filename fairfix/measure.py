@@ -43,6 +43,10 @@ COARSE_BINS = 1024
 """Bins of the score for calibration curves and the spread of areas."""
 
 
+INFINITE = "infinite: divided by 0, or too large for a floating-point number"
+"""Why a comparison that is defined has no number."""
+
+
 CURVE_POINTS = 101
 """Scores at which a report has the distribution functions, at most."""
 
@@ -533,6 +537,8 @@ class Measured:
             reason = f"undefined in {', '.join(undefined)}: {why}"
         elif undefined:
             reason = f"over the rest; undefined in {', '.join(undefined)}: {why}"
+        elif math.isinf(gap.value):
+            reason = INFINITE
         per_group = {}
         if isinstance(found, un.Comparison):
             per_group = {
@@ -573,5 +579,5 @@ def _rest(sums: Floats) -> Floats:
 
 
 def _value(value: float, low: float, high: float, why: str, bound: float = 0.0) -> Value:
-    undefined = math.isnan(value)
-    return Value(float(value), float(low), float(high), why if undefined else "", float(bound))
+    reason = why if math.isnan(value) else INFINITE if math.isinf(value) else ""
+    return Value(float(value), float(low), float(high), reason, float(bound))

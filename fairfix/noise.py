@@ -304,9 +304,11 @@ def radii_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
 
     Raises
     ------
-    UsageError
-        A group is not there, or has no radius.
+    UsageError, DataError
+        A group is not there, or has no radius, or there is a single one.
     """
+    if len(names) < 2:
+        raise DataError(f"column {column!r} has the single group {names[0]!r}; there is nothing to compare")
     for name in radii:
         if name not in names:
             raise UsageError(

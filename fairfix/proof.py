@@ -274,7 +274,8 @@ def repair_table(
     notes += _warned(caught)
     notes += [*predictor.trace.notes, *_unproven(table, split)]
     plain = replace(settings, checks=())
-    held = table.take(split.holdout)
+    held, aside = _answered(table.take(split.holdout), predictor)
+    notes += aside
     notes += _cost_of_rounding(best, predictor, held, plain)
     also, told = (_criterion(best, table.reading),), _behind(best, noise)
     if told is not None:
@@ -361,7 +362,8 @@ def repair_stream(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairfixWarning)
         predictor = repairer.learn(rows, rng=fit_rng)
-    notes = _warned(caught)
+    held, aside = _answered(held, predictor)
+    notes = [*_warned(caught), *aside]
     outcome = Outcome(
         repairer,
         predictor,
@@ -374,6 +376,25 @@ def repair_stream(
         reading,
     )
     return outcome, counted
+
+
+def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Caution]]:
+    """Return the held-out rows that the predictor has an answer for, and what is to be said of the others.
+
+    Raises
+    ------
+    DataError
+        It has an answer for none.
+    """
+    known = ~np.isnan(predictor.predict(held))
+    if known.all():
+        return held, []
+    if not known.any():
+        raise DataError(
+            "every held-out row is of a group that the rows of the fit lack; add rows, or raise --holdout"
+        )
+    left = f"{int((~known).sum()):,} held-out rows are of groups that the rows of the fit lack: they prove nothing"
+    return held.take(np.flatnonzero(known)), [Caution(left)]
 
 
 def _sampled(

@@ -307,7 +307,8 @@ class Repaired:
         some = batch.select(list(self.identity)).filter(arrow_array(drawn)) if drawn.any() else None
         if some is None:
             return
-        columns = [column.to_pylist() for column in some.columns]
+        kinds = [self.identity[name] for name in some.schema.names]
+        columns = [_as(column, kind).to_pylist() for column, kind in zip(some.columns, kinds, strict=True)]
         for values in zip(*columns, strict=True):
             yield identity_of(values)
 
@@ -346,6 +347,17 @@ def _kind(kind: pa.DataType, *, as_text: bool) -> str:
     if pa.types.is_integer(kind):
         return "integer"
     return "number" if pa.types.is_floating(kind) else "text"
+
+
+def _as(column: pa.Array, kind: str) -> pa.Array:
+    """Return a column of identity in its kind: a group is read as text, and 0.0 in one file is 0 in another."""
+    wanted = IDENTITY_TYPES[kind]
+    if kind == "text" or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    try:
+        return column.cast(wanted)
+    except pa.ArrowInvalid:  # texts that the fit has not seen stay what they are
+        return column
 
 
 def check_unique(ids: Sequence[pa.Array], name: str) -> None:

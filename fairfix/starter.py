@@ -162,7 +162,7 @@ def _candidates(
     usual, others = [], []
     for column in source.schema:
         values = seen[column.name].values
-        if column.name in replace(columns, protected=()).roles or "," in column.name or values is None:
+        if column.name in replace(columns, protected=()).roles or values is None:
             continue
         if not 2 <= len(values) <= FEW:
             continue
@@ -248,7 +248,7 @@ def _of_groups(found: _Found) -> Iterator[str]:
         if names:
             yield f"# {title}:"
             yield from (f"#   {_plain(name)}: {_values(found.seen[name])}" for name in names)
-    yield f"protected = [{', '.join(map(_toml, chosen))}]"
+    yield f"protected = [{', '.join(_toml(_listed(name)) for name in chosen)}]"
 
 
 def _of_label(found: _Found) -> Iterator[str]:
@@ -314,6 +314,12 @@ def _values(survey: _Survey) -> str:
 def _plain(text: str) -> str:
     """Return a text that cannot leave the line of a comment."""
     return _toml(text[:40])[1:-1]
+
+
+def _listed(name: str) -> str:
+    """Return a column as it is named in a list: in double quotes if it would be read as something else."""
+    plain = "," not in name and not name.startswith('"') and name == name.strip()
+    return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 def _toml(text: str) -> str:

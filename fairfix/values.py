@@ -127,7 +127,7 @@ def _bounds(told: Any) -> tuple[float, float] | None:
         isinstance(told, list)
         and len(told) == 2
         and all(isinstance(b, float) for b in told)
-        and told[0] < told[1]
+        and told[0] <= told[1]
     ):
         raise ArtifactError("the bounds of the artifact's scores are malformed")
     return told[0], told[1]

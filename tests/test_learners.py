@@ -16,6 +16,7 @@ from fairfix.learners import (
     ConstantMember,
     LinearMember,
     Member,
+    NetworkMember,
     TreesMember,
     fit_classes,
     fit_mean,
@@ -354,6 +355,36 @@ def test_saved_members_predict_the_same_bits(which: int) -> None:
     again = Member.kinds[member.kind].from_state(settings_, arrays)
 
     assert again.predict(X).tobytes() == member.predict(X).tobytes()
+
+
+@pytest.mark.parametrize("which", range(7))
+def test_what_a_row_gets_does_not_hang_on_the_rows_beside_it(which: int) -> None:
+    """Alone, in parts, in any order: the same bits, so predictions do not hang on how a file is cut."""
+    rng = np.random.default_rng(which)
+    network = NetworkMember(
+        rng.normal(size=(4, 9)), rng.normal(size=9), rng.normal(size=9), rng.normal(size=1)
+    )
+    member = [*MEMBERS, network][which]
+    X = np.nan_to_num(rows(5)[0])
+    whole, order = member.predict(X), rng.permutation(len(X))
+
+    assert member.predict(X[order]).tobytes() == whole[order].tobytes()
+    for size in (1, 7):
+        parts = [member.predict(X[i : i + size]) for i in range(0, len(X), size)]
+        assert np.concatenate(parts).tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_a_column_without_values_is_no_feature(loss: str) -> None:
+    """Trees of it alone, or beside others, are those of a constant in its place."""
+    X, y = rows(6)
+    target = (y > 0).astype(float) if loss == "logistic" else y
+    empty, plain = X.copy(), X.copy()
+    empty[:, 1], plain[:, 1] = np.nan, 0.0
+    found, wanted = (
+        fit_mean(M, target, None, learner="trees", loss=loss, l2=0.0, seed=1) for M in (empty, plain)
+    )
+    assert found.predict(empty).tobytes() == wanted.predict(plain).tobytes()
 
 
 ODD_NUMBERS = [-1, 0, 1, 7, 10**6, np.nan, np.inf, -np.inf]

@@ -217,8 +217,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     waivers = waivers_of(ctx)
     old = _saved(given["baseline"]) if given["baseline"] else None
     with working(given, "auditing"):
-        report = _of_counts(ctx, given) if given["from_counts"] else _of_data(ctx, given)
+        report, saved = (_of_counts(ctx, given), None) if given["from_counts"] else _of_data(ctx, given)
     if report is None:
+        _save_counts(saved, given)
         return 0
     result = audit_dict(report)
     if given["profile"]:
@@ -230,6 +231,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if given["baseline_data"]:
         _compare_rows(result, report.settings, allowances, given)
     apply_waivers(result, waivers, given)
+    _save_counts(saved, given)  # late: a run that ends with an error leaves no file
     write_results(result, given)
     return exit_status((check["verdict"] for check in result["checks"]), given["undecided"])
 
@@ -252,9 +254,10 @@ def _settings(given: Mapping[str, Any], protected: Sequence[str], *, exact: bool
     )
 
 
-def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None:
-    """Audit data; None where only counts could be saved."""
+def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> tuple[AuditReport | None, CountFile | None]:
+    """Audit data; return the report, None where there are only counts, and the counts that are to be saved."""
     from fairfix.auditor import audit, require_two_groups
+    from fairfix.countfile import count
 
     if not given["data"]:
         raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
@@ -268,14 +271,27 @@ def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport | None
     if groups is not None:
         report = _of_members(source, reading, groups, settings, more, given)
     elif given["counts_out"]:
-        saved = _counted(source, reading, settings, inferred, used, given)
-        return _of_piece(saved, settings, more, given)
+        saved = count(source, reading, threads=settings.threads, inferred=inferred, model=used)
+        return _of_piece(saved, settings, more, given), saved
     elif noise is not None:
         report = _of_noisy(source, reading, noise, settings, more, given)
     else:
         report = audit(source, reading, settings, more)
     require_two_groups(report)
-    return replace(report, inferred=inferred, model=used)
+    return replace(report, inferred=inferred, model=used), None
+
+
+def _save_counts(saved: CountFile | None, given: Mapping[str, Any]) -> None:
+    """Write the counts that --counts-out asks for; without any, nothing."""
+    if saved is None:
+        return
+    saved.save(given["counts_out"])
+    talk(
+        given,
+        f"wrote {given['counts_out']}: {saved.read:,} rows read, {saved.used:,} counted in one pass",
+    )
+    if given["suppress_below"]:
+        talk(given, f"{given['counts_out']} counts every group, those hidden in the report too")
 
 
 def _of_members(
@@ -313,28 +329,6 @@ def _of_noisy(
                 f"check {check.text!r} is about the recorded groups; of the true ones: {check.true_groups}",
             )
     return report
-
-
-def _counted(
-    source: Source,
-    reading: Reading,
-    settings: Settings,
-    inferred: Mapping[str, str],
-    used: Mapping[str, str],
-    given: Mapping[str, Any],
-) -> CountFile:
-    """Count the data, and save the counts."""
-    from fairfix.countfile import count
-
-    saved = count(source, reading, threads=settings.threads, inferred=inferred, model=used)
-    saved.save(given["counts_out"])
-    talk(
-        given,
-        f"wrote {given['counts_out']}: {saved.read:,} rows read, {saved.used:,} counted in one pass",
-    )
-    if settings.suppress_below:
-        talk(given, f"{given['counts_out']} counts every group, those hidden in the report too")
-    return saved
 
 
 def _of_piece(

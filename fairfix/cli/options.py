@@ -45,9 +45,18 @@ def stacked(*decorators: Decorator[Any]) -> Decorator[Any]:
     return add
 
 
+LISTED = re.compile(r'\s*"((?:[^"]|"")*)"\s*(?:,|$)|([^,]*)(?:,|$)')
+"""A name of a list with commas: in double quotes, or up to the next comma."""
+
+
 def column_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    """Split ``a,b`` and drop repeats: ``--protected race,sex`` is ``--protected race --protected sex``."""
-    return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
+    """Split ``a,b`` and drop repeats: ``--protected race,sex`` is ``--protected race --protected sex``.
+
+    A name in double quotes is taken as it is, commas and blanks included: ``--protected '"race, self",sex'``.
+    """
+    parts = [part for value in values for part in LISTED.finditer(value)]
+    names = (p[2].strip() if p[1] is None else p[1].replace('""', '"') for p in parts)
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 column_options = stacked(
@@ -56,7 +65,7 @@ column_options = stacked(
         multiple=True,
         metavar="COLUMN",
         callback=column_names,
-        help="Column whose groups are compared; several by commas or repeated.",
+        help="Column whose groups are compared; several by commas or repeated, names with commas in double quotes.",
     ),
     option("--label", metavar="COLUMN", help="Observed outcome, 0/1.  [default: label, y, y_true or target]"),
     option(

@@ -114,6 +114,11 @@ def _scored(source: Source, repaired: Repaired, given: Mapping[str, Any]) -> Sou
         raise ModelError(
             f"{given['model']} is not the model this artifact was fitted on ({repaired.base['sha256']})"
         )
-    model = load_model(given["model"], trust=given["trust_model"], features=repaired.base["features"])
+    model = load_model(
+        given["model"],
+        trust=given["trust_model"],
+        features=repaired.base["features"],
+        positive_label=repaired.base.get("positive_label"),
+    )
     average = repaired.base.get("average")
     return ScoredSource(source, model if average is None else Averaged.from_state(model, average))

@@ -557,5 +557,6 @@ def _base(job: _Job, predictor: RepairedPredictor, given: Mapping[str, Any]) -> 
         "name": given["model"].rsplit("/", 1)[-1],
         "sha256": job.model.sha256,
         "features": list(job.model.feature_names),
+        **({} if given["positive_label"] is None else {"positive_label": given["positive_label"]}),
         **({} if job.averaged is None else {"average": job.averaged.state()}),
     }

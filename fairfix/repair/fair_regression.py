@@ -271,7 +271,7 @@ class FairRegression(Repairer):
         loss, y = self._loss(table.reading), label_of(problem)
         design = design_of(problem, self.learner)
         low, high = (0.0, 1.0) if loss == "logistic" else (float(y.min()), float(y.max()))
-        span = high - low
+        span = high - low or 1.0  # labels that are all the same have no units
         bounds = (low, high) if loss != "logistic" else None
         link: Link = "sigmoid" if loss == "logistic" else "identity"
 

@@ -169,6 +169,11 @@ class Sensei(Repairer):
         """Identifier of the audit comparison that ``slack`` bounds."""
         return "equalized_odds.difference.to_overall" if self.solver == "equal-rates" else self.criterion
 
+    def bounds_of(self, reading: Reading) -> str:
+        """Return the same of real values, which decide nothing: how far they change."""
+        plain = reading.task == "regression" and self.bounds == self.criterion
+        return "score_change.under_flips" if plain else self.bounds
+
     @property
     def has_slack(self) -> bool:
         """Whether the slack changes the fit."""
@@ -343,6 +348,10 @@ class Sensei(Repairer):
         """Return the weight of the regularizer, and how it was found."""
         if self.rho != "auto":
             return float(self.rho), []
+        if not changed.many:
+            return GRID[0], [
+                "no decision changes with flips: rho is the least of the grid; choose another with --rho"
+            ]
         folds = folds_of(X, FOLDS)
         fit, held = np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)
         if not held.size or len(np.unique(y[fit])) < 2:

@@ -281,9 +281,9 @@ def _compared(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"not paired, so with the interval of independent samples: {', '.join(names)} ({reason})"
 
 
-def _signed(one: Mapping[str, Any]) -> str:
-    """Return a change with its interval, each with its sign."""
-    low, high = ("–" if one[end] is None else f"{one[end] + 0.0:+.3f}" for end in ("low", "high"))
+def _signed(one: Mapping[str, Any], digits: int = 3) -> str:
+    """Return a change with its interval, each with its sign; ``digits`` are those of the interval."""
+    low, high = ("–" if one[end] is None else f"{one[end] + 0.0:+.{digits}f}" for end in ("low", "high"))
     return f"{one['value'] + 0.0:+.4f} [{low}, {high}]"
 
 
@@ -628,11 +628,7 @@ def _change(row: Mapping[str, Any]) -> str:
     if before is None or after is None:
         return "–"
     change = row.get("change")
-    return (
-        f"{after - before:+.4f}"
-        if change is None
-        else f"{change['value']:+.4f} [{change['low']:+.4f}, {change['high']:+.4f}]"
-    )
+    return f"{after - before:+.4f}" if change is None else _signed(change, 4)
 
 
 def _repair_facts(result: Mapping[str, Any]) -> Iterator[str]:
