@@ -202,20 +202,7 @@ def _limit(text: str, limit: str) -> float:
 def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> str:
     """Return the report's identifier of what the check compares."""
     if grouped:
-        if len(rest) == 1 and rest[0] in NOISE_SCOPES:
-            rates = [name for name in NOISE_METRICS if name not in GAPS]
-            if metric not in rates:
-                raise UsageError(f"check {text!r}: of one true group there are {', '.join(rates)}")
-            return f"{metric}.{rest[0]}"
-        if rest:
-            raise UsageError(
-                f"check {text!r}: one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'"
-            )
-        if metric in GAPS:
-            raise UsageError(
-                f"check {text!r}: {metric} compares groups, one group has none; drop the group, or limit a rate"
-            )
-        return metric
+        return _of_one_group(text, metric, rest)
     if metric in FLIPS:
         scope = rest.pop(0) if rest else "under_flips"
         if rest or scope not in FLIP_SCOPES:
@@ -250,6 +237,22 @@ def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> st
             f"check {text!r}: say what of {metric} is limited, for example '{metric}.difference>0.1'"
         )
     return f"{metric}.{kind}" if kind in ("min", "max") else f"{metric}.{kind}.{scope}"
+
+
+def _of_one_group(text: str, metric: str, rest: list[str]) -> str:
+    """Return the identifier of a value of one group."""
+    if len(rest) == 1 and rest[0] in NOISE_SCOPES:
+        rates = [name for name in NOISE_METRICS if name not in GAPS]
+        if metric not in rates:
+            raise UsageError(f"check {text!r}: of one true group there are {', '.join(rates)}")
+        return f"{metric}.{rest[0]}"
+    if rest:
+        raise UsageError(f"check {text!r}: one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'")
+    if metric in GAPS:
+        raise UsageError(
+            f"check {text!r}: {metric} compares groups, one group has none; drop the group, or limit a rate"
+        )
+    return metric
 
 
 def exit_status(verdicts: Iterable[str], undecided: Undecided = "exit3") -> ExitStatus:
