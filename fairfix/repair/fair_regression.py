@@ -418,10 +418,11 @@ class FairRegression(Repairer):
 def _traced(predictor: ValuePredictor, base: Scored, fitted: Floats, trace: FitTrace) -> RepairedPredictor:
     """Return the predictor with its trace; where models were learned, with values by models that have not seen the row.
 
-    ``fitted`` are the values of the rows of the fit that come from the scores ``base.values``.
+    ``fitted`` are the values of the rows of the fit that come from the scores ``base.values``. A plug-in learns the
+    group even where the score is taken as it is.
     """
     if base.scorer.member is None:
-        return predictor.traced(trace)
+        return predictor.traced(replace(trace, fitted=fitted))
     learned = replace(trace, base=Unrepaired(base.scorer), base_fitted=base.values, fitted=fitted)
     return predictor.traced(learned)
 
