@@ -161,6 +161,16 @@ def test_a_file_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     assert "protected" in Path("fairfix.toml").read_text()
 
 
+def test_the_data_are_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    """Even if asked for: the file to write is the one that is read."""
+    people().to_csv("data.csv", index=False)
+    before = Path("data.csv").read_bytes()
+
+    assert run(["init", "data.csv", "--output", "data.csv", "--force"]) == 2
+    assert "--output data.csv: this file is also that of DATA" in capsys.readouterr().err
+    assert Path("data.csv").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("columns", "told"),
     [

@@ -148,6 +148,8 @@ def test_rounding_that_leaves_a_group_no_choice_is_told() -> None:
     assert "rounded at 0.5, every row of the fit in 'g0'" in note
     assert "gets decision 1" in note
     assert drawn.trace.notes == ()
+    logits = replace(table, reading=replace(table.reading, score_scale="logit", thresholds=(0.0,)))
+    assert fit(LogLoss(decisions="deterministic"), logits).trace.notes == (note,)
     assert fit(LogLoss(decisions="deterministic", slack=1.0), table).trace.notes == ()
 
 
@@ -336,5 +338,5 @@ def test_protected_columns_may_be_features(tmp_path: Path) -> None:
 
     assert np.ptp(rates(predictor.predict(table), table, None)) < 1e-9
     assert predictor.inputs == ("race",)
-    other = replace(predictor, scorer=fit(LogLoss(), table).scorer)  # type: ignore[type-var,attr-defined]  # a dataclass
+    other = replace(predictor, scorer=fit(LogLoss(), table).scorer)
     assert np.abs(other.predict(table) - predictor.predict(table)).max() > 1e-3

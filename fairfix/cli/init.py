@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fairfix.cli.options import column_names, option, talk
+from fairfix.cli.options import check_files, column_names, option, talk
 from fairfix.errors import UsageError
 
 
@@ -50,8 +50,7 @@ def command(data: str, **given: Any) -> int:
     from fairfix.table import Columns
 
     target = Path(given["output"])
-    if not target.resolve().parent.is_dir():
-        raise UsageError(f"--output {target}: the folder {target.parent} does not exist")
+    check_files([(f"--output {target}", str(target))], {"data": data})
     if target.exists() and not given["force"]:
         raise UsageError(f"{target} is there already; --force overwrites it, --output writes another file")
     source = open_source(data)

@@ -273,8 +273,7 @@ class LogLoss(Repairer):
         if self.constraint != "demographic_parity":
             yield self._both_gaps(found, problem, chance)
         if rule.rounded:
-            cuts = problem.table.reading.thresholds
-            yield from _alike(problem.cells, chance, plain, cuts[0] if cuts else 0.5)
+            yield from _alike(problem.cells, chance, plain, problem.table.reading.cut)
 
     def _both_gaps(self, found: Solution, problem: RepairProblem, chance: Floats) -> str:
         """Return the largest difference of rates given the labels, and of the rule's own, on the rows of the fit."""
