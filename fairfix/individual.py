@@ -182,7 +182,7 @@ def of_model(
 
     cut = 0.5 if decides else reading.threshold
     if cut is not None and is_probability:
-        cut = float(to_probability(np.array(cut), scale))
+        cut = reading.cut
     said = "the model does not look at these columns"
     judge = Judge(score, cut, is_probability=is_probability, looks_at=frozenset(names), blind=said)
     columns = table.reading.columns.protected

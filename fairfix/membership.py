@@ -41,16 +41,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairfix.auditor import More, judge, with_default_threshold
-from fairfix.checks import NOISE_METRICS, Check
+from fairfix.checks import Check
 from fairfix.counts import Floats
 from fairfix.engine import scan, stream_batches
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.findings import AuditReport, ComparisonReport, MembershipReport, NoiseReport, Settings
 from fairfix.io import Source
 from fairfix.noise import ROUNDED, Noise
-from fairfix.optim.noisy_groups import FN, FP, RATIOS, TN, TP, Ratio, soft_bounds, vacuous
+from fairfix.optim.noisy_groups import FN, FP, TN, TP, Ratio, soft_bounds, vacuous
 from fairfix.table import Encoder, Reading, Rows
-from fairfix.true_groups import REPLICATES, Bounds, Pair, Seen, TrueGroups
+from fairfix.true_groups import (
+    NO_DECISIONS,
+    NOT_OF_VALUES,
+    REPLICATES,
+    Bounds,
+    Pair,
+    Seen,
+    TrueGroups,
+    known_rates,
+)
 
 ATTRIBUTE = "membership"
 """Name of the attribute in reports and checks."""
@@ -198,10 +207,7 @@ def _cells(rows: Rows, reading: Reading) -> Floats:
     elif rows.score is not None and reading.threshold is not None:
         positive = (rows.score >= reading.threshold).astype(np.float64)
     else:
-        raise UsageError(
-            "noise is about decisions, and there are none: say at which score one is positive with --threshold, or "
-            "name a column of decisions with --prediction"
-        )
+        raise UsageError(NO_DECISIONS)
     label = np.zeros(len(rows)) if rows.label is None else rows.label.astype(np.float64)
     out = np.empty((len(rows), 4))
     out[:, TP], out[:, FN] = label * positive, label * (1 - positive)
@@ -298,10 +304,8 @@ class MembershipGroups(TrueGroups):
         np.add.at(soft, into, members.chances[:, :, None] * members.masses[:, None, :])
         self.soft = np.moveaxis(soft, 0, 1)  # true group, bin, cell: each row by its probabilities
         self.bin_rows = np.bincount(into, members.rows, bins).astype(np.int64)
-        metrics = dict(RATIOS) if members.labelled else {"selection_rate": RATIOS["selection_rate"]}
-        chosen = {name: metrics[name] for name in NOISE_METRICS if name in metrics}
         names = tuple(f"bin {k + 1}" for k in range(bins))
-        self.data = Seen(ATTRIBUTE, names, cells, members.effective, chosen)
+        self.data = Seen(ATTRIBUTE, names, cells, members.effective, known_rates(members.labelled))
         self.noise, self.table = Noise(radii={}), None  # nothing is recorded, so there is no noise of it
         self.alpha, self.seed, self.replicates = alpha, seed, replicates
         self.true = tuple(members.groups)
@@ -456,7 +460,7 @@ def audit_membership(
     """
     settings = settings or Settings()
     if reading.task == "regression":
-        raise UsageError("noise is about decisions; with --task regression there are none")
+        raise UsageError(NOT_OF_VALUES)
     if ATTRIBUTE in reading.columns.protected:
         raise UsageError(
             f"--protected {ATTRIBUTE}: so the groups of --noise-membership are called in the report; rename the column"

@@ -382,7 +382,7 @@ def _of_rate(rate: Rate, table: Table) -> tuple[Floats, Floats] | None:
     label = table.rows.label if table.reading.binary else None
     if "label" in rate.needs and label is None:
         return None
-    chance = decisions(table) if "decision" in rate.needs else np.zeros(len(table))
+    chance = table.chance if "decision" in rate.needs else np.zeros(len(table))
     if chance is None:
         return None
     either = (chance, 1 - chance)  # the probability of a positive and of a negative decision
@@ -399,15 +399,6 @@ def _of_rate(rate: Rate, table: Table) -> tuple[Floats, Floats] | None:
 
     success, base = mass(rate.success), mass((*rate.success, *rate.failure))
     return np.divide(success, base, out=np.zeros_like(base), where=base > 0), base
-
-
-def decisions(table: Table) -> Floats | None:
-    """Return the probability of a positive decision per row; None where nothing is decided."""
-    if table.rows.decision is not None:
-        return table.rows.decision
-    if table.reading.threshold is None or table.reading.task == "regression" or table.rows.score is None:
-        return None
-    return (table.rows.score >= table.reading.threshold).astype(np.float64)
 
 
 # ---------------------------------------------------------------------- several groups

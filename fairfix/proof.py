@@ -109,6 +109,8 @@ class Proof:
         The same numbers if the probabilities were read in the other way, where there are two; empty for none.
     drawn
         Whether ``table`` is about drawn decisions.
+    said
+        What these rows say of the true groups, in words; empty where nothing is known of them, and for rows of the fit.
     """
 
     rows: int
@@ -118,6 +120,7 @@ class Proof:
     noise: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     other: tuple[ProofRow, ...] = ()
     drawn: bool = True
+    said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -278,10 +281,7 @@ def repair_table(
     notes += aside
     notes += _cost_of_rounding(best, predictor, held, plain)
     also, told = (_criterion(best, table.reading),), _behind(best, noise)
-    if told is not None:
-        notes += said_of(
-            true_groups_of(results_on(held, predictor)[1], told, 1 - settings.confidence, predictor), told
-        )
+    proof = prove(held, predictor, settings, also, comparable=best.comparables, told=told)
     return Outcome(
         best,
         predictor,
@@ -289,8 +289,8 @@ def repair_table(
         {"fit": split.fit.size, "validation": split.validation.size, "holdout": split.holdout.size},
         selection,
         prove(fitted, predictor, plain, also, of_fit=True, comparable=best.comparables, told=told),
-        prove(held, predictor, settings, also, comparable=best.comparables, told=told),
-        *_told(notes),
+        proof,
+        *_told((*notes, *proof.said)),
         table.reading,
     )
 
@@ -539,11 +539,13 @@ def prove(
     was: More = of_predictor(table, plain, comparable, settings.confidence) if plain is not None else {}
     now: More = of_predictor(table, predictor, comparable, settings.confidence)
     each: OfTrueGroups = {}
+    said: tuple[str, ...] = ()
     if told is not None:
         alpha = 1.0 - settings.confidence
         was = _joined(was, comparisons_of(true_groups_of(base, told, alpha), settings.checks))
         found = true_groups_of(repaired, told, alpha, predictor)
         now, each = _joined(now, comparisons_of(found, settings.checks)), values_of(found)
+        said = () if of_fit else tuple(said_of(found, told))
     before = audit(base, base.reading, replace(settings, checks=()), was)
     after = audit(repaired, repaired.reading, settings, now, each)
     shown = COMPARED_VALUES if predictor.gives == "value" else COMPARED
@@ -560,7 +562,9 @@ def prove(
     ):  # what is about the probability stands with the draws, whose rates are its
         other += [row for row in rows if _of_score(row.name)]
         rows = [row for row in rows if not _of_score(row.name)]
-    return Proof(len(table), share, tuple(rows), after, noise, tuple(other), predictor.gives == "decision")
+    return Proof(
+        len(table), share, tuple(rows), after, noise, tuple(other), predictor.gives == "decision", said
+    )
 
 
 def _of_score(name: str) -> bool:
@@ -661,7 +665,7 @@ def _overall_rows(
 ) -> Iterator[ProofRow]:
     """Yield selection rate, accuracy and the losses over everybody."""
     was, now = before.overall.metrics, after.overall.metrics
-    then, chance = _chances(base), _chances(repaired)
+    then, chance = base.chance, repaired.chance
     if then is not None and chance is not None:
         change = _paired(chance - then, base, settings)
         yield ProofRow("selection_rate", was["selection_rate"], now["selection_rate"], change)
@@ -675,15 +679,6 @@ def _overall_rows(
         yield from _losses_of_decisions(repaired, before, settings)
     elif not repaired.reading.columns.probability:
         yield from _losses_of_values(base, repaired, was, now, settings)
-
-
-def _chances(table: Table) -> Floats | None:
-    """Return the probability of a positive decision per row, None where nothing is decided."""
-    if table.rows.decision is not None:
-        return table.rows.decision
-    if table.reading.threshold is None or table.reading.task == "regression" or table.rows.score is None:
-        return None
-    return (table.rows.score >= table.reading.threshold).astype(np.float64)
 
 
 def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) -> Iterator[ProofRow]:

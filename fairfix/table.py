@@ -753,6 +753,15 @@ class Table:
         return _hashed(self) if self.draw is None else self.draw()
 
     @property
+    def chance(self) -> Floats | None:
+        """The probability of a positive decision, shape (n,), 0 or 1 by threshold; None where nothing is decided."""
+        if self.rows.decision is not None:
+            return self.rows.decision
+        if self.reading.threshold is None or self.reading.task == "regression" or self.rows.score is None:
+            return None
+        return (self.rows.score >= self.reading.threshold).astype(np.float64)
+
+    @property
     def probability(self) -> Floats:
         """The score as a probability, shape (n,).
 

@@ -94,6 +94,13 @@ TOLERANCE = 1e-7
 ROOM = 1e-5
 """Distance to the least eps that the data allow, within which bounds are those at this distance."""
 
+NOT_OF_VALUES = "noise is about decisions; with --task regression there are none"
+
+NO_DECISIONS = (
+    "noise is about decisions, and there are none: say at which score one is positive with --threshold, or "
+    "name a column of decisions with --prediction"
+)
+
 KINDS = ("difference", "ratio", "min", "max")
 
 Pair = tuple[Floats, Floats]
@@ -338,10 +345,7 @@ def seen(counts: Counts, reading: Reading, attribute: str) -> Seen:
     into = np.array([names.index(cell[at]) for cell in counts.cells], dtype=np.int64)
     found = confusion(counts, reading.threshold)
     if found is None:
-        raise UsageError(
-            "noise is about decisions, and there are none: say at which score one is positive with --threshold, or "
-            "name a column of decisions with --prediction"
-        )
+        raise UsageError(NO_DECISIONS)
     table = np.zeros((len(names), *found.shape[1:]))
     np.add.at(table, into, found)
     cells = np.zeros((len(names), 4))
@@ -349,9 +353,16 @@ def seen(counts: Counts, reading: Reading, attribute: str) -> Seen:
     if counts.has_labels:
         cells[:, TP], cells[:, FN] = table[:, 1, 1, 0], table[:, 1, 0, 0]
     total, square = float(counts.weights.sum()), float(counts.square_weights.sum())
-    metrics = dict(RATIOS) if counts.has_labels else {"selection_rate": RATIOS["selection_rate"]}
-    chosen = {name: metrics[name] for name in NOISE_METRICS if name in metrics}
-    return Seen(attribute, names, cells / cells.sum(), total * total / square, chosen)
+    return Seen(attribute, names, cells / cells.sum(), total * total / square, known_rates(counts.has_labels))
+
+
+def known_rates(labelled: bool) -> dict[str, Ratio]:
+    """Return the rates of true groups that can be told, in the order of the report: without labels, selection alone."""
+    return {
+        name: RATIOS[name]
+        for name in NOISE_METRICS
+        if name in RATIOS and (labelled or name == "selection_rate")
+    }
 
 
 def _masses(cells: Floats, *, by_label: bool) -> Floats:
@@ -1172,7 +1183,7 @@ def audit_noisy(
             "the column of the recorded groups alone"
         )
     if reading.task == "regression":
-        raise UsageError("noise is about decisions; with --task regression there are none")
+        raise UsageError(NOT_OF_VALUES)
     reading = with_default_threshold(reading)
     reading.check()
     found: Scan = scan(source, reading, threads=settings.threads, exact=settings.exact)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fairfix.cli.options import check_outputs, option, talk
+from fairfix.cli.options import check_files, option, talk
 from fairfix.errors import UsageError
 
 
@@ -31,7 +31,7 @@ def command(counts: tuple[str, ...], **given: Any) -> int:
     """
     from fairfix.countfile import CountFile, merged, repeated
 
-    check_outputs({**given, "format_": "text", "out": ()})
+    check_files([(f"--output {given['output']}", given["output"])], {})
     seen: dict[Path, str] = {}
     for path in counts:
         if (where := Path(path).resolve()) in seen:

@@ -99,7 +99,7 @@ from fairfix.optim.piecewise import Piecewise
 from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import Scored, design_of, l2_param, label_of, learner_param, mean_of
-from fairfix.table import Reading, to_probability
+from fairfix.table import Reading
 from fairfix.values import Scorer, Unrepaired
 
 COMPARISONS: dict[Parity, str] = {
@@ -246,7 +246,7 @@ class Robust(Repairer):
         seen = Seen.of(problem, scored, self.parity, self._bins(assumed, len(problem.cells.levels)))
         own = seen.n.sum(1).T if problem.noise.by_label else seen.n.sum((1, 2))
         table = problem.noise.fitted(problem.cells.names, own)
-        used = table.sum(0) if isinstance(assumed, Soft) and table.ndim == 3 else table
+        used = _over_labels(table) if isinstance(assumed, Soft) else table
         if isinstance(assumed, Identified):
             assumed = Identified(self.z, seen.rows)
         found = (
@@ -305,7 +305,7 @@ class Robust(Repairer):
         """Return the best mixture of the rules of a small class, or the best of them."""
         noise, names = problem.noise, problem.cells.names
         assert noise is not None
-        plain = table.sum(0) if table.ndim == 3 else table
+        plain = _over_labels(table)
         adversary: Adversary = Within(table if isinstance(assumed, Certified) else plain)
         if isinstance(assumed, Radii):
             self._same_groups(names, noise, "--assumption radii")
@@ -404,7 +404,7 @@ class Robust(Repairer):
         scored = mean_of(problem, self.learner, "logistic", self.l2, seed)
         design, label, codes = design_of(problem, self.learner), label_of(problem), problem.cells.codes
         table = self._table(problem, noise)
-        plain = table.sum(0) if table.ndim == 3 else table
+        plain = _over_labels(table)
         radius = (
             valid_radius(plain[[noise.true.index(name) for name in names]]) if self.solver == "dro" else None
         )
@@ -562,9 +562,7 @@ class Robust(Repairer):
 
     def _cut_said(self, problem: RepairProblem) -> Iterator[str]:
         """Yield that errors count alike where the base decides at another threshold than 0.5."""
-        reading = problem.table.reading
-        cut = to_probability(np.array(reading.thresholds[:1] or 0.5), reading.score_scale)
-        if abs(float(np.ravel(cut)[0]) - 0.5) > HOLDS:
+        if abs(problem.table.reading.cut - 0.5) > HOLDS:
             yield "both kinds of error count alike in the repair, wherever the threshold of the base decisions lies"
 
     def _assumption_said(self, table: Floats, assumed: Assumption | Radii) -> str:
@@ -594,7 +592,7 @@ class Robust(Repairer):
         noise = problem.noise
         assert noise is not None
         short = seen.merged(chance)
-        plain = table.sum(0) if table.ndim == 3 else table
+        plain = _over_labels(table)
         label = " and the label" if table.ndim == 3 else ""
         yield f"{relies}; on the rows of the fit, the table taken as known"
         if (
@@ -632,7 +630,7 @@ class Robust(Repairer):
     def _worst_cases(self, problem: RepairProblem, seen: Seen, short: Merged, table: Floats) -> Iterator[str]:
         """Yield how far the worst true group is on the wrong side under each description of the noise."""
         assert problem.noise is not None
-        plain = table.sum(0) if table.ndim == 3 else table
+        plain = _over_labels(table)
         label = " and the label" if table.ndim == 3 else ""
         worst: dict[str, tuple[Floats, Assumption]] = {}
         if not set(problem.cells.columns) & set(problem.seen_by_model):
@@ -714,13 +712,7 @@ class Seen:
         asked = weight > 0 if constraint == "demographic_parity" else (weight > 0) & (label == 1)
         if not asked.any():
             raise DataError(f"there is no row with label 1, which {constraint} needs")
-        reading = problem.table.reading
-        cut = (
-            to_probability(np.array(reading.thresholds[0]), reading.score_scale)
-            if reading.thresholds
-            else 0.5
-        )
-        edges = bin_edges(score[asked], weight[asked], bins, 2.0 * float(cut) - 1.0)
+        edges = bin_edges(score[asked], weight[asked], bins, 2.0 * problem.table.reading.cut - 1.0)
         at: Ints = np.maximum(np.searchsorted(edges, score, side="right") - 1, 0)
         groups = problem.cells
         shape = (len(groups.levels), edges.size, 2)
@@ -764,6 +756,11 @@ class Merged:
         yes, no = self.chance[:, :, None] * self.n, (1 - self.chance)[:, :, None] * self.n
         taken, left = yes.sum(1), no.sum(1)
         return np.stack([taken[:, 1], left[:, 1], taken[:, 0], left[:, 0]], axis=1)
+
+
+def _over_labels(table: Floats) -> Floats:
+    """Return a table of true and noisy groups without labels, shape (m, K), of one by label, (2, m, K), or as it is."""
+    return np.asarray(table.sum(0)) if table.ndim == 3 else table
 
 
 def bin_edges(score: Floats, weight: Floats, bins: int, cut: float) -> Floats:

@@ -413,6 +413,9 @@ TITLES = {
 }
 """Figures of true groups that the short report shows, with their titles."""
 
+OUTNUMBERED = {"true_positive_rate": ("TPR", "y = 0"), "false_positive_rate": ("FPR", "y = 1")}
+"""Rates of which noise may say nothing: their short names, and the rows that then outnumber those they are of."""
+
 TABLE_WORDS = {
     "count": "{rows:,} rows counted",
     "joint": "joint probabilities",
@@ -497,12 +500,17 @@ def _up_to(eps: float | None, never: str) -> str:
 
 
 def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
-    table, rests = noise["table"], noise["rests_on"]
+    rests = noise["rests_on"]
     yield f"what is gated rests on {rests}: {noise['assumptions'][rests]}"
     yield from (f"{name}: {told}" for name, told in noise["assumptions"].items() if name != rests)
-    if "membership" in noise:
-        yield from _membership_facts(noise)
-        return
+    yield from (_membership_facts if "membership" in noise else _table_facts)(noise)
+    drawn = noise["resampling"]
+    yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
+    yield from noise["notes"]
+
+
+def _table_facts(noise: Mapping[str, Any]) -> Iterator[str]:
+    table = noise["table"]
     if table["values"]:
         kind = TABLE_WORDS[table["values"]].format(rows=table["rows"] or 0)
         yield f"noise by {noise['source']}: {kind}{', by label' if table['by_label'] else ''}"
@@ -524,8 +532,7 @@ def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
     if noise["radii"]:
         yield "radii of N0: " + ", ".join(f"{r['group']} {show(r['radius'])}" for r in noise["radii"])
     for item in noise["vacuous"]:
-        titles = {"true_positive_rate": ("TPR", "y = 0"), "false_positive_rate": ("FPR", "y = 1")}
-        name, other = titles[item["metric"]]
+        name, other = OUTNUMBERED[item["metric"]]
         yield (
             f"the table without labels says nothing of the {name} of {item['group']}, whatever the decisions are: in "
             f"every recorded group there are at least as many rows with {other} as rows of {item['group']}"
@@ -534,9 +541,6 @@ def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
         "recorded: of the recorded groups; weighted: each row counted by its chance to be in the true group; naive: "
         "recorded give or take the share recorded wrongly, which is no bound"
     )
-    drawn = noise["resampling"]
-    yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
-    yield from noise["notes"]
 
 
 def _membership_facts(noise: Mapping[str, Any]) -> Iterator[str]:
@@ -547,9 +551,7 @@ def _membership_facts(noise: Mapping[str, Any]) -> Iterator[str]:
         for group in found["groups"]
     )
     for item in noise["vacuous"]:
-        name, other = {"true_positive_rate": ("TPR", "y = 0"), "false_positive_rate": ("FPR", "y = 1")}[
-            item["metric"]
-        ]
+        name, other = OUTNUMBERED[item["metric"]]
         yield (
             f"the probabilities say nothing of the {name} of {item['group']}, whatever the decisions are: in every bin "
             f"there are at least as many rows with {other} as rows of {item['group']}"
@@ -558,9 +560,6 @@ def _membership_facts(noise: Mapping[str, Any]) -> Iterator[str]:
         "weighted: each row counted in each group by its probability, which is the rate if N4 holds; worst case: among "
         "rows with the same probabilities, who is of which group can be anything"
     )
-    drawn = noise["resampling"]
-    yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
-    yield from noise["notes"]
 
 
 # ---------------------------------------------------------------------- repair
