@@ -81,7 +81,7 @@ def judged(table: Table, checks: tuple[str, ...] = ()) -> dict[GateOn, dict[str,
 def alone(sets: int, checks: tuple[str, ...], gap: float | None = None, **sizes: float) -> Any:
     """Return the verdicts of single checks: (check, gate) -> verdict -> how many."""
     counts: dict[tuple[str, GateOn], Counter[str]] = {(c, g): Counter() for c in checks for g in GATES}
-    for truth in truths(sets, **sizes):  # type: ignore[arg-type]
+    for truth in truths(sets, **sizes):
         for gate, result in judged(truth.draw(gap=gap), checks).items():
             for found in result["checks"]:
                 counts[found["check"], gate][found["verdict"]] += 1
@@ -98,7 +98,7 @@ def against(
 ) -> Any:
     """Return the verdicts against a baseline with its own gap and size: (allowance, gate) -> worst verdict."""
     counts: dict[tuple[str, GateOn], Counter[str]] = {(a, g): Counter() for a in allowed for g in GATES}
-    for truth in truths(sets, **sizes):  # type: ignore[arg-type]
+    for truth in truths(sets, **sizes):
         drawn = truth.draw(0, before, times), truth.draw(1, gap)
         old, new = (audit_dict(audit(table, READING)) for table in drawn)
         for text in allowed:

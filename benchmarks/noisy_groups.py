@@ -193,23 +193,23 @@ def speed() -> Iterator[str]:
         def told(
             replicates: int, reading: Reading = reading, noise: Noise = noise, found: object = found
         ) -> TrueGroups:
-            return TrueGroups(seen(found.counts, reading, "race"), noise, replicates=replicates)  # type: ignore[attr-defined]
+            return TrueGroups(seen(found.counts, reading, "race"), noise, replicates=replicates)
 
         def bounds(replicates: int, told: Callable[[int], TrueGroups] = told) -> object:
             one = told(replicates)
             return [list(b.of_groups(m)) for b in one.bounds.values() for m in one.data.metrics]
 
         times = [
-            timed(lambda source=source, reading=reading: scan(source, reading, exact=False), 3),  # type: ignore[misc]
+            timed(lambda source=source, reading=reading: scan(source, reading, exact=False), 3),
             timed(
                 lambda found=found, reading=reading, settings=settings: judge(
                     found, reading, settings, "", None
                 ),
                 3,
-            ),  # type: ignore[misc]
-            timed(lambda bounds=bounds: bounds(0)),  # type: ignore[misc]
-            timed(lambda bounds=bounds: bounds(1000)),  # type: ignore[misc]
-            timed(lambda told=told: told(1000).report()),  # type: ignore[misc]
+            ),
+            timed(lambda bounds=bounds: bounds(0)),
+            timed(lambda bounds=bounds: bounds(1000)),
+            timed(lambda told=told: told(1000).report()),
         ]
         yield f"| {groups} | " + " | ".join(f"{t:.3f}" for t in times) + " |"
     yield ""

@@ -145,7 +145,7 @@ def tables(data: Data, recorded: Ints) -> tuple[NoiseTable, NoiseTable, NoiseTab
     by_label = np.zeros((2, many, many))
     np.add.at(by_label, (data.y, data.group, recorded), 1.0)
     made = (by_label, by_label.sum(0), np.eye(many))
-    return tuple(NoiseTable("table", data.names, data.names, masses, "count") for masses in made)  # type: ignore[return-value]
+    return tuple(NoiseTable("table", data.names, data.names, masses, "count") for masses in made)
 
 
 def rules(data: Data, recorded: Ints, *, few: bool) -> Iterator[tuple[str, Assumption, NoiseTable]]:
@@ -202,11 +202,11 @@ def thresholds(data: Data, table: Table, assumed: Assumption, told: NoiseTable) 
     problem = RepairProblem(table, noise=told)
     bins = 20 if isinstance(assumed, Sensitive) else 100
     scored = mean_of(problem, "linear", "logistic", 0.0, 0)
-    seen = Seen.of(problem, scored, data.constraint, bins)  # type: ignore[arg-type]  # read from a list of them
+    seen = Seen.of(problem, scored, data.constraint, bins)
     joint = told.fitted(problem.cells.names, seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2)))
     if isinstance(assumed, Identified):
         assumed = Identified(assumed.z, seen.rows)
-    return seen.edges, solve_noisy(seen.n, joint, data.constraint, data.slack, assumed).F  # type: ignore[arg-type]
+    return seen.edges, solve_noisy(seen.n, joint, data.constraint, data.slack, assumed).F
 
 
 def one_split(data: Data, seed: int, found: Found, refused: dict[tuple[str, str, float], int]) -> None:
@@ -252,7 +252,7 @@ def trained(data: Data, recorded: Ints, rows: Ints, start: Floats) -> Iterator[t
     np.add.at(masses, (data.y[rows], own), 1.0 / rows.size)
     by_label = labelled.fitted(data.names, masses)
     joint = plain.fitted(data.names, masses.sum(0))
-    parity: Parity = data.constraint  # type: ignore[assignment]
+    parity: Parity = data.constraint
     for name, adversary in (
         ("robust, solver soft, certified", Within(by_label)),
         ("robust, solver soft", Within(joint)),
@@ -302,12 +302,12 @@ def timing(data: Data) -> str:
     ):
         begin = time.process_time()
         problem = RepairProblem(table, noise=told)
-        seen = Seen.of(problem, mean_of(problem, "linear", "logistic", 0.0, 0), data.constraint, bins)  # type: ignore[arg-type]
+        seen = Seen.of(problem, mean_of(problem, "linear", "logistic", 0.0, 0), data.constraint, bins)
         own = seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2))
         try:
             solve_noisy(
                 seen.n, told.fitted(problem.cells.names, own), data.constraint, data.slack, assumption
-            )  # type: ignore[arg-type]
+            )
         except ValueError:
             parts.append(f"{name} refused")
             continue

@@ -96,7 +96,7 @@ def repaired(repairer: Repairer, fit: Table, target: Table) -> Floats:
 # --- the peers -----------------------------------------------------------------------------------------
 
 
-class GivenScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
+class GivenScores(ClassifierMixin, BaseEstimator):
     """What Fairlearn wants as a trained model: the only column is the probability."""
 
     def fit(self, X: Floats, y: Ints) -> GivenScores:

@@ -187,9 +187,9 @@ def rows(frame: pd.DataFrame, seed: int) -> Iterator[tuple[str, Row]]:
         judged(held, lambda t: model.score(t.features.select(names).to_pandas()), base, 0.0),
     )
     for comparable in ((), SPOUSES):
-        mean = Averaged(model, changes_of(fit, ("sex", "race"), comparable))  # type: ignore[arg-type]  # a model
+        mean = Averaged(model, changes_of(fit, ("sex", "race"), comparable))
         said = "average of trees" + (", spouses declared" if comparable else "")
-        yield said, judged(held, lambda t, m=mean: m.score(t.features.select(names).to_pandas()), base, 0.0)  # type: ignore[misc]  # a default
+        yield said, judged(held, lambda t, m=mean: m.score(t.features.select(names).to_pandas()), base, 0.0)
 
 
 def table(many: int) -> None:

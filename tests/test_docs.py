@@ -226,7 +226,7 @@ def test_the_library_example_runs(checkout: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    groups, value, low, high = re.fullmatch(r"(\(.*\)) (\S+) (\S+) (\S+)\n", done.stdout).groups()  # type: ignore[union-attr]
+    groups, value, low, high = re.fullmatch(r"(\(.*\)) (\S+) (\S+) (\S+)\n", done.stdout).groups()
     assert groups == "('Asian', 'Black')"
     assert f"{float(value):.4f} [{float(low):.3f}, {float(high):.3f}]" in (ROOT / "README.md").read_text()
 
@@ -239,12 +239,12 @@ def test_the_documented_reader_reads_artifacts(checkout: Path) -> None:
     assert 15 <= sum(bool(line.strip()) for line in reader.splitlines()) <= 22
     scope: dict[str, object] = {}
     exec(reader, scope)  # noqa: S102  the docs are ours
-    manifest, arrays = scope["load"](checkout / "repaired.fairfix")  # type: ignore[operator]
+    manifest, arrays = scope["load"](checkout / "repaired.fairfix")
     rows = pyarrow.csv.read_csv(checkout / "decided.csv").to_pylist()
     for row in rows:
-        chance = scope["p_positive"](manifest, arrays, [row["race"]], row["score"])  # type: ignore[operator]
+        chance = scope["p_positive"](manifest, arrays, [row["race"]], row["score"])
         assert chance == pytest.approx(row["p_positive"], abs=1e-15)
-        assert scope["decision"](manifest, row["applicant_id"], chance) == row["decision"]  # type: ignore[operator]
+        assert scope["decision"](manifest, row["applicant_id"], chance) == row["decision"]
 
     assert sum(row["randomized"] for row in rows) > 100
 
@@ -317,7 +317,7 @@ def test_a_decision_is_drawn_by_hand(checkout: Path) -> None:
     ]
     assert shell("\n".join(first), checkout).returncode == 0
     rows = {row["applicant_id"]: row for row in pyarrow.csv.read_csv(checkout / "decided.csv").to_pylist()}
-    name, chance = re.search(r'b"(\w+)"', by_hand)[1], re.search(r"uniform < (0\.\d+)", by_hand)[1]  # type: ignore[index]
+    name, chance = re.search(r'b"(\w+)"', by_hand)[1], re.search(r"uniform < (0\.\d+)", by_hand)[1]
     done = subprocess.run(
         [sys.executable, "-c", f"{by_hand}\nprint(int(decision), uniform)"],
         cwd=checkout,

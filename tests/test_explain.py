@@ -53,7 +53,7 @@ def test_comparisons_are_those_of_a_report(task: str, frames: Frames) -> None:
     """Every comparison of an audit is named, and the audit has every one that is named of its metrics."""
     frame = frames(600)
     columns = Columns(("race",), label="label", score="score", strata=("town",))
-    reading = Reading(columns, task=task)  # type: ignore[arg-type]  # a parameter of the test
+    reading = Reading(columns, task=task)
     report = audit(frame, reading, Settings(reference={"race": "r0"}))
     found = set(report.block("race").comparisons)
     metrics = {identifier.split(".")[0] for identifier in found}

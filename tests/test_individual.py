@@ -312,7 +312,7 @@ def test_the_mean_over_flips_is_constant_under_them() -> None:
     """By shares of the groups and of the comparable values, by hand; the same for every flip of a row."""
     data = frame()
     changes = changes_of(table_of(data), ("sex", "race"), PAIR)
-    averaged = Averaged(_Model(), changes)  # type: ignore[arg-type]  # all that is asked of a model
+    averaged = Averaged(_Model(), changes)
     shares = data.groupby(["sex", "race"]).size() / len(data)
     husbands = (data["role"] == "husband").sum() / data["role"].isin(["husband", "wife"]).sum()
     spouse = data["role"].isin(["husband", "wife"])
@@ -333,7 +333,7 @@ def test_shares_of_changes_sum_to_one() -> None:
     """A damaged list of changes is refused."""
     from fairfix.errors import ArtifactError
 
-    one = Averaged(_Model(), (Change(1.0, {"sex": "f"}, {}),))  # type: ignore[arg-type]  # as above
+    one = Averaged(_Model(), (Change(1.0, {"sex": "f"}, {}),))
     with pytest.raises(ArtifactError, match="sum to 1"):
         Averaged.from_state(one.model, [{**one.state()[0], "share": 0.5}])
     with pytest.raises(ArtifactError, match="averaged over"):

@@ -430,9 +430,9 @@ def test_missing_rows_that_are_left_out_need_no_probabilities(call: Call) -> Non
 
 def test_a_model_file_decides(call: Call) -> None:
     """Scores from a model, which may look at the probabilities; what they say nothing of is told in words."""
-    joblib = pytest.importorskip("joblib")
     import hashlib
 
+    import joblib
     import pandas as pd
     from sklearn.linear_model import LogisticRegression
 

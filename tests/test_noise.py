@@ -183,7 +183,7 @@ def test_ambiguous_probabilities_have_to_be_named(call: Call) -> None:
     with pytest.raises(UsageError, match=r"--noise-probability joint\|true-given-noisy\|noisy-given-true"):
         read_noise(written(text))
     for form in ("true-given-noisy", "noisy-given-true"):
-        assert read_noise(written(text), form).form == form  # type: ignore[arg-type]
+        assert read_noise(written(text), form).form == form
     with pytest.raises(DataError, match="sums to 2 and not to 1"):
         read_noise(written(text), "joint")
 
@@ -962,9 +962,9 @@ def test_refusals_of_the_command_line(options: list[str], said: str, call: Call)
 
 def test_a_model_that_looks_at_the_recorded_group(call: Call) -> None:
     """Noise comes into its decisions, so statements on noise given the true group are refused; bounds are not."""
-    joblib = pytest.importorskip("joblib")
     import hashlib
 
+    import joblib
     import pandas as pd
     from sklearn.linear_model import LogisticRegression
 

@@ -183,9 +183,9 @@ def test_costs_are_the_lagrangian_and_the_surrogate_lies_above_it(parity: str, k
     v = np.array([1.0, 0.3, 0.5, -0.2, 0.1])
     accept = rows.A @ v >= 0
     cells = rows.cells(accept)
-    g = excess_of(cells, adversary, parity, 0.0)  # type: ignore[arg-type]
+    g = excess_of(cells, adversary, parity, 0.0)
     prices = np.random.default_rng(3).random(g.shape)
-    costs = 1 - 2 * rows.y + costs_of(cells, adversary, parity, prices).ravel()[rows.places(accept)]  # type: ignore[arg-type]
+    costs = 1 - 2 * rows.y + costs_of(cells, adversary, parity, prices).ravel()[rows.places(accept)]
     lagrangian = rows.weight @ rows.y + (rows.weight * costs) @ accept
 
     error = rows.weight @ (accept != rows.y)
@@ -217,7 +217,7 @@ def worst_by_hand(
     m = np.zeros((3, 4))
     np.add.at(m, (noisy, np.where(y == 1, 1 - accept, 3 - accept)), w / w.sum())
     out = []
-    for rate, sign in DEMANDS[parity]:  # type: ignore[index]
+    for rate, sign in DEMANDS[parity]:
         own = np.isin(y, LABELS[rate])
         overall = np.average(accept[own], weights=w[own])
         ratio = RATIOS[rate]
@@ -250,7 +250,7 @@ def test_the_rule_that_is_returned_is_within_the_constraint_by_another_hand(pari
     w = np.random.default_rng(2).integers(0, 4, y.size).astype(float)
     C = tables(y, true, noisy, w)
     slack = 0.25
-    found = train(X, y, noisy, w, 3, adversaries(C)[kind], parity, slack, steps=60)  # type: ignore[arg-type]
+    found = train(X, y, noisy, w, 3, adversaries(C)[kind], parity, slack, steps=60)
     accept = (X @ found.coef + found.intercept >= 0).astype(np.int64)
 
     by_hand = worst_by_hand(parity, kind, y, noisy, w, accept, C)
@@ -258,7 +258,7 @@ def test_the_rule_that_is_returned_is_within_the_constraint_by_another_hand(pari
     assert by_hand <= slack + 1e-9
     assert np.nanmax(found.excess) == pytest.approx(by_hand - slack, abs=1e-8)
     assert found.error == pytest.approx(np.average(accept != y, weights=w), abs=1e-12)
-    for rate, sign in DEMANDS[parity]:  # type: ignore[index]
+    for rate, sign in DEMANDS[parity]:
         own = np.isin(y, LABELS[rate]) & (w > 0)
         overall = np.average(accept[own], weights=w[own])
         for j in range(3):

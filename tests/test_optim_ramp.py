@@ -509,7 +509,7 @@ def test_results_and_inputs_stay_as_they_are() -> None:
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1.0
     with pytest.raises(FrozenInstanceError):
-        solution.rho = 0.1  # type: ignore[misc]
+        solution.rho = 0.1
     assert scores.tolist() == [0.5, -0.5]
     assert scores.flags.writeable
     assert weights.flags.writeable

@@ -97,7 +97,7 @@ def excess(
 ) -> float:
     """Return what the worst true group misses its limit by."""
     w, worst = np.ones(chance.size) if weight is None else weight, -np.inf
-    for rate, sign in DEMANDS[parity]:  # type: ignore[index]
+    for rate, sign in DEMANDS[parity]:
         own = np.isin(data["label"], LABELS[rate])
         overall = np.average(chance[own], weights=w[own])
         for j in range(3):
@@ -427,7 +427,7 @@ def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str
     noisy = recorded(data, "adversarial")
     table, told = table_of(data, noisy), known(data, noisy, label=solver == "certified")
     what = {"solver": "soft", "assumption": "certified"} if solver == "certified" else {"solver": solver}
-    rule = fit(Robust(constraint=parity, slack=0.1, **what), table, told, features=("x",))  # type: ignore[arg-type]
+    rule = fit(Robust(constraint=parity, slack=0.1, **what), table, told, features=("x",))
     chance = rule.predict(table)
     notes = " | ".join(rule.trace.notes)
 
@@ -459,7 +459,7 @@ def test_the_search_of_a_small_class_holds_for_the_true_groups_whatever_the_nois
         table, told = table_of(data, noisy), known(data, noisy, label=assumption == "certified")
         for parity in PARITIES:
             what = {"solver": "ideal", "assumption": assumption, "decisions": decisions, "bins": 12.0}
-            rule = fit(Robust(constraint=parity, slack=0.1, **what), table, told)  # type: ignore[arg-type]
+            rule = fit(Robust(constraint=parity, slack=0.1, **what), table, told)
             chance = rule.predict(table)
             assert excess(data, chance, parity, 0.1) <= 1e-6
             assert decisions == "randomized" or set(np.unique(chance)) <= {0.0, 1.0}

@@ -255,7 +255,7 @@ def test_pairs_make_a_direction_that_does_not_count(
     pairs = tuple(older.itertuples(index=False, name=None))
     problem = RepairProblem(table, features=NAMES, pairs=pairs)
     predictor = Sensei(solver="linear").fit(problem, rng=np.random.default_rng(0))
-    X = predictor.scorers[0].features.matrix(table)  # type: ignore[attr-defined]  # a predictor of values
+    X = predictor.scorers[0].features.matrix(table)
     coef = predictor.state()[1]["model0.coef"][:, 0]
 
     assert abs(coef @ (X[1:1000:2] - X[:1000:2]).mean(axis=0)) < 1e-9

@@ -87,12 +87,12 @@ def test_on_the_rows_of_the_fit_the_worst_case_is_the_slack() -> None:
         table, noise = table_of(data), survey(data, 4000, label=label)
         repairer = Robust(assumption=assumption, constraint=parity, slack=0.05, z=0.0)
         outcome = repair_table(table, repairer, noise=noise, holdout=0.01)
-        own = table.take(outcome.split.fit)  # type: ignore[union-attr]  # rows in memory
+        own = table.take(outcome.split.fit)
         decided = own.with_decision(outcome.predictor.predict(own))
         known = Noise(noise, class_conditional=assumption == "identified", keep="true-given-noisy")
-        found = true_groups_of(decided, Told(known, DEMANDS[parity], 0.05), 0.05, outcome.predictor)  # type: ignore[index]
+        found = true_groups_of(decided, Told(known, DEMANDS[parity], 0.05), 0.05, outcome.predictor)
         assert found is not None
-        point, upper = found.shortfall(level, DEMANDS[parity])  # type: ignore[index]
+        point, upper = found.shortfall(level, DEMANDS[parity])
         assert point == pytest.approx(0.05, abs=2e-4)
         assert upper > point + 0.005
 
@@ -104,7 +104,7 @@ def test_rates_of_rules_that_use_the_recorded_group_are_inverted_rule_by_rule() 
     outcome = repaired(
         Robust(assumption="identified", constraint="equal_opportunity", slack=0.03, z=0.0), data, noise
     )
-    held = outcome.split.holdout  # type: ignore[union-attr]
+    held = outcome.split.holdout
     table = table_of(data).take(held)
     chance = outcome.predictor.predict(table)
     told = Told(Noise(noise, class_conditional=True, keep="true-given-noisy"), SIDES, 0.03)

@@ -380,11 +380,11 @@ class Wilson(un.Estimates):
     support = (0.0, 1.0)
 
     @property
-    def value(self) -> Floats:  # type: ignore[override]
+    def value(self) -> Floats:
         return self.successes / self.totals
 
     @property
-    def slack(self) -> Floats:  # type: ignore[override]
+    def slack(self) -> Floats:
         return np.zeros(len(self.totals))
 
     def _limits_at(self, levels: Floats) -> un.Limits:
@@ -484,7 +484,7 @@ class TestComparisons:
     def test_permutation_of_groups(self, counts: list[tuple[int, int]], random: object) -> None:
         """Values and intervals do not depend on the order of the groups; indices follow them."""
         order = list(range(len(counts)))
-        random.shuffle(order)  # type: ignore[attr-defined]
+        random.shuffle(order)
         before, after = rates_of(counts), rates_of([counts[i] for i in order])
 
         for gap, moved in zip(every_gap(before, 0.05), every_gap(after, 0.05), strict=True):
@@ -772,11 +772,11 @@ class Recorded(un.Estimates):
     support = (0.0, 1.0)
 
     @property
-    def value(self) -> Floats:  # type: ignore[override]
+    def value(self) -> Floats:
         return self.all.value[self.rows]
 
     @property
-    def slack(self) -> Floats:  # type: ignore[override]
+    def slack(self) -> Floats:
         return self.all.slack[self.rows]
 
     def _limits_at(self, levels: Floats) -> un.Limits:
