@@ -1,0 +1,86 @@
+"""Counts how often what fairfix says is false, on worlds whose truth is known; prints Markdown.
+
+Each promise of ``tests/promises`` is tried on many worlds, through the commands that a user types::
+
+    python benchmarks/promises.py [--share 0.1] [--only NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+import tempfile
+from pathlib import Path
+
+import joblib
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tests.promises
+from scipy import stats
+from tests.promises.harness import NOT_SAID, PROMISES, Promise, Tried
+
+FIRST = 1_000
+"""First seed: none of the worlds of the test suite is tried again."""
+AT_ONCE = 10
+"""Worlds that a process tries before it reports."""
+
+
+def promises() -> list[Promise]:
+    """Return all promises."""
+    for module in pkgutil.iter_modules(tests.promises.__path__):
+        if module.name.startswith("of_"):
+            importlib.import_module(f"tests.promises.{module.name}")
+    return PROMISES
+
+
+def tried(name: str, seeds: range) -> Tried:
+    """Try a promise on worlds, in a process of its own."""
+    one = next(promise for promise in promises() if promise.name == name)
+    with tempfile.TemporaryDirectory() as folder:
+        return one.in_worlds(seeds, Path(folder))
+
+
+def line(promise: Promise, worlds: int, found: Tried) -> str:
+    """Return the line of the table."""
+    upper = stats.beta.ppf(0.95, len(found.false) + 1, max(found.said - len(found.false), 1))
+    share = f"{len(found.false) / found.said:.3f}" if found.said else "-"
+    kept = "**broken**" if promise.broken(found) else "kept" if found.said else "never said"
+    return (
+        f"| {promise.sentence} | {promise.level:g} | {worlds:,} | {found.said:,} | {len(found.false):,} | {share} "
+        f"| {upper:.3f} | {kept} |"
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--share", type=float, default=1.0, help="share of the worlds")
+    options.add_argument("--only", default="", help="promises whose name contains this")
+    options.add_argument("--jobs", type=int, default=2)
+    given = options.parse_args()
+    print("## Promises\n")
+    print(
+        "How often a sentence that fairfix prints is false, on worlds whose truth is known, through the commands. "
+        "*Allowed* is the share at which it may be: 0 for a certificate. *Upper* is its 95 % upper limit.\n"
+    )
+    print("| promise | allowed | worlds | said | false | share | upper | verdict |")
+    print("|---|---|---|---|---|---|---|---|")
+    for promise in promises():
+        if given.only not in promise.name:
+            continue
+        worlds = max(1, round(promise.full * given.share))
+        parts = [range(FIRST + at, FIRST + min(at + AT_ONCE, worlds)) for at in range(0, worlds, AT_ONCE)]
+        found = sum(
+            joblib.Parallel(n_jobs=given.jobs)(joblib.delayed(tried)(promise.name, part) for part in parts),
+            NOT_SAID,
+        )
+        print(line(promise, worlds, found), flush=True)
+        for where in found.false[:3]:
+            print(f"{promise.name}: {where}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

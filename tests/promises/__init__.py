@@ -1,0 +1,1 @@
+"""Promises: sentences that fairfix prints, held against worlds whose truth is known."""

@@ -1,0 +1,168 @@
+"""What a promise is, how a world is tried on it, and how often it may be false.
+
+A *world* is drawn from a seed and knows its truth: the true groups, the true effect, the rates of the population, the
+optimum by an independent solver. A *promise* is a sentence that fairfix prints. Trying a promise on a world runs the
+commands that a user types and compares what is printed, or what the written file does, with the truth.
+
+Each file of this folder declares promises with :func:`promise`. Pytest tries each on a few worlds
+(``test_promises.py``); ``benchmarks/promises.py`` tries it on many and writes the table of ``docs/benchmarks.md``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from fairfix.cli import run
+from scipy import stats
+
+SURE = 1e-4
+"""Chance at which the harness may blame a promise that is kept at its level: worlds are few and tests are many."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did: its exit status, its JSON result where it wrote one, and what it printed."""
+
+    status: int
+    result: dict[str, Any]
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A folder in which commands are run, as a user types them."""
+
+    folder: Path
+
+    def write(self, frame: pd.DataFrame, name: str = "data.parquet") -> str:
+        """Write rows as Parquet, or as CSV where the name ends so, and return the path."""
+        path = self.folder / name
+        frame.to_csv(path, index=False) if name.endswith(".csv") else frame.to_parquet(path)
+        return str(path)
+
+    def run(self, *arguments: object) -> Ran:
+        """Run ``fairfix ARGUMENTS``. ``audit``, ``repair`` and ``compare`` also give their JSON result.
+
+        A crash (status 70) is an error of the test, whatever the promise.
+        """
+        words = [str(argument) for argument in arguments]
+        saved = self.folder / "result.json"
+        saved.unlink(missing_ok=True)
+        if words[0] in ("audit", "repair", "compare"):
+            words += ["--out", f"json={saved}"]
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = run(words)
+        assert status != 70, f"fairfix {' '.join(words)}\n{err.getvalue()}"
+        result = json.loads(saved.read_text()) if saved.exists() else {}
+        return Ran(status, result, out.getvalue(), err.getvalue())
+
+    def predict(self, artifact: str, data: str, *more: object) -> pd.DataFrame:
+        """Return what ``fairfix predict`` writes for the rows of a file."""
+        written = self.folder / "predicted.parquet"
+        done = self.run("predict", artifact, data, "-o", written, *more)
+        assert done.status == 0, done.err
+        return pd.read_parquet(written)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of a promise in one world: how often its sentence was printed, and where it was false."""
+
+    said: int
+    false: tuple[str, ...] = ()
+
+    def __add__(self, other: Tried) -> Tried:
+        return Tried(self.said + other.said, self.false + other.false)
+
+
+NOT_SAID = Tried(0)
+"""The world in which fairfix did not print the sentence: refused, undecided, or said something weaker."""
+
+
+def judged(holds: bool, where: str) -> Tried:
+    """Return a sentence that was printed once, and false unless it ``holds``; ``where`` describes the world."""
+    return Tried(1, () if holds else (where,))
+
+
+Try = Callable[[np.random.Generator, Shell], Tried]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A sentence that fairfix prints.
+
+    Attributes
+    ----------
+    sentence
+        As a reader of the report understands it.
+    level
+        Share of the times it is printed that it may be false: 0 for a certificate, 0.05 for a 95 % interval.
+    quick, full
+        Number of worlds in the tests, and in the table of the benchmarks.
+    must_say
+        Least share of worlds in which it has to be printed; a tool that says nothing promises nothing.
+    tries
+        Draws a world and holds the sentence against it.
+    """
+
+    sentence: str
+    level: float
+    quick: int
+    full: int
+    must_say: float
+    tries: Try
+    name: str
+
+    def in_worlds(self, seeds: Iterator[int] | range, folder: Path) -> Tried:
+        """Try the promise on one world per seed; a false one names its seed."""
+        total = NOT_SAID
+        for seed in seeds:
+            home = folder / f"{self.name}-{seed}"
+            home.mkdir()
+            with quiet_settings():
+                one = self.tries(np.random.default_rng(seed), Shell(home))
+            total += Tried(one.said, tuple(f"world {seed}: {where}" for where in one.false))
+        return total
+
+    def broken(self, found: Tried) -> bool:
+        """Whether the sentence was false more often than its level explains."""
+        if self.level == 0:
+            return bool(found.false)
+        return bool(stats.binom.sf(len(found.false) - 1, max(found.said, 1), self.level) < SURE)
+
+
+@contextlib.contextmanager
+def quiet_settings() -> Iterator[None]:
+    """Hide settings of the environment from the commands."""
+    kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("FAIRFIX_")}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
+
+
+PROMISES: list[Promise] = []
+"""All promises, in the order of their files."""
+
+
+def promise(
+    sentence: str, *, level: float, quick: int, full: int, must_say: float = 0.5
+) -> Callable[[Try], Try]:
+    """Declare a promise; the function that is decorated draws a world and tries it."""
+
+    def keep(tries: Try) -> Try:
+        PROMISES.append(Promise(sentence, level, quick, full, must_say, tries, tries.__name__))
+        return tries
+
+    return keep

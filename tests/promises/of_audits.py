@@ -1,0 +1,30 @@
+"""Promises of an audit about the population that its rows were drawn from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tests.promises.harness import Shell, Tried, judged, promise
+
+
+@promise("95 % interval of the demographic parity difference", level=0.05, quick=20, full=1000)
+def interval_of_the_parity_difference(rng: np.random.Generator, shell: Shell) -> Tried:
+    groups = int(rng.integers(2, 9))
+    rows = np.round(np.exp(rng.uniform(np.log(20), np.log(5000), groups))).astype(int)
+    rate = rng.choice([rng.uniform(0.02, 0.98), 0.5]) + rng.choice([0.0, 0.1]) * rng.uniform(-1, 1, groups)
+    rate = np.clip(rate, 0.01, 0.99)
+    code = np.repeat(np.arange(groups), rows)
+    frame = pd.DataFrame(
+        {"race": [f"g{k}" for k in code], "prediction": (rng.random(code.size) < rate[code]).astype(int)}
+    )
+    done = shell.run("audit", shell.write(frame), "--protected", "race", "--prediction", "prediction")
+    gap = next(
+        one
+        for one in done.result["attributes"][0]["comparisons"]
+        if one["id"] == "selection_rate.difference.between_groups"
+    )
+    truth = float(rate.max() - rate.min())
+    return judged(
+        gap["low"] <= truth <= gap["high"], f"{truth:.3f} not in [{gap['low']}, {gap['high']}], {rows}"
+    )

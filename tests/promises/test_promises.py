@@ -1,0 +1,41 @@
+"""Every promise on a few worlds: false at most as often as its level says, and said at all."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import tests.promises
+from tests.promises.harness import PROMISES, Promise, Tried
+
+for _module in pkgutil.iter_modules(tests.promises.__path__):
+    if _module.name.startswith("of_"):
+        importlib.import_module(f"tests.promises.{_module.name}")
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
+def test_the_promise_holds(promise: Promise, tmp_path: Path) -> None:
+    found = promise.in_worlds(range(promise.quick), tmp_path)
+
+    assert not promise.broken(found), (
+        f"{promise.sentence!r} was false {len(found.false)} of {found.said} times: "
+        + "; ".join(found.false[:5])
+    )
+    assert found.said >= promise.must_say * promise.quick, f"{promise.sentence!r} was said {found.said} times"
+
+
+def test_a_false_certificate_is_seen() -> None:
+    certificate = Promise("x", 0.0, 1, 1, 0.5, lambda rng, shell: Tried(1), "x")
+
+    assert certificate.broken(Tried(1000, ("once",)))
+    assert not certificate.broken(Tried(1000))
+
+
+def test_an_interval_may_miss_as_often_as_it_says() -> None:
+    interval = Promise("x", 0.05, 1, 1, 0.5, lambda rng, shell: Tried(1), "x")
+
+    assert not interval.broken(Tried(100, ("miss",) * 8))
+    assert interval.broken(Tried(100, ("miss",) * 20))
