@@ -154,7 +154,7 @@ def compare_table(
     noisy = RepairProblem(
         fitted, None, None, features, protected_as_feature, noise=noise, seen_by_model=seen_by_model
     )
-    scored = RepairProblem(fitted)
+    scored = RepairProblem(fitted, many_fits=True)
     held = table.take(split.holdout)
     fit_seed = int(fit_rng.integers(2**63))
 

@@ -268,7 +268,7 @@ def repair_table(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairfixWarning)
         learned = (None, unlabelled, features, protected_as_feature, pairs, noise, seen_by_model)
-        problem = RepairProblem(table.take(split.fit), *learned)
+        problem = RepairProblem(table.take(split.fit), *learned, many_fits=bool(choices))
         best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
         fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
         if selection:

@@ -336,7 +336,7 @@ class Ramp(Repairer):
         if self.constraint == "equal_opportunity":
             return self._opportunity_ramps(points, lift)
 
-        if self.constraint == "demographic_parity" and not problem.again((self.calibration, key)):
+        if self.constraint == "demographic_parity" and not problem.many_fits:
             scores = [p.score + lift if lift else p.score for p in points]
             best = solve_points(
                 scores, [p.weight for p in points], self.gamma, self.slack, self._rate(cells, lift)
