@@ -27,7 +27,7 @@ from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
 from fairfix.io import Source
 from fairfix.noise import Noise, NoiseTable
-from fairfix.predictors import Caution, RepairedPredictor, is_random
+from fairfix.predictors import Caution, Note, RepairedPredictor, is_random, messages
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
 from fairfix.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
 from fairfix.true_proof import Told, comparisons_of, said_of, true_groups_of, values_of
@@ -68,6 +68,9 @@ COMPARED_VALUES = (
 )
 """The same, where values are repaired and not decisions."""
 
+LOSSES = ("log_loss", "square_loss", "absolute_loss")
+"""Losses over everybody that the table shows."""
+
 
 @dataclass(frozen=True)
 class Split:
@@ -80,12 +83,28 @@ class Split:
 
 @dataclass(frozen=True)
 class ProofRow:
-    """A number before and after the repair; ``change`` has the interval of the paired difference, if known."""
+    """A number before and after the repair, and its change with the interval of the difference on the same rows.
 
-    name: str
+    Attributes
+    ----------
+    id
+        Metric or comparison.
+    before, after, change
+        ``change`` has a reason instead of limits where there is no such interval; None where a value is undefined.
+    attribute
+        Of which groups; empty for everybody.
+    """
+
+    id: str
     before: Value
     after: Value
     change: Value | None = None
+    attribute: str = ""
+
+    @property
+    def name(self) -> str:
+        """How the row is called: the comparison, and of what."""
+        return f"{self.id} [{self.attribute}]" if self.attribute else self.id
 
 
 @dataclass(frozen=True)
@@ -156,9 +175,18 @@ class Outcome:
     selection: tuple[Candidate, ...]
     fit: Proof
     holdout: Proof
-    warnings: tuple[str, ...]
-    notes: tuple[str, ...]
+    messages: tuple[Note, ...]
     reading: Reading
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Messages on what endangers the result."""
+        return tuple(str(note) for note in self.messages if note.severity == "warning")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Messages that only inform."""
+        return tuple(str(note) for note in self.messages if note.severity == "note")
 
     @property
     def criterion(self) -> str:
@@ -274,7 +302,7 @@ def repair_table(
         if selection:
             problem = RepairProblem(fitted, *learned)
         predictor = best.fit(problem, rng=fit_rng)
-    notes += _warned(caught)
+    notes += warned(caught)
     notes += [*predictor.trace.notes, *_unproven(table, split)]
     plain = replace(settings, checks=())
     held, aside = _answered(table.take(split.holdout), predictor)
@@ -290,7 +318,7 @@ def repair_table(
         selection,
         prove(fitted, predictor, plain, also, of_fit=True, comparable=best.comparables, told=told),
         proof,
-        *_told((*notes, *proof.said)),
+        messages((*notes, *proof.said)),
         table.reading,
     )
 
@@ -363,7 +391,7 @@ def repair_stream(
         warnings.simplefilter("always", FairfixWarning)
         predictor = repairer.learn(rows, rng=fit_rng)
     held, aside = _answered(held, predictor)
-    notes = [*_warned(caught), *aside]
+    notes = [*warned(caught), *aside]
     outcome = Outcome(
         repairer,
         predictor,
@@ -372,7 +400,7 @@ def repair_stream(
         (),
         prove(shown, predictor, replace(settings, checks=())),
         prove(held, predictor, settings),
-        *_told((*notes, *predictor.trace.notes)),
+        messages((*notes, *predictor.trace.notes)),
         reading,
     )
     return outcome, counted
@@ -478,16 +506,9 @@ def _cost_of_rounding(
     yield f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}"
 
 
-def _warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+def warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
     """Return our own among the warnings that were caught."""
     return [Caution(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
-
-
-def _told(notes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what endangers the result, and what only informs, each once."""
-    once = tuple(dict.fromkeys(notes))
-    cautions = tuple(str(note) for note in once if isinstance(note, Caution))
-    return cautions, tuple(str(note) for note in once if not isinstance(note, Caution))
 
 
 def _unproven(table: Table, split: Split) -> Iterator[str]:
@@ -560,16 +581,16 @@ def prove(
     if (
         other and predictor.gives == "value"
     ):  # what is about the probability stands with the draws, whose rates are its
-        other += [row for row in rows if _of_score(row.name)]
-        rows = [row for row in rows if not _of_score(row.name)]
+        other += [row for row in rows if _of_score(row.id)]
+        rows = [row for row in rows if not _of_score(row.id)]
     return Proof(
         len(table), share, tuple(rows), after, noise, tuple(other), predictor.gives == "decision", said
     )
 
 
-def _of_score(name: str) -> bool:
+def _of_score(identifier: str) -> bool:
     """Tell whether a row is about the score and not about decisions."""
-    return name.split(".")[0] in ("ks", "log_loss", "square_loss", "score_change")
+    return identifier.split(".")[0] in ("ks", "log_loss", "square_loss", "score_change")
 
 
 def _joined(one: More, other: More) -> More:
@@ -586,7 +607,7 @@ def _other_reading(
     plain = replace(settings, checks=())
     before, after = (audit(one, one.reading, plain) for one in (base, repaired))
     for row in _overall_rows(base, repaired, before, after, settings):
-        if not row.name.endswith("_loss"):
+        if row.id not in LOSSES:
             yield row
     yield from _comparison_rows(before, after, (*COMPARED, *also))
 
@@ -654,9 +675,10 @@ def _comparison_rows(before: AuditReport, after: AuditReport, shown: Sequence[st
         for identifier in dict.fromkeys(shown):
             if identifier in block.comparisons and identifier in other.comparisons:
                 yield ProofRow(
-                    f"{identifier} [{block.attribute}]",
+                    identifier,
                     other.comparisons[identifier].value,
                     block.comparisons[identifier].value,
+                    attribute=block.attribute,
                 )
 
 
@@ -698,7 +720,7 @@ def _losses_of_values(
     base: Table, repaired: Table, was: Mapping[str, Value], now: Mapping[str, Value], settings: Settings
 ) -> Iterator[ProofRow]:
     """Yield the losses of values, with the interval of their paired change."""
-    for name in ("log_loss", "square_loss", "absolute_loss"):
+    for name in LOSSES:
         if name in was and name in now:
             change = _loss(name, repaired) - _loss(name, base)
             inside = bool(np.isfinite(change).all())

@@ -104,7 +104,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             done=done,
         )
     rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
-    result = compare_dict(outcome, source.name, rows, inferred, _settings(reading, features, noise, given))
+    settings = _settings(features, noise, given)
+    result = compare_dict(outcome, source.name, rows, inferred, settings, outcome.reading)
     if kind:
         _draw(result, given["picture"], kind)
         talk(given, f"wrote {given['picture']}")
@@ -113,12 +114,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
 
 
 def _settings(
-    reading: Reading, features: Sequence[str] | None, noise: NoiseTable | None, given: Mapping[str, Any]
+    features: Sequence[str] | None, noise: NoiseTable | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what was asked for, as the result has it."""
     settings: dict[str, Any] = {
-        "protected": list(reading.columns.protected),
-        "task": reading.task,
         "confidence": given["confidence"],
         "seed": given["seed"],
         "features": "score" if features is None else list(features),

@@ -247,7 +247,9 @@ def _baseline(found: Mapping[str, Any]) -> Section:
     titles = dict(HEADLINES)
     rows = []
     for one in found["changes"]:
-        name, _, where = one["id"][:-1].partition("[")
+        name, where = one["comparison"], one["attribute"]
+        if "group" in one:
+            where = f"{where}={one['group']}"
         told = "undefined" if one["value"] is None else _signed(one)
         rows.append(
             (titles.get(name, name), where, interval(one["old"]), interval(one["new"]), told, _worse(one))
