@@ -96,9 +96,6 @@ NARROWEST = 1e-6
 MISCALIBRATED = 0.02
 """Mean miscalibration inside groups, beyond what chance gives, from which on a note is due."""
 
-FEW_ROWS = 30
-"""A cell with fewer rows is named in a note."""
-
 ABOUT_LABELS = ("equal_opportunity", "equalized_odds")
 
 

@@ -629,7 +629,9 @@ def _change(row: Mapping[str, Any]) -> str:
     if before is None or after is None:
         return "–"
     change = row.get("change")
-    return f"{after - before:+.4f}" if change is None else _signed(change, 4)
+    if change is None or (change["low"] is None and change["high"] is None):
+        return f"{after - before:+.4f}"
+    return _signed(change, 4)
 
 
 def _repair_facts(result: Mapping[str, Any]) -> Iterator[str]:
