@@ -131,7 +131,8 @@ def compare_table(
     seed, holdout
         Of the split, and the share of the rows that judge.
     features, protected_as_feature
-        What methods that learn are given; see :class:`~fairfix.repair.base.RepairProblem`.
+        What methods that learn are given; see :class:`~fairfix.repair.base.RepairProblem`. Those that treat groups apart
+        see the protected columns whatever is said here.
     noise, seen_by_model
         What methods that know noise are told; see there.
     done
@@ -155,6 +156,7 @@ def compare_table(
     noisy = RepairProblem(
         fitted, None, None, features, protected_as_feature, noise=noise, seen_by_model=seen_by_model
     )
+    grouped = RepairProblem(fitted, None, None, features, True)
     scored = RepairProblem(fitted)
     held = table.take(split.holdout)
     fit_seed = int(fit_rng.integers(2**63))
@@ -162,6 +164,8 @@ def compare_table(
     def given_to(repairer: Repairer) -> RepairProblem:
         if repairer.knows_noise:
             return noisy
+        if repairer.sees_groups:
+            return grouped
         return learning if repairer.learns else scored
 
     points = [*_baselines(scored, held, settings, noise)]

@@ -87,6 +87,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     features = learned_features(given, source, reading, model)
     noise = _noise(given)
     contenders = chosen(given["methods"], reading, learned=features is not None, noise=noise)
+    if given["protected_as_feature"]:  # then a method chooses by itself what sees the group
+        contenders = [one for one in contenders if not one.repairer.sees_groups]
     talk(given, f"comparing {', '.join(dict.fromkeys(one.title for one in contenders))}")
     with working(given, "comparing", len(fits(contenders, slacks))) as done:
         table = read_table(source, reading)

@@ -215,6 +215,13 @@ class Ramp(Repairer):
         """Whether the fit uses labels."""
         return self.calibration != "none" or self.rho == "labels"
 
+    @classmethod
+    def contenders(cls, reading: Reading) -> Iterator[tuple[str, Repairer]]:
+        """Yield a constraint for each gap of decisions."""
+        yield cls.name, cls()
+        yield f"{cls.name}, equal opportunity", cls(constraint="equal_opportunity")
+        yield f"{cls.name}, equalized odds", cls(constraint="equalized_odds")
+
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         if problem.table.reading.score_scale == "raw":
             self._check_raw(problem)

@@ -184,7 +184,9 @@ def small_groups_that_cost(rng: np.random.Generator, shell: Shell) -> Tried:
     shift = np.append(rng.normal(0, 0.15, sizes.size - 1), rng.choice([-1.0, 0.0, 1.0]))
     skill = np.append(np.full(sizes.size - 1, 3.0), rng.choice([0.0, 3.0], p=[0.7, 0.3]))
     frame = _drawn(rng, sizes, shift, skill)
-    constraint = str(rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"], p=[0.1, 0.2, 0.7]))
+    constraint = str(
+        rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"], p=[0.1, 0.2, 0.7])
+    )
     common = ("--protected", "race", "--method", "ramp", "--constraint", constraint, "-o", "r.fairfix")
     small = f"g{sizes.size - 1}"
     done = shell.run("repair", shell.write(frame), *common)
@@ -201,3 +203,38 @@ def small_groups_that_cost(rng: np.random.Generator, shell: Shell) -> Tried:
         return judged(f"'{small}'" in told[0] and costs[0] - costs[1] > 0, where)
     # silence promises that no small group makes most of a cost that another split of the rows would show too
     return judged(costs[0] - costs[1] < max(0.03, costs[0] / 2), where)
+
+
+@promise(
+    "a comparison has the repair that is about each gap it shows, also where the group is seen",
+    level=0.0,
+    quick=3,
+    full=100,
+)
+def compared_with_its_own_method(rng: np.random.Generator, shell: Shell) -> Tried:
+    sizes = rng.integers(150, 500, int(rng.integers(2, 4)))
+    frame = _drawn(rng, sizes, rng.normal(size=sizes.size), 1.0)
+    slack, seed = float(rng.choice([0.0, 0.05])), int(rng.integers(99))
+    common = ("--protected", "race", "--seed", seed)
+    data = shell.write(frame)
+    compared = shell.run("compare", data, *common, "--slacks", slack, "--methods", "ramp,fair-regression")
+    points = [point for point in compared.result["points"] if "failure" not in point]
+    gap, method = [
+        ("selection_rate.difference.between_groups", ("ramp",)),
+        ("true_positive_rate.difference.between_groups", ("ramp", "--constraint", "equal_opportunity")),
+        ("equalized_odds.difference.between_groups", ("ramp", "--constraint", "equalized_odds")),
+        ("ks.to_overall", ("fair-regression", "--protected-as-feature")),
+    ][rng.integers(4)]
+    done = shell.run("repair", data, *common, "--method", *method, "--slack", slack, "-o", "r.fairfix")
+    if done.status == 2:
+        return NOT_SAID
+    rows = _rows(done.result)
+    quality = "accuracy" if "accuracy" in rows else "square_loss"
+    place = [rows[name]["after"]["value"] for name in (gap, quality)]
+    there = [
+        (p["gaps"][f"{gap} [race]"]["value"], p["qualities"][quality]["value"])
+        for p in points
+        if f"{gap} [race]" in p["gaps"] and quality in p["qualities"]
+    ]
+    near = any(np.allclose(place, one, atol=1e-9) for one in there)
+    return judged(near, f"{method} slack {slack}: {gap}, {quality} {place} is not among {there}")
