@@ -131,8 +131,8 @@ def compare_table(
     seed, holdout
         Of the split, and the share of the rows that judge.
     features, protected_as_feature
-        What methods that learn are given; see :class:`~fairfix.repair.base.RepairProblem`. Those that treat groups apart
-        see the protected columns whatever is said here.
+        What methods that learn are given; see :class:`~fairfix.repair.base.RepairProblem`. One that treats groups apart
+        sees the protected columns whatever is said here.
     noise, seen_by_model
         What methods that know noise are told; see there.
     done

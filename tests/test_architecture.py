@@ -128,9 +128,12 @@ MAY_IMPORT = {
         "table",
         "values",
     },
+    "doubts": {"counts", "errors", "findings", "predictors", "table"},
     "proof": {
         "auditor",
+        "checks",
         "counts",
+        "doubts",
         "engine",
         "errors",
         "findings",
