@@ -71,6 +71,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix import uncertainty as un
+from fairfix.checks import Ruling, rule
 from fairfix.counts import Bools, Floats, Ints
 from fairfix.engine import quantities
 from fairfix.errors import DataError
@@ -191,11 +192,8 @@ def doubt(checks: Iterable[dict[str, Any]], matched: Matched) -> None:
     if matched.share >= LEAST_SHARE:
         return
     for check in checks:
-        check["verdict"] = "undecided"
-        check["reason"] = (
-            f"only {matched.share:.0%} of the rows are in the baseline too; {LEAST_SHARE:.0%} are needed "
-            f"({check['reason']})"
-        )
+        why = f"only {matched.share:.0%} of the rows are in the baseline too; {LEAST_SHARE:.0%} are needed"
+        rule(check, Ruling("undecided", "few_common_rows", f"{why} ({check['reason']})"))
 
 
 # ---------------------------------------------------------------------- one group

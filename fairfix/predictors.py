@@ -25,10 +25,31 @@ from fairfix.optim.piecewise import Piecewise
 from fairfix.table import Table
 
 
-class Caution(str):
+class Note(str):
+    """What the user should know, in words, with a code by which programs know it; an empty one where there is none."""
+
+    __slots__ = ("code",)
+    severity: ClassVar[Literal["note", "warning"]] = "note"
+    code: str
+
+    def __new__(cls, text: object, code: str = "") -> Self:
+        """Make a note of a text."""
+        made = super().__new__(cls, text)
+        made.code = code
+        return made
+
+
+class Caution(Note):
     """A note on something that endangers the result: told as a warning, where other notes only inform."""
 
     __slots__ = ()
+    severity = "warning"
+
+
+def messages(notes: Iterable[str]) -> tuple[Note, ...]:
+    """Return every note once, what endangers the result first."""
+    once = [note if isinstance(note, Note) else Note(note) for note in dict.fromkeys(notes)]
+    return tuple(sorted(once, key=lambda note: note.severity == "note"))
 
 
 @dataclass(frozen=True)

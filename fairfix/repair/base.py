@@ -272,6 +272,11 @@ class Repairer(ABC):
         return False
 
     @property
+    def sees_groups(self) -> bool:
+        """Whether the protected columns have to be features with these parameters."""
+        return False
+
+    @property
     def averages(self) -> bool:
         """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
         return False

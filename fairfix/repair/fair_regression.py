@@ -172,6 +172,17 @@ class FairRegression(Repairer):
         return self.constraint == "bounded_group_loss" or self.solver == "reduction"
 
     @property
+    def sees_groups(self) -> bool:
+        """Whether the protected columns have to be features: the closed form treats groups apart."""
+        return self.solver == "closed-form"
+
+    @classmethod
+    def contenders(cls, reading: Reading) -> Iterator[tuple[str, Repairer]]:
+        """Yield the method that is blind to the group, and the closed form, which sees it."""
+        yield cls.name, cls()
+        yield f"{cls.name}, group seen", cls(solver="closed-form")
+
+    @property
     def bounds(self) -> str:
         """Identifier of the audit comparison that ``slack`` or ``bound`` holds."""
         if self.constraint == "statistical_parity":

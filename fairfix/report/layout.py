@@ -247,7 +247,9 @@ def _baseline(found: Mapping[str, Any]) -> Section:
     titles = dict(HEADLINES)
     rows = []
     for one in found["changes"]:
-        name, _, where = one["id"][:-1].partition("[")
+        name, where = one["comparison"], one["attribute"]
+        if "group" in one:
+            where = f"{where}={one['group']}"
         told = "undefined" if one["value"] is None else _signed(one)
         rows.append(
             (titles.get(name, name), where, interval(one["old"]), interval(one["new"]), told, _worse(one))
@@ -627,7 +629,9 @@ def _change(row: Mapping[str, Any]) -> str:
     if before is None or after is None:
         return "–"
     change = row.get("change")
-    return f"{after - before:+.4f}" if change is None else _signed(change, 4)
+    if change is None or (change["low"] is None and change["high"] is None):
+        return f"{after - before:+.4f}"
+    return _signed(change, 4)
 
 
 def _repair_facts(result: Mapping[str, Any]) -> Iterator[str]:
