@@ -16,18 +16,18 @@ from fairfix.chances import ScoreCurves
 from fairfix.cli import run
 from fairfix.engine import read_table
 from fairfix.errors import ArtifactError, DataError, UsageError
-from fairfix.noise import NoiseTable
+from fairfix.noise import Noise, NoiseTable
 from fairfix.optim.noisy_repair import DEMANDS, LABELS, Sensitive, breakdown_of, rate_bounds
 from fairfix.proof import repair_table
 from fairfix.repair.base import RepairProblem
-from fairfix.repair.robust import Robust, bin_edges
+from fairfix.repair.robust import COMPARISONS, Robust, bin_edges
 from fairfix.repaired import Repaired
 from fairfix.table import Columns, Reading, Table
 
 SAMPLE = Path(__file__).parents[1] / "sample_data"
 NAMES = ("a", "b", "c")
 T = np.array([[0.85, 0.1, 0.05], [0.15, 0.8, 0.05], [0.1, 0.2, 0.7]])
-PARITIES = list(DEMANDS)
+PARITIES = list(COMPARISONS)
 
 
 def people(seed: int = 0, many: int = 3000) -> dict[str, np.ndarray]:
@@ -81,9 +81,10 @@ def known(
     return NoiseTable("table", NAMES, NAMES, masses if label else masses.sum(0), "count")
 
 
-def fit(repairer: Robust, table: Table, noise: NoiseTable, **more: Any) -> ScoreCurves:
+def fit(repairer: Robust, table: Table, noise: NoiseTable | Noise, **more: Any) -> ScoreCurves:
     """Fit with a fixed stream of random numbers."""
-    found = repairer.fit(RepairProblem(table, noise=noise, **more), rng=np.random.default_rng(0))
+    told = noise if isinstance(noise, Noise) else Noise(noise)
+    found = repairer.fit(RepairProblem(table, noise=told, **more), rng=np.random.default_rng(0))
     assert isinstance(found, ScoreCurves)
     return found
 
@@ -324,20 +325,25 @@ def test_groups_without_rows_are_left_out() -> None:
     """A recorded group of the table that the data have not keeps its part out; one that the table has not is named."""
     masses = np.array([[[6.0, 0.0, 0.0], [0.0, 4.0, 0.0]], [[1.0, 2.0, 0.0], [0.0, 0.0, 3.0]]])
     table = NoiseTable("table", ("a", "b"), ("a", "b", "z"), masses, "count")
-    fitted = table.fitted(("a", "b"), np.array([[0.3, 0.3], [0.2, 0.2]]))
-
-    np.testing.assert_allclose(fitted, [[[0.3, 0.0], [0.0, 0.3]], [[0.2, 0.2], [0.0, 0.0]]])
+    for fitted in carried(Noise(table), ("a", "b"), np.array([[0.3, 0.3], [0.2, 0.2]])):
+        np.testing.assert_allclose(fitted, [[[0.3, 0.0], [0.0, 0.3]], [[0.2, 0.2], [0.0, 0.0]]], atol=1e-8)
     with pytest.raises(DataError, match="says nothing of the group 'y'"):
-        table.fitted(("a", "y"), np.array([[0.3, 0.3], [0.2, 0.2]]))
+        carried(Noise(table), ("a", "y"), np.array([[0.3, 0.3], [0.2, 0.2]]))
 
 
-def test_what_is_given_the_true_group_stays() -> None:
-    """Joint masses are fitted by columns, those given the true group by rows, those given the noisy one as they are."""
+def carried(noise: Noise, names: tuple[str, ...], masses: np.ndarray) -> np.ndarray:
+    """Return the tables that may hold for recorded groups of these masses, shape (W, ..., J, K)."""
+    ordered, padded = noise.for_data(names, masses)
+    return ordered.tables(padded)[..., : len(names)]
+
+
+def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
+    """Shares given the true group stay by rows, those given the noisy one by columns; joint ones tell of both."""
     joint = np.array([[0.5, 0.1], [0.1, 0.3]])
     own, names = np.array([0.7, 0.3]), ("g0", "g1")
     rows, columns = joint / joint.sum(1, keepdims=True), joint / joint.sum(0)
-    one, two, three = (
-        NoiseTable("table", ("t0", "t1"), names, values, form).fitted(names, own)
+    both, (two,), (three,) = (
+        carried(Noise(NoiseTable("table", ("t0", "t1"), names, values, form)), names, own)
         for values, form in (
             (joint, "joint"),
             (rows, "noisy-given-true"),
@@ -345,10 +351,14 @@ def test_what_is_given_the_true_group_stays() -> None:
         )
     )
 
-    for table in (one, two, three):
+    np.testing.assert_allclose(both, [three, two], atol=1e-12)
+    for table in (two, three):
         np.testing.assert_allclose(table.sum(0), own, atol=1e-12)
-    np.testing.assert_allclose(one, three, atol=1e-12)
+    np.testing.assert_allclose(three / own, columns, atol=1e-12)
     np.testing.assert_allclose(two / two.sum(1, keepdims=True), rows, atol=1e-9)
+    told = NoiseTable("table", ("t0", "t1"), names, joint, "joint")
+    np.testing.assert_allclose(carried(Noise(told, keep="noisy-given-true"), names, own), [two], atol=1e-12)
+    np.testing.assert_allclose(Noise(told, class_conditional=True).recording(own), two, atol=1e-12)
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -585,7 +595,7 @@ def test_who_knows_no_noise_refuses_it_and_robust_needs_it() -> None:
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=True)
     with pytest.raises(UsageError, match="ramp takes groups as they are; leave out --noise"):
-        Ramp().fit(RepairProblem(table, noise=told), rng=np.random.default_rng(0))
+        Ramp().fit(RepairProblem(table, noise=Noise(told)), rng=np.random.default_rng(0))
     with pytest.raises(UsageError, match="robust needs to know the noise"):
         Robust().fit(RepairProblem(table), rng=np.random.default_rng(0))
 
@@ -767,7 +777,7 @@ def test_a_proof_tells_what_is_known_of_the_true_groups() -> None:
     """From the library: what the repair relies on is among the notes of the outcome."""
     data = people()
     noisy = recorded(data, "uniform")
-    outcome = repair_table(table_of(data, noisy), Robust(), noise=known(data, noisy, label=True))
+    outcome = repair_table(table_of(data, noisy), Robust(), noise=Noise(known(data, noisy, label=True)))
 
     assert outcome.criterion == "selection_rate.difference.to_overall"
     assert any(note.startswith("relies on N2 (certified)") for note in outcome.notes)
