@@ -219,8 +219,12 @@ def test_worst_cases_of_true_groups_are_those_of_an_audit() -> None:
     gap = "selection_rate.difference.{} [sex]"
     worst, recorded = gap.format("true_groups.worst_case"), gap.format("between_groups")
 
-    points = compare_table(table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=Noise(known)).points
-    exact = compare_table(table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=Noise(NONE)).points
+    points = compare_table(
+        table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=Noise(known)
+    ).points
+    exact = compare_table(
+        table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=Noise(NONE)
+    ).points
     for some, same in zip(points, exact, strict=True):
         assert same.gaps[worst].value == pytest.approx(same.gaps[recorded].value, abs=1e-9)
         assert some.gaps[worst].value >= some.gaps[recorded].value - 1e-9

@@ -494,7 +494,7 @@ def test_sampled_intervals_cover_the_truth() -> None:
 
 
 def test_shifted_tables_are_carried_over_in_both_ways() -> None:
-    """Other shares of true groups, the same P(noisy | true): with that as it is the truth is inside; unsaid, both are."""
+    """Other shares of true groups, the same P(noisy | true): with that the truth is inside; unsaid, both count."""
     data = blurred(people(20_000), "uniform", 0.2)
     other = blurred(people(20_000, seed=9), "uniform", 0.2, seed=4)
     keep = np.random.default_rng(0).random(20_000) < np.array([0.2, 0.6, 1.0])[other["true"]]

@@ -179,6 +179,105 @@ def test_identified_thresholds_are_exact_if_noise_depends_on_the_true_group_alon
     assert rule.trace.objective < wary.trace.objective
 
 
+@pytest.mark.parametrize("label", [True, False])
+@pytest.mark.parametrize("parity", PARITIES)
+def test_a_survey_of_other_people_tells_how_a_true_group_is_recorded(parity: str, label: bool) -> None:
+    """Shares of the survey are other ones, so what a recorded group consists of is not what it says; T is."""
+    one = people(many=1500)
+    data = {name: np.repeat(column, 3) for name, column in one.items()}
+    noisy = np.tile(np.arange(3), 1500)
+    weight = T[data["true"], noisy]
+    other = weight * np.array([0.3, 1.0, 4.0])[data["true"]]  # the survey asked far more of the minorities
+    table, told = table_of(data, noisy, weight), known(data, noisy, label=label, weight=other)
+    for noise in (Noise(told, class_conditional=True), Noise(told)):
+        rule = fit(Robust(constraint=parity, assumption="identified", z=0.0, slack=0.02), table, noise)
+        assert excess(data, rule.predict(table), parity, 0.02, weight) == pytest.approx(0.0, abs=1e-6)
+        assert any("of it P(noisy | true) holds" in note for note in rule.trace.notes)
+    wrong = Noise(told, keep="true-given-noisy")
+    rule = fit(Robust(constraint=parity, assumption="identified", z=0.0, slack=0.02), table, wrong)
+    assert excess(data, rule.predict(table), parity, 0.02, weight) > 0.02
+
+
+@pytest.mark.parametrize("kept", ["true-given-noisy", "noisy-given-true"])
+def test_whichever_transport_holds_the_certificate_holds(kept: str) -> None:
+    """A survey of other shares, of true or of recorded groups, and noise that takes those who are accepted."""
+    data = people(5, 2000)
+    noisy = recorded(data, "adversarial")
+    by_label = known(data, noisy, label=True)
+    factor = np.array([0.3, 1.0, 4.0])
+    other = by_label.values * (factor[:, None] if kept == "noisy-given-true" else factor)
+    told = NoiseTable("table", NAMES, NAMES, other, "joint")
+    table = table_of(data, noisy)
+    rule = fit(Robust(constraint="equal_opportunity", slack=0.1), table, told)
+    assert excess(data, rule.predict(table), "equal_opportunity", 0.1) <= 1e-6
+    alone = fit(Robust(constraint="equal_opportunity", slack=0.1), table, Noise(told, keep=kept))
+    assert excess(data, alone.predict(table), "equal_opportunity", 0.1) <= 1e-6
+    assert alone.trace.objective <= rule.trace.objective + 1e-9
+    assert any("whichever is worse" in note for note in rule.trace.notes)
+
+
+@pytest.mark.parametrize("constraint", PARITIES)
+def test_one_side_is_held_where_one_is_asked_for(constraint: str) -> None:
+    """As in the paper groups may be better off; it costs less, is said, and the criterion is not claimed."""
+    data = people(6, 2500)
+    noisy = data["true"]
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    both = fit(Robust(constraint=constraint, slack=0.01), table, told)
+    one = fit(Robust(constraint=constraint, slack=0.01, sides="one"), table, told)
+    assert excess(data, both.predict(table), constraint, 0.01) <= 1e-6
+    assert excess(data, one.predict(table), f"one_sided_{constraint}", 0.01) <= 1e-6
+    assert one.trace.objective <= both.trace.objective + 1e-9
+    assert any("--sides one" in note for note in one.trace.notes)
+    assert not any("--sides one" in note for note in both.trace.notes)
+    assert Robust(constraint=constraint, sides="one").bounds.endswith("(groups worse off only)")
+
+
+def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
+    """Without --assumption, what is stated is assumed; what contradicts it is refused."""
+    data = people(7, 1500)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+
+    def relies(noise: Noise, **more: Any) -> str:
+        return next(
+            note for note in fit(Robust(**more), table, noise).trace.notes if note.startswith("relies")
+        )
+
+    assert "N4 (identified)" in relies(Noise(told, class_conditional=True))
+    assert "by at most 0.2;" in relies(Noise(told, epsilon=0.2))
+    assert "N2 (certified)" in relies(Noise(told))
+    assert "N2 (certified)" in relies(Noise(told, class_conditional=True), assumption="certified")
+    radii = Noise(radii={"a": 0.1, "b": 0.2, "c": 0.2})
+    assert "N0 (radii)" in relies(radii, solver="ideal", bins=5.0)
+    assert "by the radii given" in relies(radii, solver="ideal", bins=5.0)
+    with pytest.raises(UsageError, match="--assumption radii is of --solver ideal"):
+        fit(Robust(), table, radii)
+    with pytest.raises(UsageError, match="radii alone do not tell what assumption soft needs"):
+        fit(Robust(assumption="soft"), table, radii)
+    with pytest.raises(UsageError, match=r"--epsilon 0.1 and --noise-epsilon 0.2 say different things"):
+        fit(Robust(assumption="epsilon", epsilon=0.1), table, Noise(told, epsilon=0.2))
+    assert Robust(assumption="identified").noise_in_force(Noise(told)).class_conditional
+    assert Robust(assumption="epsilon").noise_in_force(Noise(told)).epsilon == 0.05
+    with pytest.raises(UsageError, match="give one of them"):
+        Robust(assumption="identified").noise_in_force(Noise(told, epsilon=0.2))
+
+
+def test_more_true_than_recorded_groups() -> None:
+    """How a true group is recorded does not tell how large it is: certain by the table alone, refused by eps."""
+    rng = np.random.default_rng(8)
+    data = people(8, 3000)
+    noisy = (np.array([0.1, 0.5, 0.9])[data["true"]] < rng.random(3000)).astype(np.int64)
+    joint = np.zeros((3, 2))
+    np.add.at(joint, (data["true"], noisy), 1.0)
+    told = NoiseTable("table", NAMES, NAMES[:2], joint * np.array([0.3, 1.0, 4.0])[:, None], "joint")
+    table = table_of(data, noisy)
+    rule = fit(Robust(slack=0.1), table, told)
+    assert excess(data, rule.predict(table), "demographic_parity", 0.1) <= 1e-6
+    assert any("there is no eps*" in note for note in rule.trace.notes)
+    with pytest.raises(DataError, match="does not tell how large the true groups are"):
+        fit(Robust(assumption="epsilon"), table, told)
+
+
 def test_identified_thresholds_are_broken_by_noise_that_depends_on_more() -> None:
     """The assumption is stated for a reason; epsilon says how much it may be off, and is refused where it is."""
     data = people()

@@ -628,18 +628,20 @@ def ratio_end(space: Polytope, top: Floats, bottom: Floats, sign: float) -> floa
 
 
 def is_empty(space: Polytope) -> bool:
-    """Return whether no joint masses are in it."""
-    found: Any = linprog(
-        np.zeros(space.equal.shape[1]),
-        A_ub=space.under if space.under.shape[0] else None,
-        b_ub=np.zeros(space.under.shape[0]) if space.under.shape[0] else None,
-        A_eq=space.equal,
-        b_eq=space.right,
-        method="highs",
-    )
-    if found.status not in (0, 2):
-        raise ArithmeticError(f"the solver gave up: {found.message}")
-    return bool(found.status == 2)
+    """Return whether no joint masses are in it; where they are all but none and the solver cannot tell, it is."""
+    for presolve in (True, False):
+        found: Any = linprog(
+            np.zeros(space.equal.shape[1]),
+            A_ub=space.under if space.under.shape[0] else None,
+            b_ub=np.zeros(space.under.shape[0]) if space.under.shape[0] else None,
+            A_eq=space.equal,
+            b_eq=space.right,
+            method="highs",
+            options={"presolve": presolve},
+        )
+        if found.status in (0, 2):
+            return bool(found.status == 2)
+    return True
 
 
 def smallest_eps(parts: Sequence[tuple[Floats, Floats]]) -> float:

@@ -72,6 +72,7 @@ from fairfix.optim.noisy_groups import (
     ratio_range,
     smallest_eps,
 )
+from fairfix.optim.noisy_levels import level_bounds
 
 Floats = npt.NDArray[np.float64]
 
@@ -275,9 +276,9 @@ def rate_bounds(
         margin = assumption.z * inverse.errors(accept) if assumption.z else np.zeros(mean.size)
         return mean - margin, mean + margin
     eps = _eps(assumption)
+    if eps >= 1:
+        return level_bounds(mass, joint, accept, rate)
     parts = _parts(mass, joint, LABELS[rate], eps)
-    if eps >= 1 and all(part.relevant.all() for part in parts):
-        return _filled_range(parts, accept)
     ends = np.full((2, joint.shape[-2]), np.nan)
     for j in range(joint.shape[-2]):
         space, top, bottom = _fraction(parts, eps, j, accept)
@@ -449,21 +450,6 @@ def _fill(mass: Floats, amounts: Floats) -> Floats:
     """Return what each amount (J,) takes from bins (c,) in their order, shape (J, c)."""
     before = np.cumsum(mass) - mass
     return np.clip(amounts[:, None] - before, 0.0, mass)
-
-
-def _filled_range(parts: Sequence[_Part], accept: Floats) -> tuple[Floats, Floats]:
-    """Return the range of rates with fixed denominators if only tables are known."""
-    total = np.sum([p.table.sum(1) for p in parts], axis=0)
-    ends = []
-    for sign in (1, -1):
-        sums = np.zeros(total.size)
-        for part in parts:
-            for k, mass in enumerate(part.mass):
-                value = accept[k, part.bins]
-                order = np.argsort(sign * value, kind="stable")
-                sums += _fill(mass[order], part.table[:, k]) @ value[order]
-        ends.append(np.where(total > 0, sums / np.where(total > 0, total, 1.0), np.nan))
-    return ends[0], ends[1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -869,7 +869,8 @@ class Seen:
     def of(cls, problem: RepairProblem, scored: Scored, constraint: Parity, bins: int) -> Seen:
         """Count the rows; a row without weight has no part in anything."""
         score, label, weight = 2.0 * scored.values - 1.0, label_of(problem).astype(np.int64), problem.weight
-        asked = weight > 0 if constraint == "demographic_parity" else (weight > 0) & (label == 1)
+        of_label = any(len(LABELS[rate]) == 1 for rate, _ in DEMANDS[constraint])
+        asked = (weight > 0) & (label == 1) if of_label else weight > 0
         if not asked.any():
             raise DataError(f"there is no row with label 1, which {constraint} needs")
         edges = bin_edges(score[asked], weight[asked], bins, 2.0 * problem.table.reading.cut - 1.0)
