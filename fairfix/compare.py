@@ -19,7 +19,7 @@ from fairfix.errors import DataError, FairfixError, FairfixWarning
 from fairfix.findings import AuditReport, Settings, Value
 from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
-from fairfix.noise import Noise, NoiseTable
+from fairfix.noise import Noise
 from fairfix.predictors import Note, RepairedPredictor, messages
 from fairfix.proof import results_on, split_rows, warned, with_threshold
 from fairfix.repair.base import Repairer, RepairProblem
@@ -112,7 +112,7 @@ def compare_table(
     holdout: float = 0.3,
     features: tuple[str, ...] | None = None,
     protected_as_feature: bool = False,
-    noise: NoiseTable | None = None,
+    noise: Noise | None = None,
     seen_by_model: tuple[str, ...] = (),
     done: Callable[[int], None] = lambda fits: None,
 ) -> ComparisonOutcome:
@@ -196,7 +196,7 @@ def _point(
     held: Table,
     settings: Settings,
     seed: int,
-    noise: NoiseTable | None,
+    noise: Noise | None,
 ) -> Point:
     """Return the point of one fit; every fit begins with the same random numbers, whatever came before."""
     repairer = contender.repairer if slack is None else replace(contender.repairer, slack=slack)
@@ -216,7 +216,7 @@ def _judged(
     predictor: RepairedPredictor,
     settings: Settings,
     comparable: Comparable,
-    noise: NoiseTable | None,
+    noise: Noise | None,
 ) -> Point:
     """Return what a repair does to held-out rows.
 
@@ -259,7 +259,7 @@ def _of_report(
 
 
 def _behind(
-    table: Table, noise: NoiseTable | None, settings: Settings, predictor: RepairedPredictor | None = None
+    table: Table, noise: Noise | None, settings: Settings, predictor: RepairedPredictor | None = None
 ) -> dict[str, Value]:
     """Return the largest gaps of true groups that any noise allows which fits the table.
 
@@ -269,12 +269,12 @@ def _behind(
         return {}
     chances = table.rows.decision
     many = chances is not None and np.unique(chances).size > CHANCES
-    told = Told(Noise(noise), (), math.inf)
+    told = Told(replace(noise, epsilon=None, class_conditional=False), (), math.inf)
     return worst_of(true_groups_of(table, told, 1.0 - settings.confidence, None if many else predictor))
 
 
 def _baselines(
-    problem: RepairProblem, held: Table, settings: Settings, noise: NoiseTable | None
+    problem: RepairProblem, held: Table, settings: Settings, noise: Noise | None
 ) -> Iterator[Point]:
     """Yield the base score as it is, and the constant that the labels of the fit make best."""
     if held.rows.score is not None:
@@ -287,7 +287,7 @@ def _baselines(
         yield _unrepaired("constant", constant, settings, noise)
 
 
-def _unrepaired(title: str, scored: Table, settings: Settings, noise: NoiseTable | None) -> Point:
+def _unrepaired(title: str, scored: Table, settings: Settings, noise: Noise | None) -> Point:
     """Return the point of scores as they are."""
     point = _of_report(audit(scored, scored.reading, settings), decided=False)
     return replace(point, title=title, gaps={**point.gaps, **_behind(scored, noise, settings)})

@@ -29,7 +29,7 @@ from fairfix.findings import AuditReport, Block, CheckResult, Settings, Value
 from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
 from fairfix.io import Source
-from fairfix.noise import Noise, NoiseTable
+from fairfix.noise import Noise
 from fairfix.paired import Changes, Matched
 from fairfix.predictors import Caution, Note, RepairedPredictor, is_random, messages
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
@@ -260,7 +260,7 @@ def repair_table(
     features: tuple[str, ...] | None = None,
     protected_as_feature: bool = False,
     pairs: tuple[tuple[str, str], ...] = (),
-    noise: NoiseTable | None = None,
+    noise: Noise | None = None,
     seen_by_model: tuple[str, ...] = (),
 ) -> Outcome:
     """Split, select, fit and prove.
@@ -330,18 +330,16 @@ def repair_table(
         selection,
         of_fit,
         proof,
-        messages((*first, *notes, *proof.said)),
+        messages((*first, *proof.said, *notes)),
         table.reading,
     )
 
 
-def _behind(repairer: Repairer, noise: NoiseTable | None) -> Told | None:
+def _behind(repairer: Repairer, noise: Noise | None) -> Told | None:
     """Return what a repair says of true groups; None where it knows of none."""
-    if noise is None or not repairer.sides:
+    if noise is None or not repairer.demands:
         return None
-    keep = noise.usual(class_conditional=False)  # as in the fit
-    known = Noise(noise, class_conditional=repairer.trusts_recording, keep=keep)
-    return Told(known, repairer.sides, repairer.slack)
+    return Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
 
 
 NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is no probability")
@@ -630,10 +628,11 @@ def prove(
     said: tuple[str, ...] = ()
     if told is not None:
         alpha = 1.0 - settings.confidence
-        was = _joined(was, comparisons_of(true_groups_of(base, told, alpha), settings.checks))
+        plainly = true_groups_of(base, told, alpha)
+        was = _joined(was, comparisons_of(plainly, settings.checks))
         found = true_groups_of(repaired, told, alpha, predictor)
         now, each = _joined(now, comparisons_of(found, settings.checks)), values_of(found)
-        said = () if of_fit else tuple(said_of(found, told))
+        said = () if of_fit else tuple(said_of(plainly, found, told))
     before = audit(base, base.reading, replace(settings, checks=()), was)
     after = audit(repaired, repaired.reading, settings, now, each)
     shown = COMPARED_VALUES if predictor.gives == "value" else COMPARED

@@ -93,6 +93,7 @@ MAY_IMPORT = {
         "findings",
         "metrics",
         "noise",
+        "optim",
         "predictors",
         "table",
         "true_groups",

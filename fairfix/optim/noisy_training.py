@@ -157,6 +157,31 @@ def _normalised(masses: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
+class Either:
+    """Any noise that fits one of several tables.
+
+    Attributes
+    ----------
+    tables
+        Each as one alone.
+    """
+
+    tables: tuple[Within, ...]
+
+    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+        """Return the lowest and the highest ends of all."""
+        low, high = zip(*(one.bounds(cells, ratio) for one in self.tables), strict=True)
+        return np.fmin.reduce(low), np.fmax.reduce(high)
+
+    def shares(self, cells: Floats, ratio: Ratio) -> Floats:
+        """Return, for each group, those of the table under which its lowest rate is lowest."""
+        low = np.stack([one.bounds(cells, ratio)[0] for one in self.tables])
+        worst = np.where(np.isnan(low), np.inf, low).argmin(0)
+        found = np.stack([one.shares(cells, ratio) for one in self.tables])
+        return np.asarray(found[worst, np.arange(worst.size)])
+
+
+@dataclass(frozen=True, eq=False)
 class Near:
     """Any distribution in a ball of total variation around the noisy group of the same number.
 

@@ -20,7 +20,7 @@ import numpy as np
 from fairfix.counts import Floats
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.flips import Comparable
-from fairfix.noise import NoiseTable
+from fairfix.noise import Noise
 from fairfix.predictors import RepairedPredictor
 from fairfix.table import Groups, Reading, Table, Task
 
@@ -126,7 +126,7 @@ class RepairProblem:
         Identities of two people each, whose difference does not count; the identities are a feature column of the name
         that the reading's columns have for them.
     noise
-        How the groups differ from the true ones, for a method that knows noise.
+        How the groups differ from the true ones, and what is said of it, for a method that knows noise.
     seen_by_model
         Protected columns that the model behind the score looks at, as far as that is known.
     many_fits
@@ -139,7 +139,7 @@ class RepairProblem:
     features: tuple[str, ...] | None = None
     protected_as_feature: bool = False
     pairs: tuple[tuple[str, str], ...] = ()
-    noise: NoiseTable | None = None
+    noise: Noise | None = None
     seen_by_model: tuple[str, ...] = ()
     many_fits: bool = False
     _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -262,14 +262,19 @@ class Repairer(ABC):
         return False
 
     @property
-    def sides(self) -> tuple[tuple[str, float], ...]:
+    def demands(self) -> tuple[tuple[str, float], ...]:
         """Rates of true groups that the slack bounds: 1 where none may be below that of everybody, -1 where above."""
         return ()
 
-    @property
-    def trusts_recording(self) -> bool:
-        """Whether noise is taken to depend on the true group alone."""
-        return False
+    def noise_in_force(self, noise: Noise) -> Noise:
+        """Return what is said of the noise, with what these parameters assume besides; fit and proof rest on it.
+
+        Raises
+        ------
+        UsageError
+            They contradict one another.
+        """
+        return noise
 
     @property
     def sees_groups(self) -> bool:
@@ -414,7 +419,7 @@ class Repairer(ABC):
         yield cls.name, cls()
 
     @classmethod
-    def noisy_contenders(cls, reading: Reading, noise: NoiseTable) -> Iterator[tuple[str, Repairer]]:
+    def noisy_contenders(cls, reading: Reading, noise: Noise) -> Iterator[tuple[str, Repairer]]:
         """Yield the same where the noise of the groups is known."""
         yield from cls.contenders(reading)
 

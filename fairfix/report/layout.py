@@ -511,19 +511,23 @@ def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
     yield from noise["notes"]
 
 
+def _carried(kept: str) -> str:
+    """Return in words what of a noise table holds for the data."""
+    if kept == "either":
+        return "carried over with P(true | noisy) or with P(noisy | true) as it is, whichever is worse"
+    return f"carried over with P({kept.replace('-given-', ' | ')}) as it is"
+
+
 def _table_facts(noise: Mapping[str, Any]) -> Iterator[str]:
     table = noise["table"]
     if table["values"]:
         kind = TABLE_WORDS[table["values"]].format(rows=table["rows"] or 0)
         yield f"noise by {noise['source']}: {kind}{', by label' if table['by_label'] else ''}"
     if table["shift"] is not None:
-        yield (
-            f"recorded groups of table and data: total variation {show(table['shift'])}; "
-            f"carried over with P({table['kept'].replace('-given-', ' | ')}) as it is"
-        )
+        yield f"recorded groups of table and data: total variation {show(table['shift'])}; {_carried(table['kept'])}"
     elif table["values"]:
-        yield f"carried over with P({table['kept'].replace('-given-', ' | ')}) as it is"
-    if table["transport_difference"]:
+        yield _carried(table["kept"])
+    if table["transport_difference"] and table["kept"] != "either":
         other = {"true-given-noisy": "P(noisy | true)", "noisy-given-true": "P(true | noisy)"}[table["kept"]]
         by = "N2" if table["by_label"] else "N1"
         yield f"the other way, with {other} as it is, {by} would say: " + "; ".join(
