@@ -288,7 +288,7 @@ def _repaired(job: _Job, outcome: Outcome, data: str, given: Mapping[str, Any]) 
     )
 
 
-FACTS = ("data", "split", "selection", "proof", "checks", "verdict", "warnings", "notes")
+FACTS = ("data", "split", "selection", "solution", "proof", "checks", "verdict", "warnings", "notes")
 """Parts of the result that the artifact keeps."""
 
 

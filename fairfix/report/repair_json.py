@@ -77,6 +77,7 @@ def repair_dict(
             }
             for candidate in outcome.selection
         ],
+        "solution": outcome.predictor.trace.state(),
         "proof": {"fit": _proof(outcome.fit), "holdout": _proof(outcome.holdout)},
         "checks": [check_dict(result) for result in outcome.checks],
         "warnings": list(outcome.warnings),
