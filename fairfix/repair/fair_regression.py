@@ -19,13 +19,13 @@ solver            solutions it searches             group at predict     optimum
 ``closed-form``   all functions of score and group  yes                  exact
 ``plug-in``       all functions of what is looked   only if a feature    certified gap for the estimated
                   at, through ``E[Y|X]``, ``P(a|X)``                     ``E[Y|X]`` and ``P(a|X)``
-``reduction``     mixtures of linear models or      only if a feature    of the paper's Algorithm 1; no gap is
-                  trees                                                  claimed for its heuristic oracles
+``reduction``     mixtures of linear models or      only if a feature    none is certified: the gap that the oracle
+                  trees                                                  sees is a lower estimate of the true one
 ================  ================================  ===================  =====================================
 
 ``auto`` takes the closed form where the protected columns are features, else the plug-in. The mathematics is in
-:mod:`fairfix.optim.quantiles`, :mod:`~fairfix.optim.plugin`, :mod:`~fairfix.optim.reduction` with
-:mod:`~fairfix.optim.oracles`, and :mod:`~fairfix.optim.group_loss`.
+:mod:`fairfix.optim.quantiles`, :mod:`~fairfix.optim.plugin`, :mod:`~fairfix.optim.reduction` and
+:mod:`~fairfix.optim.group_loss`.
 
 **Slack.** It is the paper's: group against everybody. Two groups that differ by ``e`` from each other differ by ``e
 (1 - p_a)`` from everybody. On the rows of the fit the distance is measured over all thresholds, ties included, and
@@ -33,7 +33,8 @@ never lies above the slack. Where even equal distributions cannot show that on s
 everybody's mean; a note says so. On new rows a distance of chance is added, which the report names.
 
 **Scores.** With features, rows are scored by models that have not seen them (:mod:`fairfix.repair.learned`), and the
-slack holds for those scores. A score alone is taken as ``E[Y|X]``: it should be calibrated.
+slack holds for those scores; only the models of the reduction's oracles ``direct`` and ``cost-sensitive`` are judged on
+the rows they were fitted to. A score alone is taken as ``E[Y|X]``: it should be calibrated.
 
 =======================  =======================  ==========================================================
 paper                    here                     meaning
@@ -266,49 +267,62 @@ class FairRegression(Repairer):
     # ------------------------------------------------------------------ a model class
 
     def _by_reduction(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
-        """Return the paper's mixture of models, found in scores from 0 to 1."""
+        """Return a mixture of models, found in scores from 0 to 1.
+
+        A learner's models are judged by scores of models that have not seen the row; those of the oracles ``direct``
+        and ``cost-sensitive``, which are linear, on the rows they were fitted to.
+        """
         groups, table = problem.cells, problem.table
         loss, y = self._loss(table.reading), label_of(problem)
-        design = design_of(problem, self.learner)
+        design, weight = design_of(problem, self.learner), table.rows.weight
         low, high = (0.0, 1.0) if loss == "logistic" else (float(y.min()), float(y.max()))
         span = high - low or 1.0  # labels that are all the same have no units
         bounds = (low, high) if loss != "logistic" else None
         link: Link = "sigmoid" if loss == "logistic" else "identity"
-
-        def linear(model: LinearModel) -> Member:
-            coef, intercept = model.coef, model.intercept
-            if link == "identity":
-                coef, intercept = span * coef, low + span * intercept
-            return LinearMember(coef[:, None], np.array([intercept]), link)
+        scaled = np.round((y - low) / span / GRAIN) * GRAIN
 
         def fitted(target: Floats) -> tuple[Member, Floats]:
-            member = fit_mean(
-                design.matrix,
-                low + span * target,
-                table.rows.weight,
-                learner=self.learner,
-                loss=loss if loss == "logistic" else "square",
-                l2=self.l2,
-                seed=seed,
-            )
-            return member, np.clip((member.predict(design.matrix) - low) / span, 0.0, 1.0)
+            def member_of(rows: Ints) -> Member:
+                return fit_mean(
+                    design.matrix[rows],
+                    target[rows],
+                    None if weight is None else weight[rows],
+                    learner=self.learner,
+                    loss=loss if loss == "logistic" else "square",
+                    l2=self.l2,
+                    seed=seed,
+                )
+
+            member = member_of(np.arange(y.size))
+            return member, out_of_fold(member_of, design.matrix, design.folds, member)
 
         oracle = self._oracle(loss, design.matrix, fitted)
-        found = reduce((y - low) / span, groups.codes, table.rows.weight, self._slacks(groups), loss, oracle)
+        found = reduce(scaled, groups.codes, weight, self._slacks(groups), loss, oracle)
         members: list[Member] = []
         for model in found.models:
+            member = model
             if isinstance(model, float):
-                members.append(ConstantMember(np.array([low + span * model])))
-            else:
-                members.append(linear(model) if isinstance(model, LinearModel) else model)
+                member = ConstantMember(np.array([model]))
+            elif isinstance(model, LinearModel):
+                member = LinearMember(model.coef[:, None], np.array([model.intercept]), link)
+            members.append(rescaled(member, low, span))
         scorers = tuple(Scorer(design.features, member, bounds) for member in members)
-        averaged = self.mixture == "averaged"
-        objective = found.loss * (span**2 if loss == "square" else span if loss == "absolute" else 1.0)
+        rule = ModelMixture(scorers, found.weights, averaged=self.mixture == "averaged")
+        base = learned_of(problem, self.learner, loss, self.l2, seed)
+        learned = isinstance(oracle, Heuristic)
+        unit = span**2 if loss == "square" else span if loss == "absolute" else 1.0
         trace = FitTrace(
-            True, found.calls, objective, math.nan, tuple(_notes_on_mixture(found, span, averaged))
+            found.converged,
+            found.calls,
+            found.loss * unit,
+            math.nan,
+            tuple(_notes_on_mixture(found, span, rule.averaged)),
+            base=Unrepaired(base.scorer),
+            fitted=rule.of_values(table, low + span * found.values) if learned else None,
+            base_fitted=base.values if learned else None,
+            quantities=tuple(_of_mixture(found, unit, groups)),
         )
-        trace = replace(trace, base=Unrepaired(model_of(problem, self.learner, loss, self.l2, seed)))
-        return ModelMixture(scorers, found.weights, averaged).traced(trace)
+        return rule.traced(trace)
 
     def _oracle(self, loss: str, X: Floats, fit: Callable[[Floats], tuple[Any, Floats]]) -> Oracle:
         """Return the oracle in force."""
@@ -555,6 +569,22 @@ def _priced(multipliers: Floats, groups: Groups) -> tuple[str, ...]:
     """Return a note on the groups whose bound costs something."""
     paid = [f"{name} {m:.3g}" for name, m in zip(groups.names, multipliers, strict=True) if m > 0]
     return (f"bounds that bind, with what a unit more would save: {', '.join(paid)}",) if paid else ()
+
+
+def _of_mixture(found: Mixture, unit: float, groups: Groups) -> Iterator[Quantity]:
+    """Yield what is known of a mixture, which is no certificate."""
+    yield Quantity(
+        "gap seen",
+        found.gap_seen * unit,
+        "loss that the oracle's cheapest models would still save; as they need not be the cheapest, this is no bound",
+    )
+    yield Quantity("nu", found.nu * unit, "gap seen with which the search has converged")
+    for name, distance in zip(groups.names, found.ks, strict=True):
+        yield Quantity(
+            "distance", distance, "of the group to everybody, over the draws, on the rows of the fit", name
+        )
+    for i, weight in enumerate(found.weights):
+        yield Quantity("weight", weight, f"of model {i + 1} in the mixture")
 
 
 def _notes_on_mixture(found: Mixture, span: float, averaged: bool) -> Iterator[str]:
