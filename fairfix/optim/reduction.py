@@ -67,9 +67,9 @@ WIDTHS = (0.1, 0.025)
 CUTS = 60
 """Most rounds of added thresholds."""
 
-NU = 1e-3
-"""Gap seen with which the search has converged, as a share of the loss of the best constant: mixtures differ by more
-than that from one sample of a few thousand rows to the next."""
+NU = 1e-2
+"""Gap seen with which the search has converged, as a share of what the free model saves over the best constant: the
+saving itself differs by more from one sample of a few thousand rows to the next."""
 
 EDGE = 1e-6
 """Probabilities are kept this far from 0 and 1 before the log loss is taken."""
@@ -372,15 +372,16 @@ def reduce(
     rounds
         Most calls of the oracle.
     nu
-        Gap seen with which to stop, as a share of the loss of the best constant.
+        Gap seen with which to stop, as a share of what the oracle's answer to no prices saves over the best constant.
     """
     master = _Master(y, codes, weight, slack, LOSSES[loss])
     master.add(float(master.constant), np.full(y.size, master.constant))
-    nu *= master.losses[0]
     prices, estimate = np.zeros(master.away[0].shape), -np.inf
     for call in range(1, rounds + 1):
         model, values = oracle(master.penalised(prices))
         master.add(model, np.clip(values, 0.0, 1.0))
+        if call == 1:
+            nu *= max(master.losses[0] - master.losses[1], 1e-3 * master.losses[0])
         estimate = max(estimate, master.least(prices))
         value, _, new = master.solve()
         if value - estimate <= nu:  # at the thresholds so far; now at all
