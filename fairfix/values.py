@@ -470,7 +470,10 @@ class ModelMixture(ValuePredictor):
 
     def predict(self, table: Table) -> Floats:
         """Return the value of each row."""
-        values = np.stack([model(table) for model in self.models])
+        return self.of_values(table, np.stack([model(table) for model in self.models]))
+
+    def of_values(self, table: Table, values: Floats) -> Floats:
+        """Return what each row gets of the models' values, shape (M, n)."""
         if not self.randomized:
             return np.asarray(self.weights @ values)
         drawn = np.searchsorted(np.cumsum(self.weights)[:-1], table.draws, side="right")

@@ -271,7 +271,12 @@ def output_options() -> Decorator[Any]:
             metavar="FORMAT=FILE",
             help="Also write this format to a file; repeatable.",
         ),
-        option("--detail", is_flag=True, help="Show every comparison, not only the usual ones."),
+        option(
+            "--detail",
+            "--verbose",
+            is_flag=True,
+            help="Show every comparison, not only the usual ones; of a repair, also what the solver found.",
+        ),
     )
 
 

@@ -295,6 +295,7 @@ FACTS = (
     "settings",
     "split",
     "selection",
+    "solution",
     "proof",
     "checks",
     "verdict",

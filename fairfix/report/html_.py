@@ -79,7 +79,9 @@ def render(result: Mapping[str, Any], *, detail: bool = False) -> str:
     result = readable(result)
     page = _Page(result)
     kind = str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
-    heading, *rest = layout(result, detail=detail)
+    heading, *rest = layout(
+        result, detail=detail or kind == "repair"
+    )  # what a solver found is folded nowhere
     body = [_head(heading, result)]
     if len(rest) > FEW_SECTIONS:
         body.append(_contents([_titled(section.title) for section in rest], kind == "compare"))

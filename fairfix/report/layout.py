@@ -138,7 +138,7 @@ def layout(result: Mapping[str, Any], *, detail: bool = False) -> Iterator[Secti
     """Yield the sections of a result's JSON form."""
     kind = str(result["schema"]).rpartition("/")[0]
     if kind == "fairfix.repair":
-        yield from _repair(result)
+        yield from _repair(result, detail=detail)
     elif kind == "fairfix.compare":
         yield from _compare(result)
     else:
@@ -571,7 +571,7 @@ def _membership_facts(noise: Mapping[str, Any]) -> Iterator[str]:
 # ---------------------------------------------------------------------- repair
 
 
-def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
+def _repair(result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
     yield Section(
         f"fairfix repair of {result['data']['source']} by {result['method']}", tuple(_repair_facts(result))
     )
@@ -596,6 +596,8 @@ def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
         if proof and "other" in proof:
             other = "rounded" if proof["reading"] == "drawn" else "drawn"
             yield Section(f"{title}: {READINGS[other]} instead", (), (_before_and_after(proof["other"]),))
+    if detail and "solution" in result:
+        yield _solution(result["solution"])
     if result["selection"]:
         tried = tuple(
             (s["parameters"], show(s["score"]), "chosen" if s["chosen"] else "") for s in result["selection"]
@@ -605,6 +607,33 @@ def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
             (),
             (Grid(("parameters", "score", ""), tried, caption="Candidates"),),
         )
+
+
+def _solution(found: Mapping[str, Any]) -> Section:
+    """Return how the fit went: what is proven of it, and what the solver found."""
+    rows = tuple(
+        (one.get("group", ""), one["name"], exact(one["value"]), one["meaning"])
+        for one in found["quantities"]
+    )
+    grids = (Grid(("group", "number", "value", "what it is"), rows, 4, "Numbers of the fit", 1),)
+    return Section("How the fit went", tuple(solution_facts(found)), grids if rows else ())
+
+
+def solution_facts(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how a solver stopped, and what is proven of what it left."""
+    how = "reached its tolerance" if found["converged"] else "stopped before its tolerance"
+    yield f"the solver {how} ({found['iterations']:,} steps); objective {exact(found['objective'])}"
+    if found["certificates"]:
+        yield from (f"certified: {one['says']}" for one in found["certificates"])
+    elif found["gap"] is not None:
+        yield f"gap of the objective, as the solver has it: {exact(found['gap'])}"
+    else:
+        yield "no bound on the least objective is known, so nothing is certified"
+
+
+def exact(number: float | None) -> str:
+    """Return a number of a solver for reading, to six digits whatever its size; an unknown one as a dash."""
+    return "–" if number is None else f"{number:.6g}"
 
 
 READINGS = {

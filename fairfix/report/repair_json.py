@@ -91,6 +91,7 @@ def repair_dict(
             }
             for candidate in outcome.selection
         ],
+        "solution": outcome.predictor.trace.state(),
         "proof": {"fit": _proof(outcome.fit), "holdout": _proof(outcome.holdout)},
         "checks": [check_dict(result, settings.gate_on) for result in outcome.checks],
         "messages": [message_dict(note) for note in outcome.messages],
