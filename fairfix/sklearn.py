@@ -53,7 +53,7 @@ from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.io import open_source
 from fairfix.noise import NoiseTable, read_noise
-from fairfix.predictors import FitTrace, RepairedPredictor, decide, identity_of, is_random
+from fairfix.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
 from fairfix.repair import Repairer, RepairProblem, methods
 from fairfix.repaired import hash_key
 from fairfix.table import Columns, Reading, Table, assemble
@@ -423,7 +423,7 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         if self.predictor_.gives == "value":
             chance = (chance >= THRESHOLD).astype(np.float64)
         drawn = np.flatnonzero(is_random(chance))
-        decision = decide(chance, _identities(features, groups, drawn), self._key)
+        decision = decide(chance, _identities(features, groups, drawn), self._key, {})
         decided: npt.NDArray[Any] = self.classes_[np.where(decision == 1, self._positive, 1 - self._positive)]
         return decided
 
@@ -446,8 +446,12 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
             score = self._score(self.estimator_, features)
             groups = self._named_as_in_fit(self._groups(X, protected))
             check_consistent_length(score, groups)
-            table = _table(groups, score)
+            table = replace(_table(groups, score), draw=lambda rows: self._draws(features, groups, rows))
             return self._known(self.predictor_.predict(table), table), features, groups
+
+    def _draws(self, features: Any, groups: GroupLabels, rows: Ints) -> Floats:
+        """Return the draws of rows, shape (m,)."""
+        return draws_of(_identities(features, groups, rows), self._key, {})
 
     def _named_as_in_fit(self, groups: GroupLabels) -> GroupLabels:
         """Return the groups under the names of the fit; where both have names of their own, they must be the same."""

@@ -15,9 +15,13 @@ REPAIR_SCHEMA = "fairfix.repair/1"
 
 
 def _row(row: ProofRow) -> dict[str, Any]:
-    out = {"name": row.name, "before": value_dict(row.before), "after": value_dict(row.after)}
+    out: dict[str, Any] = {"name": row.name, "before": value_dict(row.before), "after": value_dict(row.after)}
     if row.change is not None:
         out["change"] = value_dict(row.change)
+    if row.delivered is not None:
+        out["delivered"] = row.delivered
+    if row.expected is not None:
+        out["expected"] = row.expected
     return out
 
 
