@@ -3,8 +3,8 @@
 Where an id identifies rows, a row's draw hangs on the id alone. Where the row's own values do, equal rows would share
 one, and a rule that treats a share ``p`` of them in one way would treat all or none so. Therefore the occurrences of a
 row are counted, and the ``j``-th (from 0) of equal rows gets the hash of the row plus the ``j``-th number of van der
-Corput's sequence, modulo 1. So the draws of equal rows lie evenly: of ``m`` of them, as many as ``m p`` are below ``p``,
-give or take ``2 (log2(m) / 3 + 1)`` (the bound of Béjian and Faure, 1977, at both ends of the shifted interval).
+Corput's sequence, modulo 1. So the draws of equal rows lie evenly: of ``m`` of them ``m p`` are below ``p``, give or
+take ``2 (log2(m) / 3 + 1)`` (the bound of Béjian and Faure, 1977, at both ends of the shifted interval).
 Which of equal rows gets which draw hangs on their order, and on nothing else.
 """
 

@@ -55,8 +55,7 @@ class FitTrace:
         Values of the rows of the fit, each by a model that has not seen the row, shape (n,) each; None where the
         predictor's own values are that. Not saved.
     redrawn
-        Makes the values of the rows of the fit with the draws of the table that it is given; None where ``fitted`` hang
-        on no draw, or are the predictor's own values. Not saved.
+        Makes ``fitted`` anew with the draws of the table that it is given; None where they hang on no draw. Not saved.
     """
 
     converged: bool

@@ -419,7 +419,7 @@ def row_draws(
             _as(column.combine_chunks(), kind).to_pylist()
             for column, kind in zip(some.columns, identity.values(), strict=True)
         ]
-        seen = None if by_id else {}
+        seen: Seen | None = None if by_id else {}
         return draws_of((identity_of(values) for values in zip(*parts, strict=True)), key, seen)
 
     return of

@@ -12,7 +12,8 @@ For a new row with probability ``s`` and group ``k`` the repaired rule gives
 .. math:: p = P(\text{decision} = \text{positive} \mid s, k),
 
 which is what ``predict_proba`` returns, while ``predict`` draws the decision by a keyed hash of the row's own
-values: 1 if ``hash(key, row) < p``. So both are functions of the row and the fitted object alone. A method that
+values: 1 if ``hash(key, row) < p``. So both are functions of the row and the fitted object alone, but for equal rows,
+which are told apart by their order (:mod:`fairfix.draws`). A method that
 repairs values gives the repaired probability of the *label* instead: ``predict_proba`` returns it, and ``predict``
 is positive where it is at least one half.
 
@@ -413,6 +414,8 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
 
     def predict(self, X: Any, protected: Any = None) -> npt.NDArray[Any]:
         """Return the decision of each row, a class, shape (n,): the same for the same row in any batch.
+
+        Equal rows are told apart by their order, so that a share of them is decided as the probability says.
 
         Raises
         ------

@@ -109,7 +109,8 @@ id_options = [
     option(
         "--id",
         metavar="COLUMN",
-        help="Row identity, which draws randomised decisions.  [default: a hash of the row's values]",
+        help="Row identity, which draws randomised decisions.  [default: the row's values, and how many equal rows "
+        "came before]",
     ),
     option(
         "--duplicate-ids",

@@ -251,7 +251,7 @@ class FairRegression(Repairer):
         predictor = GroupTube(groups.columns, groups.levels, base.scorer, found.tube)
         fitted = predictor.of_scores(table, base.values)
         trace = FitTrace(True, found.tried, value, math.nan, notes)
-        if base.scorer.member is not None and predictor.randomized:
+        if predictor.randomized:
             trace = replace(trace, redrawn=lambda drawn: predictor.of_scores(drawn, base.values))
         return _traced(predictor, base, fitted, trace)
 
