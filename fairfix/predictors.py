@@ -2,16 +2,15 @@
 
 A predictor maps a row to a number, exactly and deterministically: the probability of a positive decision, or a
 value. It is made of arrays and plain settings, so it can be saved as data. A rule that randomises decides per
-person: :func:`decide` compares that probability with a keyed hash of the row's identity, so the same person
-gets the same decision in any batch, in any order, on any machine.
+person: :func:`decide` compares that probability with a keyed hash of the row's id, so the same person gets the same
+decision in any batch, in any order, on any machine; without ids, equal rows are told apart by their occurrence.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.counts import Bools, Floats, Ints
+from fairfix.draws import Seen, apart, hashes_of, shared
 from fairfix.errors import ArtifactError
 from fairfix.optim.monotone import sigmoid_of
 from fairfix.optim.piecewise import Piecewise
@@ -139,6 +139,8 @@ class FitTrace:
     fitted, base_fitted
         Values of the rows of the fit, each by a model that has not seen the row, shape (n,) each; None where the
         predictor's own values are that. Not saved.
+    redrawn
+        Makes ``fitted`` anew with the draws of the table that it is given; None where they hang on no draw. Not saved.
     certificates
         What is proven of the shipped rule, each named for what it bounds.
     quantities
@@ -154,6 +156,7 @@ class FitTrace:
     base: RepairedPredictor | None = None
     fitted: Floats | None = None
     base_fitted: Floats | None = None
+    redrawn: Callable[[Table], Floats] | None = None
     certificates: tuple[Certificate, ...] = ()
     quantities: tuple[Quantity, ...] = ()
 
@@ -492,7 +495,9 @@ def codes_of_cells(table: Table, columns: Sequence[str], levels: Sequence[tuple[
     return np.array(found, dtype=np.int64)
 
 
-def decide(chance: Floats, identities: Iterable[bytes], key: bytes) -> npt.NDArray[np.int8]:
+def decide(
+    chance: Floats, identities: Iterable[bytes], key: bytes, seen: Seen | None = None
+) -> npt.NDArray[np.int8]:
     """Return decisions for probabilities, drawn by a keyed hash of the rows' identities.
 
     Parameters
@@ -503,27 +508,29 @@ def decide(chance: Floats, identities: Iterable[bytes], key: bytes) -> npt.NDArr
         One identity per row whose probability lies strictly between 0 and 1, in order; the others need none.
     key
         At most 64 bytes.
+    seen
+        As :func:`draws_of`.
 
     Returns
     -------
-    Shape (n,): 1 where ``hash(key, identity) / 2**64 < chance``, with BLAKE2b of 8 bytes, read big-endian
-    and cut to its upper 53 bits.
+    Shape (n,): 1 where the row's draw is below its chance.
     """
     out = (chance >= 1.0).astype(np.int8)
     open_rows = np.flatnonzero(is_random(chance))
-    uniform = draws_of(identities, key)
+    uniform = draws_of(identities, key, seen)
     assert uniform.size == open_rows.size
     out[open_rows] = uniform < chance[open_rows]
     return out
 
 
-def draws_of(identities: Iterable[bytes], key: bytes) -> Floats:
-    """Return a number in [0, 1) per identity: BLAKE2b of 8 bytes, the upper 53 bits as a fraction, shape (n,)."""
-    blake2b = hashlib.blake2b
-    drawn = np.frombuffer(
-        b"".join(blake2b(identity, digest_size=8, key=key).digest() for identity in identities), dtype=">u8"
-    )
-    return np.asarray((drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+def draws_of(identities: Iterable[bytes], key: bytes, seen: Seen | None = None) -> Floats:
+    """Return a number in [0, 1) per identity, shape (n,); see :mod:`fairfix.draws`.
+
+    Rows of one identity share it; with ``seen``, where the identity is made of a row's values, they are told apart by
+    their occurrence, which is counted on there.
+    """
+    hashes = hashes_of(identities, key)
+    return shared(hashes) if seen is None else apart(hashes, seen)
 
 
 def is_random(chance: Floats) -> Bools:

@@ -30,6 +30,7 @@ from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
 from fairfix.io import Source
 from fairfix.noise import Noise
+from fairfix.optim.parity import ks_to_overall
 from fairfix.paired import Changes, Matched
 from fairfix.predictors import Caution, Note, RepairedPredictor, is_random, messages
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
@@ -89,6 +90,10 @@ class Split:
 class ProofRow:
     """A number before and after the repair, and its change with the interval of the difference on the same rows.
 
+    Where decisions are drawn, ``after`` is expected over the draws, and ``delivered`` the number with the draws of the
+    shipped rule on these very rows; where values are, ``after`` is as delivered, and ``expected`` the number expected
+    over the draws. None where nothing is drawn, or that is not known.
+
     Attributes
     ----------
     id
@@ -104,6 +109,8 @@ class ProofRow:
     after: Value
     change: Value | None = None
     attribute: str = ""
+    delivered: float | None = None
+    expected: float | None = None
 
     @property
     def name(self) -> str:
@@ -309,6 +316,7 @@ def repair_table(
     notes += warned(caught)
     notes += [*predictor.trace.notes, *_unproven(table, split)]
     plain = replace(settings, checks=())
+    notes += _undecidable(table, predictor)
     held, aside = _answered(table.take(split.holdout), predictor)
     notes += aside
     notes += _cost_of_rounding(best, predictor, held, plain)
@@ -576,6 +584,19 @@ def warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
     return [Caution(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
 
 
+def _undecidable(table: Table, predictor: RepairedPredictor) -> Iterator[str]:
+    """Yield a note where rows whose result is drawn have nothing that tells them apart."""
+    if table.draw is None or table.reading.columns.id is not None or not predictor.randomized:
+        return
+    drawn = predictor.drawn(table) if predictor.gives == "value" else is_random(predictor.predict(table))
+    alike = int(np.count_nonzero(drawn & table.has_equals))
+    if alike:
+        yield (
+            f"{alike:,} of the {int(drawn.sum()):,} rows whose result is drawn equal another in every column, so which "
+            "of them gets which hangs on their order; name a column of identities with --id"
+        )
+
+
 def _unproven(table: Table, split: Split) -> Iterator[str]:
     """Yield a note for every group without held-out rows."""
     for name in table.reading.columns.protected:
@@ -642,6 +663,8 @@ def prove(
             before, after, (*shown, *also), None if of_fit else _Pairs(base, repaired, settings)
         ),
     ]
+    if random.any() or (of_fit and predictor.trace.redrawn):
+        rows = list(_beside(rows, table, predictor, repaired, random, settings, of_fit=of_fit))
     valued = predictor.gives == "value" and not predictor.is_probability
     noise = dict(_noise(after, repaired)) if valued else {}
     share = float(np.average(random, weights=table.rows.weight))
@@ -654,6 +677,72 @@ def prove(
     return Proof(
         len(table), share, tuple(rows), after, noise, tuple(other), predictor.gives == "decision", said
     )
+
+
+SHIFTS = 16
+"""Evenly shifted draws of each row that tell what is expected of values: a distance is off by 1/16 of an atom's."""
+
+
+def _beside(
+    rows: Sequence[ProofRow],
+    table: Table,
+    predictor: RepairedPredictor,
+    repaired: Table,
+    random: Bools,
+    settings: Settings,
+    *,
+    of_fit: bool,
+) -> Iterator[ProofRow]:
+    """Yield the rows of a proof with what is delivered of drawn decisions, or expected of drawn values."""
+    if predictor.gives == "value":
+        expected = _expected(table, predictor, of_fit)
+        for row in rows:
+            yield replace(row, expected=expected.get(row.name))
+        return
+    if table.draw is None:  # nobody knows with which draws the rule will be shipped
+        yield from rows
+        return
+    chance = repaired.chance
+    assert chance is not None
+    decided = np.where(random, 0.0, chance)
+    drawn = np.flatnonzero(random)
+    decided[drawn] = table.draw(drawn) < chance[drawn]
+    done = repaired.with_decision(decided)
+    report = audit(done, done.reading, replace(settings, checks=()))
+    delivered = {
+        name: report.overall.metrics[name].value
+        for name in ("selection_rate", "accuracy")
+        if name in report.overall.metrics
+    }
+    for block in report.blocks:
+        if not block.stratum:
+            named = block.comparisons.items()
+            delivered |= {f"{name} [{block.attribute}]": one.value.value for name, one in named}
+    for row in rows:
+        found = delivered.get(row.name, math.nan)
+        yield row if math.isnan(found) else replace(row, delivered=found)
+
+
+def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[str, float]:
+    """Return what is expected over the draws of the distances to everybody; empty where nobody can tell."""
+    redrawn = predictor.trace.redrawn if of_fit else None
+    if of_fit and predictor.trace.fitted is not None and redrawn is None:
+        return {}
+    values = redrawn or predictor.predict
+    draw = table.draws
+
+    def shifted(by: float) -> Table:
+        return replace(table, draw=lambda some: (draw[some] + by) % 1.0)
+
+    every = np.concatenate([values(shifted(i / SHIFTS)) for i in range(SHIFTS)])
+    weight = None if table.rows.weight is None else np.tile(table.rows.weight, SHIFTS)
+    asked = table.reading.columns.protected
+    out = {}
+    for columns in [(name,) for name in asked] + ([asked] if len(asked) > 1 else []):
+        groups = table.groups(columns)
+        far = ks_to_overall(every, np.tile(groups.codes, SHIFTS), weight, len(groups.levels))
+        out[f"ks.to_overall [{' x '.join(columns)}]"] = float(far.max())
+    return out
 
 
 def _of_score(identifier: str) -> bool:

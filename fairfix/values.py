@@ -236,14 +236,12 @@ class GroupedScore(ValuePredictor):
 class GroupTube(GroupedScore):
     r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.optim.quantiles`.
 
-    .. math:: u = c_k(F_k(f))
-
     Attributes
     ----------
     columns, levels, scorer
-        Of the groups, and of ``f``; see :class:`GroupedScore`.
+        Of the groups, and of the score; see :class:`GroupedScore`.
     tube
-        ``F_k`` and ``c_k``.
+        What becomes of the scores of each group.
     """
 
     kind: ClassVar[str] = "group_tube"
@@ -271,78 +269,81 @@ class GroupTube(GroupedScore):
         return out
 
     def drawn(self, table: Table) -> Bools:
-        """Return which rows have a value that hangs on a draw: those of a spread score, or all where some are mixed."""
-        if not self.randomized or self.tube.share > 0:
-            return np.full(len(table), self.randomized)
+        """Return which rows have a value that hangs on a draw: those whose levels reach over several values."""
         code, score = codes_of(table, self.columns, self.levels), self.scorer(table)
         out = np.zeros(len(table), dtype=bool)
-        for k, one in enumerate(self.tube.levels):
+        for k in range(len(self.levels)):
             inside = code == k
-            out[inside] = one.heavy(score[inside])
+            out[inside] = self.tube.hangs_on_draw(k, score[inside])
         return out
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return the levels and sizes as settings, distributions and curve as arrays."""
+        """Return the groups and the numbers of their atoms as settings, atoms, values and steps as arrays."""
         settings, arrays = self.scorer.state("scorer")
         tube = self.tube
         told = {
             "columns": list(self.columns),
             "levels": [list(level) for level in self.levels],
-            "knots": [int(one.knots.size) for one in tube.levels],
-            "constant": tube.constant,
-            "share": tube.share,
-            "moved": tube.curves is not None,
+            "atoms": [int(one.first.size) for one in tube.levels],
+            "moved": tube.values is not None,
             "scorer": settings,
         }
         parts = {part: np.concatenate([getattr(one, part) for one in tube.levels]) for part in LEVEL_PARTS}
-        return told, {**arrays, **parts, **({} if tube.curves is None else {"curves": tube.curves})}
+        return told, {
+            **arrays,
+            **parts,
+            **({} if tube.values is None else {"values": tube.values, "steps": tube.steps}),
+        }
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return the predictor of a saved state, checked."""
         own = {name: a for name, a in arrays.items() if not name.startswith("scorer.")}
-        wanted = {*LEVEL_PARTS, *(("curves",) if settings.get("moved") else ())}
-        told = {"columns", "levels", "knots", "constant", "share", "moved", "scorer"}
-        if set(settings) != told or set(own) != wanted:
+        wanted = {*LEVEL_PARTS, *(("values", "steps") if settings.get("moved") else ())}
+        if set(settings) != {"columns", "levels", "atoms", "moved", "scorer"} or set(own) != wanted:
             raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
         columns, levels = names_and_levels(cls.kind, settings)
-        sizes, curves = settings["knots"], own.get("curves")
+        sizes, values = settings["atoms"], own.get("values")
+        steps = own.get("steps", np.ones((len(levels), 0)))
         sound = (
             isinstance(sizes, list)
             and len(sizes) == len(levels)
             and all(isinstance(size, int) and size > 0 for size in sizes)
             and all(a.dtype == np.float64 and bool(np.isfinite(a).all()) for a in own.values())
             and all(own[part].shape == (sum(sizes),) for part in LEVEL_PARTS)
-            and all(isinstance(settings[part], float) for part in ("constant", "share"))
-            and 0 <= settings["share"] <= 1
-            and (curves is None or _are_curves(curves, len(levels)))
+            and (values is None or _are_steps(values, steps, len(levels)))
         )
         if not sound:
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
         cuts = np.cumsum(sizes)[:-1]
         split = zip(*(np.split(own[part], cuts) for part in LEVEL_PARTS), strict=True)
-        parts = tuple(Levels(*three) for three in split)
+        parts = tuple(Levels(*four) for four in split)
         if not all(_are_levels(one) for one in parts):
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
-        tube = Tube(parts, curves, settings["constant"], settings["share"])
+        tube = Tube(parts, values, steps)
         return cls(columns, levels, Scorer.from_state("scorer", settings["scorer"], arrays), tube)
 
 
-def _are_curves(curves: npt.NDArray[Any], groups: int) -> bool:
-    """Tell whether there is a nondecreasing curve per group."""
+def _are_steps(values: npt.NDArray[Any], steps: npt.NDArray[Any], groups: int) -> bool:
+    """Tell whether values increase, and each group reaches them by levels that do not decrease and end at 1."""
     return (
-        curves.ndim == 2
-        and len(curves) == groups
-        and curves.shape[1] > 1
-        and bool((np.diff(curves) >= 0).all())
+        values.ndim == 1
+        and values.size > 0
+        and steps.shape == (groups, values.size)
+        and bool((np.diff(values) >= 0).all() and (np.diff(steps) >= 0).all())
+        and bool((steps[:, 0] >= 0).all() and (steps[:, -1] == 1).all())
     )
 
 
 def _are_levels(one: Levels) -> bool:
-    """Tell whether knots increase and levels go from 0 to 1 at most."""
-    ends = np.stack([one.low, one.high], axis=1).ravel()
+    """Tell whether atoms do not overlap, and their levels increase from 0 to 1 at most."""
+    scores, levels = (np.stack(pair, axis=1).ravel() for pair in ((one.first, one.last), (one.low, one.high)))
     return bool(
-        (np.diff(one.knots) > 0).all() and (np.diff(ends) >= 0).all() and ends[0] >= 0 and ends[-1] <= 1
+        (np.diff(scores) >= 0).all()
+        and (np.diff(one.first) > 0).all()
+        and (np.diff(levels) >= 0).all()
+        and levels[0] >= 0
+        and levels[-1] <= 1
     )
 
 
@@ -603,7 +604,7 @@ class BlindRule(ValuePredictor):
 
 BLIND_PARTS = ("mu", "cells")
 RULE_PARTS = ("thresholds", "grid", "prices", "shares")
-LEVEL_PARTS = ("knots", "low", "high")
+LEVEL_PARTS = ("first", "last", "low", "high")
 
 
 def names_and_levels(

@@ -80,7 +80,7 @@ def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredict
     if predictor.drawn(table).any():
         times, many = 512, len(table)
         draw = np.repeat((np.arange(times) + 0.5) / times, many)
-        table = replace(table.take(np.tile(np.arange(many), times)), draw=lambda: draw)
+        table = replace(table.take(np.tile(np.arange(many), times)), draw=lambda rows: draw[rows])
     _, repaired, _ = results_on(table, predictor)
     return audit(repaired, repaired.reading).block("race").comparisons[repairer.criterion].value.value
 

@@ -28,9 +28,9 @@ solver            solutions it searches             group at predict     optimum
 :mod:`~fairfix.optim.group_loss`.
 
 **Slack.** It is the paper's: group against everybody. Two groups that differ by ``e`` from each other differ by ``e
-(1 - p_a)`` from everybody. On the rows of the fit the distance is measured over all thresholds, ties included, and
-never lies above the slack. Where even equal distributions cannot show that on so few rows, a share of the rows gets
-everybody's mean; a note says so. On new rows a distance of chance is added, which the report names.
+(1 - p_a)`` from everybody. The closed form holds it on the rows of the fit, at every threshold, in expectation over the
+draws by which rows of one score are spread (``decisions``). On new rows a distance of chance is added, which the report
+names.
 
 **Scores.** With features, rows are scored by models that have not seen them (:mod:`fairfix.repair.learned`), and the
 slack holds for those scores; only the models of the reduction's oracles ``direct`` and ``cost-sensitive`` are judged on
@@ -140,6 +140,12 @@ class FairRegression(Repairer):
         "the reduction's models: one drawn for each row, which has parity, or their average, which need not",
         choices=("drawn", "averaged"),
     )
+    decisions: str = param(
+        "randomized",
+        "the closed form's values: drawn among those of a row's score, so that the slack holds, or one value for one "
+        "score, whose distance and cost are reported",
+        choices=("randomized", "deterministic"),
+    )
     bound: str = param(
         "",
         "largest loss of a group, for bounded_group_loss: one number, or GROUP=NUMBER,... for some groups",
@@ -158,6 +164,8 @@ class FairRegression(Repairer):
             raise UsageError(f"fair-regression: {self.constraint} {wanted}")
         if about_loss and (self.solver != "auto" or self.group_slack):
             raise UsageError("fair-regression: bounded_group_loss takes no --solver and no --group-slack")
+        if self.decisions != "randomized" and (about_loss or self.solver in ("plug-in", "reduction")):
+            raise UsageError("fair-regression: --decisions goes with --solver closed-form")
         if self.oracle != "auto" and self.solver != "reduction":
             raise UsageError("fair-regression: --oracle goes with --solver reduction")
         if self.loss == "absolute" and (about_loss or self.solver != "reduction"):
@@ -226,6 +234,10 @@ class FairRegression(Repairer):
                     "predict time: say --protected-as-feature, or take --solver plug-in"
                 )
             return self._by_tube(problem, seed)
+        if self.decisions != "randomized":
+            raise UsageError(
+                "fair-regression: --decisions goes with the closed form, which needs --protected-as-feature"
+            )
         return self._by_plugin(problem, seed)
 
     # ------------------------------------------------------------------ closed form
@@ -237,20 +249,23 @@ class FairRegression(Repairer):
         base = mean_of(problem, self.learner, loss, self.l2, seed)
         scores = problem.once(
             ("scores", id(base)),
-            lambda: Scores(
-                base.values, groups.codes, lambda: table.draws, table.rows.weight, len(groups.levels)
-            ),
+            lambda: Scores(base.values, groups.codes, table.rows.weight, len(groups.levels)),
         )
         slack = self._slacks(groups)
         found = fit_tube(scores, slack)
+        value = _loss_of(found, scores, loss)
+        notes = tuple(_notes_on(found, scores))
+        if self.decisions == "deterministic":
+            drawn, cost = found, value
+            found = fit_tube(scores, slack, drawn=False)
+            value = _loss_of(found, scores, loss)
+            notes = tuple(_notes_without_draws(found, drawn, value - cost, groups, slack))
         predictor = GroupTube(groups.columns, groups.levels, base.scorer, found.tube)
-        notes = tuple(_notes_on(found, groups, slack))
-        cost = expected_loss(loss, base.values, found.values)
-        constant = expected_loss(loss, base.values, np.full(base.values.size, found.tube.constant))
-        share = found.tube.share
-        value = float(np.average((1 - share) * cost + share * constant, weights=table.rows.weight))
         fitted = predictor.of_scores(table, base.values)
-        return _traced(predictor, base, fitted, FitTrace(True, found.evaluations, value, math.nan, notes))
+        trace = FitTrace(True, found.tried, value, math.nan, notes)
+        if predictor.randomized:
+            trace = replace(trace, redrawn=lambda drawn: predictor.of_scores(drawn, base.values))
+        return _traced(predictor, base, fitted, trace)
 
     # ------------------------------------------------------------------ without the group
 
@@ -636,16 +651,42 @@ def pairs_of(text: str, names: tuple[str, ...], option: str) -> dict[str, float]
     return out
 
 
-def _notes_on(found: TubeFit, groups: Groups, slack: Floats) -> Iterator[str]:
+def _loss_of(found: TubeFit, scores: Scores, loss: str) -> float:
+    """Return the loss of a tube on the rows of the fit, expected over labels and draws."""
+    parts = (scores.coupling(found.tube, k) for k in range(scores.groups))
+    return sum(
+        float(share * (mass * expected_loss(loss, old, new)).sum())
+        for share, (old, new, mass) in zip(scores.shares, parts, strict=True)
+    )
+
+
+def _notes_on(found: TubeFit, scores: Scores) -> Iterator[str]:
     """Yield what the user should know of a tube."""
-    yield from _note_on_share(found.tube.share, found.ks, slack, groups)
-    if found.tube.share == 0 and found.tube.drawn:
-        held = (
-            "holds in expectation over the draws"
-            if found.expected
-            else "holds for the rows of the fit as drawn"
+    if found.tube.values is None:
+        return
+    yield (
+        "each row's value is drawn by its identity from those that its own score stands for; it varies by "
+        f"{scores.spread_of(found.tube):.3g} on average (standard deviation), and the slack holds in expectation over "
+        "the draws; --decisions deterministic does without"
+    )
+
+
+def _notes_without_draws(
+    found: TubeFit, drawn: TubeFit, cost: float, groups: Groups, slack: Floats
+) -> Iterator[str]:
+    """Yield what it costs that rows of one score have one value."""
+    if found.tube.values is None:
+        return
+    worst = int(np.argmax(found.ks - slack))
+    yield (
+        f"without draws, on the rows of the fit: ks.to_overall {found.ks.max():.4f} instead of {drawn.ks.max():.4f}, "
+        f"and the expected loss is {'higher' if cost > 0 else 'lower'} by {abs(cost):.3g}"
+    )
+    if not found.holds:
+        yield Caution(
+            f"rows of one score have one value, so the slack does not hold: group {groups.names[worst]!r} is "
+            f"{found.ks[worst]:.4f} from everybody, where {slack[worst]:g} was asked; --decisions randomized holds it"
         )
-        yield f"many rows share a score; they are spread by a draw from the row's identity, and the slack {held}"
 
 
 def _note_on_share(share: float, ks: Floats, slack: Floats, groups: Groups) -> Iterator[str]:

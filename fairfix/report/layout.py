@@ -644,8 +644,23 @@ READINGS = {
 
 
 def _before_and_after(table: Sequence[Mapping[str, Any]]) -> Grid:
-    rows = tuple((r["name"], interval(r["before"]), interval(r["after"]), _change(r)) for r in table)
-    return Grid(("metric", "before", "after", "change"), rows, caption="Before and after")
+    also = [(key, title) for key, title in BESIDE.items() if any(key in r for r in table)]
+    rows = tuple(
+        (
+            r["name"],
+            interval(r["before"]),
+            interval(r["after"]),
+            _change(r),
+            *(f"{r[key]:.4f}" if key in r else "–" for key, _ in also),
+        )
+        for r in table
+    )
+    titles = ("metric", "before", "after", "change", *(title for _, title in also))
+    return Grid(titles, rows, caption="Before and after")
+
+
+BESIDE = {"delivered": "as drawn", "expected": "expected"}
+"""What stands beside numbers of drawn results: decisions as they are drawn, or what is expected of drawn values."""
 
 
 def _noise(proof: Mapping[str, Any]) -> Iterator[str]:

@@ -20,6 +20,10 @@ def _row(row: ProofRow) -> dict[str, Any]:
     out |= {"before": value_dict(row.before), "after": value_dict(row.after)}
     if row.change is not None:
         out["change"] = value_dict(row.change)
+    if row.delivered is not None:
+        out["delivered"] = row.delivered
+    if row.expected is not None:
+        out["expected"] = row.expected
     return out
 
 
