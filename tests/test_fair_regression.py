@@ -70,15 +70,26 @@ def fit(table: Table, *, aware: bool = False, **parameters: Any) -> RepairedPred
 def test_the_slack_holds_for_rows_scored_by_models_that_have_not_seen_them(
     label: str, aware: bool, learner: str
 ) -> None:
-    """Distances of the values out of fold are within the slack; the loss on the rows is below the constant's."""
+    """Distances of the values out of fold are within the slack; the loss on the rows is below the constant's.
+
+    Where values are drawn it is in expectation: each row then has many draws.
+    """
     table = table_of(frame(many=500), label)
-    predictor = fit(table, aware=aware, learner=learner, slack=0.1)
+    problem = RepairProblem(table, None, None, NAMES, aware)
+    repairer = FairRegression(learner=learner, slack=0.1)
+    predictor = repairer.fit(problem, rng=np.random.default_rng(0))
     assert predictor.trace.fitted is not None
     assert predictor.trace.base_fitted is not None
     codes = table.groups().codes
 
     assert ks_to_overall(predictor.trace.base_fitted, codes, None, 2).max() > 0.12
-    assert ks_to_overall(predictor.trace.fitted, codes, None, 2).max() <= 0.1 + 1e-9
+    if isinstance(predictor, PluginScore):
+        rows = next(one for one in problem._found.values() if isinstance(one, PluginProblem))
+        draws = np.repeat((np.arange(500) + 0.5) / 500, 500)
+        values = predictor.rule.score(np.tile(rows.eta, 500), np.tile(rows.pi, (500, 1)), draws)
+        assert ks_to_overall(values, np.tile(codes, 500), None, 2).max() <= 0.1 + 1 / 500
+    else:
+        assert ks_to_overall(predictor.trace.fitted, codes, None, 2).max() <= 0.1 + 1e-9
     assert np.mean((predictor.trace.fitted - table.rows.label) ** 2) < 0.8 * np.var(table.rows.label)
     assert predictor.needs_protected == aware
     assert set(predictor.features) == set(NAMES)
