@@ -17,13 +17,14 @@ from fairfix.engine import read_table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.learners import ConstantMember
 from fairfix.optim.parity import ks_to_overall
+from fairfix.optim.plugin import PluginProblem
 from fairfix.predictors import RepairedPredictor
 from fairfix.proof import repair_table
 from fairfix.repair.base import RepairProblem
 from fairfix.repair.fair_regression import FairRegression, pairs_of
 from fairfix.repaired import Repaired
 from fairfix.table import Columns, Reading, Table
-from fairfix.values import ModelMixture
+from fairfix.values import ModelMixture, PluginScore
 
 from tests.conftest import Call
 

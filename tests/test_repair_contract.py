@@ -161,7 +161,7 @@ def test_infinite_slack_is_the_unconstrained_fit(method: type[Repairer]) -> None
 def test_the_gap_on_the_fit_rows_is_at_most_the_slack(method: type[Repairer]) -> None:
     """The audit finds the criterion within the slack, and tighter slack leaves no larger gap.
 
-    Values that are drawn hold it in expectation, which 512 draws tell to one part in 512: a chance is off by half of it.
+    Values that are drawn hold it in expectation, which 512 draws tell to one part in 512.
     """
     law("slack")(method)
     table = table_of(frame())

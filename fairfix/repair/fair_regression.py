@@ -251,7 +251,9 @@ class FairRegression(Repairer):
         loss = self._loss(table.reading)
         base = mean_of(problem, self.learner, loss, self.l2, seed)
         group = groups_of(problem, self.learner, self.l2, seed)
-        alone = problem.features is None and not problem.protected_as_feature  # the score says all that is known
+        alone = (
+            problem.features is None and not problem.protected_as_feature
+        )  # the score says all that is known
         rows = problem.once(
             ("plug-in", id(base), id(group), loss),
             lambda: PluginProblem(base.values, group.values, groups.codes, table.rows.weight, loss, alone),
