@@ -18,7 +18,7 @@ from fairfix.counts import Bools, Floats
 from fairfix.errors import ArtifactError
 from fairfix.features import Features
 from fairfix.learners import LinearMember, Member, NetworkMember, TreesMember
-from fairfix.optim.plugin import PluginRule, mixed
+from fairfix.optim.plugin import PluginRule
 from fairfix.optim.quantiles import Levels, Tube
 from fairfix.optim.sensei import EqualRates
 from fairfix.predictors import FitTrace, RepairedPredictor, codes_of
@@ -349,16 +349,15 @@ def _are_levels(one: Levels) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class PluginScore(ValuePredictor):
-    """A score of the expected label and of the probabilities of groups, which does not see the group.
+    """A score drawn by the expected label and the probabilities of groups, which does not see the group.
 
     Attributes
     ----------
     label, group
-        Where the expected label and the probabilities of groups come from.
+        Where the expected label and the probabilities of groups come from; the second is the first where the rule does
+        not look at groups.
     rule
         See :mod:`fairfix.optim.plugin`.
-    constant, share
-        With chance ``share`` a row gets the constant.
     """
 
     kind: ClassVar[str] = "plugin_score"
@@ -366,76 +365,60 @@ class PluginScore(ValuePredictor):
     label: Scorer
     group: Scorer
     rule: PluginRule
-    constant: float
-    share: float
     trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
 
     @property
     def scorers(self) -> tuple[Scorer, ...]:
-        """That of the label and that of the group."""
-        return (self.label, self.group) if self.rule.thresholds.size else (self.label,)
+        """That of the label, and that of the group where the rule looks at it."""
+        return (self.label, self.group) if self.rule.groups else (self.label,)
 
     @property
     def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
-        """Whether some rows get the constant by a draw."""
-        return 0 < self.share < 1
+        """Whether some rows get a value that is drawn."""
+        return bool(self.rule.moves and self.rule.spread.any())
 
     def predict(self, table: Table) -> Floats:
         """Return the value of each row."""
-        pi = self.group(table) if self.rule.thresholds.size else np.zeros((len(table), 0))
-        return self.of_scores(table, self.label(table), pi)
+        return self.of_scores(table, self.label(table), self._chances(table))
 
     def of_scores(self, table: Table, eta: Floats, pi: Floats) -> Floats:
         """Return the value of each row from its expected label (n,) and its probabilities of groups (n, K)."""
         draw = table.draws if self.randomized else np.zeros(len(table))
-        return mixed(self.rule.score(eta, pi), self.constant, self.share, draw)
+        return self.rule.score(eta, pi, draw)
 
     def drawn(self, table: Table) -> Bools:
-        """Return which rows have a value that hangs on a draw: all, where some get the constant."""
-        return np.full(len(table), self.randomized)
+        """Return which rows have a value that hangs on a draw."""
+        if not self.randomized:
+            return np.zeros(len(table), dtype=bool)
+        return self.rule.drawn(self.label(table), self._chances(table))
+
+    def _chances(self, table: Table) -> Floats:
+        if not self.rule.groups:
+            return np.zeros((len(table), 0))
+        pi = self.group(table)
+        if pi.ndim != 2 or pi.shape[1] < self.rule.groups:
+            raise ArtifactError(f"the parts of this {self.kind} do not fit together")
+        return pi
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return the scorers, the constant and its share as settings, prices and grid as arrays."""
+        """Return the scorers as settings, tree and values as arrays."""
         label, label_arrays = self.label.state("label")
         group, group_arrays = self.group.state("group")
-        told = {
-            "label": label,
-            "group": group,
-            "constant": self.constant,
-            "share": self.share,
-            "logistic": self.rule.logistic,
-        }
         own = {name: getattr(self.rule, name) for name in RULE_PARTS}
-        return told, {**label_arrays, **group_arrays, **own}
+        return {"label": label, "group": group}, {**label_arrays, **group_arrays, **own}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return the predictor of a saved state, checked."""
         own = {name: a for name, a in arrays.items() if not name.startswith(("label.", "group."))}
-        if set(settings) != {"label", "group", "constant", "share", "logistic"} or set(own) != set(
-            RULE_PARTS
-        ):
+        if set(settings) != {"label", "group"} or set(own) != set(RULE_PARTS):
             raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
-        thresholds, grid, prices, shares = (own[name] for name in RULE_PARTS)
-        sound = (
-            all(a.dtype == np.float64 and bool(np.isfinite(a).all()) for a in own.values())
-            and thresholds.ndim == grid.ndim == shares.ndim == 1
-            and prices.shape == (shares.size, thresholds.size)
-            and grid.size == (thresholds.size + 1 if thresholds.size else 0)
-            and bool((np.diff(thresholds) > 0).all() and (shares > 0).all())
-            and all(isinstance(settings[part], float) for part in ("constant", "share"))
-            and 0 <= settings["share"] <= 1
-            and isinstance(settings["logistic"], bool)
-        )
-        if not sound:
+        right = all(own[name].ndim == 1 and own[name].dtype == kind for name, kind in RULE_PARTS.items())
+        rule = PluginRule(**own) if right else None
+        if rule is None or not rule.sound:
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
-        return cls(
-            Scorer.from_state("label", settings["label"], arrays),
-            Scorer.from_state("group", settings["group"], arrays),
-            PluginRule(thresholds, grid, prices, shares, settings["logistic"]),
-            settings["constant"],
-            settings["share"],
-        )
+        label = Scorer.from_state("label", settings["label"], arrays)
+        return cls(label, Scorer.from_state("group", settings["group"], arrays), rule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -603,7 +586,13 @@ class BlindRule(ValuePredictor):
 
 
 BLIND_PARTS = ("mu", "cells")
-RULE_PARTS = ("thresholds", "grid", "prices", "shares")
+RULE_PARTS: Mapping[str, type] = {
+    "part": np.int64,
+    "cut": np.float64,
+    "below": np.int64,
+    "upto": np.float64,
+    "values": np.float64,
+}
 LEVEL_PARTS = ("first", "last", "low", "high")
 
 

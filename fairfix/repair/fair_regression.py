@@ -67,7 +67,7 @@ from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError, UsageError
 from fairfix.learners import ConstantMember, LinearMember, Link, Member, fit_mean, out_of_fold, rescaled
 from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, solve_members, standard_of
-from fairfix.optim.plugin import PluginProblem, expected_loss, fit_plugin
+from fairfix.optim.plugin import PluginFit, PluginProblem, PluginRule, expected_loss
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube
 from fairfix.optim.reduction import (
     LOSSES,
@@ -96,8 +96,11 @@ from fairfix.repair.learned import (
 from fairfix.table import Groups, Reading, Table, Task
 from fairfix.values import GroupTube, ModelMixture, PluginScore, Scorer, Unrepaired, ValuePredictor
 
-FAR = 0.03
-"""Gap of the plug-in, in units of the constant's loss, from which on it is not taken for converged."""
+DEAR = 0.25
+"""Part of what the score tells that a repair may give away before it is warned of."""
+
+RARE = 0.25
+"""Part of the decisions of a kind that may be left before it is warned of."""
 
 
 @dataclass(frozen=True)
@@ -270,25 +273,25 @@ class FairRegression(Repairer):
     # ------------------------------------------------------------------ without the group
 
     def _by_plugin(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
-        """Return the plug-in: a score of the expected label and of the probabilities of groups."""
+        """Return the plug-in: a score drawn by the expected label and the probabilities of groups."""
         groups, table = problem.cells, problem.table
         loss = self._loss(table.reading)
         base = mean_of(problem, self.learner, loss, self.l2, seed)
         group = groups_of(problem, self.learner, self.l2, seed)
+        alone = (
+            problem.features is None and not problem.protected_as_feature
+        )  # the score says all that is known
         rows = problem.once(
             ("plug-in", id(base), id(group), loss),
-            lambda: PluginProblem(base.values, group.values, table.rows.weight, loss),
+            lambda: PluginProblem(base.values, group.values, groups.codes, table.rows.weight, loss, alone),
         )
         slack = self._slacks(groups)
-        found = fit_plugin(rows, groups.codes, slack)
-        predictor = PluginScore(base.scorer, group.scorer, found.rule, found.constant, found.share)
-        constant = expected_loss(loss, base.values, np.full(base.values.size, found.constant))
-        cost = (1 - found.share) * expected_loss(loss, base.values, found.values) + found.share * constant
-        value = float(rows.share @ cost)
+        found = rows.fit(slack)
+        predictor = PluginScore(base.scorer, group.scorer if found.rule.groups else base.scorer, found.rule)
         fitted = predictor.of_scores(table, base.values, group.values)
-        notes = tuple(_note_on_share(found.share, found.ks, slack, groups))
-        near = not found.gap > FAR * rows.of_constant
-        return _traced(predictor, base, fitted, FitTrace(near, found.evaluations, value, found.gap, notes))
+        notes = tuple(_notes_on_plugin(problem, rows, found, slack))
+        trace = FitTrace(found.solved, found.iterations, found.loss, found.gap, notes)
+        return _traced(predictor, base, fitted, trace)
 
     # ------------------------------------------------------------------ a model class
 
@@ -689,15 +692,52 @@ def _notes_without_draws(
         )
 
 
-def _note_on_share(share: float, ks: Floats, slack: Floats, groups: Groups) -> Iterator[str]:
-    """Yield a note where the slack is below what so few rows can show."""
-    if share <= 0:
+def _notes_on_plugin(
+    problem: RepairProblem, rows: PluginProblem, found: PluginFit, slack: Floats
+) -> Iterator[str]:
+    """Yield what the user should know of a plug-in: first what not looking at the group costs."""
+    if not found.rule.moves:
         return
-    far = ks / (1 - share) if share < 1 else ks
-    worst = int(np.argmax(far))
-    rows = int(np.count_nonzero(groups.codes == worst))
-    more = f"; take --slack {float(far.max()) * 1.005:.2g} or more to do without" if share < 1 else ""
-    yield Caution(
-        f"a slack of {slack.min():g} cannot be shown on the {rows:,} rows of group {groups.names[worst]!r} by moving "
-        f"scores alone, so {share:.1%} of the rows, drawn by identity, get everybody's mean{more}"
-    )
+    if not found.solved:
+        yield Caution("the linear program was not solved, so everybody gets the mean score")
+        return
+    names = " x ".join(problem.cells.columns)
+    free, constant = rows.losses(PluginRule.free()), rows.losses(rows.constant)
+    span = constant - free
+    given = (found.loss - free) / span if span > 0 else 0.0
+    if not problem.protected_as_feature:
+        what = "the score" if problem.features is None else "what is known of a row"
+        part = f"{given:.0%}" if given >= DEAR else f"{given:.1%}"
+        gives = f"gives away {part} of what {what} tells of the label (100% is one score for everybody)"
+        if given < DEAR:
+            yield f"the repair {gives}"
+        else:
+            aware = max((rows.seeing_the_group().fit(slack).loss - free) / span, 0.0)
+            remedy = (
+                f"a rule that may look at {names!r} when predicting gives away {aware:.0%}: add "
+                "--protected-as-feature, or allow more --slack"
+                if aware <= given / 2
+                else f"one that looks at {names!r} would give away {aware:.0%}; allow more --slack"
+            )
+            yield Caution(f"this repair, which does not look at {names!r}, {gives}; {remedy}")
+    yield from _notes_on_selection(problem.table, rows, found)
+    if found.drawn > 0:
+        yield (
+            f"{found.drawn:.1%} of the rows have one of a few scores, drawn by the row's identity; the slack holds on "
+            "the rows of the fit in expectation over the draws"
+        )
+
+
+def _notes_on_selection(table: Table, rows: PluginProblem, found: PluginFit) -> Iterator[str]:
+    """Yield a caution where the threshold hardly divides the repaired scores any more."""
+    if table.reading.task == "regression" or not table.reading.thresholds:
+        return
+    cut = table.reading.cut
+    values, chance = found.rule.chances()
+    selected = chance[:, values >= cut].sum(axis=1)
+    after = float(rows.share @ selected[found.rule.cells(rows.eta, rows.pi)])
+    before = float(rows.share @ (rows.eta >= cut))
+    for was, now, word in ((before, after, "at or above"), (1 - before, 1 - after, "below")):
+        if now < RARE * was:
+            told = "nobody is" if now < 1e-12 else f"{now:.2%} of the rows are"
+            yield Caution(f"{told} {word} the threshold {cut:g} after the repair, {was:.1%} before; move it")
