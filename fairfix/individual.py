@@ -438,12 +438,11 @@ def _compared(
     def mean(values: Floats, support: tuple[float, float], alpha: float = 1.0 - confidence) -> Value:
         return replace(_mean(values, weight, support, alpha, exact=blind), reason=reason)
 
-    if judge.chance:
-        yield ComparisonReport(f"decision_flips.{scope}", mean(spread, (0.0, 1.0)), ())
-    elif judge.cut is not None:
-        decided = scores[1:] >= judge.cut
-        differs = np.where(np.isnan(spread), np.nan, decided.any(axis=0) & ~decided.all(axis=0))
-        yield ComparisonReport(f"decision_flips.{scope}", mean(differs, (0.0, 1.0)), ())
+    if judge.chance or judge.cut is not None:
+        decided = scores[1:] if judge.chance else scores[1:] >= judge.cut
+        differs = np.where(np.isnan(spread), np.nan, np.ptp(decided.astype(float), axis=0))
+        flips_of = _share(differs, weight, 1.0 - confidence, exact=blind)
+        yield ComparisonReport(f"decision_flips.{scope}", replace(flips_of, reason=reason), ())
     top = 1.0 if judge.is_probability else math.inf
     yield ComparisonReport(f"score_change.{scope}", mean(spread, (0.0, top)), ())
     yield _effect(flips, scores[1:], weight, top, confidence, scope, reason, exact=blind)
@@ -484,6 +483,18 @@ def _effect(
     low = max(max(value.low, -value.high, 0.0) for value, _ in found)
     high = max(max(value.high, -value.low) for value, _ in found)
     return ComparisonReport(f"score_effect.{scope}", Value(abs(best.value), low, high, reason), names)
+
+
+def _share(values: Floats, weight: Floats, alpha: float, *, exact: bool) -> Value:
+    """Return a weighted mean of values in [0, 1] with limits for few rows; without any where it holds whatever."""
+    if exact:
+        return Value(0.0, 0.0, 0.0)
+    if np.isnan(values).any():
+        return Value(math.nan, 0.0, 1.0)
+    sums = ([float((weight**k * part).sum())] for k in (1, 2) for part in (values, 1.0 - values))
+    estimate = un.Proportions.weighted(*sums)
+    low, high = estimate.limits(alpha)
+    return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
 
 
 def _mean(

@@ -126,6 +126,7 @@ MAY_IMPORT = {
         "predictors",
         "repair",
         "table",
+        "uncertainty",
         "values",
     },
     "proof": {

@@ -57,13 +57,13 @@ M. Yurochkin, A. Bower and Y. Sun, *Training individually fair ML models with se
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fairfix.counts import Floats, Ints
+from fairfix.counts import Bools, Floats, Ints
 from fairfix.errors import DataError, UsageError
 from fairfix.features import Features
 from fairfix.flips import (
@@ -75,20 +75,30 @@ from fairfix.flips import (
     protected_flips,
     proxies,
 )
-from fairfix.learners import LinearMember, Member, NetworkMember, fit_classes, fit_mean, folds_of, out_of_fold
+from fairfix.learners import (
+    LinearMember,
+    Member,
+    NetworkMember,
+    fit_classes,
+    fit_mean,
+    folds_of,
+    hashed,
+    out_of_fold,
+)
 from fairfix.optim.plugin import expected_loss
 from fairfix.optim.sensei import distinct_rows, equal_rates, fit_linear, fit_network
 from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import FOLDS, bounds_of, l2_param, label_of, learner_param, model_of
 from fairfix.table import Reading, Table, Task
+from fairfix.uncertainty import Proportions
 from fairfix.values import BlindRule, ModelMixture, Scorer, Unrepaired
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Weights of the regularizer that are tried, from the smallest on."""
 
-TRIED_STEPS, STEPS = 800, 3000
-"""Steps of a network: while a weight is sought, and for good."""
+SURE = 0.05
+"""Chance at which what is said of a chosen weight may be false."""
 
 ALARM = 0.02
 """More decisions than this share that come to hang on what tells the group raise the alarm."""
@@ -300,82 +310,91 @@ class Sensei(Repairer):
                 "of the fit"
             )
         notes += _proposed(problem, self)
-        rho: float = 0.0 if not flips and not self.radius else math.nan
-        if math.isnan(rho):
-            rho, said = self._weight(X, y, weight, changed, span, seed)
+        asked = 0.0 if not flips and not self.radius else self.rho
+        data = _Data(X, y, weight, changed, span)
+        if asked == "auto":
+            rho, member, trace, said = self._chosen(data, table.reading.cut, seed)
             notes += said
-        member, trace = self._member(X, y, weight, changed, span, rho, seed, STEPS)
+        else:
+            rho = float(asked)
+            member, trace = self._member(data, rho, seed)
         if len(span):
-            notes.append(self._cost(X, y, weight, changed, span, rho, seed))
+            notes.append(self._cost(data, rho, table.reading.cut, seed))
+        if rho == math.inf:
+            assert isinstance(member, LinearMember)
+            member = _constant(member, features, dict(self.comparables))
         scorer = Scorer(features, member)
-        return self._traced(problem, scorer, seed, replace(trace, notes=tuple(notes)))
+        return self._traced(problem, scorer, seed, replace(trace, notes=(*notes, *trace.notes)))
 
-    def _member(
-        self,
-        X: Floats,
-        y: Floats,
-        weight: Floats,
-        changed: _Changed,
-        span: Floats,
-        rho: float,
-        seed: int,
-        steps: int,
-    ) -> tuple[Member, FitTrace]:
+    def _member(self, data: _Data, rho: float, seed: int) -> tuple[Member, FitTrace]:
         """Return the model for one weight of the regularizer."""
         if self.solver == "linear":
-            one = fit_linear(X, y, weight, changed, span, rho=rho, eps=self.radius, l2=self.l2)
+            one = fit_linear(
+                data.X, data.y, data.weight, data.changed, data.span, rho=rho, eps=self.radius, l2=self.l2
+            )
             linear = LinearMember(one.coef[:, None], np.array([one.intercept]), "sigmoid")
             return linear, FitTrace(one.converged, one.steps, one.objective, one.gap)
-        bounds = np.stack([X.min(axis=0), X.max(axis=0)])
+        bounds = np.stack([data.X.min(axis=0), data.X.max(axis=0)])
         net = fit_network(
-            X,
-            y,
-            weight,
-            changed,
+            data.X,
+            data.y,
+            data.weight,
+            data.changed,
             rho=rho,
             eps=self.radius,
-            steps=steps,
+            steps=3000,
             seed=seed,
             balanced=False,
             bounds=bounds,
         )
         member = NetworkMember(net.W1, net.b1, net.w2, np.array([net.b2], dtype=np.float64))
-        return member, FitTrace(True, steps, math.nan)
+        return member, FitTrace(True, 3000, math.nan)
 
-    def _weight(
-        self, X: Floats, y: Floats, weight: Floats, changed: _Changed, span: Floats, seed: int
-    ) -> tuple[float, list[str]]:
-        """Return the weight of the regularizer, and how it was found."""
-        if self.rho != "auto":
-            return float(self.rho), []
-        if not changed.many:
-            return GRID[0], [
-                "no decision changes with flips: rho is the least of the grid; choose another with --rho"
-            ]
-        folds = folds_of(X, FOLDS)
-        fit, held = np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)
-        if not held.size or len(np.unique(y[fit])) < 2:
-            return GRID[-1], ["too few rows to choose rho by; the largest of the grid is taken"]
-        grid = (*GRID, math.inf) if self.solver == "linear" and not self.radius else GRID
-        share = math.nan
-        for rho in grid:
-            member, _ = self._member(
-                X[fit], y[fit], weight[fit], changed.take(fit), span, rho, seed, TRIED_STEPS
+    def _chosen(
+        self, data: _Data, cut: float, seed: int
+    ) -> tuple[float, Member, FitTrace, list[str]]:
+        """Return the smallest weight of the regularizer that is shown to hold the slack, with its model.
+
+        A model is fitted to four fifths of the rows and shipped as it is, so that what is said of it is measured on
+        rows that it has not seen: at most a share of decisions changes under flips, by the upper limit of Clopper and
+        Pearson. The limits of all weights hold together (Bonferroni), so the one that is chosen by them is as good as
+        any. A model that is constant by its form needs no measuring and is fitted to all rows.
+        """
+        exact = self.solver == "linear" and not self.radius
+        if not data.changed.many:
+            member, trace = self._member(data, GRID[0], seed)
+            said = "no decision changes with flips: rho is the least of the grid; choose another with --rho"
+            return GRID[0], member, trace, [said]
+        held = _held(data, seed)
+        fit, away = data.take(np.flatnonzero(~held)), np.flatnonzero(held)
+        usable = away.size > 0 and len(np.unique(fit.y[fit.weight > 0])) == 2
+        found = None
+        for rho in GRID if usable else ():
+            member, trace = self._member(fit, rho, seed)
+            share, most = _flipping(member, data, away, cut, SURE / len(GRID))
+            found = rho, member, trace
+            said = (
+                f"at most {most:.4f} of decisions at {cut:g} change with flips, with {1 - SURE:.0%} confidence "
+                f"({share:.4f} of the {away.size:,} rows that rho was chosen by, which the model was not fitted to)"
             )
-            decided = np.stack([member.predict(changed.variant(k, held)) >= 0.5 for k in range(changed.many)])
-            differs = decided.any(axis=0) & ~decided.all(axis=0)
-            share = float(np.average(differs, weights=weight[held]))
-            if share <= self.slack:
-                said = (
-                    f"rho {rho:g} is the smallest of the grid under which at most {self.slack:g} of decisions change "
-                    f"with flips: {share:.4f} on rows not fitted to"
-                )
-                return rho, [said]
-        said = (
-            f"no rho of the grid holds the slack of {self.slack:g}: with {grid[-1]:g}, {share:.4f} of decisions change "
-            "with flips; take --solver merge or average, which are exact"
+            if most <= self.slack:
+                return *found, [f"rho {rho:g} is the smallest of the grid that is shown to hold the slack: {said}"]
+        if exact:
+            member, trace = self._member(data, math.inf, seed)
+            why = (
+                f"rho inf: no smaller one is shown to hold the slack of {self.slack:g} by the {away.size:,} rows set "
+                "aside to choose it; no decision changes with flips, by the form of the model"
+            )
+            return math.inf, member, trace, [why]
+        if found is None:
+            member, trace = self._member(data, GRID[-1], seed)
+            why = "too few rows to choose rho by; the largest of the grid is taken, and the slack is not shown to hold"
+            return GRID[-1], member, trace, [Caution(why)]
+        why = (
+            f"no rho of the grid is shown to hold the slack of {self.slack:g}: with {found[0]:g}, {said}; take "
+            "--solver merge or average, which are exact, more rows or more slack"
         )
-        return grid[-1], [said]
+        return *found, [Caution(why)]
 
     def _span(
         self, problem: RepairProblem, features: Features, X: Floats, y: Floats, weight: Floats
@@ -405,27 +424,16 @@ class Sensei(Repairer):
                 out += list(_apart(X, groups.codes, many, weight, y))
         return np.array(out)
 
-    def _cost(
-        self,
-        X: Floats,
-        y: Floats,
-        weight: Floats,
-        changed: _Changed,
-        span: Floats,
-        rho: float,
-        seed: int,
-    ) -> str:
+    def _cost(self, data: _Data, rho: float, cut: float, seed: int) -> str:
         """Return what learned directions cost, on a fold that is not fitted to."""
-        folds = folds_of(X, FOLDS)
-        fit, held = np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)
-        none = np.zeros((0, X.shape[1]))
+        held = _held(data, seed)
+        fit, away = data.take(np.flatnonzero(~held)), np.flatnonzero(held)
+        none = np.zeros((0, data.X.shape[1]))
         found = []
-        for directions in (none, span):
-            member, _ = self._member(
-                X[fit], y[fit], weight[fit], changed.take(fit), directions, rho, seed, TRIED_STEPS
-            )
-            right = (member.predict(X[held]) >= 0.5) == (y[held] == 1)
-            found.append(float(np.average(right, weights=weight[held])))
+        for directions in (none, data.span):
+            member, _ = self._member(replace(fit, span=directions), rho, seed)
+            right = (member.predict(data.X[away]) >= cut) == (data.y[away] == 1)
+            found.append(float(np.average(right, weights=data.weight[away])))
         return f"learned directions cost accuracy: {found[1]:.4f} instead of {found[0]:.4f} on rows not fitted to"
 
     # ------------------------------------------------------------------ equal rates
@@ -506,6 +514,65 @@ class Sensei(Repairer):
         values = member.predict(X)
         values[rows] = out_of_fold(fit, X[rows], folds[rows], member, usable)
         return member, values
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """What a regularized model is fitted to: rows, labels, weights, the rows under flips, and free directions."""
+
+    X: Floats
+    y: Floats
+    weight: Floats
+    changed: _Changed
+    span: Floats
+
+    def take(self, rows: Ints) -> _Data:
+        """Return some rows."""
+        return _Data(self.X[rows], self.y[rows], self.weight[rows], self.changed.take(rows), self.span)
+
+
+def _constant(member: LinearMember, features: Features, same: Mapping[str, tuple[str, ...]]) -> LinearMember:
+    """Return a member that is constant under flips up to rounding as one that is to the bit.
+
+    Coefficients of all levels of a group are equal, so that the intercept can take them; those of comparable values
+    are equal, or 0 where one of the values has no column.
+    """
+    coef, intercept, at = member.coef.copy(), member.intercept.copy(), 0
+    for one in features.columns:
+        own = np.arange(at, at + len(one.titles))
+        at += len(one.titles)
+        if one.kind == "group":
+            intercept += coef[own].mean()
+            coef[own] = 0.0
+        elif one.name in same:
+            alike = own[[level in same[one.name] for level in one.levels]]
+            coef[alike] = coef[alike].mean() if alike.size == len(same[one.name]) else 0.0
+    return replace(member, coef=coef, intercept=intercept)
+
+
+def _held(data: _Data, seed: int) -> Bools:
+    """Return which rows are set aside, one in ``FOLDS``, shape (n,).
+
+    Drawn for each row by itself and not for each set of values, as folds elsewhere: what is measured on these rows is
+    said of all, so that of many equal rows some have to be among them. Which of equal rows does not matter, so the
+    draw hangs on their values and their number among them: on the order of rows it does not hang.
+    """
+    keys = hashed(np.column_stack([data.X, data.y, data.weight]))
+    order = np.argsort(keys, kind="stable")
+    first = np.flatnonzero(np.append(True, keys[order][1:] != keys[order][:-1]))
+    number = np.empty(keys.size)
+    number[order] = np.arange(keys.size) - np.repeat(first, np.diff(np.append(first, keys.size)))
+    parts = [(keys >> np.uint64(32)).astype(float), (keys & np.uint64(2**32 - 1)).astype(float), number]
+    return folds_of(np.column_stack([*parts, np.full(keys.size, float(seed))]), FOLDS) == 0
+
+
+def _flipping(member: Member, data: _Data, rows: Ints, cut: float, alpha: float) -> tuple[float, float]:
+    """Return the share of rows whose decision is not the same under all flips, and its upper limit."""
+    decided = np.stack([member.predict(data.changed.variant(k, rows)) >= cut for k in range(data.changed.many)])
+    differs, w = decided.any(axis=0) & ~decided.all(axis=0), data.weight[rows]
+    sums = ([(w**power)[some].sum()] for power in (1, 2) for some in (differs, ~differs))
+    share = Proportions.weighted(*sums)
+    return float(share.value[0]), float(share.limits(2.0 * alpha)[1][0])
 
 
 @dataclass(frozen=True, eq=False)
