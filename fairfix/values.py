@@ -568,7 +568,7 @@ class BlindRule(ValuePredictor):
         }
         cells = np.concatenate([np.stack(pair) for pair in rule.cells], axis=1)
         mu = [np.concatenate([np.stack(pair) for pair in rule.priced(one).mu], axis=1) for one in mixture.prices]
-        own = {"mu": np.array(mu).reshape(-1, *cells.shape), "cells": cells, "shares": mixture.shares}
+        own = {"mu": np.array(mu).reshape(len(mu), *cells.shape), "cells": cells, "shares": mixture.shares}
         return told, {**arrays, **own}
 
     @classmethod
@@ -607,7 +607,7 @@ class BlindRule(ValuePredictor):
         ]
         first, *others = (Scorer.from_state(f"scorer{i}", one, arrays) for i, one in enumerate(told))
         rule = EqualRates(cells, (prior[0], prior[1]), cells, math.nan, math.nan, math.nan, 0.0, True)
-        mixture = BlindMixture(rule, np.array(prices).reshape(shares.size, -1), shares, always)
+        mixture = BlindMixture(rule, np.array(prices).reshape(shares.size, 2 * sum(sizes)), shares, always)
         return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), mixture)
 
 

@@ -219,5 +219,5 @@ class _Search:
         else:
             kept = np.flatnonzero(self.shares[:-2]).tolist()
             shares, always = self.shares[kept], float(self.shares[-2])
-        prices = np.array([self.prices[r] for r in kept]).reshape(len(kept), -1)
+        prices = np.array([self.prices[r] for r in kept]).reshape(len(kept), self.prices[0].size)
         return BlindMixture(self.start, prices, shares, always)
