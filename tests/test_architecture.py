@@ -128,6 +128,7 @@ MAY_IMPORT = {
         "predictors",
         "repair",
         "table",
+        "uncertainty",
         "values",
     },
     "doubts": {"counts", "errors", "findings", "predictors", "table"},
