@@ -59,7 +59,7 @@ import numpy.typing as npt
 from scipy import sparse
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fairfix.optim.noisy_groups import RATIOS, Ratio, labelled_bounds, soft_bounds, tv_bounds
+from fairfix.optim.noisy_groups import RATIOS, Ratio, flipped, labelled_bounds, soft_bounds, tv_bounds
 from fairfix.optim.noisy_repair import DEMANDS, LABELS, Parity
 
 Floats = npt.NDArray[np.float64]
@@ -100,11 +100,6 @@ class Adversary(Protocol):
     def shares(self, cells: Floats, ratio: Ratio) -> Floats:
         """Return where the denominator of each group's lowest rate lies: (K, 4) to (J, K, 4), of sum 1 or NaN."""
         ...
-
-
-def flipped(ratio: Ratio) -> Ratio:
-    """Return the rate's complement, whose lowest value has the weights of the rate's highest."""
-    return Ratio(ratio.b, ratio.a)
 
 
 @dataclass(frozen=True, eq=False)
