@@ -409,7 +409,7 @@ class MembershipGroups(TrueGroups):
         self.bin_rows = np.bincount(into, rows).astype(np.int64)
         self.guess = _shares(members.sample(searched).weight, into)
         masses = self.all.weight / self.all.weight.sum()
-        cells = np.stack([np.bincount(into, part) for part in masses.T], -1)
+        cells = np.stack([np.bincount(into, part) for part in masses.T], -1).astype(np.float64)
         own = members.chances * masses.sum(1, keepdims=True)
         self.joint = np.stack([np.bincount(into, part) for part in own.T])
         self.data = Seen(ATTRIBUTE, (), cells, members.effective, known_rates(members.labelled))

@@ -193,4 +193,4 @@ def correlations(sample: Sample, ratio: Ratio) -> Floats:
     found = (flat * square.ravel()) @ flat.T
     scale = np.sqrt(np.diagonal(found))
     both = np.outer(scale, scale)
-    return np.clip(np.divide(found, both, out=np.zeros_like(found), where=both > 0), -1.0, 1.0)
+    return np.asarray(np.clip(np.divide(found, both, out=np.zeros_like(found), where=both > 0), -1.0, 1.0))

@@ -1,7 +1,8 @@
 r"""Training of a linear rule that keeps true groups alike behind noisy ones, against the exact worst case.
 
 A row has features ``x_i``, label ``y_i``, noisy group ``k_i`` and weight ``w_i``, of total 1. The rule is ``d_i = 1[f_i
->= 0]`` with ``f_i = x_i v + b``, which does not use the noisy group. Wanted is
+>= 0]`` with ``f_i = x_i v + b``. The noisy group may be among the features: worst cases are about the decisions that
+were made, whatever they look at. Wanted is
 
 .. math::
     \min_v\; \sum_i w_i 1[d_i \ne y_i] \quad\text{s.t.}\quad
