@@ -242,13 +242,18 @@ class BreakdownReport:
 
 @dataclass(frozen=True)
 class MembershipReport:
-    """Probabilities of membership: true group -> column, and -> share; distinct vectors, and the bins made of them."""
+    """Probabilities of membership: true group -> column, and -> share; distinct vectors, and the bins made of them.
+
+    The worst case was looked for on ``searched`` rows, which the bins are of; its limits are those of ``held`` others.
+    """
 
     columns: Mapping[str, str]
     shares: Mapping[str, float]
     vectors: int
     bins: int
     smallest_bin: int
+    searched: int
+    held: int
 
 
 @dataclass(frozen=True)

@@ -233,6 +233,8 @@ def _membership(found: MembershipReport) -> dict[str, Any]:
         "vectors": found.vectors,
         "bins": found.bins,
         "smallest_bin": found.smallest_bin,
+        "searched": found.searched,
+        "held": found.held,
     }
 
 

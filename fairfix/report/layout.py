@@ -507,7 +507,10 @@ def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{name}: {told}" for name, told in noise["assumptions"].items() if name != rests)
     yield from (_membership_facts if "membership" in noise else _table_facts)(noise)
     drawn = noise["resampling"]
-    yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
+    if drawn["replicates"]:
+        yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
+    else:
+        yield "sampling error by limits for means, each figure by itself"
     yield from noise["notes"]
 
 
