@@ -336,6 +336,9 @@ def _worst_stratum(identifier: str, found: Sequence[tuple[str, ComparisonReport]
     interval = (pick(c.value.low for _, c in found), pick(c.value.high for _, c in found))
     reason = f"over the rest; undefined in {', '.join(undefined)}" if undefined else ""
     value = replace(top.value, low=interval[0], high=interval[1], reason=top.value.reason or reason)
+    ends = [pick(c.value.value + sign * c.value.bound for _, c in defined) for sign in (-1, 1) if defined]
+    if ends:
+        value = replace(value, bound=max(value.value - ends[0], ends[1] - value.value))
     name = identifier.rpartition(".")[0] + ".within_strata"
     return ComparisonReport(name, value, top.groups, undefined, at=top.at, stratum=stratum)
 
@@ -403,7 +406,7 @@ def _check_result(
         return _unknown(check, block.attribute, "no such group is shown; some are hidden for having few rows")
     value, groups, complete = _looked_up(check, block)
     verdict, reason = check.verdict(
-        value.value, value.low, value.high, complete=complete, gate_on=settings.gate_on
+        value.value, value.low, value.high, complete=complete, gate_on=settings.gate_on, bound=value.bound
     )
     if value.reason:
         reason = f"{reason} ({value.reason})"

@@ -254,6 +254,8 @@ def _changed(
         "worse": None if larger is None else ("larger" if larger else "smaller"),
         **({"not_paired": apart} if apart else {}),
     }
+    if bound := was.get("bound", 0.0) + now.get("bound", 0.0):  # both numerical errors may point the same way
+        found["bound"] = bound
     if math.isnan(value):
         found["reason"] = "undefined in the baseline" if was["value"] is None else "undefined now"
     return found
@@ -400,7 +402,8 @@ def _judged(
         end if found[key] is None else found[key]
         for key, end in (("value", math.nan), ("low", -math.inf), ("high", math.inf))
     ]
-    verdict, reason = check.verdict(*ends, complete=complete, gate_on=gate_on)
+    bound = float(found.get("bound", 0.0))
+    verdict, reason = check.verdict(*ends, complete=complete, gate_on=gate_on, bound=bound)
     if found.get("reason"):
         reason = f"{reason} ({found['reason']})"
     return {
@@ -414,6 +417,7 @@ def _judged(
         "value": found["value"],
         "low": found["low"],
         "high": found["high"],
+        **({"bound": bound} if bound else {}),
         "groups": list(groups),
     }
 

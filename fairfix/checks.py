@@ -150,15 +150,25 @@ class Check:
                 return value <= self.limit
 
     def verdict(
-        self, value: float, low: float, high: float, *, complete: bool, gate_on: GateOn
+        self,
+        value: float,
+        low: float,
+        high: float,
+        *,
+        complete: bool,
+        gate_on: GateOn,
+        bound: float = 0.0,
     ) -> tuple[Verdict, str]:
         """Judge a value and its interval; return the verdict and the reason.
 
-        ``complete`` is False when some group's value is undefined: then the check can fail but not pass.
+        ``complete`` is False when some group's value is undefined: then the check can fail but not pass. ``bound`` is
+        the numerical error of the value, within which it cannot be told on which side of a limit it lies.
         """
         if math.isnan(value):
             return "undecided", "the value is undefined"
         if gate_on == "point":
+            if self.violated_by(value - bound) != self.violated_by(value + bound):
+                return "undecided", "the limit is within the numerical error of the value"
             if self.violated_by(value):
                 return "fail", "the value is beyond the limit"
             return (

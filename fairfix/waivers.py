@@ -203,7 +203,8 @@ def _at(own: Check, limit: float, check: Mapping[str, Any], gate_on: GateOn) -> 
         for key, end in (("value", math.nan), ("low", -math.inf), ("high", math.inf))
     ]
     complete = "a group's value is undefined" not in str(check["reason"])
-    return replace(own, limit=limit).verdict(*ends, complete=complete, gate_on=gate_on)
+    bound = check.get("bound", 0.0)
+    return replace(own, limit=limit).verdict(*ends, complete=complete, gate_on=gate_on, bound=bound)
 
 
 def worst(checks: Sequence[Mapping[str, Any]]) -> str | None:
