@@ -340,6 +340,9 @@ def _worst_stratum(identifier: str, found: Sequence[tuple[str, ComparisonReport]
     interval = (pick(c.value.low for _, c in found), pick(c.value.high for _, c in found))
     reason = f"over the rest; undefined in {', '.join(undefined)}" if undefined else ""
     value = replace(top.value, low=interval[0], high=interval[1], reason=top.value.reason or reason)
+    ends = [pick(c.value.value + sign * c.value.bound for _, c in defined) for sign in (-1, 1) if defined]
+    if ends:
+        value = replace(value, bound=max(value.value - ends[0], ends[1] - value.value))
     name = identifier.rpartition(".")[0] + ".within_strata"
     return ComparisonReport(name, value, top.groups, undefined, at=top.at, stratum=stratum)
 
@@ -407,7 +410,9 @@ def _check_result(
         why = "no such group is shown; some are hidden for having few rows"
         return _unknown(check, *where, "not_shown", why)
     value, groups, complete = _looked_up(check, block)
-    ruling = check.judge(value.value, value.low, value.high, complete=complete, gate_on=settings.gate_on)
+    ruling = check.judge(
+        value.value, value.low, value.high, complete=complete, gate_on=settings.gate_on, bound=value.bound
+    )
     reason = f"{ruling.reason} ({value.reason})" if value.reason else ruling.reason
     if block.hidden and not check.group:
         reason = f"{reason}; {block.hidden} hidden groups are not in it"

@@ -268,6 +268,8 @@ def _changed(
         "worse": None if larger is None else ("larger" if larger else "smaller"),
         **({"not_paired": apart} if apart else {}),
     }
+    if bound := was.get("bound", 0.0) + now.get("bound", 0.0):  # both numerical errors may point the same way
+        found["bound"] = bound
     if math.isnan(value):
         found["reason"] = "undefined in the baseline" if was["value"] is None else "undefined now"
     return found
@@ -401,7 +403,8 @@ def _larger_is_worse(comparison: str, group: str, limited: Mapping[str, Any] | N
 def _ruling(check: Check, found: Mapping[str, Any], complete: bool, gate_on: GateOn) -> Ruling:
     """Judge a change like any number."""
     value, low, high = ends_of(found)
-    ruling = check.judge(value, low, high, complete=complete, gate_on=gate_on)
+    bound = float(found.get("bound", 0.0))
+    ruling = check.judge(value, low, high, complete=complete, gate_on=gate_on, bound=bound)
     return replace(ruling, reason=f"{ruling.reason} ({found['reason']})") if found.get("reason") else ruling
 
 

@@ -36,6 +36,7 @@ Code = Literal[
     "beyond_limit",
     "within_limit",
     "limit_inside",
+    "within_error",
     "group_undefined",
     "value_undefined",
     "not_computed",
@@ -174,20 +175,32 @@ class Check:
             case _:
                 return value <= self.limit
 
-    def judge(self, value: float, low: float, high: float, *, complete: bool, gate_on: GateOn) -> Ruling:
+    def judge(
+        self,
+        value: float,
+        low: float,
+        high: float,
+        *,
+        complete: bool,
+        gate_on: GateOn,
+        bound: float = 0.0,
+    ) -> Ruling:
         """Judge a value and its interval.
 
-        ``complete`` is False when some group's value is undefined: then the check can fail but not pass.
+        ``complete`` is False when some group's value is undefined: then the check can fail but not pass. ``bound`` is
+        the numerical error of the value, within which it cannot be told on which side of a limit it lies.
         """
         if math.isnan(value):
             return Ruling("undecided", "value_undefined", "the value is undefined")
-        ends = (value, value) if gate_on == "point" else (low, high)
+        ends = (value - bound, value + bound) if gate_on == "point" else (low, high)
         beyond = [self.violated_by(end) for end in ends]
         what = "the value is" if gate_on == "point" else "the whole interval lies"
         if all(beyond):
             return Ruling("fail", "beyond_limit", f"{what} beyond the limit")
         if not complete:
             return Ruling("undecided", "group_undefined", "a group's value is undefined")
+        if any(beyond) and gate_on == "point":
+            return Ruling("undecided", "within_error", "the limit is within the numerical error of the value")
         if any(beyond):
             why = "" if self.of_true_groups else ": too few rows to tell"
             return Ruling("undecided", "limit_inside", f"the limit lies inside the interval{why}")

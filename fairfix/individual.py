@@ -513,8 +513,8 @@ def _mean(
     """Return a weighted mean with its limits; without any where it holds for every row whatever."""
     if exact:
         return Value(0.0, 0.0, 0.0)
-    sums = (weight, weight**2, weight * values, weight * values * values)
-    n, n2, total, squares = (np.array([float(part.sum())]) for part in sums)
-    estimate = un.Means.from_sums(n, n2, total, squares, support=support)
+    sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
+    n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
+    estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(alpha)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

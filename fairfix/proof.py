@@ -948,8 +948,8 @@ def _paired(difference: Floats, table: Table, settings: Settings) -> Value:
 
 def _mean(values: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
     weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
-    sums = (weight, weight**2, weight * values, weight * values * values)
-    n, n2, total, squares = (np.array([float(part.sum())]) for part in sums)
-    estimate = un.Means.from_sums(n, n2, total, squares, support=support)
+    sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
+    n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
+    estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(1.0 - settings.confidence)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

@@ -201,7 +201,8 @@ def _at(own: Check, limit: float, judged: Mapping[str, Any]) -> Ruling:
         return Ruling("undecided", judged["code"], judged["reason"])
     value, low, high = ends_of(judged)
     at = replace(own, limit=limit)
-    return at.judge(value, low, high, complete=judged["complete"], gate_on=judged["gate_on"])
+    bound = float(judged.get("bound", 0.0))
+    return at.judge(value, low, high, complete=judged["complete"], gate_on=judged["gate_on"], bound=bound)
 
 
 def worst(checks: Sequence[Mapping[str, Any]]) -> str | None:
