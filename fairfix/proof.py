@@ -542,7 +542,7 @@ def _doubts(
     asked = Asked(_criterion(repairer, held.reading), slack)
     groups = fitted.groups()
     attribute = " x ".join(groups.columns)
-    if repairer.sides:  # of true groups, as far as anything is known of them
+    if repairer.demands:  # of true groups, as far as anything is known of them
         asked = replace(asked, comparison=f"{asked.comparison.rpartition('.')[0]}.true_groups")
     rows = [
         next((row for row in proof.table if (row.id, row.attribute) == (asked.comparison, attribute)), None)

@@ -76,8 +76,9 @@ def _result(check: Mapping[str, Any], index: int, uri: str) -> dict[str, Any]:
         "verdict",
         "code",
         "reason",
+        "gate_on",
+        "complete",
     )
-    told += ("gate_on", "complete")
     print_ = hashlib.sha256(f"{check['id']} {check['operator']} {check['limit']}".encode()).hexdigest()
     return {
         "ruleId": rule(check),
