@@ -142,7 +142,7 @@ def test_the_weight_is_the_smallest_that_holds_the_slack(slack: float) -> None:
     less = fit(Sensei(solver="linear", rho=rho / 3), table, protected_as_feature=True)
 
     assert share(changes(predictor, new)) <= slack + 0.02
-    assert share(changes(less, new)) > max(slack - 0.02, share(changes(predictor, new)))
+    assert share(changes(less, new)) > slack - 0.02
     assert f"at most {slack:g} of decisions" in note
 
 
