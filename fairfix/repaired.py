@@ -24,7 +24,7 @@ from fairfix.counts import Bools, Counts, Floats, Ints
 from fairfix.draws import Seen
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.io import Source
-from fairfix.predictors import RepairedPredictor, decide, draws_of, identity_of, is_random
+from fairfix.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
 from fairfix.table import Columns, Encoder, Reading, Rows, Table, arrow_array
 
 UnseenGroup = Literal["error", "base", "abstain"]
@@ -171,6 +171,10 @@ class Repaired:
         predictor = RepairedPredictor.kinds[kind].from_state(
             manifest["predictor"]["settings"], artifact.arrays
         )
+        facts = dict(manifest["facts"])
+        if "solution" in facts:
+            trace = FitTrace.from_state(facts["solution"])
+            predictor = replace(predictor, trace=trace)  # type: ignore[type-var]  # every kind is a dataclass
         key = bytes.fromhex(_text(manifest["randomization"]["key"]))
         _check_reading(reading, predictor)
         if predictor.randomized and not (identity and 0 < len(key) <= 64):
@@ -187,7 +191,7 @@ class Repaired:
             identity,
             key,
             base,
-            dict(manifest["facts"]),
+            facts,
             int(manifest["seed"]),
         )
 

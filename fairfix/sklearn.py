@@ -53,7 +53,7 @@ from sklearn.utils.validation import (
 from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.io import open_source
-from fairfix.noise import NoiseTable, read_noise
+from fairfix.noise import Noise, NoiseTable, read_noise
 from fairfix.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
 from fairfix.repair import Repairer, RepairProblem, methods
 from fairfix.repaired import hash_key
@@ -132,7 +132,8 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
     noise
         How the protected groups of ``X`` differ from the true ones, for a method that knows noise: a data frame
         with the columns ``true``, ``noisy``, ``label`` (optional) and ``count`` or ``probability``, the path of
-        such a file, or a :class:`~fairfix.noise.NoiseTable`.
+        such a file, a :class:`~fairfix.noise.NoiseTable`, or a :class:`~fairfix.noise.Noise`, which also says what of
+        the table holds for ``X``, and what is assumed of the noise.
 
     Attributes
     ----------
@@ -314,11 +315,13 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         self.protected_names_, self._named = groups.names, groups.named
         return groups
 
-    def _noise(self) -> NoiseTable | None:
+    def _noise(self) -> Noise | None:
         """Return the description of the noise, read and checked."""
-        if self.noise is None or isinstance(self.noise, NoiseTable):
+        if self.noise is None or isinstance(self.noise, Noise):
             return self.noise
-        return read_noise(open_source(self.noise))
+        if isinstance(self.noise, NoiseTable):
+            return Noise(self.noise)
+        return Noise(read_noise(open_source(self.noise)))
 
     def _seen(self, groups: GroupLabels) -> tuple[str, ...]:
         """Return the protected columns that the estimator sees among its features."""

@@ -18,9 +18,10 @@ from fairfix.counts import Bools, Floats
 from fairfix.errors import ArtifactError
 from fairfix.features import Features
 from fairfix.learners import LinearMember, Member, NetworkMember, TreesMember
-from fairfix.optim.plugin import PluginRule, mixed
+from fairfix.optim.blind_rates import BlindMixture
+from fairfix.optim.plugin import PluginRule
 from fairfix.optim.quantiles import Levels, Tube
-from fairfix.optim.sensei import EqualRates
+from fairfix.optim.sensei import Chances, EqualRates
 from fairfix.predictors import FitTrace, RepairedPredictor, codes_of
 from fairfix.table import Table
 
@@ -349,16 +350,15 @@ def _are_levels(one: Levels) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class PluginScore(ValuePredictor):
-    """A score of the expected label and of the probabilities of groups, which does not see the group.
+    """A score drawn by the expected label and the probabilities of groups, which does not see the group.
 
     Attributes
     ----------
     label, group
-        Where the expected label and the probabilities of groups come from.
+        Where the expected label and the probabilities of groups come from; the second is the first where the rule does
+        not look at groups.
     rule
         See :mod:`fairfix.optim.plugin`.
-    constant, share
-        With chance ``share`` a row gets the constant.
     """
 
     kind: ClassVar[str] = "plugin_score"
@@ -366,76 +366,60 @@ class PluginScore(ValuePredictor):
     label: Scorer
     group: Scorer
     rule: PluginRule
-    constant: float
-    share: float
     trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
 
     @property
     def scorers(self) -> tuple[Scorer, ...]:
-        """That of the label and that of the group."""
-        return (self.label, self.group) if self.rule.thresholds.size else (self.label,)
+        """That of the label, and that of the group where the rule looks at it."""
+        return (self.label, self.group) if self.rule.groups else (self.label,)
 
     @property
     def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
-        """Whether some rows get the constant by a draw."""
-        return 0 < self.share < 1
+        """Whether some rows get a value that is drawn."""
+        return bool(self.rule.moves and self.rule.spread.any())
 
     def predict(self, table: Table) -> Floats:
         """Return the value of each row."""
-        pi = self.group(table) if self.rule.thresholds.size else np.zeros((len(table), 0))
-        return self.of_scores(table, self.label(table), pi)
+        return self.of_scores(table, self.label(table), self._chances(table))
 
     def of_scores(self, table: Table, eta: Floats, pi: Floats) -> Floats:
         """Return the value of each row from its expected label (n,) and its probabilities of groups (n, K)."""
         draw = table.draws if self.randomized else np.zeros(len(table))
-        return mixed(self.rule.score(eta, pi), self.constant, self.share, draw)
+        return self.rule.score(eta, pi, draw)
 
     def drawn(self, table: Table) -> Bools:
-        """Return which rows have a value that hangs on a draw: all, where some get the constant."""
-        return np.full(len(table), self.randomized)
+        """Return which rows have a value that hangs on a draw."""
+        if not self.randomized:
+            return np.zeros(len(table), dtype=bool)
+        return self.rule.drawn(self.label(table), self._chances(table))
+
+    def _chances(self, table: Table) -> Floats:
+        if not self.rule.groups:
+            return np.zeros((len(table), 0))
+        pi = self.group(table)
+        if pi.ndim != 2 or pi.shape[1] < self.rule.groups:
+            raise ArtifactError(f"the parts of this {self.kind} do not fit together")
+        return pi
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return the scorers, the constant and its share as settings, prices and grid as arrays."""
+        """Return the scorers as settings, tree and values as arrays."""
         label, label_arrays = self.label.state("label")
         group, group_arrays = self.group.state("group")
-        told = {
-            "label": label,
-            "group": group,
-            "constant": self.constant,
-            "share": self.share,
-            "logistic": self.rule.logistic,
-        }
         own = {name: getattr(self.rule, name) for name in RULE_PARTS}
-        return told, {**label_arrays, **group_arrays, **own}
+        return {"label": label, "group": group}, {**label_arrays, **group_arrays, **own}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return the predictor of a saved state, checked."""
         own = {name: a for name, a in arrays.items() if not name.startswith(("label.", "group."))}
-        if set(settings) != {"label", "group", "constant", "share", "logistic"} or set(own) != set(
-            RULE_PARTS
-        ):
+        if set(settings) != {"label", "group"} or set(own) != set(RULE_PARTS):
             raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
-        thresholds, grid, prices, shares = (own[name] for name in RULE_PARTS)
-        sound = (
-            all(a.dtype == np.float64 and bool(np.isfinite(a).all()) for a in own.values())
-            and thresholds.ndim == grid.ndim == shares.ndim == 1
-            and prices.shape == (shares.size, thresholds.size)
-            and grid.size == (thresholds.size + 1 if thresholds.size else 0)
-            and bool((np.diff(thresholds) > 0).all() and (shares > 0).all())
-            and all(isinstance(settings[part], float) for part in ("constant", "share"))
-            and 0 <= settings["share"] <= 1
-            and isinstance(settings["logistic"], bool)
-        )
-        if not sound:
+        right = all(own[name].ndim == 1 and own[name].dtype == kind for name, kind in RULE_PARTS.items())
+        rule = PluginRule(**own) if right else None
+        if rule is None or not rule.sound:
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
-        return cls(
-            Scorer.from_state("label", settings["label"], arrays),
-            Scorer.from_state("group", settings["group"], arrays),
-            PluginRule(thresholds, grid, prices, shares, settings["logistic"]),
-            settings["constant"],
-            settings["share"],
-        )
+        label = Scorer.from_state("label", settings["label"], arrays)
+        return cls(label, Scorer.from_state("group", settings["group"], arrays), rule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -471,7 +455,10 @@ class ModelMixture(ValuePredictor):
 
     def predict(self, table: Table) -> Floats:
         """Return the value of each row."""
-        values = np.stack([model(table) for model in self.models])
+        return self.of_values(table, np.stack([model(table) for model in self.models]))
+
+    def of_values(self, table: Table, values: Floats) -> Floats:
+        """Return what each row gets of the models' values, shape (M, n)."""
         if not self.randomized:
             return np.asarray(self.weights @ values)
         drawn = np.searchsorted(np.cumsum(self.weights)[:-1], table.draws, side="right")
@@ -517,7 +504,7 @@ class ModelMixture(ValuePredictor):
 
 @dataclass(frozen=True, eq=False)
 class BlindRule(ValuePredictor):
-    """A decision of equal rates that does not see the group; see :class:`fairfix.optim.sensei.EqualRates`.
+    """Decisions of equal rates that do not see the group; see :class:`fairfix.optim.blind_rates.BlindMixture`.
 
     Attributes
     ----------
@@ -525,7 +512,7 @@ class BlindRule(ValuePredictor):
         Where ``P(y = 1 | x)`` comes from.
     groups
         For each attribute where ``P(group | x, y)`` comes from, for ``y = 1`` and for ``y = 0``.
-    rule
+    mixture
         What is made of them.
     """
 
@@ -534,7 +521,7 @@ class BlindRule(ValuePredictor):
 
     label: Scorer
     groups: tuple[tuple[Scorer, Scorer], ...]
-    rule: EqualRates
+    mixture: BlindMixture
     trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
 
     @property
@@ -542,37 +529,45 @@ class BlindRule(ValuePredictor):
         """All of them."""
         return (self.label, *(one for pair in self.groups for one in pair))
 
+    @property
+    def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
+        """Whether decisions are drawn."""
+        return self.mixture.randomized
+
     def predict(self, table: Table) -> Floats:
-        """Return the decision of each row, 0 or 1."""
-        chances = tuple((one(table), zero(table)) for one, zero in self.groups)
-        return (self.rule.score(self.label(table), chances) > 0).astype(np.float64)
+        """Return the chance of a positive decision of each row."""
+        return self.mixture.chance(*chances_of(table, self.label, self.groups))
 
     def unrepaired(self, table: Table) -> Floats:
-        """Return the decision of each row: it hangs on no group."""
+        """Return the same: it hangs on no group."""
         return self.predict(table)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return the scorers and the sizes as settings, prices and shares as arrays."""
+        """Return the scorers, the sizes and the share of everybody as settings, prices and shares as arrays."""
         parts = {f"scorer{i}": one.state(f"scorer{i}") for i, one in enumerate(self.scorers)}
         arrays = {name: array for _, own in parts.values() for name, array in own.items()}
+        mixture, rule = self.mixture, self.mixture.rule
         told = {
             "scorers": [settings for settings, _ in parts.values()],
-            "groups": [int(one.size) for one, _ in self.rule.mu],
-            "prior": list(self.rule.prior),
+            "groups": [int(one.size) for one, _ in rule.mu],
+            "prior": list(rule.prior),
+            "always": mixture.always,
         }
-        rule = {
-            name: np.concatenate([np.stack(pair) for pair in getattr(self.rule, name)], axis=1)
-            for name in BLIND_PARTS
-        }
-        return told, {**arrays, **rule}
+        cells = np.concatenate([np.stack(pair) for pair in rule.cells], axis=1)
+        mu = [
+            np.concatenate([np.stack(pair) for pair in rule.priced(one).mu], axis=1) for one in mixture.prices
+        ]
+        own = {"mu": np.array(mu).reshape(len(mu), *cells.shape), "cells": cells, "shares": mixture.shares}
+        return told, {**arrays, **own}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return the predictor of a saved state, checked."""
         own = {name: a for name, a in arrays.items() if not name.startswith("scorer")}
-        if set(settings) != {"scorers", "groups", "prior"} or set(own) != set(BLIND_PARTS):
+        if set(settings) != {"scorers", "groups", "prior", "always"} or set(own) != set(BLIND_PARTS):
             raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
-        told, sizes, prior = settings["scorers"], settings["groups"], settings["prior"]
+        told, sizes, prior, always = (settings[name] for name in ("scorers", "groups", "prior", "always"))
+        shares = own["shares"]
         sound = (
             isinstance(sizes, list)
             and all(isinstance(size, int) and size > 1 for size in sizes)
@@ -582,25 +577,44 @@ class BlindRule(ValuePredictor):
             and isinstance(prior, list)
             and len(prior) == 2
             and all(isinstance(part, float) and 0 < part < 1 for part in prior)
-            and all(
-                a.dtype == np.float64 and a.shape == (2, sum(sizes)) and bool(np.isfinite(a).all())
-                for a in own.values()
-            )
+            and isinstance(always, float)
+            and 0.0 <= always <= 1.0
+            and all(a.dtype == np.float64 and bool(np.isfinite(a).all()) for a in own.values())
+            and own["cells"].shape == (2, sum(sizes))
             and bool((own["cells"] > 0).all())
+            and shares.ndim == 1
+            and bool((shares > 0).all())
+            and float(shares.sum()) + always <= 1.0 + 1e-9
+            and own["mu"].shape == (shares.size, 2, sum(sizes))
         )
         if not sound:
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
         cuts = np.cumsum(sizes)[:-1]
-        mu, cells = (
-            tuple((part[0], part[1]) for part in np.split(own[name], cuts, axis=1)) for name in BLIND_PARTS
-        )
+        cells = tuple((one, zero) for one, zero in np.split(own["cells"], cuts, axis=1))
+        prices = [
+            np.concatenate([part for pair in np.split(mu, cuts, axis=1) for part in pair]) for mu in own["mu"]
+        ]
         first, *others = (Scorer.from_state(f"scorer{i}", one, arrays) for i, one in enumerate(told))
-        rule = EqualRates(mu, (prior[0], prior[1]), cells, math.nan, math.nan, math.nan, 0.0, True)
-        return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), rule)
+        rule = EqualRates(cells, (prior[0], prior[1]), cells, math.nan, math.nan, math.nan, 0.0, True)
+        mixture = BlindMixture(rule, np.array(prices).reshape(shares.size, 2 * sum(sizes)), shares, always)
+        return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), mixture)
 
 
-BLIND_PARTS = ("mu", "cells")
-RULE_PARTS = ("thresholds", "grid", "prices", "shares")
+def chances_of(
+    table: Table, label: Scorer, groups: tuple[tuple[Scorer, Scorer], ...]
+) -> tuple[Floats, Chances]:
+    """Return ``P(y = 1 | x)`` of each row, and ``P(group | x, y)`` of each attribute for ``y = 1`` and ``y = 0``."""
+    return label(table), tuple((one(table), zero(table)) for one, zero in groups)
+
+
+BLIND_PARTS = ("mu", "cells", "shares")
+RULE_PARTS: Mapping[str, type] = {
+    "part": np.int64,
+    "cut": np.float64,
+    "below": np.int64,
+    "upto": np.float64,
+    "values": np.float64,
+}
 LEVEL_PARTS = ("first", "last", "low", "high")
 
 

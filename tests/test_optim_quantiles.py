@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 
 Floats = npt.NDArray[np.float64]
 
-SETTINGS = settings(max_examples=25, deadline=None)
+SETTINGS = settings(max_examples=25)
 
 
 def sample(seed: int, groups: int, rows: int = 400, digits: int | None = None) -> Scores:
