@@ -194,6 +194,29 @@ def test_bounds_that_bind_are_held_and_cost_something() -> None:
     assert "bounds that bind" in tight.trace.notes[0]
 
 
+@pytest.mark.parametrize("slack", [1.0, float("inf")])
+def test_an_unbounded_slack_leaves_the_scores_of_the_base(slack: float) -> None:
+    """What a slack that binds nobody gives is the base, not just the same for all such slacks."""
+    table = table_of(frame(many=300), "pay")
+    predictor = fit(table, aware=True, slack=slack)
+
+    np.testing.assert_array_equal(predictor.predict(table), predictor.unrepaired(table))
+    np.testing.assert_array_equal(predictor.trace.fitted, predictor.trace.base_fitted)
+
+
+def test_slack_zero_keeps_what_the_barycentre_keeps() -> None:
+    """Without slack scores still follow the old ones inside each group: no row gets everybody's mean."""
+    table = table_of(frame(many=300), "pay")
+    predictor, codes = fit(table, aware=True, slack=0.0), table.groups().codes
+    values, plain = predictor.trace.fitted, predictor.trace.base_fitted
+    assert values is not None
+    assert plain is not None
+    for k in (0, 1):
+        assert np.corrcoef(values[codes == k], plain[codes == k])[0, 1] > 0.98
+    assert np.mean(values == np.median(values)) < 0.02
+    assert predictor.trace.objective < 0.9 * plain.var()
+
+
 def test_group_slacks_bind_the_groups_that_are_named() -> None:
     """A slack for one group is held by it, but for the row that a draw puts on either side of a threshold."""
     table = table_of(frame(), "pay")

@@ -237,6 +237,11 @@ class Scores:
         ]
         return scores, np.stack(rows)
 
+    @cached_property
+    def free(self) -> Floats:
+        """Distance of each group's scores to everybody's as they are, shape (K,)."""
+        return self.distances(self.score)
+
     def distances(self, values: Floats) -> Floats:
         """Return the largest distance of each group's distribution to everybody's, shape (K,)."""
         return ks_to_overall(values, self.codes, self.weight, self.groups)
@@ -407,7 +412,7 @@ def fit_tube(scores: Scores, slack: Floats, *, drawn: bool = True) -> TubeFit:
         hold among the maps that are tried, or the one whose largest distance beyond its slack is least.
     """
     slack = np.asarray(slack, dtype=np.float64)
-    free = scores.distances(scores.score)
+    free = scores.free
     if (free <= slack).all():
         return TubeFit(Tube(scores.levels, None, np.ones((scores.groups, 0))), free, True, 1)
     if drawn:
