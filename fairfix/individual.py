@@ -305,13 +305,18 @@ def _largest(
     top = max(known, key=lambda one: abs(one.value))
     low = max(max(one.low, -one.high, 0.0) for one in known)
     high = max(max(one.high, -one.low) for one in known)
-    overlap = (
-        "" if isinstance(top, MatchedContrast) else f"{top.overlap:.1%} of rows where the groups overlap"
-    )
-    value = Value(abs(top.value), low, high, said or overlap)
+    value = Value(abs(top.value), low, high, said or _trust(top))
     first, second = called(top)
     higher = (first, second) if top.value >= 0 else (second, first)
     return ComparisonReport(identifier, value, higher, unknown, pairs=pairs)
+
+
+def _trust(found: MatchedContrast | ResidualContrast) -> str:
+    """Say how far an effect by residuals can be trusted."""
+    if isinstance(found, MatchedContrast):
+        return ""
+    blind = f"a score made blind of the same columns shows {abs(found.blind):.2g} ± {found.blind_error:.1g}"
+    return f"{found.overlap:.1%} of rows where the groups overlap; {blind}"
 
 
 NEIGHBOURS, QUERIES, REFERENCES = 20, 5_000, 20_000
