@@ -731,7 +731,7 @@ class _Learner:
         y, w, d = score[rows], self.w[rows], self.Z.shape[1]
         if y.min() < 0 or y.max() > 1 or not 0 < y.mean() < 1:
             found = _least_squares(Z[rows], y, w)
-            return (found[0] + self.Z @ found[1 : d + 1])[:, None]
+            return np.asarray(found[0] + self.Z @ found[1 : d + 1])[:, None]
         found = _fractional_logit(Z[rows], y, w)
         centre = float(w @ self.member[rows, 1:] @ found[d + 1 :] / w.sum())
         line = np.clip(found[0] + centre + self.Z @ found[1 : d + 1], -FARTHEST, FARTHEST)
