@@ -731,7 +731,7 @@ class _Learner:
         y, w, d = score[rows], self.w[rows], self.Z.shape[1]
         if y.min() < 0 or y.max() > 1 or not 0 < y.mean() < 1:
             found = _least_squares(Z[rows], y, w)
-            return (found[0] + self.Z @ found[1 : d + 1])[:, None]
+            return np.asarray(found[0] + self.Z @ found[1 : d + 1])[:, None]
         found = _fractional_logit(Z[rows], y, w)
         centre = float(w @ self.member[rows, 1:] @ found[d + 1 :] / w.sum())
         line = np.clip(found[0] + centre + self.Z @ found[1 : d + 1], -FARTHEST, FARTHEST)
@@ -773,7 +773,8 @@ class _Learner:
     def _logistic(self, rows: Ints) -> Floats:
         from sklearn.linear_model import LogisticRegression
 
-        model = LogisticRegression(C=1.0, max_iter=300, tol=1e-6)
+        # a penalty only against columns that tell the group for sure: slopes of 30 deviations are to be learned
+        model = LogisticRegression(C=100.0, max_iter=300, tol=1e-6)
         model.fit(self.Z[rows], self.codes[rows], sample_weight=self.w[rows])
         return np.asarray(model.predict_proba(self.Z), dtype=np.float64)
 
@@ -818,27 +819,32 @@ def _least_squares(Z: Floats, y: Floats, w: Floats) -> Floats:
     root = np.sqrt(w)
     Z = np.column_stack([np.ones(y.size), Z])
     gram = (Z * w[:, None]).T @ Z
-    gram[np.diag_indices_from(gram)] += RIDGE * w.sum()
+    gram[np.diag_indices_from(gram)] += _penalty(Z, w)
     return np.asarray(np.linalg.solve(gram, (Z * root[:, None]).T @ (root * y)))
+
+
+def _penalty(Z: Floats, w: Floats) -> Floats:
+    """Return the penalty of each coefficient: none of the first, the intercept."""
+    return np.append(0.0, np.full(Z.shape[1] - 1, RIDGE * float(w.sum())))
 
 
 def _fractional_logit(Z: Floats, y: Floats, w: Floats) -> Floats:
     """Return intercept and slopes of the logistic mean of a score in [0, 1], by Newton's method with halved steps."""
     Z = np.column_stack([np.ones(y.size), Z])
-    mean = float(w @ y / w.sum())
+    mean, penalty = float(w @ y / w.sum()), _penalty(Z, w)
     found = np.zeros(Z.shape[1])
     found[0] = math.log(mean / (1.0 - mean))
 
     def loss(at: Floats) -> float:
         line = Z @ at
-        return float(w @ (np.logaddexp(0.0, line) - y * line)) + 0.5 * RIDGE * float(w.sum() * (at @ at))
+        return float(w @ (np.logaddexp(0.0, line) - y * line)) + 0.5 * float(penalty @ at**2)
 
     known = loss(found)
     for _ in range(30):
         chance = 1.0 / (1.0 + np.exp(-np.clip(Z @ found, -FARTHEST, FARTHEST)))
-        slope = Z.T @ (w * (chance - y)) + RIDGE * w.sum() * found
+        slope = Z.T @ (w * (chance - y)) + penalty * found
         bend = (Z * (w * chance * (1.0 - chance))[:, None]).T @ Z
-        bend[np.diag_indices_from(bend)] += RIDGE * w.sum()
+        bend[np.diag_indices_from(bend)] += penalty
         step = np.linalg.solve(bend, slope)
         size = 1.0
         while (new := loss(found - size * step)) > known and size > 1e-6:

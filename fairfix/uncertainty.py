@@ -384,7 +384,8 @@ def carrying_rows(mean: ArrayLike, square: ArrayLike, sizes: ArrayLike) -> Float
 
     All rows where they are alike; 0 where every row is 0 and nothing tells how large one could be.
     """
-    return np.asarray(np.nan_to_num(sizes * _divide(np.square(np.asarray(mean, float)), square)))
+    share = _divide(np.square(np.asarray(mean, float)), square)
+    return np.asarray(np.nan_to_num(np.asarray(sizes, float) * share))
 
 
 @dataclass(frozen=True, eq=False)
