@@ -550,7 +550,7 @@ class Robust(Repairer):
         """Return the masses of recorded groups by label in the rows of the fit, shape (K, 2)."""
         codes, many = problem.cells.codes, len(problem.cells.levels)
         label, weight = label_of(problem).astype(np.int64), problem.weight
-        return np.bincount(2 * codes + label, weight, 2 * many).reshape(many, 2) / weight.sum()
+        return np.asarray(np.bincount(2 * codes + label, weight, 2 * many).reshape(many, 2) / weight.sum())
 
     def _said_of_training(self, problem: RepairProblem, found: Trained, decided: Floats) -> Iterator[str]:
         """Yield what is unusual about a trained rule."""
