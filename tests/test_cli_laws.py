@@ -301,21 +301,3 @@ def test_one_group_with_a_radius_is_an_error_that_says_so(
     rows.assign(one="all").to_parquet("d.parquet")
     assert run(["audit", "d.parquet", "--protected", "one", "--noise-radius", "all=0.1"]) == 2
     assert "single group 'all'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("seed", [3, 6, 25])
-def test_a_plug_in_holds_its_slack_on_the_rows_of_the_fit(seed: int, rows: pd.DataFrame) -> None:
-    """The score is taken as it is, and the group is learned all the same: values are those of models out of fold."""
-    rng = np.random.default_rng(seed)
-    group = rng.integers(0, 2, 100)
-    score = np.clip(rng.integers(0, 4, 100) + group * (rng.random(100) < 0.5), 0, 4) / 10
-    frame = pd.DataFrame({"race": np.array(["a", "b"])[group], "score": score})
-    frame.assign(label=(rng.random(100) < score).astype(int)).to_csv("d.csv", index=False)
-    given = ["--method", "fair-regression", "--loss", "square", "--solver", "plug-in", "--protected", "race"]
-    more = ["--features", "score", "--slack", "0.12", "--out", "json=r.json", "--quiet"]
-    assert run(["repair", "d.csv", *given, *more]) == 0
-
-    result = saved("r.json", "repair")
-    table = {row["name"]: row["after"]["value"] for row in result["proof"]["fit"]["table"]}
-    assert not result["warnings"]
-    assert table["ks.to_overall [race]"] <= 0.12 + 1e-9

@@ -494,7 +494,8 @@ TRAINED = {"solver": "dro", "features": ("x",)}
     ("given", "label", "message"),
     [
         ({"features": None}, True, "a score alone is nothing to train on; name columns with --features"),
-        ({"protected_as_feature": True}, True, "must not use the noisy group group"),
+        ({"features": ("x", "group")}, True, "sees the recorded group group with --protected-as-feature"),
+        ({"features": (), "protected_as_feature": True}, True, "nothing to train on; name columns"),
         ({"learner": "trees"}, True, "trains a linear rule; leave out --learner trees"),
         ({"assumption": "identified"}, True, "assumes the radii of the table"),
         ({"assumption": "soft"}, True, r"radii of the table \(N0\) alone; leave out --assumption soft"),
@@ -506,7 +507,7 @@ TRAINED = {"solver": "dro", "features": ("x",)}
     ],
 )
 def test_what_does_not_go_with_training_is_refused(given: dict[str, Any], label: bool, message: str) -> None:
-    """A trained rule needs features and no recorded group; what is of thresholds alone is said to be."""
+    """A trained rule needs features beside the recorded group; what is of thresholds alone is said to be."""
     data = people(many=600)
     noisy = recorded(data, "uniform")
     given = {**TRAINED, **given}
@@ -554,6 +555,75 @@ def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str
     settings, arrays = rule.state()
     again = ScoreCurves.from_state(json.loads(json.dumps(settings)), arrays)
     np.testing.assert_array_equal(again.predict(table), chance)
+
+
+@pytest.mark.parametrize("parity", PARITIES)
+@pytest.mark.parametrize("solver", ["dro", "soft", "certified"])
+def test_a_trained_rule_may_look_at_the_recorded_group(solver: str, parity: str) -> None:
+    """Worst cases hold for any decision; the rule is a score without the group and a threshold per recorded group."""
+    data = people(3)
+    noisy = recorded(data, "adversarial")
+    table, told = table_of(data, noisy), known(data, noisy, label=solver == "certified")
+    what = {"solver": "soft", "assumption": "certified"} if solver == "certified" else {"solver": solver}
+    rule = fit(
+        Robust(constraint=parity, slack=0.1, **what),
+        table,
+        told,
+        features=("x",),
+        protected_as_feature=True,
+    )
+    chance = rule.predict(table)
+    notes = " | ".join(rule.trace.notes)
+
+    assert excess(data, chance, parity, 0.1) <= 1e-9
+    assert set(np.unique(chance)) <= {0.0, 1.0}
+    assert (rule.needs_score, rule.inputs, rule.scorer.groups) == (False, ("group",), ())
+    assert rule.trace.objective == pytest.approx(np.mean(chance != data["label"]), abs=1e-12)
+    code = {"dro": "N0", "soft": "N1", "certified": "N2"}[solver]
+    found = re.findall(r"(-?0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)
+    worst = {name: float(value) for value, name in found}
+    assert excess(data, chance, parity, 0.0) - 1e-4 <= worst[code] <= 0.1 + 1e-4
+    assert "decisions use the recorded group 'group'" in notes
+    each = rule.of_each_group(table)
+    assert each is not None
+    for k in range(3):
+        everybody = np.full(noisy.size, k)
+        np.testing.assert_array_equal(rule.predict(table_of(data, everybody)), each[1][:, k])
+    settings, arrays = rule.state()
+    again = ScoreCurves.from_state(json.loads(json.dumps(settings)), arrays)
+    np.testing.assert_array_equal(again.predict(table), chance)
+
+
+def test_looking_at_the_recorded_group_costs_less() -> None:
+    """A rule that may tell recorded groups apart lets the better one in by another threshold."""
+    data = people(many=6000)
+    data["label"] = (np.random.default_rng(5).random(6000) < 1 / (1 + np.exp(-3 * data["x"]))).astype(
+        np.int64
+    )
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    asked = Robust(slack=0.1, constraint="equal_opportunity", solver="soft", assumption="certified")
+    errors = [
+        fit(asked, table, told, features=("x",), protected_as_feature=sees).trace.objective
+        for sees in (False, True)
+    ]
+    assert errors[1] < errors[0] - 0.01
+
+
+def test_the_estimate_under_n4_is_of_the_rule_of_every_recorded_group() -> None:
+    """Inverting the cells of decisions that look at the recording is wrong by far more than sampling."""
+    data = people(many=30_000)
+    logit = data["x"] + 2.0 * (data["true"] == 0) - 1.0
+    data["label"] = (np.random.default_rng(5).random(30_000) < 1 / (1 + np.exp(-logit))).astype(np.int64)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=False)
+    rule = fit(Robust(slack=1.0, solver="soft"), table, told, features=("x",), protected_as_feature=True)
+    chance, notes = rule.predict(table), " ".join(rule.trace.notes)
+    rates = [chance[noisy == k].mean() for k in range(3)]
+    assert max(rates) - min(rates) > 0.1
+
+    (found,) = re.findall(r"(-?0\.\d+) if noise depends on the true group", notes)
+    assert float(found) == pytest.approx(excess(data, chance, "demographic_parity", 0.0), abs=0.02)
 
 
 @pytest.mark.parametrize("decisions", ["randomized", "deterministic"])

@@ -88,6 +88,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     features = learned_features(given, source, reading, model)
     noise = noise_of(given)
     contenders = chosen(given["methods"], reading, learned=features is not None, noise=noise)
+    if given["protected_as_feature"]:  # then a method chooses by itself what sees the group
+        contenders = [one for one in contenders if not one.repairer.sees_groups]
     talk(given, f"comparing {', '.join(dict.fromkeys(one.title for one in contenders))}")
     with working(given, "comparing", len(fits(contenders, slacks))) as done:
         table = read_table(source, reading)
@@ -105,7 +107,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             done=done,
         )
     rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
-    result = compare_dict(outcome, source.name, rows, inferred, _settings(reading, features, noise, given))
+    settings = _settings(features, noise, given)
+    result = compare_dict(outcome, source.name, rows, inferred, settings, outcome.reading)
     if kind:
         _draw(result, given["picture"], kind)
         talk(given, f"wrote {given['picture']}")
@@ -114,12 +117,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
 
 
 def _settings(
-    reading: Reading, features: Sequence[str] | None, noise: Noise | None, given: Mapping[str, Any]
+    features: Sequence[str] | None, noise: Noise | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what was asked for, as the result has it."""
     settings: dict[str, Any] = {
-        "protected": list(reading.columns.protected),
-        "task": reading.task,
         "confidence": given["confidence"],
         "seed": given["seed"],
         "features": "score" if features is None else list(features),

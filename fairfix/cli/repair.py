@@ -110,7 +110,8 @@ id_options = [
     option(
         "--id",
         metavar="COLUMN",
-        help="Row identity, which draws randomised decisions.  [default: a hash of the row's values]",
+        help="Row identity, which draws randomised decisions.  [default: the row's values, and how many equal rows "
+        "came before]",
     ),
     option(
         "--duplicate-ids",
@@ -290,7 +291,19 @@ def _repaired(job: _Job, outcome: Outcome, data: str, given: Mapping[str, Any]) 
     )
 
 
-FACTS = ("data", "split", "selection", "proof", "checks", "verdict", "warnings", "notes")
+FACTS = (
+    "data",
+    "settings",
+    "split",
+    "selection",
+    "solution",
+    "proof",
+    "checks",
+    "verdict",
+    "messages",
+    "warnings",
+    "notes",
+)
 """Parts of the result that the artifact keeps."""
 
 
@@ -353,11 +366,13 @@ def _read(job: _Job, given: Mapping[str, Any]) -> tuple[Table, str]:
     from dataclasses import replace
 
     from fairfix.engine import count_table, read_table
+    from fairfix.proof import HELD_ROWS
     from fairfix.repaired import IDENTITY_TYPES, fingerprint, hash_key, identity_columns, row_draws
     from fairfix.table import PLAIN_SCORE
 
     source, reading = job.source, job.reading
-    kept = job.repairer.draws or bool(given["pairs"])
+    few = source.about_rows <= HELD_ROWS  # else draws that no method needs are not worth the memory
+    kept = job.repairer.draws or bool(given["pairs"]) or reading.columns.id is not None or few
     identity = identity_columns(_without_score(source, job.model), reading) if kept else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if reading.columns.id else {}
     raw = {name: types.get(name, source.schema.field(name).type) for name in identity}
@@ -367,7 +382,8 @@ def _read(job: _Job, given: Mapping[str, Any]) -> tuple[Table, str]:
     key = hash_key(given["seed"], data)
     if not identity:
         return table, data
-    return replace(table, draw=lambda: row_draws(table.features, identity, key)), data
+    by_id = reading.columns.id is not None
+    return replace(table, draw=row_draws(table.features, identity, key, by_id=by_id)), data
 
 
 def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[Any, ...]]]:

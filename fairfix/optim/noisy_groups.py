@@ -127,6 +127,11 @@ class Ratio:
         return _ratio(a, a + b)
 
 
+def flipped(ratio: Ratio) -> Ratio:
+    """Return the rate's complement, whose lowest value has the weights of the rate's highest."""
+    return Ratio(ratio.b, ratio.a)
+
+
 RATIOS = {
     "true_positive_rate": Ratio((True, False, False, False), (False, True, False, False)),
     "false_positive_rate": Ratio((False, False, True, False), (False, False, False, True)),

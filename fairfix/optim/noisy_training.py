@@ -1,7 +1,8 @@
 r"""Training of a linear rule that keeps true groups alike behind noisy ones, against the exact worst case.
 
 A row has features ``x_i``, label ``y_i``, noisy group ``k_i`` and weight ``w_i``, of total 1. The rule is ``d_i = 1[f_i
->= 0]`` with ``f_i = x_i v + b``, which does not use the noisy group. Wanted is
+>= 0]`` with ``f_i = x_i v + b``. The noisy group may be among the features: worst cases are about the decisions that
+were made, whatever they look at. Wanted is
 
 .. math::
     \min_v\; \sum_i w_i 1[d_i \ne y_i] \quad\text{s.t.}\quad
@@ -59,7 +60,7 @@ import numpy.typing as npt
 from scipy import sparse
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fairfix.optim.noisy_groups import RATIOS, Ratio, labelled_bounds, soft_bounds, tv_bounds
+from fairfix.optim.noisy_groups import RATIOS, Ratio, flipped, labelled_bounds, soft_bounds, tv_bounds
 from fairfix.optim.noisy_repair import DEMANDS, LABELS, Parity
 
 Floats = npt.NDArray[np.float64]
@@ -100,11 +101,6 @@ class Adversary(Protocol):
     def shares(self, cells: Floats, ratio: Ratio) -> Floats:
         """Return where the denominator of each group's lowest rate lies: (K, 4) to (J, K, 4), of sum 1 or NaN."""
         ...
-
-
-def flipped(ratio: Ratio) -> Ratio:
-    """Return the rate's complement, whose lowest value has the weights of the rate's highest."""
-    return Ratio(ratio.b, ratio.a)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,59 +1,79 @@
-r"""Scores near to everybody's distribution at every threshold, by a rule that does not see the group.
+r"""Scores near to everybody's distribution at every threshold, by a drawn rule that does not see the group.
 
-Rows have ``eta``, the expected label, and ``pi_a``, the probability of group ``a``, whose mean is ``p_a``; with
-``r_a = pi_a / p_a - 1``, a rule ``u`` of ``(eta, pi)`` has ``P(u > z | a) - P(u > z) = E[r_a 1(u > z)]``. Over rules
-with values in a grid ``u_0 < ... < u_Z``, with thresholds ``t_j`` between them,
-
-.. math::
-    \min_u\; E[\bar l(\eta, u)] \quad\text{s.t.}\quad
-    |E[r_a 1(u > t_j)]| \le e_a \text{ for each group } a \text{ and threshold } j ,
-
-where ``\bar l`` is the loss expected of ``eta``. The dual is concave in the multipliers ``m``,
+Rows have ``eta``, the expected label, and ``pi_a``, the probability of group ``a``. A tree cuts the space of ``(eta,
+pi)`` into cells ``c`` of weight ``w_c``, in which group ``a``, whose share is ``p_a``, has the share ``s_ca``. A rule
+gives each cell a distribution ``Q_c`` over values ``u_0 < ... < u_Z``, and ``r_ca = s_ca / p_a - 1`` says how far a
+group is from everybody:
 
 .. math::
-    \max_m\; E\Big[\min_k \big(\bar l(\eta, u_k) + \sum_{j \le k} m_j^T r\big)\Big] - \sum_{a, j} e_a |m_{aj}| .
+    \min_Q\; \sum_c w_c \sum_k Q_{ck}\, \bar l(\eta_c, u_k) \quad\text{s.t.}\quad
+    \Big|\sum_c w_c\, r_{ca} \sum_{l \ge k} Q_{cl}\Big| \le e_a \text{ for each group } a \text{ and value } k ,
 
-Its inner minimum is the rule: each row takes the value of least priced loss. The minimum is smoothed to a softmin whose
-temperature falls, and the dual maximised by L-BFGS-B over ``m = m^+ - m^-``. Alike rows are one cell; value and bound
-are of the same cells, so their difference is a certificate for all maps of cells into the grid, mixtures included.
+where ``\bar l`` is the loss expected of ``eta``. It is a linear program, and its solution is what is shipped: a row
+draws its value from ``Q`` of its cell. The distances of a rule with these values are those of the program, at every
+threshold, so on the rows of the fit they are within the slack in expectation over the draws.
 
-The rule that is kept gives each row the point of the chosen grid cell that is nearest to its ``eta``: where no price is
-paid, ``eta`` itself. Its distances are measured on rows, by the caller, with the groups as they are.
+**Two sets of shares.** Recorded shares make the slack exact on the rows of the fit. Of small cells they are mostly
+chance, which the program would learn by heart; so in cells that are small, the same is asked of shares that ``pi``
+expects, moved to agree with the records of some thousand rows at a time.
+
+**Bound.** A distance is to be held between two values too. So the price ``m`` that the program puts on passing from a
+value to the next may be spread over what is between, and the total price ``M(u)`` of a score is a line between values.
+By weak duality no rule, drawn or not, with any real values, that looks at ``eta`` and the cell and keeps the slack by
+the shares ``s`` (by both sets, where there are two) has a smaller loss than (``i`` are the rows, ``w`` their weights):
+
+.. math::
+    \sum_i w_i \min_u \big(\bar l(\eta_i, u) + M(u)^T r_{c(i)}\big) - \sum_{a, j} e_a |m_{aj}| .
+
+The loss of the shipped rule less this bound is its gap, with all that cells and values cost in it.
+
+All is solved in units of the standard deviation of ``eta`` and of the loss of the constant.
 
 References
 ----------
-I. Agarwal, M. Dudik, Z. S. Wu, *Fair regression* (2019), for the constraint; the dual is our own writing of it for
-estimated ``eta`` and ``pi``.
+I. Agarwal, M. Dudik, Z. S. Wu, *Fair regression* (2019), for the constraint; the program over cells is our own writing
+of it for estimated ``eta`` and ``pi``.
 """
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fairfix.optim.parity import ks_to_overall
-from fairfix.optim.quantiles import second
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-THRESHOLDS = 96
-"""Thresholds, two thirds of them even in the distribution of the score, one third in the score."""
+CELLS = 512
+"""Most cells; twice as many lower the loss by 1 % of what the slack costs, in three times the time."""
 
-HALVINGS = 10
-"""Halvings that make the cells of alike rows: at most 1,024."""
+ROWS = 4
+"""Rows that a cell holds on average, at least: cells of single rows would know each row's group."""
 
-TEMPERATURES = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
-"""Of the softmin, in units of the loss of the constant."""
+VALUES = 64
+"""Values of the program, two thirds of them even in the distribution of the score, one third in the score."""
 
-ITERATIONS = 150
-"""Most L-BFGS iterations for each temperature."""
+KNOWN = 100
+"""Rows of one point from which on its recorded share of a group is taken for the true one, ..."""
+
+FEW = 64
+"""... if the point is also more than one in so many rows: chance adds up over points."""
+
+AGREED = 2000
+"""Rows over which expected shares are moved to agree with the recorded ones: there chance is a hundredth."""
+
+LEAST = 1e-6
+"""Least chance among the values of the program, and one less the greatest: the log loss is infinite at 0."""
 
 CHUNK = 1 << 13
-"""Rows that are scored at once."""
+"""Rows that are worked on at once."""
 
 
 def expected_loss(loss: str, eta: Floats, u: Floats) -> Floats:
@@ -68,286 +88,130 @@ def expected_loss(loss: str, eta: Floats, u: Floats) -> Floats:
         return np.asarray(yes + np.where(eta < 1, -(1.0 - eta) * np.log1p(-u), 0.0))
 
 
+# ---------------------------------------------------------------------- the rule
+
+
 @dataclass(frozen=True, eq=False)
 class PluginRule:
-    """A score of ``(eta, pi)``.
+    """A tree over ``(eta, pi)`` whose leaves, the cells, have a distribution over values each.
+
+    Node 0 is the root. A node with ``below`` -1 is a leaf.
 
     Attributes
     ----------
-    thresholds
-        Increasing, shape (Z,); empty where scores are left as they are.
-    grid
-        Values between them, shape (Z + 1,).
-    prices
-        Of passing each threshold, per group, shape (K, Z).
-    shares
-        ``p``, shape (K,).
-    logistic
-        Whether the loss is the log loss, else the square loss.
+    part
+        What a node looks at, shape (N,): 0 is ``eta``, ``a + 1`` is ``pi_a``; of a leaf, its number.
+    cut
+        Rows up to it go to node ``below``, others to the next, shape (N,).
+    below
+        Shape (N,).
+    upto
+        For each cell in order, its number plus the chance of this value or a lower one; increasing, shape (T,). The
+        last of cell ``c`` is ``c + 1``.
+    values
+        Shape (T,); increasing within a cell. Empty where scores are left as they are.
     """
 
-    thresholds: Floats
-    grid: Floats
-    prices: Floats
-    shares: Floats
-    logistic: bool
+    part: Ints
+    cut: Floats
+    below: Ints
+    upto: Floats
+    values: Floats
 
-    def score(self, eta: Floats, pi: Floats) -> Floats:
-        """Return the scores of rows, shape (n,), from ``eta`` (n,) and ``pi`` (n, K)."""
-        if not self.thresholds.size:
-            return eta
-        parts = [self._some(eta[i : i + CHUNK], pi[i : i + CHUNK]) for i in range(0, eta.size, CHUNK)]
-        return np.concatenate(parts) if parts else eta
-
-    def _some(self, eta: Floats, pi: Floats) -> Floats:
-        passed = np.cumsum(self.prices, axis=1)
-        priced = expected_loss("logistic" if self.logistic else "square", eta[:, None], self.grid)
-        priced[:, 1:] += (pi / self.shares - 1.0) @ passed
-        cell = priced.argmin(axis=1)
-        low, high = np.append(-np.inf, self.thresholds), np.append(self.thresholds, np.inf)
-        return np.clip(eta, low[cell], high[cell])
-
-
-@dataclass(frozen=True, eq=False)
-class PluginSolution:
-    """A rule and the certificate of its multipliers.
-
-    Attributes
-    ----------
-    rule
-        The rule.
-    multipliers
-        To begin another slack from, shape (2 K Z,).
-    value, bound
-        Loss of a mixture of maps of cells into the grid that holds the slack, and the least that any can have.
-    iterations
-        Evaluations of the dual.
-    """
-
-    rule: PluginRule
-    multipliers: Floats
-    value: float
-    bound: float
-    iterations: int
-
-    @property
-    def gap(self) -> float:
-        """How far the value may lie above the least."""
-        return self.value - self.bound
-
-
-@dataclass(frozen=True, eq=False)
-class PluginProblem:
-    """Rows by their expected label and their probabilities of groups.
-
-    Attributes
-    ----------
-    eta
-        Shape (n,); in [0, 1] for the logistic loss.
-    pi
-        Shape (n, K), rows sum to 1.
-    weight
-        Shape (n,), of any sum; None for 1 each.
-    loss
-        ``square`` or ``logistic``.
-    """
-
-    eta: Floats
-    pi: Floats
-    weight: Floats | None
-    loss: str
-
-    @cached_property
-    def share(self) -> Floats:
-        """Weight of each row, shape (n,), summing to 1."""
-        weight = np.ones(self.eta.size) if self.weight is None else self.weight
-        return np.asarray(weight / weight.sum())
-
-    @cached_property
-    def shares(self) -> Floats:
-        """``p``, shape (K,)."""
-        return np.asarray(self.share @ self.pi)
-
-    @cached_property
-    def thresholds(self) -> Floats:
-        """Thresholds inside the range of ``eta``, shape (Z,)."""
-        order = np.argsort(self.eta, kind="stable")
-        level = np.cumsum(self.share[order])
-        even = np.linspace(0, 1, THRESHOLDS * 2 // 3 + 2)[1:-1]
-        at = self.eta[order[np.minimum(np.searchsorted(level, even * level[-1]), order.size - 1)]]
-        steps = np.linspace(self.eta.min(), self.eta.max(), THRESHOLDS // 3 + 2)[1:-1]
-        reach = max(float(np.ptp(self.eta)), 1e-300)
-        return np.unique((np.concatenate([at, steps]) / reach).round(12) * reach)
-
-    @cached_property
-    def grid(self) -> Floats:
-        """Values between the thresholds, shape (Z + 1,)."""
-        t = self.thresholds
-        ends = (float(self.eta.min()) + t[0]) / 2, (float(self.eta.max()) + t[-1]) / 2
-        return np.concatenate([ends[:1], (t[1:] + t[:-1]) / 2, ends[1:]])
-
-    @cached_property
-    def cells(self) -> tuple[Floats, Floats, Floats]:
-        """Weight, ``eta`` and ``r`` of each cell of alike rows, shapes (C,), (C,) and (C, K).
-
-        Rounded far below what matters, so that row order and repeated rows change nothing of the iterations.
-        """
-        reach = max(float(np.ptp(self.eta)), 1e-300)
-        points = np.column_stack([2.0 * self.eta / reach, self.pi / np.sqrt(self.shares.round(12))])
-        code = _halved(points.round(10), self.share)
-        many = int(code.max()) + 1
-        weight = np.bincount(code, self.share, many).astype(np.float64)
-        eta = np.bincount(code, self.share * self.eta, many) / weight
-        pi = np.stack([np.bincount(code, self.share * part, many) / weight for part in self.pi.T], axis=1)
-        return weight.round(13), (eta / reach).round(12) * reach, (pi / self.shares - 1.0).round(11)
-
-    @cached_property
-    def losses(self) -> Floats:
-        """Loss of each cell at each value, shape (C, Z + 1)."""
-        return np.asarray(expected_loss(self.loss, self.cells[1][:, None], self.grid))
-
-    @cached_property
-    def of_constant(self) -> float:
-        """Loss of the best constant, the unit of temperatures and multipliers."""
-        weight, eta, _ = self.cells
-        constant = np.full(eta.size, weight @ eta)
-        return max(float(weight @ expected_loss(self.loss, eta, constant)), 1e-300)
-
-    def free(self) -> PluginRule:
+    @classmethod
+    def free(cls) -> PluginRule:
         """Return the rule that leaves scores as they are."""
         none = np.zeros(0)
-        return PluginRule(none, none, np.zeros((self.shares.size, 0)), self.shares, self.loss == "logistic")
+        return cls(np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, -1), none, none)
 
-    def solve(self, slack: Floats, start: Floats | None = None) -> PluginSolution:
-        """Return the rule for slacks of the groups, shape (K,), at least 0.
+    @classmethod
+    def of_constant(cls, value: float) -> PluginRule:
+        """Return the rule that gives everybody one value."""
+        return replace(cls.free(), upto=np.ones(1), values=np.full(1, value))
 
-        Parameters
-        ----------
-        slack
-            Largest distance of each group to everybody; infinite where none is asked.
-        start
-            Multipliers of another slack to begin from.
-        """
-        from scipy.optimize import minimize
+    @property
+    def moves(self) -> bool:
+        """Whether scores are changed at all."""
+        return bool(self.values.size)
 
-        dual = _Dual(self, slack)
-        now = np.zeros(2 * dual.price.size) if start is None else start
-        evaluations = 0
-        for temperature in TEMPERATURES if start is None else TEMPERATURES[2:]:
-            found = minimize(
-                dual.smooth,
-                now,
-                args=(temperature * self.of_constant,),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[(0.0, None if asked else 0.0) for asked in np.tile(dual.asked.ravel(), 2)],
-                options={"maxiter": ITERATIONS, "maxcor": 20, "ftol": 1e-10, "gtol": 1e-9},
+    @property
+    def sound(self) -> bool:
+        """Whether the parts make a tree whose leaves have distributions."""
+        nodes = np.arange(self.part.size)
+        inner = self.below >= 0
+        leaves = np.sort(self.part[~inner])
+        cells = np.ceil(self.upto).astype(np.int64) - 1 if np.isfinite(self.upto).all() else np.full(1, -1)
+        return bool(
+            self.part.size == self.cut.size == self.below.size > 0
+            and self.upto.size == self.values.size
+            and np.isfinite(self.cut).all()
+            and np.isfinite(self.values).all()
+            and (self.below[inner] > nodes[inner]).all()
+            and (self.below < nodes.size - 1).all()
+            and (self.part >= 0).all()
+            and np.array_equal(leaves, np.arange(leaves.size))
+            and (
+                not self.moves
+                or (
+                    (np.diff(self.upto, prepend=0.0) > 0).all()
+                    and np.array_equal(np.unique(cells), leaves)
+                    and np.isin(leaves + 1.0, self.upto).all()
+                )
             )
-            now, evaluations = found.x, evaluations + int(found.nfev)
-        value, bound = dual.certificate(now, TEMPERATURES[-1] * self.of_constant)
-        rule = PluginRule(self.thresholds, self.grid, dual.prices(now), self.shares, self.loss == "logistic")
-        return PluginSolution(rule, now, value, bound, evaluations)
+        )
 
-    def certified(self, solution: PluginSolution, slack: Floats) -> PluginSolution:
-        """Return the solution with the least value found that holds the slack: those of slightly smaller slacks too."""
-        whole, best = _Dual(self, slack), solution
-        temperature = TEMPERATURES[-1] * self.of_constant
-        for shrunk in (0.99, 0.97, 0.93, 0.8, 0.6):
-            if best.gap <= 1e-4 * self.of_constant:
-                break
-            other = self.solve(shrunk * slack, solution.multipliers)
-            value, _ = whole.certificate(other.multipliers, temperature)
-            best = replace(best, value=min(best.value, value), iterations=best.iterations + other.iterations)
-        return best
+    @property
+    def groups(self) -> int:
+        """Least number of groups that rows need probabilities of."""
+        return int(self.part[self.below >= 0].max(initial=0))
 
+    @cached_property
+    def spread(self) -> npt.NDArray[np.bool_]:
+        """Which cells have more than one value, shape (C,)."""
+        cells = np.ceil(self.upto).astype(np.int64) - 1
+        return np.bincount(cells) > 1
 
-class _Dual:
-    """The dual of one slack; multipliers are in units of the constant's loss over the number of thresholds."""
+    def cells(self, eta: Floats, pi: Floats) -> Ints:
+        """Return the cell of each row, shape (n,), from ``eta`` (n,) and ``pi`` (n, K)."""
+        return _leaves(self.part, self.cut, self.below, eta, pi)
 
-    def __init__(self, problem: PluginProblem, slack: Floats) -> None:
-        self.problem = problem
-        self.weight, _, self.r = problem.cells
-        self.pull: Floats = self.weight[:, None] * self.r
-        self.unit = problem.of_constant / problem.thresholds.size
-        shape = slack.size, problem.thresholds.size
-        self.asked = np.broadcast_to(np.isfinite(slack)[:, None], shape)
-        self.price: Floats = np.where(self.asked, np.where(np.isfinite(slack), slack, 0.0)[:, None], 0.0)
+    def score(self, eta: Floats, pi: Floats, draw: Floats) -> Floats:
+        """Return the scores of rows, shape (n,), from ``eta`` (n,), ``pi`` (n, K) and draws in [0, 1), shape (n,)."""
+        if not self.moves:
+            return eta
+        draw = np.minimum(draw, 1.0 - 1e-12)  # a cell's number plus it stays below the next number
+        return self.values[np.searchsorted(self.upto, self.cells(eta, pi) + draw, side="right")]
 
-    def prices(self, x: Floats) -> Floats:
-        """Return the prices ``m``, shape (K, Z)."""
-        up, down = x.reshape(2, *self.price.shape)
-        return np.asarray((up - down) * self.unit)
+    def drawn(self, eta: Floats, pi: Floats) -> npt.NDArray[np.bool_]:
+        """Return which rows have a value that hangs on the draw, shape (n,)."""
+        if not self.moves:
+            return np.zeros(eta.size, dtype=bool)
+        return self.spread[self.cells(eta, pi)]
 
-    def _priced(self, x: Floats) -> Floats:
-        out: Floats = self.problem.losses.copy()
-        out[:, 1:] += self.r @ np.cumsum(self.prices(x), axis=1)
-        return out
-
-    def smooth(self, x: Floats, temperature: float) -> tuple[float, Floats]:
-        """Return minus the smoothed dual and its gradient."""
-        least, chance, total = self._softmin(x, temperature)
-        value = float(self.weight @ (least - temperature * np.log(total)))
-        away = self._away(chance)
-        slope = np.stack([away - self.price, -away - self.price]) * self.unit
-        paid = self.unit * float(np.tile(self.price.ravel(), 2) @ x)
-        return paid - value, -slope.ravel()
-
-    def _softmin(self, x: Floats, temperature: float) -> tuple[Floats, Floats, Floats]:
-        priced = self._priced(x)
-        least = priced.min(axis=1)
-        chance = np.exp((least[:, None] - priced) / temperature)
-        total = chance.sum(axis=1)
-        chance /= total[:, None]
-        return least, chance, total
-
-    def _away(self, chance: Floats) -> Floats:
-        """Return ``E[r_a 1(u > t_j)]``, shape (K, Z)."""
-        above = np.cumsum(chance[:, ::-1], axis=1)[:, -2::-1]
-        away: Floats = self.pull.T @ above
-        return away
-
-    def certificate(self, x: Floats, temperature: float) -> tuple[float, float]:
-        """Return the loss of a mixture that holds the slack, and the dual's bound.
-
-        The mixture is the softmin; where it breaks the slack, a share of everybody gets the best constant, whose
-        distances are 0.
-        """
-        least, chance, _ = self._softmin(x, temperature)
-        bound = float(self.weight @ least) - self.unit * float(np.tile(self.price.ravel(), 2) @ x)
-        away = np.abs(self._away(chance))
-        kept = np.divide(
-            self.price, away, out=np.ones_like(away), where=self.asked & (away > self.price)
-        ).min()
-        own = float(self.weight @ (chance * self.problem.losses).sum(axis=1))
-        return float(kept * own + (1.0 - kept) * self.problem.of_constant), bound
+    def chances(self) -> tuple[Floats, Floats]:
+        """Return the distinct values (V,) and the chance of each in each cell (C, V)."""
+        values, place = np.unique(self.values, return_inverse=True)
+        cell = np.ceil(self.upto).astype(np.int64) - 1
+        before = np.concatenate([[0.0], self.upto[:-1]])
+        out = np.zeros((int(cell[-1]) + 1, values.size))
+        np.add.at(out, (cell, place), self.upto - np.maximum(before, cell))
+        return values, out
 
 
-def _halved(points: Floats, weight: Floats) -> Ints:
-    """Return a cell for each point, shape (n,): halved at the median of the widest coordinate, again and again."""
-    code = np.zeros(len(points), dtype=np.int64)
-    parts = [np.arange(len(points))]
-    for _ in range(HALVINGS):
-        parts = [half for part in parts for half in _halves(points, weight, part)]
-    for cell, part in enumerate(parts):
-        code[part] = cell
-    return code
-
-
-def _halves(points: Floats, weight: Floats, part: Ints) -> list[Ints]:
-    """Return the two halves of a part, or itself where all its points are the same."""
-    some = points[part]
-    value = some[:, int(np.argmax(np.ptp(some, axis=0).round(9)))]
-    order = np.argsort(value, kind="stable")
-    mass = np.cumsum(weight[part[order]])
-    middle = value[order[int(np.searchsorted(mass, mass[-1] * (0.5 - 1e-9)))]]
-    left = value <= middle if (value > middle).any() else value < middle
-    return [part[left], part[~left]] if left.any() and not left.all() else [part]
+def _leaves(part: Ints, cut: Floats, below: Ints, eta: Floats, pi: Floats) -> Ints:
+    """Return the number of the leaf that each row comes to, shape (n,)."""
+    rows = np.column_stack([eta, pi])
+    node = np.zeros(eta.size, dtype=np.int64)
+    left = np.arange(eta.size)
+    while left.size:
+        at = node[left]
+        inner = below[at] >= 0
+        left, at = left[inner], at[inner]
+        node[left] = below[at] + (rows[left, part[at]] > cut[at])
+    return part[node]
 
 
 # ---------------------------------------------------------------------- the rows of a fit
-
-EVALUATIONS = 9
-"""Most rules that are solved for in one search."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,93 +222,449 @@ class PluginFit:
     ----------
     rule
         The rule.
-    constant, share
-        With chance ``share`` a row gets the constant.
-    values
-        Score of each row before the share of constants, shape (n,).
+    loss
+        Expected of the rule on these rows, over its draws.
+    bound
+        No rule of ``eta`` and the cell that keeps the slack by the shares of the program has a smaller loss.
     ks
-        Distance of each group to everybody on these rows, expected over the share, shape (K,).
-    gap
-        Of the certificate; NaN where there is a share of constants.
-    multipliers
-        To begin another slack from.
-    evaluations
-        Rules that were solved for.
+        Distance of each group to everybody on these rows, expected over the draws, shape (K,).
+    drawn
+        Share of the rows with a value that hangs on the draw.
+    solved
+        Whether the program was solved; else everybody gets the best constant.
+    iterations
+        Of the solver.
     """
 
     rule: PluginRule
-    constant: float
-    share: float
-    values: Floats
+    loss: float
+    bound: float
     ks: Floats
-    gap: float
-    multipliers: Floats | None
-    evaluations: int
+    drawn: float
+    solved: bool
+    iterations: int
+
+    @property
+    def gap(self) -> float:
+        """How far the loss may lie above the least."""
+        return max(self.loss - self.bound, 0.0)
 
 
-def fit_plugin(problem: PluginProblem, codes: Ints, slack: Floats, start: Floats | None = None) -> PluginFit:
-    """Return the rule whose distances on the rows at hand, by their groups as they are, are within the slack.
+@dataclass(frozen=True, eq=False)
+class PluginProblem:
+    """Rows by their expected label, their probabilities of groups and their groups.
 
-    The slack inside is lowered until the measured distances hold; where even none does, a share of the rows gets
-    everybody's mean.
-
-    Parameters
+    Attributes
     ----------
-    problem
-        The rows.
+    eta
+        Shape (n,); in [0, 1] for the logistic loss.
+    pi
+        Shape (n, K), rows sum to 1.
     codes
-        Group of each row, shape (n,).
-    slack
-        Largest distance of each group to everybody, shape (K,).
-    start
-        Multipliers to begin from.
+        Group of each row, shape (n,); every group has rows.
+    weight
+        Shape (n,), of any sum; None for 1 each.
+    loss
+        ``square`` or ``logistic``.
+    by_label
+        Whether cells are of ``eta`` alone, since ``pi`` is known from it; then the rule does not look at ``pi``.
     """
-    asked, many = np.isfinite(slack), slack.size
 
-    def fitted(rule: PluginRule, multipliers: Floats | None) -> PluginFit:
-        values = rule.score(problem.eta, problem.pi)
-        ks = ks_to_overall(values, codes, problem.weight, many)
-        return PluginFit(
-            rule, float(problem.share @ problem.eta), 0.0, values, ks, np.nan, multipliers, tried
+    eta: Floats
+    pi: Floats
+    codes: Ints
+    weight: Floats | None
+    loss: str
+    by_label: bool = False
+
+    @cached_property
+    def share(self) -> Floats:
+        """Weight of each row, shape (n,), summing to 1."""
+        weight = np.ones(self.eta.size) if self.weight is None else self.weight
+        return np.asarray(weight / weight.sum())
+
+    @cached_property
+    def rows(self) -> float:
+        """Number of rows: the sum of weights that count repetitions, else how many equal weights would tell as much."""
+        weight = np.ones(self.eta.size) if self.weight is None else self.weight
+        if (weight == np.rint(weight)).all():
+            return float(weight.sum())
+        return float(1.0 / (self.share @ self.share))
+
+    @cached_property
+    def shares(self) -> Floats:
+        """``p``, shape (K,)."""
+        return np.bincount(self.codes, self.share, self.pi.shape[1]).astype(np.float64)
+
+    @cached_property
+    def units(self) -> tuple[float, float]:
+        """Origin and unit in which the problem is solved: mean and deviation of ``eta``, or 0 and 1 for chances."""
+        if self.loss == "logistic":
+            return 0.0, 1.0
+        mean = float(self.share @ self.eta)
+        # of the deviations from the mean: a square of the score itself may leave the range of numbers
+        far = max(float(np.abs(self.eta - mean).max(initial=0.0)), 1e-300)
+        return mean, far * float(np.sqrt(self.share @ ((self.eta - mean) / far) ** 2)) or 1.0
+
+    @cached_property
+    def standard(self) -> Floats:
+        """``eta`` in units of the solution, shape (n,), free of the last bits."""
+        origin, unit = self.units
+        return np.asarray(((self.eta - origin) / unit).round(12))
+
+    @cached_property
+    def of_constant(self) -> float:
+        """Loss of the best constant in units of the solution, which is the unit of losses."""
+        mean = np.full(1, float(self.share @ self.standard))
+        return float(self.share @ expected_loss(self.loss, self.standard, np.clip(mean, *self._ends)))
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return (LEAST, 1.0 - LEAST) if self.loss == "logistic" else (-np.inf, np.inf)
+
+    @property
+    def constant(self) -> PluginRule:
+        """The rule that gives everybody the mean of ``eta``."""
+        return PluginRule.of_constant(float(self.share @ self.eta))
+
+    def seeing_the_group(self) -> PluginProblem:
+        """Return the problem of rules that know the group of each row."""
+        return replace(self, pi=np.eye(self.shares.size)[self.codes], by_label=False)
+
+    def losses(self, rule: PluginRule) -> float:
+        """Return the loss expected of a rule on these rows, over its draws."""
+        if not rule.moves:
+            return float(self.share @ expected_loss(self.loss, self.eta, self.eta))
+        values, chance = rule.chances()
+        cell = rule.cells(self.eta, self.pi)
+        total = 0.0
+        for i in range(0, self.eta.size, CHUNK):
+            some = slice(i, i + CHUNK)
+            each = expected_loss(self.loss, self.eta[some, None], values)
+            own = chance[cell[some]]
+            total += float(
+                self.share[some] @ np.multiply(own, each, out=np.zeros_like(own), where=own > 0).sum(axis=1)
+            )
+        return total
+
+    def distances(self, rule: PluginRule) -> Floats:
+        """Return the distance of each group to everybody on these rows, expected over the draws, shape (K,)."""
+        many = self.shares.size
+        if not rule.moves:
+            return ks_to_overall(self.eta, self.codes, self.weight, many)
+        _, chance = rule.chances()
+        cell = rule.cells(self.eta, self.pi)
+        mass = np.bincount(cell * many + self.codes, self.share, len(chance) * many).reshape(-1, many)
+        away = (mass / self.shares - mass.sum(axis=1, keepdims=True)).T @ np.cumsum(chance, axis=1)
+        return np.abs(away).max(axis=1)
+
+    @cached_property
+    def _tree(self) -> _Tree:
+        return _Tree.grown(self)
+
+    def fit(self, slack: Floats) -> PluginFit:
+        """Return the rule of least loss whose distances on these rows are within the slack, expected over its draws.
+
+        Parameters
+        ----------
+        slack
+            Largest distance of each group to everybody, shape (K,), at least 0; infinite where none is asked.
+        """
+        free = PluginRule.free()
+        ks = self.distances(free)
+        if (ks <= slack).all():
+            loss = self.losses(free)
+            return PluginFit(free, loss, loss, ks, 0.0, True, 0)
+        found = _Program(self, slack).solve()
+        if found is None:
+            rule = self.constant
+            return PluginFit(rule, self.losses(rule), -np.inf, self.distances(rule), 0.0, False, 0)
+        rule, bound, iterations = found
+        drawn = float(self.share @ rule.drawn(self.eta, self.pi))
+        return PluginFit(rule, self.losses(rule), bound, self.distances(rule), drawn, True, iterations)
+
+
+# ---------------------------------------------------------------------- cells
+
+
+@dataclass(frozen=True, eq=False)
+class _Tree:
+    """The cells of a problem.
+
+    Attributes
+    ----------
+    part, cut, below
+        As in :class:`PluginRule`.
+    code
+        Cell of each row, shape (n,).
+    coarse
+        Part of some thousand rows that each row is in, shape (n,).
+    single
+        Whether all rows of a cell are at one point, shape (C,).
+    """
+
+    part: Ints
+    cut: Floats
+    below: Ints
+    code: Ints
+    coarse: Ints
+    single: npt.NDArray[np.bool_]
+
+    @classmethod
+    def grown(cls, problem: PluginProblem) -> _Tree:
+        """Return the tree: the part in which some coordinate varies most is cut at its mean, again and again.
+
+        Coordinates are in units of their deviations, ``eta`` in half of it, since the loss is of ``eta``.
+        """
+        some = problem.share > 0
+        own, share = np.column_stack([problem.standard, problem.pi])[some], problem.share[some]
+        mean = share @ own
+        spread = np.sqrt(share @ (own - mean) ** 2)
+        scale = np.where(spread > 1e-9, 1.0 / np.maximum(spread, 1e-9), 0.0) * np.array(
+            [2.0] + [1.0 / np.sqrt(problem.pi.shape[1] - 1.0)] * problem.pi.shape[1]
         )
+        if problem.by_label:
+            scale[1:] = 0.0
+        points = (own * scale).round(9)  # two points nearer than that are one
+        most = int(np.clip(problem.rows / ROWS, 1, CELLS))
+        goal = max(int(problem.rows / AGREED), 1)
+        part, cut, below, number = [0], [0.0], [-1], count()
+        heap: list[tuple[float, int, int, int, Ints]] = []
 
-    def excess(fit: PluginFit) -> float:
-        """Return the largest ratio of a distance to its slack, less 1."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(fit.ks[asked] > 0, fit.ks[asked] / slack[asked], 0.0)
-        return float(ratio.max(initial=0.0)) - 1.0
+        def push(node: int, rows: Ints) -> None:
+            here, w = points[rows], share[rows]
+            middle = w @ here / w.sum()
+            vary = np.where(np.ptp(here, axis=0) > 0, w @ (here - middle) ** 2, 0.0)
+            wide = int(np.argmax(vary.round(12)))
+            heapq.heappush(heap, (-round(float(vary[wide]), 12), next(number), node, wide, rows))
 
-    tried = 0
-    best = fitted(problem.free(), start)
-    if excess(best) <= 0:
-        return replace(best, gap=0.0)
-    low, high, factor, now = 0.0, np.inf, 1.0, start
-    found: PluginFit | None = None
-    while tried < EVALUATIONS and not (slack[asked] == 0).any():
-        tried += 1
-        solved = problem.solve(np.where(asked, factor * slack, np.inf), now)
-        now = solved.multipliers
-        fit = fitted(solved.rule, now)
-        over = excess(fit)
-        if over <= 0:
-            low, found, inside, reached = factor, fit, np.where(asked, factor * slack, np.inf), solved
-            if over > -0.02 or factor >= 4:
+        coarse = np.zeros(some.size, dtype=np.int64)
+        kept = np.flatnonzero(some)
+        push(0, np.arange(len(own)))
+        while True:
+            if len(heap) == goal:
+                for k, leaf in enumerate(heap):
+                    coarse[kept[leaf[-1]]] = k
+            if len(heap) >= most or heap[0][0] == 0:
+                break
+            _, _, node, wide, rows = heapq.heappop(heap)
+            value = points[rows, wide]
+            w = share[rows]
+            left = value <= w @ value / w.sum() + 1e-9
+            if left.all():
+                left = value < value.max()
+            raw = own[rows, wide]
+            part[node], cut[node] = wide, float(raw[left].max() + raw[~left].min()) / 2
+            below[node] = len(part)
+            part += [0, 0]
+            cut += [0.0, 0.0]
+            below += [-1, -1]
+            push(below[node], rows[left])
+            push(below[node] + 1, rows[~left])
+        if len(heap) < goal:
+            for k, leaf in enumerate(heap):
+                coarse[kept[leaf[-1]]] = k
+        single = np.zeros(len(heap), dtype=bool)
+        for c, (_, _, node, _, rows) in enumerate(heap):
+            part[node] = c
+            single[c] = not np.ptp(points[rows], axis=0).any()
+        origin, unit = problem.units
+        told, cuts, next_ = np.array(part), np.array(cut), np.array(below)
+        of_eta = (next_ >= 0) & (told == 0)
+        cuts[of_eta] = origin + unit * cuts[of_eta]
+        code = _leaves(told, cuts, next_, problem.eta, problem.pi)
+        return cls(told, cuts, next_, code, coarse, single)
+
+
+# ---------------------------------------------------------------------- the program
+
+
+class _Program:
+    """The linear program of one slack, over the chances of values in cells and the distances they make."""
+
+    def __init__(self, problem: PluginProblem, slack: Floats) -> None:
+        self.problem, self.slack, self.tree = problem, slack, problem._tree
+        code, share = self.tree.code, problem.share
+        many = self.tree.single.size
+        self.weight: Floats = np.bincount(code, share, many).round(13)
+        self.eta: Floats = (
+            np.bincount(code, share * problem.standard, many) / np.maximum(self.weight, 1e-300)
+        ).round(12)
+        self.recorded = self._away(np.eye(problem.shares.size)[problem.codes])
+        low, high = problem._ends
+        order = np.argsort(self.eta, kind="stable")
+        level = np.cumsum(self.weight[order])
+        even = np.linspace(0, level[-1], VALUES * 2 // 3)
+        at = self.eta[order[np.minimum(np.searchsorted(level, even - 1e-12), order.size - 1)]]
+        steps = np.linspace(self.eta.min(), self.eta.max(), VALUES // 3)
+        own = self.eta if many <= VALUES else at  # few cells keep values of their own
+        self.grid: Floats = np.unique(np.clip(np.concatenate([own, at, steps]).round(9), low, high))
+
+    def _away(self, members: Floats) -> Floats:
+        """Return ``r`` of memberships of rows (n, K) in each cell, shape (C, K)."""
+        code, share = self.tree.code, self.problem.share
+        sums = np.stack([np.bincount(code, share * m, self.weight.size) for m in members.T], axis=1)
+        own = sums / np.maximum(self.weight, 1e-300)[:, None]
+        return np.asarray((own / self.problem.shares - 1.0).round(11))
+
+    def _expected(self) -> Floats | None:
+        """Return ``r`` by expected shares, shape (C, K); None where all cells are known by their records."""
+        problem, tree = self.problem, self.tree
+        known = tree.single & (self.weight * problem.rows >= max(KNOWN, problem.rows / FEW))
+        if known[self.weight > 0].all():
+            return None
+        sure = known[tree.code]
+        parts = np.where(sure, 0, tree.coarse + 1)
+        mass = np.maximum(np.bincount(parts, problem.share), 1e-300)
+        truth = np.eye(problem.shares.size)[problem.codes]
+        off = np.stack([np.bincount(parts, problem.share * d) / mass for d in (truth - problem.pi).T], axis=1)
+        found = self._away(np.where(sure[:, None], truth, problem.pi + off[parts]))
+        return None if np.array_equal(found, self.recorded) else found
+
+    def solve(self) -> tuple[PluginRule, float, int] | None:
+        """Return the rule, the bound on the loss of any and the iterations; None where the solver fails."""
+        from scipy.optimize import linprog
+
+        problem, slack = self.problem, self.slack
+        cells, wide = self.weight.size, self.grid.size
+        if wide < 2:
+            return None
+        cost = expected_loss(problem.loss, self.eta[:, None], self.grid) / problem.of_constant
+        expected = self._expected()
+        sets = [self.recorded] if expected is None else [self.recorded, expected]
+        matrix, right, limits, prices_at = self._constraints(sets)
+        paid = np.concatenate([(cells * self.weight[:, None] * cost).ravel(), np.zeros(len(limits))])
+        bounds = np.concatenate([np.tile([0.0, np.inf], (cells * wide, 1)), limits])
+        for method in ("highs-ipm", "highs-ds"):
+            found: Any = linprog(
+                paid,
+                A_eq=matrix,
+                b_eq=right,
+                bounds=bounds,
+                method=method,
+                options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
+            )
+            if found.status == 0:
                 break
         else:
-            high, best = factor, fit
-        if low == 0 and factor < 0.05:
-            break
-        aim = factor / (1.0 + over) if over > -0.9 else 2 * factor
-        between = low + 0.1 * (high - low) <= aim <= high - 0.1 * (high - low) if high < np.inf else aim > low
-        factor = aim if between else (0.5 * (low + high) if low > 0 else 0.3 * high)
-    if found is not None:
-        gap = problem.certified(reached, inside).gap
-        return replace(found, gap=gap, evaluations=tried)
-    with np.errstate(divide="ignore"):
-        kept = float(np.where(best.ks[asked] > 0, slack[asked] / best.ks[asked], 1.0).min())
-    return replace(best, share=1.0 - kept, ks=kept * best.ks, evaluations=tried)
+            return None
+        chance = np.asarray(found.x[: cells * wide]).reshape(cells, wide)
+        prices = prices_at(np.asarray(found.eqlin.marginals) / cells)
+        rule = self._rule(chance)
+        return rule, self._bound(sets, prices, slack), int(found.nit)
+
+    def _constraints(self, sets: list[Floats]) -> tuple[Any, Floats, Floats, Any]:
+        """Return equations, their right side, limits of the distances, and how multipliers become prices (S, K, Z).
+
+        A distance at a value is that at the next value plus what the cells add between: so each chance is in one row
+        per group. The last group's distances follow from the others', whose weighted sum with its own is 0.
+        """
+        import scipy.sparse as sp
+
+        cells, steps, groups = self.weight.size, self.grid.size - 1, self.problem.shares.size
+        shares = self.problem.shares
+        pick = sp.csr_matrix((np.ones(steps), (np.arange(steps), np.arange(1, steps + 1))))
+        chain = cells * (sp.eye(steps) - sp.eye(steps, k=1))
+        # slack is kept a millionth below what is asked, so that rounding does not lie above it
+        limit = np.where(np.isfinite(self.slack), (1.0 - 1e-6) * self.slack, np.inf)
+        many = len(sets) * groups  # chains of distances, one per set and group
+        rows: list[list[Any]] = [[sp.kron(sp.eye(cells), np.ones((1, steps + 1))), *[None] * many]]
+        right = [np.ones(cells)]
+        for s, r in enumerate(sets):
+            for a in range(groups - 1):
+                row: list[Any] = [sp.kron(sp.csr_matrix((cells * self.weight * r[:, a])[None]), pick)]
+                row += [-chain if k == s * groups + a else None for k in range(many)]
+                rows.append(row)
+            last: list[Any] = [None] * (many + 1)
+            for a in range(groups):
+                last[1 + s * groups + a] = shares[a] * sp.eye(steps)
+            rows.append(last)
+            right.append(np.zeros(groups * steps))
+        limits = np.repeat(np.tile(np.column_stack([-limit, limit]), (len(sets), 1)), steps, axis=0)
+
+        def prices(marginals: Floats) -> Floats:
+            """Return the price of passing each value, of a unit of distance, for each set and group."""
+            passed = -cells * marginals[cells:].reshape(len(sets), groups, steps)
+            passed[:, -1] = 0.0  # these are of the equation that ties the last group to the others
+            return np.diff(passed, axis=2, prepend=0.0)
+
+        return sp.bmat(rows, format="csc"), np.concatenate(right), limits, prices
+
+    def _rule(self, chance: Floats) -> PluginRule:
+        """Return the rule of chances (C, Z + 1), each value moved to the mean of the rows that get it, in order."""
+        from scipy.optimize import isotonic_regression
+
+        chance = np.where(chance > 1e-9, chance, 0.0)
+        chance /= chance.sum(axis=1, keepdims=True)
+        mass = self.weight @ chance
+        used = mass > 1e-12
+        chance, mass = chance[:, used], mass[used]
+        mean = (self.weight * self.eta) @ chance / mass
+        values = isotonic_regression(mean, weights=mass).x
+        origin, unit = self.problem.units
+        values = origin + unit * values
+        if self.problem.loss == "logistic":
+            values = np.clip(values, 0.0, 1.0)
+        cell, place = np.nonzero(chance)
+        upto = cell + np.cumsum(chance, axis=1)[cell, place]
+        last = np.append(cell[1:] != cell[:-1], True)
+        upto[last] = cell[last] + 1.0
+        return PluginRule(self.tree.part, self.tree.cut, self.tree.below, upto, values[place])
+
+    def _bound(self, sets: list[Floats], prices: Floats, slack: Floats) -> float:
+        """Return the loss that no rule can go below by the prices (S, K, Z), in units of the label."""
+        problem, asked = self.problem, np.isfinite(slack)
+        passed, paid = np.zeros((self.weight.size, self.grid.size)), 0.0
+        for r, own in zip(sets, prices, strict=True):
+            price = _cheapest(own, problem.shares, slack)
+            price[~asked] = 0.0
+            passed[:, 1:] += r @ np.cumsum(price, axis=1)
+            paid += float((slack[asked, None] * np.abs(price[asked])).sum())
+        total = 0.0
+        for i in range(0, problem.eta.size, CHUNK):
+            some = slice(i, i + CHUNK)
+            total += float(
+                problem.share[some] @ self._least(problem.standard[some], passed[self.tree.code[some]])
+            )
+        unit = problem.units[1] ** 2 if problem.loss == "square" else 1.0
+        return (total - paid) * problem.of_constant * unit
+
+    def _least(self, eta: Floats, passed: Floats) -> Floats:
+        """Return the least loss and price of any score, shape (n,), of rows with prices at the values (n, Z + 1)."""
+        loss, unit = self.problem.loss, self.problem.of_constant
+        step = np.diff(self.grid)
+        slope = np.diff(passed, axis=1) / step * unit
+        slope = np.pad(slope, ((0, 0), (1, 1)))  # below and above all values no price is added
+        low, high = np.append(-np.inf, self.grid), np.append(self.grid, np.inf)
+        if loss == "logistic":
+            low, high = np.maximum(low, 0.0), np.minimum(high, 1.0)
+        best = np.clip(_stationary(loss, eta[:, None], slope), low, high)
+        start = np.append(self.grid[0], self.grid)
+        price = np.column_stack([passed[:, :1], passed]) + slope / unit * (best - start)
+        return np.asarray((expected_loss(loss, eta[:, None], best) / unit + price).min(axis=1))
 
 
-def mixed(values: Floats, constant: float, share: float, draw: Floats) -> Floats:
-    """Return the values with the constant for a share of the rows, by a draw in [0, 1) per row."""
-    return np.where(second(draw) < share, constant, values) if share > 0 else values
+def _stationary(loss: str, eta: Floats, slope: Floats) -> Floats:
+    """Return the score at which the loss expected of ``eta`` and a price of this slope are least; shapes broadcast."""
+    if loss == "square":
+        return np.asarray(eta - slope / 2)
+    # eta / u - (1 - eta) / (1 - u) = s is a quadratic equation, whose root in [0, 1] is taken without cancellation
+    b = slope + 1.0
+    root = np.sqrt(np.maximum(b**2 - 4.0 * slope * eta, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(b > 0, 2.0 * eta / (b + root), (b - root) / (2.0 * slope)))
+
+
+def _cheapest(prices: Floats, shares: Floats, slack: Floats) -> Floats:
+    """Return prices (K, Z) that are the same for every rule and pay least for the slack.
+
+    ``sum_a p_a r_a = 0``, so a multiple of ``p`` may be taken off: the best makes the price of one group 0 (a weighted
+    median), or of those without a slack, if there is one.
+    """
+    ratio = prices / shares[:, None]
+    free = np.flatnonzero(~np.isfinite(slack))
+    if free.size:
+        return np.asarray(prices - shares[:, None] * ratio[free[0]])
+    cost = [(slack[:, None] * np.abs(prices - shares[:, None] * one)).sum(axis=0) for one in ratio]
+    best = np.argmin(cost, axis=0)
+    return np.asarray(prices - shares[:, None] * ratio[best, np.arange(prices.shape[1])])

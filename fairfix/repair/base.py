@@ -129,6 +129,8 @@ class RepairProblem:
         How the groups differ from the true ones, and what is said of it, for a method that knows noise.
     seen_by_model
         Protected columns that the model behind the score looks at, as far as that is known.
+    many_fits
+        Whether several fits will be made of the problem, so that work which only pays for many is done.
     """
 
     table: Table
@@ -139,6 +141,7 @@ class RepairProblem:
     pairs: tuple[tuple[str, str], ...] = ()
     noise: Noise | None = None
     seen_by_model: tuple[str, ...] = ()
+    many_fits: bool = False
     _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -151,12 +154,6 @@ class RepairProblem:
         """The strata within which groups are to be alike; None for everybody together."""
         names = self.table.reading.columns.strata
         return self.table.groups(names) if names else None
-
-    def again(self, key: Any) -> bool:
-        """Return whether this was asked before with this key: what pays for many fits waits for the second."""
-        before = ("again", key) in self._found
-        self._found["again", key] = True
-        return before
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
         """Return what ``make`` makes, from the first call with this key on: fits of one problem share a sort."""
@@ -278,6 +275,11 @@ class Repairer(ABC):
             They contradict one another.
         """
         return noise
+
+    @property
+    def sees_groups(self) -> bool:
+        """Whether the protected columns have to be features with these parameters."""
+        return False
 
     @property
     def averages(self) -> bool:

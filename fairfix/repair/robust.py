@@ -55,9 +55,11 @@ worst case over ``q`` is a linear program (or a sum) that does not depend on the
 error is least, or takes the best single one (``decisions="deterministic"``); see :mod:`fairfix.optim.noisy_ideal`.
 
 The paper's own two methods are there as well: ``solver="dro"`` (N0, a ball around each recorded group) and
-``solver="soft"`` (N1, soft assignments; N2 with ``assumption="certified"``) train a linear rule over features that does
-not use the recorded group, with exact worst cases in place of steps of an adversary; see
-:mod:`fairfix.optim.noisy_training`. No optimum is claimed there.
+``solver="soft"`` (N1, soft assignments; N2 with ``assumption="certified"``) train a linear rule over features, with
+exact worst cases in place of steps of an adversary; see :mod:`fairfix.optim.noisy_training`. N0 to N2 hold for any
+decision, so the recorded group may be among the features (``--protected-as-feature``): the rule is then a score without
+it and a threshold per recorded group. What is told under N3 and N4 is about ``P(noisy | true)`` among rows that the
+rules of all groups treat alike, so each row is decided by the rule of every group for it. No optimum is claimed there.
 
 References
 ----------
@@ -73,10 +75,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 import numpy as np
+from scipy.special import expit
 
 from fairfix.chances import ScoreCurves
 from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError, UsageError
+from fairfix.features import Features
 from fairfix.learners import LinearMember
 from fairfix.noise import Noise, radii_for
 from fairfix.optim.noisy_groups import RATIOS, Refuted, tv_bounds, vacuous, valid_radius
@@ -101,7 +105,7 @@ from fairfix.optim.noisy_training import Adversary, Either, Near, Trained, Withi
 from fairfix.optim.piecewise import Piecewise
 from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
-from fairfix.repair.learned import Scored, design_of, l2_param, label_of, learner_param, mean_of
+from fairfix.repair.learned import Design, Scored, design_of, l2_param, label_of, learner_param, mean_of
 from fairfix.table import Reading
 from fairfix.values import Scorer, Unrepaired
 
@@ -174,8 +178,8 @@ class Robust(Repairer):
     solver: str = param(
         "thresholds",
         "thresholds of a score, the best there are; the same by a search of all rules of a small class (ideal); or a "
-        "linear rule over features without the recorded group, trained against the worst distribution within the radii "
-        "of the table (dro) or the worst soft assignment (soft)",
+        "linear rule over features, trained against the worst distribution within the radii of the table (dro) or the "
+        "worst soft assignment (soft)",
         choices=("thresholds", "ideal", "dro", "soft"),
     )
     assumption: str = param(
@@ -486,15 +490,11 @@ class Robust(Repairer):
             )
         except ValueError as error:
             raise DataError(f"{self.name}: {error}") from error
-        made = LinearMember(found.coef[:, None], np.array([found.intercept]), "sigmoid")
-        rule = ScoreCurves(
-            (), ((),), Scorer(design.features, made), (Piecewise.steps([-1.0, 0.0], [0.0, 1.0]),)
-        )
-        decided = rule.curves[0](2.0 * made.predict(design.matrix) - 1.0)
-        seen, chance = Seen.decided(problem, decided)
+        rule, each = _rule(problem, design, found)
+        seen, chance = Seen.decided(problem, each)
         assumed: Assumption = Certified() if by_label else Soft()
         notes = (
-            *self._said_of_training(problem, found, decided),
+            *self._said_of_training(problem, found, each[np.arange(codes.size), codes]),
             *self._relied(problem, seen, known, chance, assumed, self._training_said(noise, names, radius)),
         )
         if radius is not None:
@@ -521,15 +521,16 @@ class Robust(Repairer):
         """Raise where something does not go with a trained rule."""
         who = f"{self.name}: --solver {self.solver}"
         columns = problem.cells.columns
-        if problem.features is None:
+        if not problem.features:
             raise UsageError(
                 f"{who} trains a model, and a score alone is nothing to train on; name columns with --features, or "
                 "take --solver thresholds"
             )
-        used = columns if problem.protected_as_feature else tuple(c for c in columns if c in problem.features)
+        used = [column for column in columns if column in problem.features]
         if used:
             raise UsageError(
-                f"{who} makes a rule that must not use the noisy group {' x '.join(used)}; leave it out of the features"
+                f"{who} sees the recorded group {' x '.join(used)} with --protected-as-feature; leave it out of the "
+                "features"
             )
         if self.learner != "linear":
             raise UsageError(f"{who} trains a linear rule; leave out --learner {self.learner}")
@@ -571,6 +572,11 @@ class Robust(Repairer):
                     f"the repaired rule accepts {taken:.2%} of everybody: hardly more than a constant is guaranteed"
                 )
         yield f"a linear rule trained by {found.steps} steps: the best that was met, not the best that there is"
+        if problem.protected_as_feature:
+            yield (
+                f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; they do not without "
+                "--protected-as-feature"
+            )
         yield from self._cut_said(problem)
 
     def _training_said(self, noise: Noise, names: tuple[str, ...], radius: Floats | None) -> str:
@@ -882,18 +888,21 @@ class Seen:
         return cls(n / n.sum(), edges, float(weight.sum() ** 2 / (weight**2).sum()), at)
 
     @classmethod
-    def decided(cls, problem: RepairProblem, decided: Floats) -> tuple[Seen, Floats]:
-        """Return rows counted by decision, and the chances of the bins that this makes, shape (K, B)."""
+    def decided(cls, problem: RepairProblem, each: Floats) -> tuple[Seen, Floats]:
+        """Return rows counted by what each group's rule decides, (n, K), and the chances of these bins, (K, B).
+
+        Edges are the mean chances of the bins, of which there is one score for all groups.
+        """
         label, weight = label_of(problem).astype(np.int64), problem.weight
-        levels, at = np.unique(decided[weight > 0], return_inverse=True)
         own = np.flatnonzero(weight > 0)
-        shape = (len(problem.cells.levels), levels.size, 2)
-        index = np.ravel_multi_index((problem.cells.codes[own], at, label[own]), shape)
+        levels, at = np.unique(each[own], axis=0, return_inverse=True)
+        shape = (len(problem.cells.levels), len(levels), 2)
+        index = np.ravel_multi_index((problem.cells.codes[own], at.ravel(), label[own]), shape)
         n = np.bincount(index, weight[own], math.prod(shape)).reshape(shape)
         rows = float(weight.sum() ** 2 / (weight**2).sum())
-        return cls(n / n.sum(), 2.0 * levels - 1.0, rows, np.searchsorted(levels, decided)), np.tile(
-            levels, (shape[0], 1)
-        )
+        place = np.zeros(label.size, dtype=np.int64)
+        place[own] = at.ravel()
+        return cls(n / n.sum(), 2.0 * levels.mean(1) - 1.0, rows, place), levels.T
 
     def merged(self, chance: Floats) -> Merged:
         """Return the data with bins joined that are decided alike in every group."""
@@ -919,6 +928,35 @@ class Merged:
         yes, no = self.chance[:, :, None] * self.n, (1 - self.chance)[:, :, None] * self.n
         taken, left = yes.sum(1), no.sum(1)
         return np.stack([taken[:, 1], left[:, 1], taken[:, 0], left[:, 0]], axis=1)
+
+
+def _rule(problem: RepairProblem, design: Design, found: Trained) -> tuple[ScoreCurves, Floats]:
+    """Return a trained rule, and what it decides of the rows of the fit in each recorded group, shape (n, K).
+
+    Where the recorded group is a feature, the rule is a score of the others and a threshold per group, so that a group
+    that the fit has not seen gets no decision. Forms are divided by the largest distance of a threshold to their
+    middle, since a sigmoid tells numbers apart near 0 alone.
+    """
+    groups, features = problem.cells, design.features
+    seen = problem.protected_as_feature
+    columns = tuple(one for one in features.columns if one.kind != "group")
+    plain = sum(len(one.titles) for one in columns)  # columns of groups come last
+    matrix, coef = design.matrix[:, :plain], found.coef[:plain]
+    first = [int(np.flatnonzero(groups.codes == k)[0]) for k in range(len(groups.levels) if seen else 1)]
+    lifts = found.intercept + design.matrix[first, plain:] @ found.coef[plain:]
+    middle = float(lifts.min() + lifts.max()) / 2
+    scale = max(float(np.ptp(lifts)) / 2, 1.0)
+    made = LinearMember(coef[:, None] / scale, np.array([middle / scale]), "sigmoid")
+    edges = 2.0 * expit((middle - lifts) / scale) - 1.0
+    rule = ScoreCurves(
+        groups.columns if seen else (),
+        groups.levels if seen else ((),),
+        Scorer(Features(columns), made),
+        tuple(Piecewise.steps([-1.0, float(edge)], [0.0, 1.0]) for edge in edges),
+    )
+    score = 2.0 * made.predict(matrix) - 1.0
+    each = np.stack([curve(score) for curve in rule.curves], -1)
+    return rule, each if seen else np.repeat(each, len(groups.levels), 1)
 
 
 def _over_labels(table: Floats) -> Floats:
