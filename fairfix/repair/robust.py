@@ -676,7 +676,8 @@ class Robust(Repairer):
         assert noise is not None
         table, short = noise.table, seen.merged(chance)
         kept = "" if table is None else f"; {_kept_said(noise, assumed)}"
-        yield f"{relies}; on the rows of the fit, the table taken as known{kept}"
+        what = "radii" if table is None else "table"
+        yield f"{relies}; on the rows of the fit, the {what} taken as known{kept}"
         if (
             isinstance(assumed, Identified | Sensitive)
             and not problem.seen_by_model
