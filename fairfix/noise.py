@@ -180,7 +180,7 @@ class NoiseTable:
                 return transport_rows(table, masses)[None]
         except ValueError as error:
             raise self._lost(masses, table) from error
-        if self.by_label or len(self.true) <= len(self.noisy):
+        if self.by_label:
             raise DataError(
                 f"{self.source}: P(noisy | true) does not tell how large the true groups "
                 f"{', '.join(self.true)} are, as "
@@ -190,7 +190,7 @@ class NoiseTable:
                     else "some are recorded alike"
                 )
                 + ". If what a recorded group consists of is the same in the data, say --noise-keep true-given-noisy; "
-                "else give a table without labels in which no two true groups are recorded alike"
+                "else give a table without labels"
             )
         try:
             return smallest_shares(table, masses)

@@ -632,7 +632,7 @@ class TrueGroups:
         assert self.table is not None
         if self.said.of_recording == "noisy-given-true":
             return self.table.values if values is None else values
-        return self.table.carried(self._masses(cells), self.said.of_recording, values)[0]
+        return np.asarray(self.table.carried(self._masses(cells), self.said.of_recording, values)[0])
 
     def _inverted(self, cells: Floats, table: Floats, rules: Floats | None = None) -> Inversion:
         """Return the inversion by a table's ``P(noisy | true)``, shape (..., J, K) or by label (..., 2, J, K).

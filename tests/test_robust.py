@@ -934,7 +934,7 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     assert run(["compare", data, *what, "--methods", "robust"]) == 2
     assert "--methods robust: it needs to know the noise" in capsys.readouterr().err
-    titles = {title for title, _ in Robust.noisy_contenders(Reading(Columns(("g",))), _labelled())}
+    titles = {title for title, _ in Robust.noisy_contenders(Reading(Columns(("g",))), Noise(_labelled()))}
     assert titles - set(points) == {"robust, equal opportunity"}
 
 

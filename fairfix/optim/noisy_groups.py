@@ -873,9 +873,9 @@ def transport_rows(C: npt.ArrayLike, noisy: npt.ArrayLike) -> Floats:
 def smallest_shares(C: npt.ArrayLike, noisy: npt.ArrayLike) -> Floats:
     """Return, for each true group, the table of the same ``P(noisy | true)`` in which its mass is smallest.
 
-    For tables with more true than noisy groups, J > K, whose masses of true groups ``pi >= 0`` with ``T' pi`` the
-    masses of noisy groups are a polytope. Its vertices have at most K groups, and all of them are looked at. Where it
-    is empty, the tables are those of :func:`transport_rows`.
+    For tables of a rank less than J, as with more true than noisy groups: the masses of true groups ``pi >= 0`` with
+    ``T' pi`` the masses of noisy groups are a polytope then. Its vertices have no more groups than the rank, and all of
+    them are looked at. Where it is empty, the tables are those of :func:`transport_rows`.
 
     Parameters
     ----------
@@ -892,15 +892,16 @@ def smallest_shares(C: npt.ArrayLike, noisy: npt.ArrayLike) -> Floats:
         If a noisy group of the main data has no mass in the result, or there are more than :data:`VERTICES` choices.
     """
     table, mass = np.asarray(C, dtype=np.float64), np.asarray(noisy, dtype=np.float64)
-    groups, few = table.shape[-2:]
-    if math.comb(groups, few) > VERTICES:
-        raise ValueError(f"there are too many ways in which {groups} groups may be recorded as {few}")
+    groups, noisy_groups = table.shape[-2:]
     nearest = transport_rows(table, mass)
     lead = nearest.shape[:-2]
     T = np.broadcast_to(table, nearest.shape)
     true = T.sum(-1, keepdims=True)
     T = np.where(true > 0, T / np.where(true > 0, true, 1.0), 0.0)
-    mass = np.broadcast_to(mass, (*lead, few))
+    mass = np.broadcast_to(mass, (*lead, noisy_groups))
+    few = int(np.linalg.matrix_rank(T).max(initial=1))
+    if math.comb(groups, few) > VERTICES:
+        raise ValueError(f"there are too many ways in which {groups} groups may be recorded as {few}")
     best = np.broadcast_to(nearest.sum(-1), (groups, *lead, groups)).copy()
     known = np.zeros(lead, dtype=bool)
     for chosen in itertools.combinations(range(groups), few):
@@ -916,7 +917,7 @@ def smallest_shares(C: npt.ArrayLike, noisy: npt.ArrayLike) -> Floats:
             best[j] = np.where(less[..., None], prior, best[j])
         known |= fits
     best = np.maximum(best, TRACE * mass.sum(-1, keepdims=True))
-    return transport_columns(T * best[..., None], np.broadcast_to(mass, (groups, *lead, few)))
+    return transport_columns(T * best[..., None], np.broadcast_to(mass, (groups, *lead, noisy_groups)))
 
 
 def total_variation(p: npt.ArrayLike, q: npt.ArrayLike) -> Floats:

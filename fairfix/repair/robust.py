@@ -551,7 +551,7 @@ class Robust(Repairer):
         """Return the masses of recorded groups by label in the rows of the fit, shape (K, 2)."""
         codes, many = problem.cells.codes, len(problem.cells.levels)
         label, weight = label_of(problem).astype(np.int64), problem.weight
-        return np.bincount(2 * codes + label, weight, 2 * many).reshape(many, 2) / weight.sum()
+        return np.asarray(np.bincount(2 * codes + label, weight, 2 * many).reshape(many, 2) / weight.sum())
 
     def _said_of_training(self, problem: RepairProblem, found: Trained, decided: Floats) -> Iterator[str]:
         """Yield what is unusual about a trained rule."""
@@ -676,7 +676,8 @@ class Robust(Repairer):
         assert noise is not None
         table, short = noise.table, seen.merged(chance)
         kept = "" if table is None else f"; {_kept_said(noise, assumed)}"
-        yield f"{relies}; on the rows of the fit, the table taken as known{kept}"
+        what = "radii" if table is None else "table"
+        yield f"{relies}; on the rows of the fit, the {what} taken as known{kept}"
         if (
             isinstance(assumed, Identified | Sensitive)
             and not problem.seen_by_model
