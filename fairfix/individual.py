@@ -192,7 +192,9 @@ def of_model(
     if radius is not None:
         if not is_probability:
             raise UsageError("--radius compares log-odds, so the model has to give probabilities")
-        out[" x ".join(asked[-1])].append(within_radius(table, asked[-1], judge, radius, confidence))
+        out[" x ".join(asked[-1])].append(
+            within_radius(table, asked[-1], judge, radius, confidence, comparable)
+        )
     return out
 
 
@@ -317,7 +319,12 @@ NEIGHBOURS, QUERIES, REFERENCES = 20, 5_000, 20_000
 
 
 def within_radius(
-    table: Table, columns: Sequence[str], judge: Judge, radius: float, confidence: float
+    table: Table,
+    columns: Sequence[str],
+    judge: Judge,
+    radius: float,
+    confidence: float,
+    comparable: Comparable = (),
 ) -> ComparisonReport:
     r"""Return SenSeI's transport regularizer at a radius, on the rows there are.
 
@@ -325,9 +332,11 @@ def within_radius(
         \max\Big(0, \max_{j, k}\; (h(x_{jk}) - h(x_i))^2 - \lambda\, d(x_i, x_j)^2\Big)
 
     over the nearest rows ``j`` of each row and all flips ``k`` of these, with log-odds ``h`` and distances between the
-    other columns, in standard deviations (two categories are 1 apart). The multiplier is exact; the interval is that of
-    the mean at it. **It tells how steep the score is, and no discrimination:** of two scores without any effect of the
-    group the steeper one has more of it.
+    other columns by the metric of a repair, see :attr:`fairfix.features.Features.reach`: numbers in standard deviations
+    (of these rows), 1 for another category, 0 for what is flipped. Rows move to rows that there are, so it is a lower
+    bound of the regularizer of a repair, whose rows move freely between the least and the greatest values. The
+    multiplier is exact; the interval is that of the mean at it. **It tells how steep the score is, and no
+    discrimination:** of two scores without any effect of the group the steeper one has more of it.
 
     Parameters
     ----------
@@ -335,6 +344,8 @@ def within_radius(
         As for :func:`under_flips`; the judge gives probabilities.
     radius
         ``epsilon``: the mean squared distance that rows move.
+    comparable
+        Columns with values whose difference does not count.
     """
     from sklearn.neighbors import NearestNeighbors
 
@@ -342,15 +353,14 @@ def within_radius(
     some = table.take(np.arange(0, len(table), step)) if step > 1 else table
     roles = some.reading.columns.protected
     names = [name for name in some.features.column_names if name not in roles]
-    features = Features.learn(some, names, [name for name in roles if name not in columns])
-    X = features.matrix(some)
-    X[:, [bool(one.levels) for one in features.columns for _ in one.titles]] /= math.sqrt(2.0)
+    features = Features.learn(some, names, (), dict(comparable))
+    X = features.matrix(some) / np.sqrt(features.reach)
     asked = np.arange(0, len(some), -(-len(some) // QUERIES))
     near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(some)), algorithm="brute").fit(X)
     away, rows = near.kneighbors(X[asked])
-    flips = protected_flips(some, columns)
+    flips = protected_flips(some, columns, comparable)
     with np.errstate(divide="ignore"):
-        scores = _scores(some, flips, judge, blind=False)
+        scores = _scores(some, flips, judge, comparable, blind=False)
         logit = np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST)
     own = logit[0, asked]
     gains = np.maximum(
@@ -367,7 +377,7 @@ def within_radius(
     most = np.maximum((gains - price * away).max(axis=1), 0.0)
     value = _mean(most, weight[asked], (0.0, 4 * FARTHEST**2), 1.0 - confidence, exact=False)
     moved = price * radius
-    said = "how steep the score is, and no discrimination"
+    said = "how steep the score is at least, and no discrimination"
     shifted = Value(value.value + moved, value.low + moved, value.high + moved, said)
     return ComparisonReport("transport_cost.within_radius", shifted, ())
 

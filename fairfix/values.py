@@ -18,9 +18,10 @@ from fairfix.counts import Bools, Floats
 from fairfix.errors import ArtifactError
 from fairfix.features import Features
 from fairfix.learners import LinearMember, Member, NetworkMember, TreesMember
+from fairfix.optim.blind_rates import BlindMixture
 from fairfix.optim.plugin import PluginRule, mixed
 from fairfix.optim.quantiles import Levels, Tube
-from fairfix.optim.sensei import EqualRates
+from fairfix.optim.sensei import Chances, EqualRates
 from fairfix.predictors import FitTrace, RepairedPredictor, codes_of
 from fairfix.table import Table
 
@@ -516,7 +517,7 @@ class ModelMixture(ValuePredictor):
 
 @dataclass(frozen=True, eq=False)
 class BlindRule(ValuePredictor):
-    """A decision of equal rates that does not see the group; see :class:`fairfix.optim.sensei.EqualRates`.
+    """Decisions of equal rates that do not see the group; see :class:`fairfix.optim.blind_rates.BlindMixture`.
 
     Attributes
     ----------
@@ -524,7 +525,7 @@ class BlindRule(ValuePredictor):
         Where ``P(y = 1 | x)`` comes from.
     groups
         For each attribute where ``P(group | x, y)`` comes from, for ``y = 1`` and for ``y = 0``.
-    rule
+    mixture
         What is made of them.
     """
 
@@ -533,7 +534,7 @@ class BlindRule(ValuePredictor):
 
     label: Scorer
     groups: tuple[tuple[Scorer, Scorer], ...]
-    rule: EqualRates
+    mixture: BlindMixture
     trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
 
     @property
@@ -541,37 +542,43 @@ class BlindRule(ValuePredictor):
         """All of them."""
         return (self.label, *(one for pair in self.groups for one in pair))
 
+    @property
+    def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
+        """Whether decisions are drawn."""
+        return self.mixture.randomized
+
     def predict(self, table: Table) -> Floats:
-        """Return the decision of each row, 0 or 1."""
-        chances = tuple((one(table), zero(table)) for one, zero in self.groups)
-        return (self.rule.score(self.label(table), chances) > 0).astype(np.float64)
+        """Return the chance of a positive decision of each row."""
+        return self.mixture.chance(*chances_of(table, self.label, self.groups))
 
     def unrepaired(self, table: Table) -> Floats:
-        """Return the decision of each row: it hangs on no group."""
+        """Return the same: it hangs on no group."""
         return self.predict(table)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return the scorers and the sizes as settings, prices and shares as arrays."""
+        """Return the scorers, the sizes and the share of everybody as settings, prices and shares as arrays."""
         parts = {f"scorer{i}": one.state(f"scorer{i}") for i, one in enumerate(self.scorers)}
         arrays = {name: array for _, own in parts.values() for name, array in own.items()}
+        mixture, rule = self.mixture, self.mixture.rule
         told = {
             "scorers": [settings for settings, _ in parts.values()],
-            "groups": [int(one.size) for one, _ in self.rule.mu],
-            "prior": list(self.rule.prior),
+            "groups": [int(one.size) for one, _ in rule.mu],
+            "prior": list(rule.prior),
+            "always": mixture.always,
         }
-        rule = {
-            name: np.concatenate([np.stack(pair) for pair in getattr(self.rule, name)], axis=1)
-            for name in BLIND_PARTS
-        }
-        return told, {**arrays, **rule}
+        cells = np.concatenate([np.stack(pair) for pair in rule.cells], axis=1)
+        mu = [np.concatenate([np.stack(pair) for pair in rule.priced(one).mu], axis=1) for one in mixture.prices]
+        own = {"mu": np.array(mu).reshape(len(mu), *cells.shape), "cells": cells, "shares": mixture.shares}
+        return told, {**arrays, **own}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return the predictor of a saved state, checked."""
         own = {name: a for name, a in arrays.items() if not name.startswith("scorer")}
-        if set(settings) != {"scorers", "groups", "prior"} or set(own) != set(BLIND_PARTS):
+        if set(settings) != {"scorers", "groups", "prior", "always"} or set(own) != set(BLIND_PARTS):
             raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
-        told, sizes, prior = settings["scorers"], settings["groups"], settings["prior"]
+        told, sizes, prior, always = (settings[name] for name in ("scorers", "groups", "prior", "always"))
+        shares = own["shares"]
         sound = (
             isinstance(sizes, list)
             and all(isinstance(size, int) and size > 1 for size in sizes)
@@ -581,24 +588,37 @@ class BlindRule(ValuePredictor):
             and isinstance(prior, list)
             and len(prior) == 2
             and all(isinstance(part, float) and 0 < part < 1 for part in prior)
-            and all(
-                a.dtype == np.float64 and a.shape == (2, sum(sizes)) and bool(np.isfinite(a).all())
-                for a in own.values()
-            )
+            and isinstance(always, float)
+            and 0.0 <= always <= 1.0
+            and all(a.dtype == np.float64 and bool(np.isfinite(a).all()) for a in own.values())
+            and own["cells"].shape == (2, sum(sizes))
             and bool((own["cells"] > 0).all())
+            and shares.ndim == 1
+            and bool((shares > 0).all())
+            and float(shares.sum()) + always <= 1.0 + 1e-9
+            and own["mu"].shape == (shares.size, 2, sum(sizes))
         )
         if not sound:
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
         cuts = np.cumsum(sizes)[:-1]
-        mu, cells = (
-            tuple((part[0], part[1]) for part in np.split(own[name], cuts, axis=1)) for name in BLIND_PARTS
-        )
+        cells = tuple((one, zero) for one, zero in np.split(own["cells"], cuts, axis=1))
+        prices = [
+            np.concatenate([part for pair in np.split(mu, cuts, axis=1) for part in pair]) for mu in own["mu"]
+        ]
         first, *others = (Scorer.from_state(f"scorer{i}", one, arrays) for i, one in enumerate(told))
-        rule = EqualRates(mu, (prior[0], prior[1]), cells, math.nan, math.nan, math.nan, 0.0, True)
-        return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), rule)
+        rule = EqualRates(cells, (prior[0], prior[1]), cells, math.nan, math.nan, math.nan, 0.0, True)
+        mixture = BlindMixture(rule, np.array(prices).reshape(shares.size, 2 * sum(sizes)), shares, always)
+        return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), mixture)
 
 
-BLIND_PARTS = ("mu", "cells")
+def chances_of(
+    table: Table, label: Scorer, groups: tuple[tuple[Scorer, Scorer], ...]
+) -> tuple[Floats, Chances]:
+    """Return ``P(y = 1 | x)`` of each row, and ``P(group | x, y)`` of each attribute for ``y = 1`` and ``y = 0``."""
+    return label(table), tuple((one(table), zero(table)) for one, zero in groups)
+
+
+BLIND_PARTS = ("mu", "cells", "shares")
 RULE_PARTS = ("thresholds", "grid", "prices", "shares")
 LEVEL_PARTS = ("knots", "low", "high")
 

@@ -133,17 +133,19 @@ def test_an_infinite_weight_is_exact() -> None:
 
 @pytest.mark.parametrize("slack", [0.2, 0.05, 0.0])
 def test_the_weight_is_the_smallest_that_holds_the_slack(slack: float) -> None:
-    """The note names it; less slack needs no less, and held-out rows are near."""
+    """The note names it with what the shipped model changes at most, which new rows do not exceed."""
     table = table_of(frame(many=6000))
     predictor = fit(Sensei(solver="linear", slack=slack), table, protected_as_feature=True)
     (note,) = (n for n in predictor.trace.notes if n.startswith("rho"))
     new = table_of(frame(seed=1, many=4000))
-    rho = float(note.split()[1])
+    rho = float(note.split()[1].rstrip(":"))
     less = fit(Sensei(solver="linear", rho=rho / 3), table, protected_as_feature=True)
 
-    assert share(changes(predictor, new)) <= slack + 0.02
-    assert share(changes(less, new)) > slack - 0.02
-    assert f"at most {slack:g} of decisions" in note
+    most = 0.0 if rho == np.inf else float(note.split("at most ")[1].split()[0])
+    assert share(changes(predictor, new)) <= most <= slack
+    assert (rho == np.inf) == (slack == 0.0)  # no number of rows shows that none changes
+    if rho > 0.1:
+        assert share(changes(less, new)) > most - 0.02
 
 
 def test_a_network_is_the_same_for_any_number_of_threads() -> None:

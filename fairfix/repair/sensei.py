@@ -85,20 +85,41 @@ from fairfix.learners import (
     hashed,
     out_of_fold,
 )
+from fairfix.optim.blind_rates import HeldRates, Rows, View, held_rates
 from fairfix.optim.plugin import expected_loss
-from fairfix.optim.sensei import distinct_rows, equal_rates, fit_linear, fit_network
+from fairfix.optim.sensei import (
+    EqualRates,
+    distinct_rows,
+    equal_rates,
+    fit_linear,
+    network_regularizer,
+    stopped_network,
+)
 from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import FOLDS, bounds_of, l2_param, label_of, learner_param, model_of
 from fairfix.table import Reading, Table, Task
 from fairfix.uncertainty import Proportions
-from fairfix.values import BlindRule, ModelMixture, Scorer, Unrepaired
+from fairfix.values import BlindRule, ModelMixture, Scorer, Unrepaired, chances_of
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Weights of the regularizer that are tried, from the smallest on."""
 
 SURE = 0.05
 """Chance at which what is said of a chosen weight may be false."""
+
+MEASURED = 500
+"""Rows that judge a network on which its regularizer is bounded, at most: a second, by 100 ReLUs."""
+
+REACHED = 0.75
+"""Share of the best plan's value that the steps of a network's training have to reach: else it has not trained against
+what it says it does."""
+
+ROUNDING = 1e-6
+"""How far above the slack a gap may be by the tolerance of the linear program."""
+
+DEAR = 0.01
+"""Balanced accuracy that it may cost to hold equal rates in two views of the rows instead of one: a point."""
 
 ALARM = 0.02
 """More decisions than this share that come to hang on what tells the group raise the alarm."""
@@ -311,7 +332,7 @@ class Sensei(Repairer):
             )
         notes += _proposed(problem, self)
         asked = 0.0 if not flips and not self.radius else self.rho
-        data = _Data(X, y, weight, changed, span)
+        data = _Data(X, y, weight, changed, span, features.reach)
         if asked == "auto":
             rho, member, trace, said = self._chosen(data, table.reading.cut, seed)
             notes += said
@@ -330,25 +351,36 @@ class Sensei(Repairer):
         """Return the model for one weight of the regularizer."""
         if self.solver == "linear":
             one = fit_linear(
-                data.X, data.y, data.weight, data.changed, data.span, rho=rho, eps=self.radius, l2=self.l2
+                data.X,
+                data.y,
+                data.weight,
+                data.changed,
+                data.span,
+                rho=rho,
+                eps=self.radius,
+                l2=self.l2,
+                metric_inverse=np.diag(data.reach),
             )
             linear = LinearMember(one.coef[:, None], np.array([one.intercept]), "sigmoid")
             return linear, FitTrace(one.converged, one.steps, one.objective, one.gap)
+        judged = np.flatnonzero(_held(data, seed + 1))
         bounds = np.stack([data.X.min(axis=0), data.X.max(axis=0)])
-        net = fit_network(
-            data.X,
-            data.y,
-            data.weight,
-            data.changed,
-            rho=rho,
-            eps=self.radius,
-            steps=3000,
-            seed=seed,
-            balanced=False,
-            bounds=bounds,
+        free: dict[str, Any] = {"eps": self.radius, "bounds": bounds, "metric_inverse": np.diag(data.reach)}
+        fit = stopped_network(
+            data.X, data.y, data.weight, data.changed, judged, rho=rho, l2=self.l2, seed=seed, **free
         )
+        net, converged, notes = fit.network, fit.converged, []
+        if self.radius > 0:
+            some = data.take(judged[:: -(-judged.size // MEASURED)] if judged.size else np.arange(len(data.y)))
+            found = network_regularizer(net, some.X, some.changed, weight=some.weight, **free)
+            converged = converged and found.trained >= REACHED * found.plan.value
+            notes.append(
+                f"the regularizer at radius {self.radius:g}, on {len(some.y):,} rows that the weights were not fitted "
+                f"to: at least {found.plan.value:.4g}, by a plan that was found, and at most {found.upper:.4g}, by a "
+                f"bound for all plans; the steps of the training reach {found.trained:.4g}"
+            )
         member = NetworkMember(net.W1, net.b1, net.w2, np.array([net.b2], dtype=np.float64))
-        return member, FitTrace(True, 3000, math.nan)
+        return member, FitTrace(converged, fit.steps, fit.objective, notes=tuple(notes))
 
     def _chosen(
         self, data: _Data, cut: float, seed: int
@@ -468,19 +500,43 @@ class Sensei(Repairer):
             )
             scorers.append((Scorer(features, members[0]), Scorer(features, members[1])))
             chances.append((values[0], values[1]))
-        rule = equal_rates(chance, tuple(chances), tolerance=min(self.slack, 1.0), weight=weight)
-        predictor = BlindRule(Scorer(features, whole), tuple(scorers), rule)
-        tied = Caution(
-            f"{rule.tied:.1%} of the rows lie on the border of the decision; the slack may be missed by as much"
+        start = equal_rates(chance, tuple(chances), tolerance=min(self.slack, 1.0), weight=weight)
+        codes = tuple(table.groups([name]).codes for name in problem.cells.columns)
+        known = Rows(y, codes, problem.weight / problem.weight.sum())
+        unseen = chance, tuple(chances)
+        held = self._held_rates(start, chances_of(table, Scorer(features, whole), tuple(scorers)), unseen, known)
+        predictor = BlindRule(Scorer(features, whole), tuple(scorers), held.mixture)
+        own, other = predictor.predict(table), held.mixture.chance(*unseen)
+        gap, apart = (float(np.abs(known.gaps(one)).max()) for one in (own, other))
+        right, free = (known.balanced(one) for one in (other, (start.priced(np.zeros(held.mixture.prices.shape[1])).score(*unseen) > 0) + 0.0))
+        holds = gap <= self.slack + ROUNDING
+        said = (
+            f"true positive and true negative rates of groups are within {gap:.4f} of everybody's on the rows of the "
+            f"fit, as the rule decides them, and within {apart:.4f} by members that have not seen the row; the slack "
+            f"is {self.slack:g}"
         )
+        cost = f"balanced accuracy is {right:.4f}, and {free:.4f} without the slack, by the same members"
+        dear = free > 0.5 and right - 0.5 < 0.5 * (free - 0.5)
         notes = (
-            *([tied] if rule.tied > 1e-3 else []),
+            said if holds else Caution(f"the slack does not hold: {said}"),
+            Caution(f"the slack costs most of what features tell: {cost}") if dear else cost,
             *_proposed(problem, self),
             *_alarm(problem, self, predictor, Scorer(features, whole)),
         )
         base = Unrepaired(model_of(problem, self.learner, "logistic", self.l2, seed))
-        gap = max(rule.bound - rule.value, 0.0)
-        return predictor.traced(FitTrace(rule.converged, 1, -rule.value, gap, notes, base=base))
+        return predictor.traced(FitTrace(holds, held.rounds, -right, notes=notes, base=base))
+
+    def _held_rates(self, start: EqualRates, shipped: View, unseen: View, known: Rows) -> HeldRates:
+        """Return the mixture that holds the slack on the rows, as the members that ship see them and as others do.
+
+        Where both together cost too much, linear members count as they ship, for what they have learned of single rows
+        is little, and trees as members that have not seen the rows.
+        """
+        slack = min(self.slack, 1.0)
+        both = held_rates(start, (shipped, unseen), known, slack)
+        one = held_rates(start, (shipped if self.learner == "linear" else unseen,), known, slack)
+        right = [known.balanced(each.mixture.chance(*unseen)) for each in (both, one)]
+        return both if right[0] >= right[1] - DEAR else one
 
     def _groups_given(
         self,
@@ -518,17 +574,22 @@ class Sensei(Repairer):
 
 @dataclass(frozen=True, eq=False)
 class _Data:
-    """What a regularized model is fitted to: rows, labels, weights, the rows under flips, and free directions."""
+    """What a regularized model is fitted to.
+
+    Rows, labels and weights, the rows under flips, free directions, and how far columns move at the cost of 1.
+    """
 
     X: Floats
     y: Floats
     weight: Floats
     changed: _Changed
     span: Floats
+    reach: Floats
 
     def take(self, rows: Ints) -> _Data:
         """Return some rows."""
-        return _Data(self.X[rows], self.y[rows], self.weight[rows], self.changed.take(rows), self.span)
+        some = self.X[rows], self.y[rows], self.weight[rows], self.changed.take(rows)
+        return _Data(*some, self.span, self.reach)
 
 
 def _constant(member: LinearMember, features: Features, same: Mapping[str, tuple[str, ...]]) -> LinearMember:
@@ -704,11 +765,11 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
         comparable = parse_comparable(text)
         (name, values), *_ = comparable
         flips = [Flip({}, {name: value}, everybody=True) for value in values]
-        rules: tuple[Callable[[Table], Floats], ...] = (plain, rule.predict)
+        rules: tuple[Callable[[Table], Floats], ...] = (lambda rows: plain(rows) >= 0.5, rule.predict)
         share = []
         for one in rules:
-            decided = np.stack([one(flipped(some, flip, comparable)) >= 0.5 for flip in flips])
-            share.append(float(np.mean(decided.any(axis=0) & ~decided.all(axis=0))))
+            chance = np.stack([one(flipped(some, flip, comparable)) for flip in flips]).astype(float)
+            share.append(float(np.mean(np.ptp(chance, axis=0))))
         if share[1] > share[0] + ALARM:
             yield Caution(
                 f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(values)}, {share[1]:.1%} "
