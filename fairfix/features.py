@@ -168,7 +168,12 @@ class Features:
         """
         out: list[float] = []
         for one in self.columns:
-            own = {"category": 2.0, "group": 0.0, "boolean": 1.0 / one.scale**2, "score": float(len(one.titles))}
+            own = {
+                "category": 2.0,
+                "group": 0.0,
+                "boolean": 1.0 / one.scale**2,
+                "score": float(len(one.titles)),
+            }
             out += [own.get(one.kind, 1.0)] * (1 if one.missing else len(one.titles)) + [1.0] * one.missing
         return np.array(out)
 

@@ -567,7 +567,9 @@ class BlindRule(ValuePredictor):
             "always": mixture.always,
         }
         cells = np.concatenate([np.stack(pair) for pair in rule.cells], axis=1)
-        mu = [np.concatenate([np.stack(pair) for pair in rule.priced(one).mu], axis=1) for one in mixture.prices]
+        mu = [
+            np.concatenate([np.stack(pair) for pair in rule.priced(one).mu], axis=1) for one in mixture.prices
+        ]
         own = {"mu": np.array(mu).reshape(len(mu), *cells.shape), "cells": cells, "shares": mixture.shares}
         return told, {**arrays, **own}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ from fairfix.optim.sensei import (
     free_steps,
     linear_regularizer,
     network_gradient,
+    network_regularizer,
     regularizer_empirical,
     regularizer_flips,
+    stopped_network,
     worst_variant,
 )
 from hypothesis import given, settings
@@ -438,6 +441,102 @@ def test_free_steps_are_the_best_for_linear_logits(eps: float, still: bool) -> N
     assert gain == pytest.approx(least, rel=1e-5)
     assert (free_steps(delta, slopes, metric, share, 0.0) == 0).all()
     assert (free_steps(delta, np.zeros((40, 4)), metric, share, eps) == 0).all()
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.01, 0.3, 3.0])
+@pytest.mark.parametrize("listed", [True, False])
+def test_the_regularizer_of_a_network_is_between_its_bounds(eps: float, listed: bool) -> None:
+    """The plan keeps the radius and the bounds and has the value that it says; no other plan exceeds the bound."""
+    rng = np.random.default_rng(9)
+    X, network = rng.normal(size=(40, 5)), small_network(2, hidden=8, scale=1.5)
+    X[:, 0] = X[:, 0] > 0
+    both = np.array([np.column_stack([np.full(40, v), X[:, 1:]]) for v in (0.0, 1.0)])
+    moves = Listed(X, both) if listed else none_for(X)
+    weight, inverse = rng.gamma(2.0, size=40), np.diag([0.0, 1.0, 2.0, 0.5, 1.0])
+    bounds = np.stack([X.min(axis=0), X.max(axis=0)])
+    found = network_regularizer(
+        network, X, moves, eps=eps, bounds=bounds, weight=weight, metric_inverse=inverse
+    )
+    share = weight / weight.sum()
+
+    def cut(rows: Any) -> Any:
+        return np.clip(network.logit(rows), -8, 8)
+
+    def cost(rows: Any) -> Any:  # the first column moves by its listed variants alone
+        return ((rows - X)[:, 1:] ** 2 / np.diag(inverse)[1:]).sum(axis=1)
+
+    plan, value, spent = found.plan, 0.0, 0.0
+    for rows, part in ((plan.near, 1 - plan.mixed), (plan.far, plan.mixed)):
+        value += part * float(share @ (cut(rows) - cut(X)) ** 2)
+        spent += part * float(share @ cost(rows))
+        assert (rows >= bounds[0]).all()
+        assert (rows <= bounds[1]).all()
+        assert np.isin(rows[:, 0], (0.0, 1.0)).all()
+        assert listed or (rows[:, 0] == X[:, 0]).all()
+    assert spent <= eps * (1 + 1e-6)
+    assert value == pytest.approx(plan.value)
+    assert found.trained <= plan.value * (1 + 1e-2) + 1e-12
+    slopes = [
+        np.linalg.norm(np.sqrt(inverse) @ (network.W1 * network.w2) @ np.array(on))
+        for on in product((0, 1), repeat=8)
+    ]
+    assert eps == 0 or max(slopes) <= found.slope <= 1.3 * max(slopes)
+
+    gains, costs = [np.zeros(40)], [np.zeros(40)]
+    for start in moves.others if listed else [X]:
+        for _ in range(60):
+            away = (
+                rng.normal(size=X.shape) * np.sqrt(np.diag(inverse)) * rng.choice([0.0, 0.1, 0.5, 1.0, 3.0])
+            )
+            rows = np.where(np.diag(inverse) > 0, np.clip(start + away, *bounds), start)
+            gains, costs = [*gains, (cut(rows) - cut(X)) ** 2], [*costs, cost(rows)]
+    number = np.repeat(np.arange(40), len(gains))
+    other = regularizer_empirical(
+        number, np.stack(gains, axis=1).ravel(), np.stack(costs, axis=1).ravel(), eps, many=40, weight=weight
+    )
+    assert other.value - other.gap <= found.upper * (1 + 1e-9)
+    assert plan.value <= found.upper
+    assert eps > 0 or plan.value == pytest.approx(found.upper)
+    assert (
+        found.upper <= (1.3 if listed and eps <= 0.01 else 20.0) * plan.value
+    )  # sharp where steps are short
+
+
+def test_columns_have_a_metric_of_their_own() -> None:
+    """A linear logit whose steps may not change a column pays nothing for it; scaling column and metric is nothing."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(300, 4))
+    y = (rng.random(300) < 1 / (1 + np.exp(-X @ [1.0, 1.0, 0.5, -1.0]))).astype(float)
+    kept: dict[str, Any] = {"rho": 0.3, "eps": 0.4, "l2": 0.0}
+    plain = fit_linear(X, y, None, flips_of(X), **kept)
+    held = fit_linear(X, y, None, flips_of(X), **kept, metric_inverse=np.diag([1.0, 1.0, 1.0, 0.0]))
+    scale = np.array([1.0, 10.0, 0.1, 3.0])
+    wide = Listed(X * scale, flips_of(X).others * scale)
+    scaled = fit_linear(X * scale, y, None, wide, **kept, metric_inverse=np.diag(scale**2))
+
+    assert held.coef[3] < plain.coef[3] - 0.1
+    assert held.regularizer == pytest.approx(
+        (np.sqrt(held.flips) + np.sqrt(0.4 * (held.coef[:3] ** 2).sum())) ** 2
+    )
+    assert plain.gap < 1e-8
+    np.testing.assert_allclose(scaled.coef * scale, plain.coef, atol=1e-5)
+
+
+def test_training_stops_by_rows_that_it_does_not_learn_from() -> None:
+    """The objective is that of these rows and of the network that is returned; more l2 means less weight."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(300, 5))
+    y = (rng.random(300) < 1 / (1 + np.exp(-2 * X[:, 1]))).astype(float)
+    judged = np.arange(0, 300, 5)
+    found, heavy = (
+        stopped_network(X, y, None, flips_of(X), judged, rho=0.0, l2=l2, seed=1) for l2 in (0.0, 0.05)
+    )
+    s = found.network.logit(X[judged])
+
+    assert found.converged
+    assert found.objective == pytest.approx(float(np.mean(np.logaddexp(0, s) - y[judged] * s)))
+    assert found.objective < 0.6
+    assert (heavy.network.W1**2).sum() < 0.5 * (found.network.W1**2).sum()
 
 
 def test_the_network_learns_and_rho_takes_the_change_out() -> None:

@@ -180,7 +180,10 @@ class _Search:
         """Add the rule of some prices, unless it decides as one that is there."""
         rule = self.start.priced(mu)
         accepted = [(rule.score(*view) > 0).astype(float) for view in self.views]
-        gaps, accuracy = np.concatenate([self.rows.gaps(a) for a in accepted]), self.rows.balanced(accepted[-1])
+        gaps, accuracy = (
+            np.concatenate([self.rows.gaps(a) for a in accepted]),
+            self.rows.balanced(accepted[-1]),
+        )
         for there, known in zip(self.accuracy, self.gaps, strict=True):
             if there == accuracy and np.array_equal(gaps, known):
                 return
@@ -211,7 +214,8 @@ class _Search:
         """Return the mixture: one rule alone, where that keeps the slack and costs next to nothing."""
         value = float(self.shares @ [*self.accuracy, 0.5, 0.5])
         alone = [
-            r for r, gaps in enumerate(self.gaps)
+            r
+            for r, gaps in enumerate(self.gaps)
             if np.abs(gaps).max() <= self.slack and self.accuracy[r] >= value - WORTH
         ]
         if alone:

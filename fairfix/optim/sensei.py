@@ -853,9 +853,9 @@ def free_steps(
     return np.asarray((delta / (high + back))[:, None] * pull)
 
 
-LINEAR, LENGTHS = 1, np.array([1.0, 3.0])
-"""Free steps for linearised logits, each linearised where the last one led; and lengths, in roots of the
-radius, of steps along the slope that training tries besides: a plan may leave most rows where they are and move a few far."""
+LENGTHS = np.array([1.0, 3.0])
+"""Lengths, in roots of the radius, of the steps along the slope that training tries beside the best step for linearised
+logits: a plan may leave most rows where they are and move a few far."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -893,19 +893,16 @@ class _Ascent:
         found = _Visited(s, self)
         there = found.add(network, starts, starts)
         self.linear(network, found, starts, share)
-        # where no variant changes a logit, it is moved to where there is more room before it is cut
-        sign = np.where(there != s, np.sign(there - s), -np.sign(s))
-        self.along(network, found, starts, sign, LENGTHS, 1)
+        sign = np.where(there >= s, 1.0, -1.0)
+        for way in (sign, -sign):  # where variants change little, the other way may be the worse one
+            self.along(network, found, starts, way, LENGTHS, 1)
         return found.plan(share).near
 
     def linear(self, network: Network, found: _Visited, starts: Floats, share: Floats) -> None:
-        """Visit where the best steps for linearised logits lead, linearised again there, and so on."""
-        here = starts
-        for _ in range(LINEAR):
-            there, slopes = _slope(network, here)
-            change = there - found.s - np.einsum("ij,ij->i", slopes, here - starts)
-            here = self.inside(starts, free_steps(change, slopes, self.inverse, share, self.eps))
-            found.add(network, starts, here)
+        """Visit where the best steps for linearised logits lead."""
+        there, slopes = _slope(network, starts)
+        steps = free_steps(there - found.s, slopes, self.inverse, share, self.eps)
+        found.add(network, starts, self.inside(starts, steps))
 
     def along(
         self, network: Network, found: _Visited, starts: Floats, sign: Floats, lengths: Floats, turns: int
@@ -952,7 +949,9 @@ class _Visited:
         n, many = gains.shape
         number = np.repeat(np.arange(n), many)
         eps = self.ascent.eps
-        price = regularizer_empirical(number, gains.ravel(), costs.ravel(), eps, many=n, weight=share).multiplier
+        price = regularizer_empirical(
+            number, gains.ravel(), costs.ravel(), eps, many=n, weight=share
+        ).multiplier
         every, ends = np.arange(n), []
         for factor in (1.0 + TIE, 1.0 - TIE):
             best = np.argmax(gains - price * factor * costs, axis=1)
@@ -1488,7 +1487,11 @@ def _bounded(
     bare = float(share @ np.maximum(_change(own, top), _change(own, bottom)))
     if eps == 0:
         return bare
-    grid = math.sqrt(eps) / REACH * SPACING ** np.arange(1 + math.ceil(2.0 * math.log(REACH) / math.log(SPACING)))
+    grid = (
+        math.sqrt(eps)
+        / REACH
+        * SPACING ** np.arange(1 + math.ceil(2.0 * math.log(REACH) / math.log(SPACING)))
+    )
     high, low = top[:, None] + slope * grid, bottom[:, None] - slope * grid
     if len(listed) <= MOST_LISTED:
         reach = np.linalg.norm(root @ network.W1, axis=0)

@@ -57,7 +57,10 @@ class World:
         return pd.DataFrame(
             {f"x{j}": column * unit for j, (column, unit) in enumerate(zip(Z.T, self.units, strict=True))}
             | {f"c{j}": np.array(list("abcd"))[text] for j, text in enumerate(texts)}
-            | {"sex": [f"g{k}" for k in group], "label": (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int)}
+            | {
+                "sex": [f"g{k}" for k in group],
+                "label": (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int),
+            }
         )
 
 
@@ -148,7 +151,11 @@ def gap_of_equal_rates(rng: np.random.Generator, shell: Shell) -> Tried:
     path = shell.write(frame)
     _, fit, _ = rows_of_the_fit(frame, path)
     out = shell.predict(made, path).iloc[fit]
-    y, sex, chance = frame["label"].to_numpy()[fit], frame["sex"].to_numpy()[fit], out["p_positive"].to_numpy()
+    y, sex, chance = (
+        frame["label"].to_numpy()[fit],
+        frame["sex"].to_numpy()[fit],
+        out["p_positive"].to_numpy(),
+    )
     gap = max(
         abs(chance[(y == label) & (sex == one)].mean() - chance[y == label].mean())
         for label in (0, 1)
@@ -166,7 +173,15 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
     world = World.drawn(rng, int(rng.integers(2, 5)))
     frame = world.people(rng, few_or_many(rng, 400))
     radius = round(float(np.exp(rng.uniform(np.log(0.01), np.log(2.0)))), 4)
-    more = ("--solver", "network", "--protected-as-feature", "--rho", rng.choice([0.0, 1.0]), "--radius", radius)
+    more = (
+        "--solver",
+        "network",
+        "--protected-as-feature",
+        "--rho",
+        rng.choice([0.0, 1.0]),
+        "--radius",
+        radius,
+    )
     done, made = repaired(shell, frame, *more)
     told = re.search(r"at least ([0-9.e+-]+), by a plan .* at most ([0-9.e+-]+), by a bound", said(done))
     if not told:
@@ -209,7 +224,9 @@ def attack(
             length = np.sqrt(radius) * 2.0 ** rng.uniform(-1, 4)
             for _ in range(4):
                 size = np.sqrt((away**2 * cost).sum(axis=1, keepdims=True))
-                there = np.where(reach > 0, np.clip(start + length * away / np.maximum(size, 1e-300), low, high), start)
+                there = np.where(
+                    reach > 0, np.clip(start + length * away / np.maximum(size, 1e-300), low, high), start
+                )
                 gains.append((logit(there) - own) ** 2)
                 costs.append(((there - start) ** 2 * cost).sum(axis=1))
                 slope = ((there @ net.hidden + net.hidden_bias > 0) * net.out) @ net.hidden.T
@@ -217,5 +234,7 @@ def attack(
     G, C = np.stack(gains, axis=1), np.stack(costs, axis=1)
     n, many = G.shape
     each = np.kron(np.eye(n), np.ones((1, many)))
-    found = linprog(-G.ravel() / n, C.ravel()[None] / n, [radius], each, np.ones(n), bounds=(0, 1), method="highs")
+    found = linprog(
+        -G.ravel() / n, C.ravel()[None] / n, [radius], each, np.ones(n), bounds=(0, 1), method="highs"
+    )
     return -float(found.fun)
