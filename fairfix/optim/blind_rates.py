@@ -1,9 +1,9 @@
 r"""Equal rates that hold on the rows of the fit: a mixture of blind rules, chosen by what these rows show.
 
-:func:`fairfix.optim.sensei.equal_rates` makes rates alike *as chances say* that were learned. Where the chances are off,
-or many rows share one value, the rates of the rows are not. Rules are still the right ones to choose among: whatever
-prices ``mu`` the constraints on the rows have, the blind rule that is best at these prices accepts where ``c_0 + z' mu >
-0``, with the chances for what cannot be seen. So the linear program
+:func:`fairfix.optim.sensei.equal_rates` makes rates alike *as chances say* that were learned. Where the chances are
+off, or many rows share one value, the rates of the rows are not. Rules are still the right ones to choose among:
+whatever prices ``mu`` the constraints on the rows have, the blind rule that is best at these prices accepts where
+``c_0 + z' mu > 0``, with the chances for what cannot be seen. So the linear program
 
 .. math::
     \max_{t \ge 0,\, \sum t = 1} \sum_r t_r\, BA_r \quad\text{s.t.}\quad

@@ -37,11 +37,14 @@ barrier ``- mu [log theta + log(1 - theta) + E sum_k log(u^2 - (w' delta_k)^2)]`
 eliminated, down to a ``mu`` at which the objective is at most ``2 mu (K + 1)`` above the least. Rows with the same
 moves share a ``u``.
 
-**Network.** One hidden layer of ReLUs, trained by Adam. The worst listed move is found by trying all. At it, with the
-slope ``g`` of the logit there, ``D`` its change, and ``q = g' Sigma^+ g``, the linear formulas give the further step
-``u = D Sigma^+ g / (lambda - q)``, ``lambda`` the root of ``E q D^2 / (lambda - q)^2 = epsilon`` above every ``q``.
-Steps are cut at the bounds of the columns: in an unbounded space ``R`` of a network is infinite unless it is
-constant, far out, along free directions. Where the cut leaves less than the bare move, the bare move stays.
+**Network.** One hidden layer of ReLUs, trained by Adam until rows that are not learned from say that it gets no
+better: :func:`stopped_network`. The worst listed move is found by trying all. At it, with the slope ``g`` of the
+logit there, ``D`` its change, and ``q = g' Sigma^+ g``, the linear formulas give a further step ``u = D Sigma^+ g /
+(lambda - q)``, ``lambda`` the root of ``E q D^2 / (lambda - q)^2 = epsilon`` above every ``q``; more steps go along
+the slope. Steps are cut at the bounds of the columns: in an unbounded space ``R`` of a network is infinite unless it
+is constant, far out, along free directions. Of all places that were visited rows take the best for the exact
+``lambda`` over them. That is a plan, so a lower bound of ``R``; :func:`network_regularizer` looks further, and bounds
+``R`` from above as well.
 
 **Observed rows only.** Where ``x'`` runs through listed candidates, ``R`` is a linear program over transport plans;
 its dual is convex and piecewise linear in ``lambda`` alone: :func:`regularizer_empirical`. It bounds ``R`` from
@@ -1306,7 +1309,7 @@ def stopped_network(
     kinds, own = _Kinds.of(X, variants).take(judged), share[judged] / share[judged].sum()
 
     def objective(network: Network) -> float:
-        hidden, s = _forward(network, X[judged])
+        s = _forward(network, X[judged])[1]
         value = float(own @ (np.logaddexp(0.0, s) - y[judged] * s))
         if rho == 0:
             return value
@@ -1375,7 +1378,7 @@ SWEEPS = 60
 """Rounds of the relaxation of the slope's bound; what is left then is added to the bound."""
 
 SPACING, REACH = 1.05, 100.0
-"""Ratio of the lengths at which rows are bounded, and the greatest, in roots of the radius; the least is one over it."""
+"""Ratio of the lengths at which rows are bounded, and the greatest in roots of the radius; one over it is the least."""
 
 MOST_LISTED = 16
 """Variants that are bounded one by one; of more, all by the greatest slope."""

@@ -22,13 +22,19 @@ move too.
 ================  ==================================================================  ==================
 
 ``linear`` and ``network`` are about models that look at the protected columns (``--protected-as-feature``) or at
-comparable values. ``rho auto`` takes the smallest of a grid (by factors of 3) for which at most a share ``slack`` of
-decisions changes under flips, measured on a fold of the rows of the fit that the model has not seen; if none does, an
-exact solution where there is one.
+comparable values. ``rho auto`` sets a fifth of the rows aside and takes the smallest of a grid (by factors of 3) for
+which these rows show that at most a share ``slack`` of decisions, at the threshold in force, changes under flips: by
+the upper 95 % limit of Clopper and Pearson, which holds for all of the grid together. The model that they judged
+ships as it is. If none is shown to hold the slack, an exact solution ships where there is one, fitted to all rows.
 
-``equal-rates`` is not SenSeI: it makes groups alike, which individual fairness does not. It can make *individual*
-unfairness worse, by rewarding values that tell the group; a note raises the alarm where decisions come to hang more on
-such values, whether they were declared comparable or not.
+A network is trained until a fifth of the rows that it may learn from, which it does not, say that it gets no better;
+at a radius the regularizer on these rows is told between the value of a plan that was found and a bound for all
+plans.
+
+``equal-rates`` holds the slack on the rows of the fit, if it can, as the shipped rule decides them; that may take a
+mixture of rules, so that some decisions are drawn. It is not SenSeI: it makes groups alike, which individual fairness
+does not. It can make *individual* unfairness worse, by rewarding values that tell the group; a note raises the alarm
+where decisions come to hang more on such values, whether they were declared comparable or not.
 
 Comparable pairs of people (``--pairs``, for ``linear``) make their mean difference, oriented from the first to the
 second, a direction along which the score is constant.
@@ -97,7 +103,7 @@ from fairfix.optim.sensei import (
 )
 from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
-from fairfix.repair.learned import FOLDS, bounds_of, l2_param, label_of, learner_param, model_of
+from fairfix.repair.learned import FOLDS, bounds_of, label_of, learner_param, model_of
 from fairfix.table import Reading, Table, Task
 from fairfix.uncertainty import Proportions
 from fairfix.values import BlindRule, ModelMixture, Scorer, Unrepaired, chances_of
@@ -155,15 +161,16 @@ class Sensei(Repairer):
     )
     rho: float | str = param(
         "auto",
-        "weight of the regularizer; auto: the smallest of a grid that holds the slack on rows not fitted to; inf: "
-        "exactly constant (linear)",
+        "weight of the regularizer; auto: the smallest of a grid that is shown to hold the slack, at the threshold in "
+        "force, by rows not fitted to; inf: exactly constant (linear)",
         words=("auto",),
         at_least=0.0,
         selectable=True,
     )
     radius: float = param(
         0.0,
-        "mean squared distance that features may move besides, in standard deviations; 0: flips only",
+        "mean squared distance that features may move besides: numbers in standard deviations, another category is 1; "
+        "0: flips only",
         at_least=0.0,
         selectable=True,
     )
@@ -174,7 +181,12 @@ class Sensei(Repairer):
         choices=("none", "logistic", "means", "pooled"),
     )
     learner: str = learner_param()
-    l2: float = l2_param()
+    l2: float = param(
+        1e-3,
+        "weight of the squared coefficients of a linear model, or weights of a network, beside the mean loss",
+        at_least=0.0,
+        selectable=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

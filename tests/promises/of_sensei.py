@@ -1,4 +1,4 @@
-"""Promises of individual fairness: what is said of flips, of equal rates and of the regularizer, and what is shipped."""
+"""Promises of individual fairness: of flips, of equal rates and of the regularizer, against the rule that ships."""
 
 from __future__ import annotations
 
