@@ -449,8 +449,10 @@ def _compared(
         return replace(_mean(values, weight, support, alpha, exact=blind), reason=reason)
 
     if judge.chance or judge.cut is not None:
-        decided = scores[1:] if judge.chance else scores[1:] >= judge.cut
-        differs = np.where(np.isnan(spread), np.nan, np.ptp(decided.astype(float), axis=0))
+        decided = (
+            scores[1:] if judge.cut is None or judge.chance else (scores[1:] >= judge.cut).astype(np.float64)
+        )
+        differs = np.where(np.isnan(spread), np.nan, np.ptp(decided, axis=0))
         flips_of = _share(differs, weight, 1.0 - confidence, exact=blind)
         yield ComparisonReport(f"decision_flips.{scope}", replace(flips_of, reason=reason), ())
     top = 1.0 if judge.is_probability else math.inf

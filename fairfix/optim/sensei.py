@@ -874,11 +874,13 @@ class _Ascent:
     def of(cls, eps: float, metric_inverse: Floats | None, bounds: Floats) -> _Ascent:
         """Return it for a metric's inverse; a column that is 0 in it stays as it is."""
         inverse = np.eye(bounds.shape[1]) if metric_inverse is None else metric_inverse
-        return cls(eps, np.linalg.pinv(inverse, hermitian=True), inverse, bounds)
+        return cls(
+            eps, np.asarray(np.linalg.pinv(inverse, hermitian=True), dtype=np.float64), inverse, bounds
+        )
 
     def cost(self, steps: Floats) -> Floats:
         """Return ``u' Sigma u`` of each row."""
-        return np.einsum("ij,ij->i", steps @ self.metric, steps)
+        return np.asarray(np.einsum("ij,ij->i", steps @ self.metric, steps))
 
     def inside(self, starts: Floats, steps: Floats) -> Floats:
         """Return the rows with their steps, cut at the bounds; what does not move stays to the bit."""
