@@ -1164,7 +1164,7 @@ class _Trainer:
             else:
                 gradient = _flip_gradient(network, self.X[rows], self.y[rows], self.even, some, self.rho)
             whole = np.concatenate([np.ravel(part) for part in gradient])
-            whole += 2.0 * self.l2 * self.shrunk * self.values
+            whole += 2.0 * self.l2 / self.shape[1] * self.shrunk * self.values
             self.values = self.values + adam.step(whole)
 
 
@@ -1201,7 +1201,8 @@ def fit_network(
     eps
         Mean cost of the steps beyond the variants; 0 for none.
     l2
-        Weight of the squared weights of both layers, without their intercepts.
+        Weight of the squared weights of both layers, without their intercepts: their mean over the ReLUs. The sum would
+        cost Adult, at the 0.001 that suits a linear model, .0035 of log loss.
     steps, batch, rate
         Of Adam: steps, rows drawn for each (with replacement, in proportion to their weights), and length.
     seed

@@ -183,7 +183,8 @@ class Sensei(Repairer):
     learner: str = learner_param()
     l2: float = param(
         1e-3,
-        "weight of the squared coefficients of a linear model, or weights of a network, beside the mean loss",
+        "weight of the squared coefficients of a linear model, or of a network's squared weights on average over its "
+        "ReLUs, beside the mean loss",
         at_least=0.0,
         selectable=True,
     )
