@@ -353,8 +353,9 @@ def within_radius(
     some = table.take(np.arange(0, len(table), step)) if step > 1 else table
     roles = some.reading.columns.protected
     names = [name for name in some.features.column_names if name not in roles]
-    features = Features.learn(some, names, (), dict(comparable))
-    X = features.matrix(some) / np.sqrt(features.reach)
+    features = Features.learn(some, names, [name for name in roles if name not in columns], dict(comparable))
+    # a protected column that is not flipped counts like any other category
+    X = features.matrix(some) / np.sqrt(np.where(features.reach > 0, features.reach, 2.0))
     asked = np.arange(0, len(some), -(-len(some) // QUERIES))
     near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(some)), algorithm="brute").fit(X)
     away, rows = near.kneighbors(X[asked])

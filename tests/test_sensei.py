@@ -465,7 +465,7 @@ def test_what_is_saved_predicts_the_same_bits(solver: str) -> None:
     assert again.predict(table).tobytes() == predictor.predict(table).tobytes()
 
 
-@pytest.mark.parametrize("which", range(6))
+@pytest.mark.parametrize("which", range(8))
 def test_a_damaged_rule_is_refused(which: int) -> None:
     """Nothing is built from parts that do not fit."""
     predictor = fit(Sensei(solver="equal-rates"), table_of(frame(many=800)))
@@ -477,6 +477,8 @@ def test_a_damaged_rule_is_refused(which: int) -> None:
         ({**settings, "scorers": settings["scorers"][:2]}, arrays),
         (settings, {**arrays, "mu": arrays["mu"][:, :1]}),
         (settings, {**arrays, "cells": -arrays["cells"]}),
+        (settings, {**arrays, "shares": 2.0 + arrays["shares"]}),
+        ({**settings, "always": 1.5}, arrays),
     ]
 
     with pytest.raises(ArtifactError):
