@@ -358,8 +358,9 @@ def within_radius(
     some = table.take(np.arange(0, len(table), step)) if step > 1 else table
     roles = some.reading.columns.protected
     names = [name for name in some.features.column_names if name not in roles]
-    features = Features.learn(some, names, (), dict(comparable))
-    X = features.matrix(some) / np.sqrt(features.reach)
+    features = Features.learn(some, names, [name for name in roles if name not in columns], dict(comparable))
+    # a protected column that is not flipped counts like any other category
+    X = features.matrix(some) / np.sqrt(np.where(features.reach > 0, features.reach, 2.0))
     asked = np.arange(0, len(some), -(-len(some) // QUERIES))
     near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(some)), algorithm="brute").fit(X)
     away, rows = near.kneighbors(X[asked])
@@ -454,8 +455,10 @@ def _compared(
         return replace(_mean(values, weight, support, alpha, exact=blind), reason=reason)
 
     if judge.chance or judge.cut is not None:
-        decided = scores[1:] if judge.chance else scores[1:] >= judge.cut
-        differs = np.where(np.isnan(spread), np.nan, np.ptp(decided.astype(float), axis=0))
+        decided = (
+            scores[1:] if judge.cut is None or judge.chance else (scores[1:] >= judge.cut).astype(np.float64)
+        )
+        differs = np.where(np.isnan(spread), np.nan, np.ptp(decided, axis=0))
         flips_of = _share(differs, weight, 1.0 - confidence, exact=blind)
         yield ComparisonReport(f"decision_flips.{scope}", replace(flips_of, reason=reason), ())
     top = 1.0 if judge.is_probability else math.inf

@@ -163,7 +163,7 @@ def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
     new = frame(seed=1, many=3000).assign(label=lambda d: np.random.default_rng(8).integers(0, 2, len(d)))
     plain, strong = (
         fit(Sensei(solver="network", rho=0.0, l2=l2), table_of(data), protected_as_feature=True)
-        for l2 in (1e-3, 1.0)
+        for l2 in (1e-3, 10.0)
     )
     y, p = new["label"].to_numpy(), plain.predict(table_of(new))
 
@@ -465,7 +465,7 @@ def test_what_is_saved_predicts_the_same_bits(solver: str) -> None:
     assert again.predict(table).tobytes() == predictor.predict(table).tobytes()
 
 
-@pytest.mark.parametrize("which", range(6))
+@pytest.mark.parametrize("which", range(8))
 def test_a_damaged_rule_is_refused(which: int) -> None:
     """Nothing is built from parts that do not fit."""
     predictor = fit(Sensei(solver="equal-rates"), table_of(frame(many=800)))
@@ -477,6 +477,8 @@ def test_a_damaged_rule_is_refused(which: int) -> None:
         ({**settings, "scorers": settings["scorers"][:2]}, arrays),
         (settings, {**arrays, "mu": arrays["mu"][:, :1]}),
         (settings, {**arrays, "cells": -arrays["cells"]}),
+        (settings, {**arrays, "shares": 2.0 + arrays["shares"]}),
+        ({**settings, "always": 1.5}, arrays),
     ]
 
     with pytest.raises(ArtifactError):

@@ -74,7 +74,7 @@ class BlindMixture:
         out = np.full(p.shape, self.always)
         for mu, share in zip(self.prices, self.shares, strict=True):
             out += share * (self.rule.priced(mu).score(p, groups) > 0)
-        return np.clip(out, 0.0, 1.0)
+        return np.where(out > 1.0 - LEAST, 1.0, out)  # shares add up to 1 but for rounding
 
     @property
     def randomized(self) -> bool:
@@ -208,7 +208,8 @@ class _Search:
         self.shares = np.where(found.x > LEAST, found.x, 0.0)
         self.shares /= self.shares.sum()
         up, down = np.split(-np.asarray(found.ineqlin.marginals), 2)
-        return -float(found.fun), (down - up).reshape(len(self.views), -1).sum(axis=0)
+        worth_of_all = float(np.asarray(worth @ found.x))
+        return worth_of_all, (down - up).reshape(len(self.views), -1).sum(axis=0)
 
     def chosen(self) -> BlindMixture:
         """Return the mixture: one rule alone, where that keeps the slack and costs next to nothing."""

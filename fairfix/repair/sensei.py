@@ -63,7 +63,7 @@ M. Yurochkin, A. Bower and Y. Sun, *Training individually fair ML models with se
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -104,7 +104,7 @@ from fairfix.optim.sensei import (
 from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import FOLDS, bounds_of, label_of, learner_param, model_of
-from fairfix.table import Reading, Table, Task
+from fairfix.table import Reading, Task
 from fairfix.uncertainty import Proportions
 from fairfix.values import BlindRule, ModelMixture, Scorer, Unrepaired, chances_of
 
@@ -183,7 +183,8 @@ class Sensei(Repairer):
     learner: str = learner_param()
     l2: float = param(
         1e-3,
-        "weight of the squared coefficients of a linear model, or weights of a network, beside the mean loss",
+        "weight of the squared coefficients of a linear model, or of a network's squared weights on average over its "
+        "ReLUs, beside the mean loss",
         at_least=0.0,
         selectable=True,
     )
@@ -524,13 +525,8 @@ class Sensei(Repairer):
         predictor = BlindRule(Scorer(features, whole), tuple(scorers), held.mixture)
         own, other = predictor.predict(table), held.mixture.chance(*unseen)
         gap, apart = (float(np.abs(known.gaps(one)).max()) for one in (own, other))
-        right, free = (
-            known.balanced(one)
-            for one in (
-                other,
-                (start.priced(np.zeros(held.mixture.prices.shape[1])).score(*unseen) > 0) + 0.0,
-            )
-        )
+        unbound = start.priced(np.zeros(held.mixture.prices.shape[1])).score(*unseen)
+        right, free = known.balanced(other), known.balanced((unbound > 0).astype(np.float64))
         holds = gap <= self.slack + ROUNDING
         said = (
             f"true positive and true negative rates of groups are within {gap:.4f} of everybody's on the rows of the "
@@ -646,7 +642,7 @@ def _held(data: _Data, seed: int) -> Bools:
     number = np.empty(keys.size)
     number[order] = np.arange(keys.size) - np.repeat(first, np.diff(np.append(first, keys.size)))
     parts = [(keys >> np.uint64(32)).astype(float), (keys & np.uint64(2**32 - 1)).astype(float), number]
-    return folds_of(np.column_stack([*parts, np.full(keys.size, float(seed))]), FOLDS) == 0
+    return np.asarray(folds_of(np.column_stack([*parts, np.full(keys.size, float(seed))]), FOLDS) == 0)
 
 
 def _flipping(member: Member, data: _Data, rows: Ints, cut: float, alpha: float) -> tuple[float, float]:
@@ -789,11 +785,10 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
         comparable = parse_comparable(text)
         (name, values), *_ = comparable
         flips = [Flip({}, {name: value}, everybody=True) for value in values]
-        rules: tuple[Callable[[Table], Floats], ...] = (lambda rows: plain(rows) >= 0.5, rule.predict)
-        share = []
-        for one in rules:
-            chance = np.stack([one(flipped(some, flip, comparable)) for flip in flips]).astype(float)
-            share.append(float(np.mean(np.ptp(chance, axis=0))))
+        rows = [flipped(some, flip, comparable) for flip in flips]
+        decided = [np.stack([plain(one) >= 0.5 for one in rows]).astype(np.float64)]
+        decided.append(np.stack([rule.predict(one) for one in rows]))
+        share = [float(np.mean(np.ptp(chance, axis=0))) for chance in decided]
         if share[1] > share[0] + ALARM:
             yield Caution(
                 f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(values)}, {share[1]:.1%} "
