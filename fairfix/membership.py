@@ -196,7 +196,9 @@ def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) ->
         chances.append(_checked(found, columns, kept + (at if part.where else before) + 1, where))
         cells.append(_cells(rows, reading))
         weights.append(np.ones(len(rows)) if rows.weight is None else rows.weight)
-    z, cell, weight = np.concatenate(chances), np.concatenate(cells), np.concatenate(weights)
+    weight = np.concatenate(weights)
+    counted = weight > 0  # a row without weight has no part in anything
+    z, cell, weight = np.concatenate(chances)[counted], np.concatenate(cells)[counted], weight[counted]
     distinct, into = np.unique(z, axis=0, return_inverse=True)
     labelled = reading.columns.label is not None
     return Members(groups, distinct, into.ravel().astype(np.int64), cell, weight, labelled)

@@ -73,11 +73,12 @@ class Population:
                 float(true.max() - true.min()),
                 max(high[i] - low[j] for i, j in pairs),
             )
-        return (
-            min(low[i] / high[j] for i, j in pairs),
-            float(true.min() / true.max()),
-            min(1.0, *(high[i] / low[j] if low[j] > 0 else 1.0 for i, j in pairs)),
-        )
+        with np.errstate(invalid="ignore"):
+            return (
+                min(low[i] / high[j] for i, j in pairs),
+                float(true.min() / true.max()),
+                min(1.0, *(high[i] / low[j] if low[j] > 0 else 1.0 for i, j in pairs)),
+            )
 
     def sample(self, rng: np.random.Generator, rows: int, *, weighted: bool) -> pd.DataFrame:
         """Rows as a user has them. Weights undo that vectors were drawn with other shares, and vary besides."""
@@ -127,7 +128,7 @@ def population(
 
 
 def audited(
-    rng: np.random.Generator, shell: Shell, world: Population, *more: str, largest: float = 20_000
+    rng: np.random.Generator, shell: Shell, world: Population, *more: str, largest: float = 100_000
 ) -> tuple[Ran, int]:
     """Audit a sample of a world, of 100 rows or more."""
     rows, weighted = int(np.exp(rng.uniform(np.log(100), np.log(largest)))), bool(rng.random() < 0.3)
