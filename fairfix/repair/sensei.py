@@ -75,10 +75,19 @@ from fairfix.flips import (
     protected_flips,
     proxies,
 )
-from fairfix.learners import LinearMember, Member, NetworkMember, fit_classes, fit_mean, folds_of, out_of_fold
+from fairfix.learners import (
+    LinearMember,
+    Member,
+    NetworkMember,
+    fit_classes,
+    fit_mean,
+    folds_of,
+    is_fitted,
+    out_of_fold,
+)
 from fairfix.optim.plugin import expected_loss
 from fairfix.optim.sensei import distinct_rows, equal_rates, fit_linear, fit_network
-from fairfix.predictors import Caution, FitTrace, RepairedPredictor
+from fairfix.predictors import Caution, Certificate, FitTrace, Quantity, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import FOLDS, bounds_of, l2_param, label_of, learner_param, model_of
 from fairfix.table import Reading, Table, Task
@@ -208,7 +217,7 @@ class Sensei(Repairer):
         table = problem.table
         if self.solver == "average":
             said = "scores are the mean over flips, so they are constant under them; a model audit shows what they were"
-            trace = FitTrace(True, 1, math.nan, notes=(said,))
+            trace = FitTrace(True, 1, math.nan, notes=(said,))  # a mean: there is nothing to search
             return ModelMixture((Scorer(),), np.ones(1), averaged=True).traced(trace)
         if self.comparable:
             check_comparable(table, self.comparables)
@@ -266,7 +275,8 @@ class Sensei(Repairer):
                 weights=table.rows.weight,
             )
         )
-        trace = FitTrace(True, 1, value, notes=tuple(_proposed(problem, self)))
+        done = is_fitted(member, matrix, label_of(problem), table.rows.weight, self.l2)
+        trace = FitTrace(done, 1, value, notes=tuple(_proposed(problem, self)))
         return self._traced(problem, scorer, seed, trace)
 
     def _traced(
@@ -325,7 +335,22 @@ class Sensei(Repairer):
         if self.solver == "linear":
             one = fit_linear(X, y, weight, changed, span, rho=rho, eps=self.radius, l2=self.l2)
             linear = LinearMember(one.coef[:, None], np.array([one.intercept]), "sigmoid")
-            return linear, FitTrace(one.converged, one.steps, one.objective, one.gap)
+            proven = Certificate(
+                "mean log loss plus rho times the regularizer plus the penalty",
+                one.objective,
+                one.objective - one.gap,
+                "linear models without a part along directions that do not count",
+            )
+            weighed = Quantity("rho", rho, "weight of the regularizer")
+            trace = FitTrace(
+                one.converged,
+                one.steps,
+                one.objective,
+                one.gap,
+                certificates=(proven,),
+                quantities=(weighed,),
+            )
+            return linear, trace
         bounds = np.stack([X.min(axis=0), X.max(axis=0)])
         net = fit_network(
             X,
@@ -472,7 +497,15 @@ class Sensei(Repairer):
         )
         base = Unrepaired(model_of(problem, self.learner, "logistic", self.l2, seed))
         gap = max(rule.bound - rule.value, 0.0)
-        return predictor.traced(FitTrace(rule.converged, 1, -rule.value, gap, notes, base=base))
+        proven = Certificate(
+            "negative balanced accuracy, by the chances of label and group, with rows on the border drawn",
+            -rule.value,
+            -rule.bound,
+            "decisions that keep the slack, by these chances",
+        )
+        return predictor.traced(
+            FitTrace(rule.converged, 1, -rule.value, gap, notes, base=base, certificates=(proven,))
+        )
 
     def _groups_given(
         self,
