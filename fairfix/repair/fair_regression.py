@@ -426,7 +426,8 @@ class FairRegression(Repairer):
         def losses(u: Floats) -> tuple[Floats, Floats]:
             return LOSSES[loss].value(y, u), LOSSES[loss].slope(y, u)
 
-        many = solve_members(fit, losses, groups.codes, weight, limits / unit**2)
+        zeta = np.array([float(f"{limit / unit**2:.12g}") for limit in limits])  # as labels: the same in any unit
+        many = solve_members(fit, losses, groups.codes, weight, zeta)
         if isinstance(many, Infeasible):
             many = replace(many, losses=many.losses * unit**2)
             raise _refused(many, limits, groups, f"average of boosted trees ({loss} loss)")

@@ -208,7 +208,7 @@ class LogLoss(Repairer):
 
     def _found(self, found: Solution, l2: float, groups: Groups) -> Iterator[Quantity]:
         """Yield the penalty and the multipliers."""
-        yield Quantity("l2", l2, "weight of the squared coefficients")
+        yield Quantity("l2", l2, "half of it weighs the squared coefficients in the penalty")
         for number, label in enumerate(EVENTS[self.constraint]):
             where = "" if label is None else f" among rows with label {label:g}"
             own = found.prices[number * len(groups.levels) :]
