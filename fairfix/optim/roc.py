@@ -269,7 +269,7 @@ def _program(
         for k, new in fresh:
             faces[k] |= new
     heights = np.array([min(b, float(c.height(a))) for a, b, c in zip(x, y, cells, strict=True)])
-    return x, heights, -float(found.fun) * float((up + right).sum()), done
+    return x, heights, -float(cost @ found.x) * float((up + right).sum()), done
 
 
 def _band(size: int, slack: float) -> tuple[Floats, Floats]:
