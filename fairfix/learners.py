@@ -572,6 +572,17 @@ def _logistic(
     return member
 
 
+def is_fitted(member: Member, X: Floats, y: Floats, weight: Floats | None, l2: float) -> bool:
+    """Return whether a member is at the optimum of what :func:`fit_mean` minimises, by the slope there.
+
+    Only logistic regression is searched for: least squares are solved, and trees grow for a given number of rounds.
+    """
+    if not (isinstance(member, LinearMember) and member.link == "sigmoid"):
+        return True
+    w = np.ones(len(y)) if weight is None else weight
+    return _slope(member, *_as_classes(X, y, w), l2) <= STEEPEST
+
+
 def _slope(member: LinearMember, X: Floats, codes: Ints, weight: Floats, l2: float) -> float:
     """Return the largest entry of the gradient of what logistic regression minimises."""
     chance = member.predict(X)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -172,9 +173,9 @@ class Repaired:
             manifest["predictor"]["settings"], artifact.arrays
         )
         facts = dict(manifest["facts"])
-        if "solution" in facts:
-            trace = FitTrace.from_state(facts["solution"])
-            predictor = replace(predictor, trace=trace)  # type: ignore[type-var]  # every kind is a dataclass
+        unknown = FitTrace(False, 0, math.nan)
+        trace = FitTrace.from_state(facts["solution"]) if "solution" in facts else unknown
+        predictor = replace(predictor, trace=trace)  # type: ignore[type-var]  # every kind is a dataclass
         key = bytes.fromhex(_text(manifest["randomization"]["key"]))
         _check_reading(reading, predictor)
         if predictor.randomized and not (identity and 0 < len(key) <= 64):

@@ -148,3 +148,29 @@ def test_members_are_averaged_within_the_bounds() -> None:
     assert isinstance(refused, Infeasible)
     assert refused.excess == 0  # nothing is proven of models that were not tried
     assert refused.losses.max() > 0.95 * level
+
+
+def test_the_bound_of_averages_is_below_all_of_them() -> None:
+    """No average within the bounds of the models found has less loss than is certified, by a conic solver."""
+    X, y, codes = data(6)
+    A = np.column_stack([X, np.ones(len(X))])
+    seen = []
+
+    def fit(weight: Floats) -> tuple[Floats, Floats]:
+        root = np.sqrt(weight)
+        v = np.linalg.lstsq(A * root[:, None], root * y, rcond=None)[0]
+        seen.append(A @ v)
+        return v, A @ v
+
+    level, _ = best_level(X, y, codes, None, 3, loss="square")
+    bounds = np.full(3, 1.05 * level)
+    found = solve_members(fit, lambda u: ((u - y) ** 2, 2 * (u - y)), codes, None, bounds)
+    q = cp.Variable(len(seen))
+    off = np.array(seen).T @ q - y
+    held = [cp.sum_squares(off[codes == k]) / (codes == k).sum() <= bounds[k] for k in range(3)]
+    cost = cp.Minimize(cp.sum_squares(off) / y.size)
+    least = cp.Problem(cost, [*held, q >= 0, cp.sum(q) == 1]).solve(solver="CLARABEL")
+
+    assert isinstance(found, MembersSolution)
+    assert found.bound - 1e-6 <= least <= found.objective + 1e-6
+    assert found.objective - found.bound <= 1e-3 * found.objective

@@ -490,7 +490,7 @@ def _least_excess(
     return inside, Infeasible(weights / weights.sum(), excess, model.at(inside))
 
 
-EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 """Tolerances of the linear programs, whose numbers are of the size of 1; the solver's own are 1e-7."""
 
 
@@ -752,7 +752,8 @@ class _Averages:
                 ),
             },
         ]
-        found: Any = minimize(
+        solve: Any = minimize
+        found = solve(
             lambda x: float(self.shares @ self.losses(x[:-1])) + heavy * float(x[-1]),
             np.append(mixture, excess(mixture)),
             jac=lambda x: np.append(self.shares @ self.slopes(x[:-1]), heavy),
@@ -788,7 +789,8 @@ class _Averages:
         losses, slopes = self.losses(q), self.slopes(q)
         whole = slopes - (slopes @ q)[:, None]
         free, held, room = self.shares @ whole, whole[self.asked], (losses - self.zeta)[self.asked]
-        found: Any = linprog(
+        solve: Any = linprog  # its stubs want lists of bounds
+        found = solve(
             np.append(-room, -1.0),
             A_ub=np.column_stack([-held.T, np.ones(len(self.columns))]),
             b_ub=free,

@@ -193,6 +193,11 @@ class NoisyRepair:
     programs: int
 
     @property
+    def converged(self) -> bool:
+        """Whether the error is as near to its bound as tangents can bring it; not where there is no bound."""
+        return self.feasible and self.error - self.bound <= GAP
+
+    @property
     def violation(self) -> float:
         """The greatest excess."""
         return float(np.nanmax(self.excess, initial=-np.inf))

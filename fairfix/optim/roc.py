@@ -46,6 +46,7 @@ Floats = npt.NDArray[np.float64]
 FACES = 48  # of each curve that the linear program starts with
 ROUNDS = 60
 TOLERANCE = 1e-12
+SAME_VALUE = 1e-6  # linear programs keep their constraints to 1e-7 each
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +155,9 @@ class RocSolution:
         Rates of each cell, shape (K,).
     value
         The objective, divided by ``sum_k P_k + N_k``.
+    bound
+        What no points within the slack exceed: that of the last linear program, whose faces lie above the curves; the
+        value itself where no program was needed.
     rounds
         Linear programs that were solved; 0 without slack.
     """
@@ -161,7 +165,13 @@ class RocSolution:
     x: Floats
     y: Floats
     value: float
+    bound: float
     rounds: int
+
+    @property
+    def converged(self) -> bool:
+        """Whether value and bound are one, to the tolerance of linear programs."""
+        return self.bound - self.value <= SAME_VALUE
 
 
 def solve_roc(cells: Sequence[Roc], slack: float, lift: float = 0.0) -> RocSolution:
@@ -192,15 +202,16 @@ def solve_roc(cells: Sequence[Roc], slack: float, lift: float = 0.0) -> RocSolut
     right = (1 - lift) * np.array([cell.negatives for cell in cells])
     total = sum(cell.positives + cell.negatives for cell in cells)
     free = np.array([_best_point(cell, u, r) for cell, u, r in zip(cells, up, right, strict=True)])
-    rounds = 0
+    rounds, least = 0, None
     if np.ptp(free, axis=0).max() <= slack:
         x, y = free.T
     elif slack == 0:
         common = _common_point(cells, float(up.sum()), float(right.sum()))
         x, y = (np.full(len(cells), part) for part in common)
     else:
-        x, y, rounds = _program(cells, min(slack, 1.0), up, right)
-    return RocSolution(x, y, float((up * y - right * x).sum() / total), rounds)
+        x, y, least, rounds = _program(cells, min(slack, 1.0), up, right)
+    value = float((up * y - right * x).sum() / total)
+    return RocSolution(x, y, value, value if least is None else max(least / total, value), rounds)
 
 
 def _best_point(cell: Roc, up: float, right: float) -> tuple[float, float]:
@@ -233,8 +244,10 @@ def _common_point(cells: Sequence[Roc], up: float, right: float) -> tuple[float,
     return x, min(float(c.height(x)) for c in cells)
 
 
-def _program(cells: Sequence[Roc], slack: float, up: Floats, right: Floats) -> tuple[Floats, Floats, int]:
-    """Return the points by linear programs with cutting planes.
+def _program(
+    cells: Sequence[Roc], slack: float, up: Floats, right: Floats
+) -> tuple[Floats, Floats, float, int]:
+    """Return the points by linear programs with cutting planes, and a bound on the objective.
 
     Variables: x_1..x_K, y_1..y_K, and the lower corner (a, b) of the band.
     """
@@ -255,7 +268,8 @@ def _program(cells: Sequence[Roc], slack: float, up: Floats, right: Floats) -> t
             break
         for k, new in fresh:
             faces[k] |= new
-    return x, np.array([min(b, float(c.height(a))) for a, b, c in zip(x, y, cells, strict=True)]), done
+    heights = np.array([min(b, float(c.height(a))) for a, b, c in zip(x, y, cells, strict=True)])
+    return x, heights, -float(cost @ found.x) * float((up + right).sum()), done
 
 
 def _band(size: int, slack: float) -> tuple[Floats, Floats]:

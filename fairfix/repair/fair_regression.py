@@ -448,14 +448,17 @@ class FairRegression(Repairer):
 
             member = member_of(np.arange(y.size))
             values = out_of_fold(member_of, design.matrix, design.folds, member, usable)
-            return member, values if bounds is None else np.clip(
-                values, *((end - level) / unit for end in bounds)
-            )
+            if bounds is not None:
+                values = np.clip(values, (bounds[0] - level) / unit, (bounds[1] - level) / unit)
+            return member, values
 
         def losses(u: Floats) -> tuple[Floats, Floats]:
             return LOSSES[loss].value(y, u), LOSSES[loss].slope(y, u)
 
-        many = solve_members(fit, losses, groups.codes, weight, limits / unit**2)
+        zeta = np.array(
+            [float(f"{limit / unit**2:.12g}") for limit in limits]
+        )  # as labels: the same in any unit
+        many = solve_members(fit, losses, groups.codes, weight, zeta)
         if isinstance(many, Infeasible):
             many = replace(many, losses=many.losses * unit**2)
             raise _refused(many, limits, groups, f"average of boosted trees ({loss} loss)")

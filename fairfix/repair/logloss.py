@@ -61,7 +61,7 @@ from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError
 from fairfix.learners import LinearMember
 from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, truncated
-from fairfix.predictors import Caution, FitTrace, RepairedPredictor
+from fairfix.predictors import Caution, Certificate, FitTrace, Quantity, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import FOLDS, Design, design_of, label_of
 from fairfix.table import Groups, Reading, Table
@@ -154,7 +154,23 @@ class LogLoss(Repairer):
             *tried,
             *self._notes(rule, found, problem, [_scores(design.matrix, end) for end in (found, base)]),
         )
-        trace = FitTrace(found.converged, found.steps, found.objective, found.gap, notes)
+        proven = Certificate(
+            "log loss against the fair adversary plus the penalty"
+            + (" (of the probabilities before they are rounded)" if rule.rounded else ""),
+            found.objective,
+            found.objective - found.gap,
+            f"linear scores whose probabilities hold the slack in {self.bounds}"
+            + ("" if self.constraint == "demographic_parity" else ", given the true labels"),
+        )
+        trace = FitTrace(
+            found.converged,
+            found.steps,
+            found.objective,
+            found.gap,
+            notes,
+            certificates=(proven,),
+            quantities=tuple(self._found(found, l2, groups)),
+        )
         trace = replace(trace, base=Unrepaired(_scorer(design, base)))
         if rule.rounded:
             trace = replace(trace, randomized=replace(rule, rounded=False, trace=trace))
@@ -192,6 +208,15 @@ class LogLoss(Repairer):
             penalize_intercept=self.intercept == "penalised",
             start=start,
         )
+
+    def _found(self, found: Solution, l2: float, groups: Groups) -> Iterator[Quantity]:
+        """Yield the penalty and the multipliers."""
+        yield Quantity("l2", l2, "half of it weighs the squared coefficients in the penalty")
+        for number, label in enumerate(EVENTS[self.constraint]):
+            where = "" if label is None else f" among rows with label {label:g}"
+            own = found.prices[number * len(groups.levels) :]
+            for name, price in zip(groups.names, own, strict=False):
+                yield Quantity("multiplier", price, f"price of the group's rate{where}", name)
 
     def _prices(self, found: Solution, many: int) -> Floats:
         """Return ``c`` by label and group, shape (2, K)."""

@@ -85,7 +85,15 @@ from fairfix.optim.ramp_sgd import Batch, StreamSolution, learn
 from fairfix.optim.roc import Roc, solve_roc
 from fairfix.optim.step import Staircase, solve_steps
 from fairfix.optim.windows import solve_points
-from fairfix.predictors import Caution, FitTrace, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.predictors import (
+    Caution,
+    Certificate,
+    FitTrace,
+    GroupwiseCurve,
+    GroupwiseRamp,
+    Quantity,
+    RepairedPredictor,
+)
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.cells import Cells, Points, ScoredCell, calibrated, cells_of, miscalibration, points_of
 from fairfix.table import Reading, Table
@@ -236,7 +244,7 @@ class Ramp(Repairer):
             for stratum, inside in cells.strata()
         ]
         rules = tuple(rule for part in parts for rule in part.rules)
-        trace = _trace(parts, (*_notes(rules, points), *self._warnings(cells)))
+        trace = self._traced(cells, parts, rules, (*_notes(rules, points), *self._warnings(cells)))
         predictor = self._predictor(cells, points, rules, trace)
         return self._rounded(cells, points, predictor) if self.decisions == "deterministic" else predictor
 
@@ -321,7 +329,13 @@ class Ramp(Repairer):
             f"{found.off:.1e}; scores of few values under a narrow ramp do that: widen it with --gamma"
         )
         notes = () if found.converged else (note,)
-        trace = FitTrace(found.converged, found.passes, found.objective, math.nan, notes)
+        offsets = tuple(
+            Quantity(
+                "offset", offset, "on the scale 2 p - 1: chances rise from 0 there to 1 a gamma above", name
+            )
+            for offset, name in zip(found.offsets, (" x ".join(level) for level in levels), strict=True)
+        )
+        trace = FitTrace(found.converged, found.passes, found.objective, math.nan, notes, quantities=offsets)
         return GroupwiseRamp(columns, levels, found.offsets, np.zeros(len(levels)), self.gamma, trace)
 
     # ------------------------------------------------------------------ one stratum
@@ -412,7 +426,8 @@ class Ramp(Repairer):
             rules.append(_Rule(curve=p.curve(np.where(m > 0, step.shares(v), 0.0)), on_points=True))
         total = sum(p.mass for p in points)
         scale = sum(float(m.sum()) for m in mass) / total
-        return _Solved(tuple(rules), total, True, 1, -best.value * scale, math.nan)
+        # one of finitely many breakpoints, all of which were compared: exact, with nothing to iterate
+        return _Solved(tuple(rules), total, True, 1, -best.value * scale, 0.0, best.rho)
 
     def _covariance_slack(self, mass: Sequence[float]) -> float:
         """Return the slack of the rates: that of the covariance over the product of two shares."""
@@ -434,7 +449,7 @@ class Ramp(Repairer):
             step = replace(rule, mix=1.0).shares(p.eta)
             rules.append(_Rule(curve=p.curve(step).mixed(rule.mix, rule.constant), on_points=True))
         total = sum(p.mass for p in points)
-        return _Solved(tuple(rules), total, True, best.rounds, -best.value, math.nan)
+        return _Solved(tuple(rules), total, best.converged, best.rounds, -best.value, best.bound - best.value)
 
     def _lift(self, reading: Reading) -> float:
         """Return what is added to ``2 p - 1``, so that the objective is largest at the threshold that is in force.
@@ -478,6 +493,46 @@ class Ramp(Repairer):
             cells.columns, cells.levels, tuple(curves), np.array(maps) if through else None, trace
         )
 
+    def _traced(
+        self, cells: Cells, parts: Sequence[_Solved], rules: Sequence[_Rule], notes: tuple[str, ...]
+    ) -> FitTrace:
+        """Return how the fits of all strata went together, and what they prove."""
+        total = math.fsum(part.mass for part in parts)
+        value = math.fsum(part.objective * part.mass for part in parts) / total
+        gap = math.fsum(part.gap * part.mass for part in parts) / total
+        width = f"{self.gamma:g} q^2 / 2 - " if self.gamma else "-"
+        proven = Certificate(
+            f"mean of {width}f q (q the chance of a positive decision, f what one is worth by the score)",
+            value,
+            value - gap,
+            f"all chances of a positive decision for these rows that hold the slack in {self.bounds}"
+            + ("" if self.rho == "joint" else " around rho"),
+        )
+        return FitTrace(
+            all(part.converged for part in parts),
+            sum(part.iterations for part in parts),
+            value,
+            gap,
+            notes,
+            certificates=(proven,),
+            quantities=tuple(self._found(cells, parts, rules)),
+        )
+
+    def _found(self, cells: Cells, parts: Sequence[_Solved], rules: Sequence[_Rule]) -> Iterator[Quantity]:
+        """Yield the centres of the bands, and the multipliers, which are the thresholds of the ramps."""
+        for number, part in enumerate(parts, 1):
+            if math.isfinite(part.rho):
+                where = f", stratum {number} of {len(parts)}" if len(parts) > 1 else ""
+                yield Quantity("rho", part.rho, f"centre of the band of rates{where}")
+        for level, rule in zip(cells.levels, rules, strict=True):
+            if rule.curve is None:
+                yield Quantity(
+                    "offset",
+                    rule.offset + rule.remainder,
+                    "multiplier of the band, on the scale 2 p - 1: chances rise from 0 there to 1 a gamma above",
+                    " x ".join(level),
+                )
+
     def _rounded(
         self, cells: Cells, points: Sequence[Points], predictor: RepairedPredictor
     ) -> RepairedPredictor:
@@ -499,7 +554,9 @@ class Ramp(Repairer):
             f"deterministic thresholds: on the rows of the fit the largest gap of what is made alike is {worst:.2g}, "
             f"and the accuracy that the scores promise changes by {cost:+.2g}"
         )
-        trace = replace(predictor.trace, notes=(*predictor.trace.notes, note), randomized=predictor)
+        plain = predictor.trace  # what it proves is of the chances, not of what they are rounded to
+        notes = (*plain.notes, note)
+        trace = replace(plain, gap=math.nan, certificates=(), notes=notes, randomized=predictor)
         return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace)
 
     def _counted(self, cell: ScoredCell, points: Points) -> tuple[Floats, Floats, Floats]:
@@ -565,7 +622,10 @@ class _Rule:
 
 @dataclass(frozen=True)
 class _Solved:
-    """The rules of one stratum, with how the solver went; ``objective`` and ``gap`` per unit of ``mass``."""
+    """The rules of one stratum, with how the solver went; ``objective`` and ``gap`` per unit of ``mass``.
+
+    ``rho`` is the centre of the band of rates, where there is one band.
+    """
 
     rules: tuple[_Rule, ...]
     mass: float
@@ -573,25 +633,14 @@ class _Solved:
     iterations: int
     objective: float
     gap: float
+    rho: float = math.nan
 
     @classmethod
     def of(
         cls, rules: tuple[_Rule, ...], best: RampSolution, cells: Sequence[ScoredCell | Points]
     ) -> _Solved:
         mass = sum(cell.mass for cell in cells)
-        return cls(rules, mass, best.converged, best.iterations, best.objective, best.gap)
-
-
-def _trace(parts: Sequence[_Solved], notes: tuple[str, ...]) -> FitTrace:
-    """Return how the fits of all strata went together."""
-    total = math.fsum(part.mass for part in parts)
-    return FitTrace(
-        all(part.converged for part in parts),
-        sum(part.iterations for part in parts),
-        math.fsum(part.objective * part.mass for part in parts) / total,
-        math.fsum(part.gap * part.mass for part in parts) / total,
-        notes,
-    )
+        return cls(rules, mass, best.converged, best.iterations, best.objective, best.gap, best.rho)
 
 
 def _notes(rules: Sequence[_Rule], points: Sequence[Points]) -> tuple[str, ...]:

@@ -315,7 +315,7 @@ class Robust(Repairer):
         )
         base = Unrepaired(scored.scorer) if scored.scorer.member is not None else None
         trace = FitTrace(
-            True,
+            found.converged,
             found.programs,
             found.error,
             max(found.error - found.bound, 0.0),

@@ -89,6 +89,7 @@ from fairfix.learners import (
     fit_mean,
     folds_of,
     hashed,
+    is_fitted,
     out_of_fold,
 )
 from fairfix.optim.blind_rates import HeldRates, Rows, View, held_rates
@@ -101,7 +102,7 @@ from fairfix.optim.sensei import (
     network_regularizer,
     stopped_network,
 )
-from fairfix.predictors import Caution, FitTrace, RepairedPredictor
+from fairfix.predictors import Caution, Certificate, FitTrace, Quantity, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import FOLDS, bounds_of, label_of, learner_param, model_of
 from fairfix.table import Reading, Task
@@ -252,7 +253,7 @@ class Sensei(Repairer):
         table = problem.table
         if self.solver == "average":
             said = "scores are the mean over flips, so they are constant under them; a model audit shows what they were"
-            trace = FitTrace(True, 1, math.nan, notes=(said,))
+            trace = FitTrace(True, 1, math.nan, notes=(said,))  # a mean: there is nothing to search
             return ModelMixture((Scorer(),), np.ones(1), averaged=True).traced(trace)
         if self.comparable:
             check_comparable(table, self.comparables)
@@ -310,7 +311,8 @@ class Sensei(Repairer):
                 weights=table.rows.weight,
             )
         )
-        trace = FitTrace(True, 1, value, notes=tuple(_proposed(problem, self)))
+        done = is_fitted(member, matrix, label_of(problem), table.rows.weight, self.l2)
+        trace = FitTrace(done, 1, value, notes=tuple(_proposed(problem, self)))
         return self._traced(problem, scorer, seed, trace)
 
     def _traced(
@@ -375,7 +377,22 @@ class Sensei(Repairer):
                 metric_inverse=np.diag(data.reach),
             )
             linear = LinearMember(one.coef[:, None], np.array([one.intercept]), "sigmoid")
-            return linear, FitTrace(one.converged, one.steps, one.objective, one.gap)
+            proven = Certificate(
+                "mean log loss plus rho times the regularizer plus the penalty",
+                one.objective,
+                one.objective - one.gap,
+                "linear models without a part along directions that do not count",
+            )
+            weighed = Quantity("rho", rho, "weight of the regularizer")
+            trace = FitTrace(
+                one.converged,
+                one.steps,
+                one.objective,
+                one.gap,
+                certificates=(proven,),
+                quantities=(weighed,),
+            )
+            return linear, trace
         judged = np.flatnonzero(_held(data, seed + 1))
         bounds = np.stack([data.X.min(axis=0), data.X.max(axis=0)])
         free: dict[str, Any] = {"eps": self.radius, "bounds": bounds, "metric_inverse": np.diag(data.reach)}

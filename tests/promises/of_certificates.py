@@ -1,0 +1,146 @@
+"""Certificates: what is proven of a shipped rule, against the optimum by a conic solver.
+
+The values that a certificate names are those of the rule that was written, on the rows of the fit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import cvxpy
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+from fairfix.engine import read_table
+from fairfix.proof import split_rows
+from fairfix.table import Columns, Reading
+
+from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
+from tests.promises.of_group_loss import HOLDOUT, Truth, World, bounded
+
+Floats = npt.NDArray[np.float64]
+
+
+def proven(done: Ran, shell: Shell) -> dict[str, Any]:
+    """Return the certificate of a repair, which its artifact and ``inspect`` have as well."""
+    solution = done.result["solution"]
+    told = shell.run("inspect", shell.folder / "r.fairfix", "--format", "json").out
+    assert json.loads(told)["facts"]["solution"] == solution
+    return solution["certificates"][0] | {"converged": solution["converged"]}
+
+
+def bracket(one: dict[str, Any], value: float, best: float, near: float, where: str) -> Tried:
+    """Return whether value and bound of a certificate stand on both sides of the optimum, and the value is true."""
+    good = abs(one["value"] - value) <= near and one["bound"] <= best + near and best <= one["value"] + near
+    good = good and (not one["converged"] or one["gap"] <= 100 * near)
+    return judged(good, f"{where}: {one['bound']:.9g} <= {best:.9g} <= {value:.9g}, told {one['value']:.9g}")
+
+
+@promise(
+    "the mean loss is at most GAP above the least of linear models that hold --bound",
+    level=0.0,
+    quick=5,
+    full=300,
+)
+def certificate_of_bounded_group_loss(rng: np.random.Generator, shell: Shell) -> Tried:
+    world, l2 = World.drawn(rng, most=200), float(rng.choice([0.0, 1e-3, 0.1]))
+    truth = Truth(world, l2)
+    shape = rng.uniform(0.6, 1.5, len(truth.names))
+    bounds = float(rng.choice([1.001, 1.03, 1.3])) * truth.least(shape) * shape
+    done = world.repaired(shell, *bounded(bounds, truth.names), "--l2", l2)
+    if done.status:
+        return NOT_SAID
+    values = world.predicted(shell)[world.fitted()]
+    rows = world.frame.iloc[world.fitted()]
+    slope = _slopes(rows, world, values)
+    value = float(truth.shares @ truth.losses(values)) + l2 * float(slope @ slope)
+    near = 1e-6 * truth.unit**2
+    return bracket(proven(done, shell), value, truth.optimum(bounds), near, f"unit {world.unit:.1e}, l2 {l2}")
+
+
+def _slopes(rows: pd.DataFrame, world: World, values: Floats) -> Floats:
+    """Return the least standardised coefficients that give the values."""
+    w = rows["w"].to_numpy()
+    parts = []
+    for name in world.features:
+        if name == "kind":
+            parts += [(rows[name] == level).to_numpy(float) for level in sorted(set(rows[name]))]
+            continue
+        x = rows[name].to_numpy()
+        mean = np.average(x, weights=w)
+        parts.append((x - mean) / math.sqrt(np.average((x - mean) ** 2, weights=w)))
+    X = np.stack(parts, axis=1)
+    return np.linalg.lstsq(X - X.mean(axis=0), values - values.mean(), rcond=None)[0]
+
+
+@promise(
+    "the objective of the ramp is at most GAP above the least of all chances that hold the slack",
+    level=0.0,
+    quick=4,
+    full=200,
+)
+def certificate_of_the_ramp(rng: np.random.Generator, shell: Shell) -> Tried:
+    groups, many = int(rng.integers(2, 5)), int(rng.integers(60, 250))
+    code = np.concatenate([np.arange(groups).repeat(3), rng.integers(0, groups, many)])
+    score = np.clip(rng.beta(2, 2, code.size) + 0.1 * rng.normal(size=groups)[code], 0, 1)
+    if rng.random() < 0.4:
+        score = score.round(1)
+    frame = pd.DataFrame({"id": np.arange(code.size), "group": [f"g{k}" for k in code], "score": score})
+    gamma, slack = float(rng.choice([0.01, 0.3, 2.0])), float(rng.choice([0.0, 0.02, 0.2]))
+    asked = ("--protected", "group", "--score", "score", "--id", "id", "--method", "ramp")
+    told = ("--gamma", gamma, "--slack", slack, "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
+    done = shell.run("repair", shell.write(frame), *asked, *told)
+    reading = Reading(Columns(("group",), score="score"))
+    table = read_table(pa.Table.from_pandas(frame[["group", "score"]]), reading)
+    fit = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=HOLDOUT).fit
+    f, own = 2 * score[fit] - 1, code[fit]
+    q = cvxpy.Variable(fit.size)
+    rates = [q[own == k].sum() / (own == k).sum() for k in range(groups)]
+    center = cvxpy.Variable()
+    held = [q >= 0, q <= 1, *(cvxpy.abs(rate - center) <= slack / 2 for rate in rates)]
+    cost = (gamma / 2 * cvxpy.sum_squares(q) - f @ q) / fit.size
+    best = float(cvxpy.Problem(cvxpy.Minimize(cost), held).solve(solver="CLARABEL"))
+    chance = shell.predict(str(shell.folder / "r.fairfix"), shell.write(frame))["p_positive"].to_numpy()[fit]
+    value = float(np.mean(gamma / 2 * chance**2 - f * chance))
+    return bracket(proven(done, shell), value, best, 1e-7, f"gamma {gamma}, slack {slack}")
+
+
+@promise(
+    "the log loss against the fair adversary is at most GAP above the least", level=0.0, quick=3, full=120
+)
+def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried:
+    groups, width, many = int(rng.integers(2, 4)), int(rng.integers(1, 4)), int(rng.integers(60, 160))
+    code = np.concatenate([np.arange(groups).repeat(5), rng.integers(0, groups, many)])
+    X = rng.normal(size=(code.size, width)) + 0.6 * rng.normal(size=(groups, width))[code]
+    y = (X.sum(axis=1) + rng.normal(size=code.size) > 0).astype(int)
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(width)])
+    frame = frame.assign(group=[f"g{k}" for k in code], label=y)
+    l2, slack = float(rng.choice([1e-3, 0.1])), float(rng.choice([0.0, 0.05, 0.3]))
+    asked = ("--protected", "group", "--label", "label", "--method", "logloss", "--l2", l2, "--slack", slack)
+    told = (
+        "--features",
+        ",".join(frame.columns[:width]),
+        "--holdout",
+        HOLDOUT,
+        "-o",
+        shell.folder / "r.fairfix",
+    )
+    done = shell.run("repair", shell.write(frame), *asked, *told)
+    if done.status:
+        return NOT_SAID
+    reading = Reading(Columns(("group",), label="label"))
+    table = read_table(pa.Table.from_pandas(frame[["group", "label"]]), reading)
+    fit = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=HOLDOUT).fit
+    Z, own, label = (X[fit] - X[fit].mean(axis=0)) / X[fit].std(axis=0), code[fit], y[fit]
+    v, b, P, center = cvxpy.Variable(width), cvxpy.Variable(), cvxpy.Variable(fit.size), cvxpy.Variable()
+    z = Z @ v + b
+    rates = [P[own == k].sum() / (own == k).sum() for k in range(groups)]
+    held = [cvxpy.abs(rate - center) <= slack / 2 for rate in rates]
+    each = cvxpy.maximum(z - cvxpy.log(P), -cvxpy.log(1 - P)) - cvxpy.multiply(label, z)
+    cost = cvxpy.sum(each) / fit.size + l2 / 2 * cvxpy.sum_squares(v)
+    best = float(cvxpy.Problem(cvxpy.Minimize(cost), held).solve(solver="CLARABEL"))
+    one = proven(done, shell)
+    return bracket(one, one["value"], best, 1e-6, f"l2 {l2}, slack {slack}")
