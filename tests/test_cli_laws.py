@@ -318,5 +318,8 @@ def test_a_plug_in_holds_its_slack_on_the_rows_of_the_fit(seed: int, rows: pd.Da
     result = saved("r.json", "repair")
     table = {row["name"]: row["after"]["value"] for row in result["proof"]["fit"]["table"]}
     warned = [one.get("code") for one in result["messages"] if one["severity"] == "warning"]
-    assert set(warned) <= {"gap_before", "gap_after"}  # a hundred rows hold out too few to be certain of a gap
+    assert set(warned) <= {
+        "gap_before",
+        "gap_after",
+    }  # a hundred rows hold out too few to be certain of a gap
     assert table["ks.to_overall [race]"] <= 0.12 + 1e-9
