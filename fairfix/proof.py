@@ -849,11 +849,16 @@ class _Pairs:
             was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
             return Value(value, now.low - was.high, now.high - was.low)
         ends: Any = "true groups are not seen row by row"
-        if scope not in NOISE_SCOPES:
+        if metric in LOSSES and not self._ends_at_1(metric):
+            ends = "a few rows can make the whole of a loss without an upper end"
+        elif scope not in NOISE_SCOPES:
             ends = self.changes.limits(comparison, block.attribute, block.columns, "")
         if isinstance(ends, str):
             return Value(value, math.nan, math.nan, f"no interval of this change: {ends}")
         return Value(value, min(ends[0], value), max(ends[1], value))
+
+    def _ends_at_1(self, loss: str) -> bool:
+        return loss == "square_loss" and self.tables[0].reading.binary
 
 
 def _comparison_rows(

@@ -335,6 +335,19 @@ def test_a_waiver_can_have_a_limit(call: Call, limit: float, rows: int, status: 
     assert (found, result["waivers"]["waivers"][0]["state"]) == (status, state)
 
 
+def test_of_several_waivers_the_mildest_counts(call: Call, data: str) -> None:
+    """Whatever their order; what the check was without any is kept."""
+    tight, loose = (ONE.format(expires="2027-01-01") + f"\nlimit = {limit}" for limit in (0.06, 0.9))
+    for tables in ((tight, loose), (loose, tight)):
+        waive(*tables)
+        status, result = waived(call)
+        (check,) = result["checks"]
+
+        assert (status, check["verdict"], check["severity"]) == (0, "waived", "note")
+        assert (check["waived"]["verdict"], check["waived"]["code"]) == ("fail", "beyond_limit")
+        assert check["waived"]["limit"] == 0.9
+
+
 def test_waivers_that_do_nothing_are_said(call: Call, data: str) -> None:
     """One that matches nothing and one that is not needed, in the report and on stderr."""
     waive(

@@ -15,6 +15,12 @@ from urllib.parse import quote
 
 from fairfix.report.verdicts import judged, limit, measured, rule, sentence
 
+TOLD = (
+    *("value", "low", "high", "limit", "operator", "attribute", "columns", "groups"),
+    *("verdict", "code", "reason", "gate_on", "complete"),
+)
+"""Parts of a check that a result has as properties."""
+
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -64,21 +70,6 @@ def _rule(identifier: str, told: str) -> dict[str, Any]:
 
 
 def _result(check: Mapping[str, Any], index: int, uri: str) -> dict[str, Any]:
-    told = (
-        "value",
-        "low",
-        "high",
-        "limit",
-        "operator",
-        "attribute",
-        "columns",
-        "groups",
-        "verdict",
-        "code",
-        "reason",
-        "gate_on",
-        "complete",
-    )
     print_ = hashlib.sha256(f"{check['id']} {check['operator']} {check['limit']}".encode()).hexdigest()
     return {
         "ruleId": rule(check),
@@ -96,7 +87,7 @@ def _result(check: Mapping[str, Any], index: int, uri: str) -> dict[str, Any]:
             }
         ],
         "partialFingerprints": {"fairfixCheck/v1": print_},
-        "properties": {name: check[name] for name in told},
+        "properties": {name: check[name] for name in TOLD},
         **_suppressed(check),
     }
 

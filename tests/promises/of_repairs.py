@@ -60,7 +60,7 @@ def _rows(result: dict[str, Any]) -> dict[str, Any]:
     return {row["name"].partition(" ")[0]: row for row in result["proof"]["holdout"]["table"]}
 
 
-@promise("95 % interval of the change of a gap, held-out rows", level=0.05, quick=10, full=1000)
+@promise("95 % interval of the change of a gap, held-out rows", level=0.05, quick=7, full=1000)
 def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = _sizes(rng, 60, 2500)
     shift = rng.choice([0.0, 0.3, 1.0]) * rng.normal(size=sizes.size)
@@ -113,7 +113,7 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
 )
 def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = _sizes(rng, 40, 1500)
-    shift = rng.choice([0.0, 0.1, 1.5]) * rng.normal(size=sizes.size)
+    shift = rng.choice([0.0, 0.1, 1.5], p=[0.2, 0.2, 0.6]) * rng.normal(size=sizes.size)
     frame = _drawn(rng, sizes, shift, 1.0)
     world = _drawn(rng, [40_000] * sizes.size, shift, 1.0)
     slack = float(rng.choice([0.0, 0.05, 0.2]))
@@ -175,7 +175,7 @@ def rounding_that_undoes_the_repair(rng: np.random.Generator, shell: Shell) -> T
 @promise(
     "a group of few rows that makes most of the cost is named with what the repair costs without it",
     level=0.05,
-    quick=6,
+    quick=5,
     full=200,
     must_say=0.3,
 )
@@ -217,14 +217,14 @@ def compared_with_its_own_method(rng: np.random.Generator, shell: Shell) -> Trie
     slack, seed = float(rng.choice([0.0, 0.05])), int(rng.integers(99))
     common = ("--protected", "race", "--seed", seed)
     data = shell.write(frame)
-    compared = shell.run("compare", data, *common, "--slacks", slack, "--methods", "ramp,fair-regression")
-    points = [point for point in compared.result["points"] if "failure" not in point]
     gap, method = [
         ("selection_rate.difference.between_groups", ("ramp",)),
         ("true_positive_rate.difference.between_groups", ("ramp", "--constraint", "equal_opportunity")),
         ("equalized_odds.difference.between_groups", ("ramp", "--constraint", "equalized_odds")),
         ("ks.to_overall", ("fair-regression", "--protected-as-feature")),
     ][rng.integers(4)]
+    compared = shell.run("compare", data, *common, "--slacks", slack, "--methods", method[0])
+    points = [point for point in compared.result["points"] if "failure" not in point]
     done = shell.run("repair", data, *common, "--method", *method, "--slack", slack, "-o", "r.fairfix")
     if done.status == 2:
         return NOT_SAID

@@ -59,7 +59,7 @@ def _judge(shell: Shell, words: tuple[object, ...], *, waiver: str = "") -> dict
 @promise(
     "a waiver up to M waives a check exactly where the same check with the limit M passes",
     level=0.0,
-    quick=24,
+    quick=18,
     full=2000,
     must_say=0.3,
 )
