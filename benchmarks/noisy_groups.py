@@ -103,7 +103,7 @@ def population(race: Ints, cell: Ints) -> Iterator[str]:
                     noisy = recorded(race, cell, kind, gamma, np.random.default_rng(seed))
                     data = seen_of(noisy, cell)
                     told = TrueGroups(data, Noise(table_of(race, noisy, label)), replicates=0)
-                    joint = told.plain(told.joint)
+                    joint = told.plain(told.joints[0])
                     gammas, rate = conditional_radius(joint), told.recorded[metric]
                     bounds = [(np.clip(rate - gammas, 0, 1), np.clip(rate + gammas, 0, 1))]
                     bounds.append(tv_bounds(data.cells, gammas, RATIOS[metric]))

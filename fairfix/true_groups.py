@@ -437,7 +437,7 @@ class TrueGroups:
             self.said = replace(noise, table=self.table)
             self.values_drawn = self.table.drawn(replicates, rng) if replicates else None
             self.joints = self.said.tables(self._masses(data.cells))
-            self.joint = self.said.recording(self._masses(data.cells))
+            self.recording = self.said.recording(self._masses(data.cells))
         self.stated = self._stated()
 
     def _masses(self, cells: Floats) -> Floats:
@@ -572,7 +572,7 @@ class TrueGroups:
         eps = self.noise.epsilon
         if eps is None:
             return "not stated (--noise-epsilon)"
-        if self.joint is None:
+        if self.recording is None:
             return SHARES_OPEN
         rates = {name: self._at(name, eps) for name in self.data.metrics}
         if self.least > eps:
@@ -758,8 +758,8 @@ class TrueGroups:
     @cached_property
     def least(self) -> float:
         """The least eps that the data allow."""
-        assert self.joint is not None
-        return least_eps(self.data.cells, self.joint)
+        assert self.recording is not None
+        return least_eps(self.data.cells, self.recording)
 
     @cached_property
     def _known(self) -> dict[tuple[str, float], Pair]:
@@ -772,17 +772,19 @@ class TrueGroups:
         return self._known[metric, eps]
 
     def _found_at(self, ratio: Ratio, eps: float) -> Pair:
-        assert self.joint is not None
+        assert self.recording is not None
         if eps < self.least:
             nothing = np.full(len(self.true), np.nan)
             return nothing, nothing
         if eps == 0:
             by_label = self.table is not None and self.table.by_label
             with suppress(ValueError):  # it can be inverted, and nothing is left open
-                known = (identified_by_label if by_label else identified)(self.data.cells, self.joint, ratio)
+                known = (identified_by_label if by_label else identified)(
+                    self.data.cells, self.recording, ratio
+                )
                 return known.rates, known.rates
         room = self.least + ROOM if self.least > 0 else 0.0  # to the solver less is all but empty, or empty
-        return sensitivity_bounds(self.data.cells, self.joint, ratio, max(eps, room))
+        return sensitivity_bounds(self.data.cells, self.recording, ratio, max(eps, room))
 
     def compared_at(self, kind: str, metrics: Sequence[str], eps: float) -> tuple[float, float]:
         """Return where a comparison lies under N3 with another eps."""
@@ -833,8 +835,8 @@ class TrueGroups:
         ends = [
             End(self.data.metrics[metrics[rate]], group, 1.0 - 2.0 * side) for rate, side, group in places
         ]
-        assert self.joint is not None
-        return sensitivity_ends(self.data.cells, self.joint, eps, ends)
+        assert self.recording is not None
+        return sensitivity_ends(self.data.cells, self.recording, eps, ends)
 
     # ------------------------------------------------------------------ report
 
@@ -901,7 +903,7 @@ class TrueGroups:
 
     def _curve(self) -> tuple[float, ...]:
         few = self.table is not None and len(self.true) * len(self.data.names) <= MANY
-        return CURVE if few and self.joint is not None else ()
+        return CURVE if few and self.recording is not None else ()
 
     def _naive(self) -> dict[str, Pair] | None:
         """Return recorded rates give or take the share of the true group that is recorded as another."""
@@ -958,7 +960,7 @@ class TrueGroups:
 
     def breakdowns(self, checks: Iterable[Check]) -> Iterator[BreakdownReport]:
         """Yield the breakdown points of all checks that have some."""
-        if self.table is None or self.joint is None:
+        if self.table is None or self.recording is None:
             return
         known = {(name, kind): metrics for kind, name, metrics in _comparisons(self.data.metrics)}
         for check in checks:
@@ -1154,11 +1156,11 @@ class TrueGroups:
                 "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). With --noise-keep, which says it, "
                 "bounds become narrower"
             )
-        if self.joint is None:
+        if self.recording is None:
             yield f"{SHARES_OPEN}: there are no breakdown points and no curve over eps"
         elif not self._curve():
             yield "there are many groups, so the curve over eps was left out; breakdown points of checks are told"
-        if self.joint is not None and self.least > 0:
+        if self.recording is not None and self.least > 0:
             yield (
                 f"the data refute that noise does not depend on outcomes at all; the least eps they allow is "
                 f"{self.least:.4f}, part of it sampling error"
@@ -1187,7 +1189,7 @@ class TrueGroups:
             conditional_radii=radii,
             shift=table.shift(_masses(self.data.cells, by_label=table.by_label)),
             transport_difference=apart,
-            smallest_eps=None if self.joint is None else self.least,
+            smallest_eps=None if self.recording is None else self.least,
         )
 
 
