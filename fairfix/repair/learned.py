@@ -5,7 +5,7 @@ the model was fitted to are too confident, those of trees badly so. So every row
 without it, in ``FOLDS`` folds; new rows are scored by the member fitted to all.
 
 Equal rows are of one fold. So where there are only a few different rows, many times each, a member without a fold would
-not know whole kinds of rows; then all are scored by the member fitted to all, which one row more or less hardly changes.
+not know whole kinds of rows; then all are scored by the member fitted to all, which one row hardly changes.
 """
 
 from __future__ import annotations
