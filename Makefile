@@ -2,11 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LOWEST := $(VENV)/lowest
 DEMO := demo
 # a worker per core, each with one thread of arithmetic
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types docs docs-check bench sample clean
+# tests whose numbers could hang on the processor, the BLAS, the threads or the versions
+NUMERIC := tests/test_optim_*.py tests/test_repair_contract.py tests/test_logloss.py tests/test_fair_regression.py \
+	tests/test_robust.py tests/test_repair_ramp.py tests/test_proof.py
+.PHONY: help demo test check portable lint types docs docs-check bench sample clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -29,6 +33,14 @@ $(VENV)/dev.stamp: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/test.stamp $(VENV)/base.stamp
 
+# the lowest versions that pyproject.toml allows
+$(LOWEST)/test.stamp: pyproject.toml tests/lowest.py
+	$(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) tests/lowest.py > $(LOWEST)/versions.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' \
+		--constraint $(LOWEST)/versions.txt
+	@touch $@
+
 $(VENV)/bench.stamp: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
@@ -40,8 +52,19 @@ demo: $(VENV)/base.stamp ## Set up from nothing and run the main job on sample_d
 test: $(VENV)/test.stamp ## Set up from nothing and run all tests
 	$(PYTEST)
 
-check: lint types docs-check ## Lint, types, docs in step with --help, and all tests (what CI runs)
+check: lint types docs-check ## Lint, types, docs in step with --help, all tests, numbers on other machines (what CI runs)
 	$(PYTEST)
+	$(MAKE) portable
+
+# numpy takes no instruction beyond its baseline where the features that it dispatches on are switched off
+portable: $(VENV)/test.stamp $(LOWEST)/test.stamp ## Test the numbers as other processors, threads and versions make them
+	OPENBLAS_CORETYPE=Haswell OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 \
+		$(BIN)/python -m pytest -q -n auto --dist worksteal $(NUMERIC)
+	OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+		NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python tests/dispatched.py)" \
+		$(BIN)/python -m pytest -q -n auto --dist worksteal $(NUMERIC)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+		$(LOWEST)/bin/python -m pytest -q -n auto --dist worksteal $(NUMERIC)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

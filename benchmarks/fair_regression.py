@@ -244,7 +244,7 @@ def base_scores(data: Data, train: Matrix) -> Floats:
 
 def ten(scores: Floats, train: Matrix, groups: int) -> None:
     """Fit the closed form for ten slacks."""
-    rows = Scores(scores, train.codes, lambda: np.full(scores.size, 0.5), None, groups)
+    rows = Scores(scores, train.codes, None, groups)
     for slack in SLACKS:
         fit_tube(rows, np.full(groups, slack))
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 from fairfix.engine import read_table
-from fairfix.noise import NoiseTable
+from fairfix.noise import Noise, NoiseTable
 from fairfix.optim.noisy_groups import valid_radius
 from fairfix.optim.noisy_repair import Assumption, Certified, Identified, Parity, Sensitive, Soft, solve_noisy
 from fairfix.optim.noisy_training import Near, Within, train
@@ -103,13 +103,13 @@ def load(name: str) -> Data:
         frame = pd.read_parquet(place / "adult.parquet").drop(columns="fnlwgt")
         label, race = frame.pop("income"), frame.pop("race").astype(str)
         group = race.where(race.isin(["White", "Black"]), "other")
-        constraint, slack = "equal_opportunity", 0.05
+        constraint, slack = "one_sided_equal_opportunity", 0.05
     else:
         frame = pd.read_parquet(place / "credit_default.parquet")
         label, education = frame.pop("default"), frame.pop("EDUCATION")
         group = education.map({1: "graduate", 2: "university"}).fillna("other")
         frame = frame.astype(dict.fromkeys(["SEX", "MARRIAGE"], str))
-        constraint, slack = "equalized_odds", 0.03
+        constraint, slack = "one_sided_equalized_odds", 0.03
     pieces = [_pieces(frame[name]) for name in frame.columns]
     X = pd.get_dummies(pd.concat(pieces, axis=1), dtype=float).to_numpy(np.float64)
     names, codes = np.unique(group.to_numpy().astype(str), return_inverse=True)
@@ -148,6 +148,12 @@ def tables(data: Data, recorded: Ints) -> tuple[NoiseTable, NoiseTable, NoiseTab
     return tuple(NoiseTable("table", data.names, data.names, masses, "count") for masses in made)
 
 
+def carried(told: NoiseTable, names: tuple[str, ...], masses: Floats) -> Floats:
+    """Return the table of the same people, whose shares differ by sampling alone, for masses of recorded groups."""
+    noise, padded = Noise(told, keep="true-given-noisy").for_data(names, masses)
+    return noise.tables(padded)[0][..., : len(names)]
+
+
 def rules(data: Data, recorded: Ints, *, few: bool) -> Iterator[tuple[str, Assumption, NoiseTable]]:
     """Yield each rule with what it is told; few of them where there is little noise."""
     labelled, plain, none = tables(data, recorded)
@@ -176,7 +182,9 @@ def violation(data: Data, rows: Ints, chance: Floats) -> Floats:
     """Return what each true group misses its limit by, in its worst rate, expected over draws."""
     y, group = data.y[rows], data.group[rows]
     out = []
-    for label, sign in ((1, 1.0),) if data.constraint == "equal_opportunity" else ((1, 1.0), (0, -1.0)):
+    for label, sign in (
+        ((1, 1.0),) if data.constraint == "one_sided_equal_opportunity" else ((1, 1.0), (0, -1.0))
+    ):
         own = y == label
         rates = np.bincount(group[own], chance[own]) / np.bincount(group[own])
         out.append(sign * (chance[own].mean() - rates) - data.slack)
@@ -199,11 +207,11 @@ def thresholds(data: Data, table: Table, assumed: Assumption, told: NoiseTable) 
     ValueError
         The data refute the assumption.
     """
-    problem = RepairProblem(table, noise=told)
+    problem = RepairProblem(table, noise=Noise(told))
     bins = 20 if isinstance(assumed, Sensitive) else 100
     scored = mean_of(problem, "linear", "logistic", 0.0, 0)
     seen = Seen.of(problem, scored, data.constraint, bins)
-    joint = told.fitted(problem.cells.names, seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2)))
+    joint = carried(told, problem.cells.names, seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2)))
     if isinstance(assumed, Identified):
         assumed = Identified(assumed.z, seen.rows)
     return seen.edges, solve_noisy(seen.n, joint, data.constraint, data.slack, assumed).F
@@ -250,8 +258,8 @@ def trained(data: Data, recorded: Ints, rows: Ints, start: Floats) -> Iterator[t
     own = recorded[rows]
     masses = np.zeros((2, len(data.names)))
     np.add.at(masses, (data.y[rows], own), 1.0 / rows.size)
-    by_label = labelled.fitted(data.names, masses)
-    joint = plain.fitted(data.names, masses.sum(0))
+    by_label = carried(labelled, data.names, masses)
+    joint = carried(plain, data.names, masses.sum(0))
     parity: Parity = data.constraint
     for name, adversary in (
         ("robust, solver soft, certified", Within(by_label)),
@@ -301,12 +309,12 @@ def timing(data: Data) -> str:
         ("N3 .1", labelled, Sensitive(0.1), 20),
     ):
         begin = time.process_time()
-        problem = RepairProblem(table, noise=told)
+        problem = RepairProblem(table, noise=Noise(told))
         seen = Seen.of(problem, mean_of(problem, "linear", "logistic", 0.0, 0), data.constraint, bins)
         own = seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2))
         try:
             solve_noisy(
-                seen.n, told.fitted(problem.cells.names, own), data.constraint, data.slack, assumption
+                seen.n, carried(told, problem.cells.names, own), data.constraint, data.slack, assumption
             )
         except ValueError:
             parts.append(f"{name} refused")
@@ -324,7 +332,8 @@ def show(data: Data, many: int) -> None:
     shown = (*SMALL, *GAMMAS)
     head = " | ".join(f"gamma {gamma:g}" for gamma in shown)
     for noise in ("uniform", "adversarial"):
-        title = f"{data.name}, {data.constraint.replace('_', ' ')}, slack {data.slack:g}, {noise} noise"
+        what = data.constraint.replace("_", " ").replace("one sided", "one-sided")
+        title = f"{data.name}, {what}, slack {data.slack:g}, {noise} noise"
         print(f"### {title}\n\n| rule | assumes | {head} |\n|---|---|{'---|' * len(shown)}")
         for rule, assumes in RULES.items():
             keys = [(rule, noise, gamma) for gamma in shown]

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from fairfix.checks import EFFECTS, FLIPS, NOISE_SCOPES, Check
+from fairfix.checks import EFFECTS, FLIPS, NOISE_SCOPES, Check, Code, Ruling
 from fairfix.counts import Bools, Counts
 from fairfix.distributions import View, candidate_bins, median_bins, scoring_counts
 from fairfix.engine import SORT_ROWS, Scan, collect, count_table, default_threshold, scan
@@ -128,7 +128,11 @@ def judge(
         for block in blocks
         for known in [(true_groups or {}).get(block.attribute, {})]
     ]
-    told = {name: FEW.format(settings.suppress_below) for name in left_out}
+    gone = {
+        view.attribute: view.columns
+        for view in _views(counts, reading, settings)
+        if view.attribute in left_out
+    }
     everyone = View(np.zeros(len(counts.cells), dtype=np.int64), 1)
     everybody = GroupView("", (), "", everyone, (("everybody",),), 1, None)
     return AuditReport(
@@ -142,7 +146,7 @@ def judge(
         overall=Measured(everybody, evidence).group_reports()[0],
         blocks=(*blocks, *strata),
         not_computed=_relevant(evidence.missing, reading),
-        checks=tuple(_check_results(settings, blocks, evidence.missing, told)),
+        checks=tuple(_check_results(settings, blocks, evidence.missing, gone)),
         pooled_median=evidence.median,
         left_out=left_out,
         hidden=hidden,
@@ -336,6 +340,9 @@ def _worst_stratum(identifier: str, found: Sequence[tuple[str, ComparisonReport]
     interval = (pick(c.value.low for _, c in found), pick(c.value.high for _, c in found))
     reason = f"over the rest; undefined in {', '.join(undefined)}" if undefined else ""
     value = replace(top.value, low=interval[0], high=interval[1], reason=top.value.reason or reason)
+    ends = [pick(c.value.value + sign * c.value.bound for _, c in defined) for sign in (-1, 1) if defined]
+    if ends:
+        value = replace(value, bound=max(value.value - ends[0], ends[1] - value.value))
     name = identifier.rpartition(".")[0] + ".within_strata"
     return ComparisonReport(name, value, top.groups, undefined, at=top.at, stratum=stratum)
 
@@ -368,12 +375,13 @@ def _check_results(
     settings: Settings,
     blocks: Sequence[Block],
     not_computed: Mapping[str, str],
-    left_out: Mapping[str, str],
+    left_out: Mapping[str, tuple[str, ...]],
 ) -> Iterator[CheckResult]:
+    few = FEW.format(settings.suppress_below)
     for check in settings.checks:
         found = [b for b in blocks if check.attribute in (None, b.attribute)]
         gone = [name for name in left_out if check.attribute in (None, name)]
-        yield from (_unknown(check, name, left_out[name]) for name in gone)
+        yield from (_unknown(check, name, left_out[name], "not_shown", few) for name in gone)
         if not found and not gone:
             raise UsageError(
                 f"check {check.text!r}: {check.attribute!r} is not audited; audited are "
@@ -395,29 +403,26 @@ def _check_result(
     check: Check, block: Block, settings: Settings, not_computed: Mapping[str, str]
 ) -> CheckResult:
     metric = check.comparison.split(".")[0]
-    where = block.attribute + (f"={check.group}" if check.group else "")
-    identifier = f"{check.comparison}[{where}]"
+    where = (block.attribute, block.columns)
     if metric in not_computed:
-        return _unknown(check, block.attribute, f"not computed: {not_computed[metric]}")
+        return _unknown(check, *where, "not_computed", f"not computed: {not_computed[metric]}")
     if block.hidden and check.group and check.group not in {group.name for group in block.groups}:
-        return _unknown(check, block.attribute, "no such group is shown; some are hidden for having few rows")
+        why = "no such group is shown; some are hidden for having few rows"
+        return _unknown(check, *where, "not_shown", why)
     value, groups, complete = _looked_up(check, block)
-    verdict, reason = check.verdict(
-        value.value, value.low, value.high, complete=complete, gate_on=settings.gate_on
+    ruling = check.judge(
+        value.value, value.low, value.high, complete=complete, gate_on=settings.gate_on, bound=value.bound
     )
-    if value.reason:
-        reason = f"{reason} ({value.reason})"
+    reason = f"{ruling.reason} ({value.reason})" if value.reason else ruling.reason
     if block.hidden and not check.group:
         reason = f"{reason}; {block.hidden} hidden groups are not in it"
-    return CheckResult(check, identifier, block.attribute, value, groups, verdict, reason)
+    return CheckResult(check, *where, value, groups, replace(ruling, reason=reason), complete)
 
 
-def _unknown(check: Check, attribute: str, reason: str) -> CheckResult:
+def _unknown(check: Check, attribute: str, columns: tuple[str, ...], code: Code, reason: str) -> CheckResult:
     """Return the result of a check whose value there is not: it cannot pass."""
-    where = attribute + (f"={check.group}" if check.group else "")
     nothing = Value(math.nan, math.nan, math.nan, reason)
-    identifier = f"{check.comparison}[{where}]"
-    return CheckResult(check, identifier, attribute, nothing, (), "undecided", reason)
+    return CheckResult(check, attribute, columns, nothing, (), Ruling("undecided", code, reason), False)
 
 
 UNDESCRIBED = (

@@ -29,15 +29,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fairfix.checks import Check, GateOn
+from fairfix.checks import Check, GateOn, Ruling, identifier, record
 from fairfix.errors import DataError, UsageError
 from fairfix.metrics import RATES
 
 CHANGE = "change."
-"""What the identifier of a change begins with."""
+"""What the text of a check of a change begins with."""
 
 SCHEMA = "fairfix.audit/1"
 
@@ -71,6 +71,9 @@ OF_DECISIONS = frozenset(
     )
 )
 """Metrics that another threshold makes other numbers."""
+
+Name = tuple[str, str, str]
+"""What is compared: comparison or metric, attribute, and group or an empty text."""
 
 Entry = tuple[Mapping[str, Any], bool]
 """A value with its interval, and whether no group's value is undefined."""
@@ -181,27 +184,38 @@ def compare(
     UsageError
         An allowance names an attribute that is not audited, or a number of which no way is the worse one.
     """
-    limited = {str(check["id"]): check for check in new["checks"]}
+    limited = {
+        (check["comparison"], check["attribute"], check.get("group", "")): check for check in new["checks"]
+    }
+    columns = {block["attribute"]: block["columns"] for block in new["attributes"]}
     changes, incomparable, checks = [], [], []
-    for identifier in _wanted(new, allowances, usual, limited):
-        comparison, _, where = identifier[:-1].partition("[")
-        attribute, _, group = where.partition("=")
+    for name in _wanted(new, allowances, usual, limited):
+        comparison, attribute, group = name
+        called = {
+            "id": identifier(*name),
+            "comparison": comparison,
+            "attribute": attribute,
+            **({"group": group} if group else {}),
+        }
         named, amount = _allowed(allowances, comparison, attribute, group)
         reason, was, now = _entries(old, new, comparison, attribute, group)
-        bare = f"{comparison}>{amount:g}"
+        text = f"{comparison}>{amount:g}" if named is None else named.text
+        about = {"of": "change", "attribute": attribute, "columns": columns[attribute], "gate_on": gate_on}
         if reason:
-            incomparable.append({"id": identifier, "attribute": attribute, "reason": reason})
+            incomparable.append({**called, "reason": reason})
             if named is not None:
-                checks.append(_unknown(named, identifier, attribute, amount, reason))
+                check = _check(text, name, amount, ".ratio." not in comparison)
+                ruling = Ruling("undecided", "not_comparable", f"not comparable: {reason}")
+                nothing = dict.fromkeys(("value", "low", "high"))
+                checks.append(record(check, ruling, **about, complete=False, found=nothing, groups=()))
             continue
         assert was is not None
         assert now is not None
-        larger = _larger_is_worse(comparison, group, limited.get(identifier))
+        larger = _larger_is_worse(comparison, group, limited.get(name))
         ends: PairedEnds | None = None
         if paired is not None:
-            columns = next(b["columns"] for b in new["attributes"] if b["attribute"] == attribute)
-            ends = paired(comparison, attribute, columns, group)
-        found = {"id": identifier, "attribute": attribute, **_changed(was[0], now[0], ends, larger)}
+            ends = paired(comparison, attribute, columns[attribute], group)
+        found = {**called, **_changed(was[0], now[0], ends, larger)}
         changes.append(found)
         if named is None and amount < 0:
             continue
@@ -210,12 +224,12 @@ def compare(
                 continue
             raise UsageError(
                 f"--fail-on-worse {named.text!r}: which way is worse? say so by a limit of the number, such as "
-                f"--fail-on '{identifier.partition('[')[0]}<0.1'"
+                f"--fail-on '{comparison}<0.1'"
             )
-        text = bare if named is None else named.text
-        checks.append(
-            _judged(text, amount, larger, found, now[0].get("groups", ()), was[1] and now[1], gate_on)
-        )
+        check, complete = _check(text, name, amount, larger), was[1] and now[1]
+        ruling = _ruling(check, found, complete, gate_on)
+        groups = now[0].get("groups", ())
+        checks.append(record(check, ruling, **about, complete=complete, found=found, groups=groups))
     section = {
         "source": old["data"]["source"],
         "fairfix": old["fairfix"],
@@ -254,6 +268,8 @@ def _changed(
         "worse": None if larger is None else ("larger" if larger else "smaller"),
         **({"not_paired": apart} if apart else {}),
     }
+    if bound := was.get("bound", 0.0) + now.get("bound", 0.0):  # both numerical errors may point the same way
+        found["bound"] = bound
     if math.isnan(value):
         found["reason"] = "undefined in the baseline" if was["value"] is None else "undefined now"
     return found
@@ -270,18 +286,17 @@ def _wanted(
     new: Mapping[str, Any],
     allowances: Sequence[Allowance],
     usual: Sequence[str],
-    limited: Mapping[str, Any],
-) -> Iterator[str]:
-    """Yield the identifiers to compare, with their attributes: the usual ones, those limited, those named."""
+    limited: Mapping[Name, Any],
+) -> Iterator[Name]:
+    """Yield what is to be compared: the usual comparisons, those limited, those named."""
     seen = set()
     for block in new["attributes"]:
         attribute, there = block["attribute"], {c["id"] for c in block["comparisons"]}
-        chosen = [f"{name}[{attribute}]" for name in usual if name in there]
-        chosen += [name for name, check in limited.items() if check["attribute"] == attribute]
+        chosen = [(name, attribute, "") for name in usual if name in there]
+        chosen += [name for name in limited if name[1] == attribute]
         for allowance in allowances:
             if allowance.check is not None and allowance.check.attribute in (None, attribute):
-                group = f"={allowance.check.group}" if allowance.check.group else ""
-                chosen.append(f"{allowance.check.comparison}[{attribute}{group}]")
+                chosen.append((allowance.check.comparison, attribute, allowance.check.group or ""))
         for name in dict.fromkeys(chosen):
             seen.add(attribute)
             yield name
@@ -385,63 +400,30 @@ def _larger_is_worse(comparison: str, group: str, limited: Mapping[str, Any] | N
     return False if metric in BETTER_LARGER else (True if metric in BETTER_SMALLER else None)
 
 
-def _judged(
-    text: str,
-    amount: float,
-    larger: bool,
-    found: Mapping[str, Any],
-    groups: Sequence[str],
-    complete: bool,
-    gate_on: GateOn,
-) -> dict[str, Any]:
-    """Return a change, judged like any check."""
-    check = _check(text, amount, larger)
-    ends = [
-        end if found[key] is None else found[key]
-        for key, end in (("value", math.nan), ("low", -math.inf), ("high", math.inf))
-    ]
-    verdict, reason = check.verdict(*ends, complete=complete, gate_on=gate_on)
-    if found.get("reason"):
-        reason = f"{reason} ({found['reason']})"
-    return {
-        "check": check.text,
-        "id": CHANGE + found["id"],
-        "attribute": found["attribute"],
-        "verdict": verdict,
-        "reason": reason,
-        "operator": check.operator,
-        "limit": check.limit,
-        "value": found["value"],
-        "low": found["low"],
-        "high": found["high"],
-        "groups": list(groups),
-    }
+def _ruling(check: Check, found: Mapping[str, Any], complete: bool, gate_on: GateOn) -> Ruling:
+    """Judge a change like any number."""
+    value, low, high = ends_of(found)
+    bound = float(found.get("bound", 0.0))
+    ruling = check.judge(value, low, high, complete=complete, gate_on=gate_on, bound=bound)
+    return replace(ruling, reason=f"{ruling.reason} ({found['reason']})") if found.get("reason") else ruling
 
 
-def _unknown(named: Allowance, identifier: str, attribute: str, amount: float, reason: str) -> dict[str, Any]:
-    """Return the check of a change that cannot be known; it cannot pass."""
-    check = _check(named.text, amount, ".ratio." not in identifier)
-    return {
-        "check": check.text,
-        "id": CHANGE + identifier,
-        "attribute": attribute,
-        "verdict": "undecided",
-        "reason": f"not comparable: {reason}",
-        "operator": check.operator,
-        "limit": check.limit,
-        "value": None,
-        "low": None,
-        "high": None,
-        "groups": [],
-    }
+def ends_of(found: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Return value and limits of a number in JSON form; undefined ones as NaN and infinities."""
+    value, low, high = (found[name] for name in ("value", "low", "high"))
+    return (
+        math.nan if value is None else value,
+        -math.inf if low is None else low,
+        math.inf if high is None else high,
+    )
 
 
-def _check(text: str, amount: float, larger: bool) -> Check:
+def _check(text: str, name: Name, amount: float, larger: bool) -> Check:
     """Return the condition on the change under which the run fails: above the amount, or below minus it."""
-    limit = amount if larger else -amount
-    sign = ">" if larger else "<"
+    comparison, attribute, group = name
+    limit, sign = (amount, ">") if larger else (-amount, "<")
     told = text.partition(">")[0].strip()
-    return Check(f"{CHANGE}{told}{sign}{limit + 0.0:g}", told, None, None, sign, limit)
+    return Check(f"{CHANGE}{told}{sign}{limit + 0.0:g}", comparison, attribute, group or None, sign, limit)
 
 
 def _interval(one: Mapping[str, Any]) -> dict[str, Any]:

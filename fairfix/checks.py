@@ -22,16 +22,42 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 from fairfix.errors import ExitStatus, UsageError
 from fairfix.metrics import ALIASES, MEANS, RATES
 
 Verdict = Literal["pass", "fail", "undecided"]
 GateOn = Literal["interval", "point"]
+Code = Literal[
+    "beyond_limit",
+    "within_limit",
+    "limit_inside",
+    "within_error",
+    "group_undefined",
+    "value_undefined",
+    "not_computed",
+    "not_shown",
+    "not_comparable",
+    "few_common_rows",
+]
+"""Why a check has its verdict."""
+
+Severity = Literal["error", "warning", "note", "none"]
+
+SEVERITIES: Mapping[str, Severity] = {
+    "fail": "error",
+    "undecided": "warning",
+    "waived": "note",
+    "pass": "none",
+}
+"""How loud a verdict is where a format has levels."""
+
+AT_ANY_LIMIT = frozenset(("not_computed", "not_shown", "not_comparable", "few_common_rows"))
+"""Codes of checks that are undecided whatever the limit is, also where there is a value."""
 Undecided = Literal["exit3", "pass", "fail"]
 
 OTHER_METRICS = ("auc", "calibration_error", "scoring_rate", "equalized_odds", "ks")
@@ -149,39 +175,102 @@ class Check:
             case _:
                 return value <= self.limit
 
-    def verdict(
-        self, value: float, low: float, high: float, *, complete: bool, gate_on: GateOn
-    ) -> tuple[Verdict, str]:
-        """Judge a value and its interval; return the verdict and the reason.
+    def judge(
+        self,
+        value: float,
+        low: float,
+        high: float,
+        *,
+        complete: bool,
+        gate_on: GateOn,
+        bound: float = 0.0,
+    ) -> Ruling:
+        """Judge a value and its interval.
 
-        ``complete`` is False when some group's value is undefined: then the check can fail but not pass.
+        ``complete`` is False when some group's value is undefined: then the check can fail but not pass. ``bound`` is
+        the numerical error of the value, within which it cannot be told on which side of a limit it lies.
         """
         if math.isnan(value):
-            return "undecided", "the value is undefined"
-        if gate_on == "point":
-            if self.violated_by(value):
-                return "fail", "the value is beyond the limit"
-            return (
-                ("pass", "the value is within the limit")
-                if complete
-                else ("undecided", "a group's value is undefined")
-            )
-        beyond_low, beyond_high = self.violated_by(low), self.violated_by(high)
-        if beyond_low and beyond_high:
-            return "fail", "the whole interval lies beyond the limit"
-        if beyond_low or beyond_high:
-            why = "the limit lies inside the interval" + (
-                "" if self.of_true_groups else ": too few rows to tell"
-            )
-            return "undecided", why if complete else "a group's value is undefined"
-        return (
-            ("pass", "the whole interval lies within the limit")
-            if complete
-            else (
-                "undecided",
-                "a group's value is undefined",
-            )
-        )
+            return Ruling("undecided", "value_undefined", "the value is undefined")
+        ends = (value - bound, value + bound) if gate_on == "point" else (low, high)
+        beyond = [self.violated_by(end) for end in ends]
+        what = "the value is" if gate_on == "point" else "the whole interval lies"
+        if all(beyond):
+            return Ruling("fail", "beyond_limit", f"{what} beyond the limit")
+        if not complete:
+            return Ruling("undecided", "group_undefined", "a group's value is undefined")
+        if any(beyond) and gate_on == "point":
+            return Ruling("undecided", "within_error", "the limit is within the numerical error of the value")
+        if any(beyond):
+            why = "" if self.of_true_groups else ": too few rows to tell"
+            return Ruling("undecided", "limit_inside", f"the limit lies inside the interval{why}")
+        return Ruling("pass", "within_limit", f"{what} within the limit")
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """A verdict, its reason as a code, and the same in words."""
+
+    verdict: Verdict
+    code: Code
+    reason: str
+
+
+def identifier(comparison: str, attribute: str, group: str | None) -> str:
+    """Return how a check is called in results: the comparison, and of what."""
+    return f"{comparison}[{attribute}{f'={group}' if group else ''}]"
+
+
+def record(
+    check: Check,
+    ruling: Ruling,
+    *,
+    of: Literal["value", "change"],
+    attribute: str,
+    columns: Sequence[str],
+    complete: bool,
+    gate_on: GateOn,
+    found: Mapping[str, Any],
+    groups: Sequence[str],
+) -> dict[str, Any]:
+    """Return the JSON form of a judged check.
+
+    ``of`` is whether it is about a value or about its change since a baseline, ``columns`` are those that make the
+    ``attribute``, and ``found`` has the value with its interval.
+    """
+    name = identifier(check.comparison, attribute, check.group)
+    return {
+        "check": check.text,
+        "id": f"change.{name}" if of == "change" else name,
+        "of": of,
+        "comparison": check.comparison,
+        "attribute": attribute,
+        "columns": list(columns),
+        **({"group": check.group} if check.group else {}),
+        "verdict": ruling.verdict,
+        "severity": SEVERITIES[ruling.verdict],
+        "code": ruling.code,
+        "reason": ruling.reason,
+        "gate_on": gate_on,
+        "complete": complete,
+        "operator": check.operator,
+        "limit": check.limit,
+        "value": found["value"],
+        "low": found["low"],
+        "high": found["high"],
+        **({"bound": found["bound"]} if found.get("bound") else {}),
+        "groups": list(groups),
+    }
+
+
+def rule(judged: dict[str, Any], ruling: Ruling) -> None:
+    """Give a judged check in JSON form another verdict."""
+    judged |= {
+        "verdict": ruling.verdict,
+        "severity": SEVERITIES[ruling.verdict],
+        "code": ruling.code,
+        "reason": ruling.reason,
+    }
 
 
 def _attribute(text: str) -> str | None:

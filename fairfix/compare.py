@@ -19,11 +19,11 @@ from fairfix.errors import DataError, FairfixError, FairfixWarning
 from fairfix.findings import AuditReport, Settings, Value
 from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
-from fairfix.noise import Noise, NoiseTable
-from fairfix.predictors import RepairedPredictor
-from fairfix.proof import results_on, split_rows, with_threshold
+from fairfix.noise import Noise
+from fairfix.predictors import Note, RepairedPredictor, messages
+from fairfix.proof import results_on, split_rows, warned, with_threshold
 from fairfix.repair.base import Repairer, RepairProblem
-from fairfix.table import Table
+from fairfix.table import Reading, Table
 from fairfix.true_proof import Told, true_groups_of, worst_of
 
 SLACKS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, math.inf)
@@ -75,7 +75,7 @@ class Point:
     failure
         Why there is no result, in words; empty if there is one.
     notes
-        What the user should know, in words.
+        What the user should know.
     front
         Pairs ``gap|quality`` on whose frontier it lies.
     """
@@ -87,7 +87,7 @@ class Point:
     randomized: float = 0.0
     needs_protected: bool = False
     failure: str = ""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     front: tuple[str, ...] = ()
 
 
@@ -99,6 +99,7 @@ class ComparisonOutcome:
     fitted: int
     held: int
     parameters: Mapping[str, Mapping[str, Any]]
+    reading: Reading
 
 
 def compare_table(
@@ -111,7 +112,7 @@ def compare_table(
     holdout: float = 0.3,
     features: tuple[str, ...] | None = None,
     protected_as_feature: bool = False,
-    noise: NoiseTable | None = None,
+    noise: Noise | None = None,
     seen_by_model: tuple[str, ...] = (),
     done: Callable[[int], None] = lambda fits: None,
 ) -> ComparisonOutcome:
@@ -130,7 +131,8 @@ def compare_table(
     seed, holdout
         Of the split, and the share of the rows that judge.
     features, protected_as_feature
-        What methods that learn are given; see :class:`~fairfix.repair.base.RepairProblem`.
+        What methods that learn are given; see :class:`~fairfix.repair.base.RepairProblem`. One that treats groups apart
+        sees the protected columns whatever is said here.
     noise, seen_by_model
         What methods that know noise are told; see there.
     done
@@ -154,13 +156,16 @@ def compare_table(
     noisy = RepairProblem(
         fitted, None, None, features, protected_as_feature, noise=noise, seen_by_model=seen_by_model
     )
-    scored = RepairProblem(fitted)
+    grouped = RepairProblem(fitted, None, None, features, True)
+    scored = RepairProblem(fitted, many_fits=True)
     held = table.take(split.holdout)
     fit_seed = int(fit_rng.integers(2**63))
 
     def given_to(repairer: Repairer) -> RepairProblem:
         if repairer.knows_noise:
             return noisy
+        if repairer.sees_groups:
+            return grouped
         return learning if repairer.learns else scored
 
     points = [*_baselines(scored, held, settings, noise)]
@@ -168,7 +173,9 @@ def compare_table(
         points.append(_point(contender, slack, given_to(contender.repairer), held, settings, fit_seed, noise))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
-    return ComparisonOutcome(tuple(_with_fronts(points)), split.fit.size, split.holdout.size, shown)
+    return ComparisonOutcome(
+        tuple(_with_fronts(points)), split.fit.size, split.holdout.size, shown, table.reading
+    )
 
 
 def fits(
@@ -189,7 +196,7 @@ def _point(
     held: Table,
     settings: Settings,
     seed: int,
-    noise: NoiseTable | None,
+    noise: Noise | None,
 ) -> Point:
     """Return the point of one fit; every fit begins with the same random numbers, whatever came before."""
     repairer = contender.repairer if slack is None else replace(contender.repairer, slack=slack)
@@ -199,8 +206,7 @@ def _point(
             predictor = repairer.fit(problem, rng=np.random.default_rng(seed))
         except FairfixError as error:
             return Point(contender.title, slack, failure=str(error))
-    said = [str(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
-    notes = tuple(dict.fromkeys((*said, *predictor.trace.notes)))
+    notes = messages((*warned(caught), *predictor.trace.notes))
     judged = _judged(held, predictor, settings, repairer.comparables, noise)
     return replace(judged, title=contender.title, slack=slack, notes=notes)
 
@@ -210,7 +216,7 @@ def _judged(
     predictor: RepairedPredictor,
     settings: Settings,
     comparable: Comparable,
-    noise: NoiseTable | None,
+    noise: Noise | None,
 ) -> Point:
     """Return what a repair does to held-out rows.
 
@@ -253,7 +259,7 @@ def _of_report(
 
 
 def _behind(
-    table: Table, noise: NoiseTable | None, settings: Settings, predictor: RepairedPredictor | None = None
+    table: Table, noise: Noise | None, settings: Settings, predictor: RepairedPredictor | None = None
 ) -> dict[str, Value]:
     """Return the largest gaps of true groups that any noise allows which fits the table.
 
@@ -263,12 +269,12 @@ def _behind(
         return {}
     chances = table.rows.decision
     many = chances is not None and np.unique(chances).size > CHANCES
-    told = Told(Noise(noise), (), math.inf)
+    told = Told(replace(noise, epsilon=None, class_conditional=False), (), math.inf)
     return worst_of(true_groups_of(table, told, 1.0 - settings.confidence, None if many else predictor))
 
 
 def _baselines(
-    problem: RepairProblem, held: Table, settings: Settings, noise: NoiseTable | None
+    problem: RepairProblem, held: Table, settings: Settings, noise: Noise | None
 ) -> Iterator[Point]:
     """Yield the base score as it is, and the constant that the labels of the fit make best."""
     if held.rows.score is not None:
@@ -281,7 +287,7 @@ def _baselines(
         yield _unrepaired("constant", constant, settings, noise)
 
 
-def _unrepaired(title: str, scored: Table, settings: Settings, noise: NoiseTable | None) -> Point:
+def _unrepaired(title: str, scored: Table, settings: Settings, noise: Noise | None) -> Point:
     """Return the point of scores as they are."""
     point = _of_report(audit(scored, scored.reading, settings), decided=False)
     return replace(point, title=title, gaps={**point.gaps, **_behind(scored, noise, settings)})

@@ -25,7 +25,7 @@ INTERVALS: Mapping[str, str] = {
     "difference, ratio of two groups": "Newcombe's hybrid (MOVER) on those limits; ratios on the log scale",
     "largest difference": "lower end: Bonferroni over the ordered pairs; upper end: no correction needed",
     "to overall": "the group against everybody else, shrunk by the group's share, which is taken as fixed",
-    "means, losses": "Student t, with one imagined row at the end of a bounded scale",
+    "means, losses": "Student t, with one imagined row at the end of the scale; far out where it has none (see below)",
     "AUC": "Newcombe's method 5, widened where DeLong's variance is larger",
     "KS": "lower end: Kolmogorov's quantile; upper end: a normal margin, at most Hoeffding's",
     "calibration error": "Clopper-Pearson in every bin, put together",

@@ -157,6 +157,26 @@ class Features:
         """Names of the columns of the matrix with gaps, which has no indicators of missing numbers."""
         return tuple(t for one in self.columns for t in replace(one, missing=False).titles)
 
+    @property
+    def reach(self) -> Floats:
+        """How far, squared, each column of the matrix without gaps moves at the cost of 1, shape (d,).
+
+        The fair metric's part that is no flip: the squared distance of two rows is the sum over number columns of their
+        squared difference in standard deviations, and 1 for each other column in which they differ (and for a number
+        that one of them lacks). An indicator of a category costs a half: two of them change. Protected columns move by
+        flips alone, so their reach is 0. The knots of a score, which is one number, share its cost.
+        """
+        out: list[float] = []
+        for one in self.columns:
+            own = {
+                "category": 2.0,
+                "group": 0.0,
+                "boolean": 1.0 / one.scale**2,
+                "score": float(len(one.titles)),
+            }
+            out += [own.get(one.kind, 1.0)] * (1 if one.missing else len(one.titles)) + [1.0] * one.missing
+        return np.array(out)
+
     def matrix(self, table: Table, *, gaps: bool = False) -> Floats:
         """Return the matrix of a table's rows, shape (n, d); with ``gaps``, missing numbers are NaN, for trees.
 

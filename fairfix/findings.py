@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fairfix.checks import Check, GateOn, Verdict
+from fairfix.checks import Check, GateOn, Ruling, Verdict, identifier
 from fairfix.errors import UsageError
 from fairfix.table import Reading
 
@@ -138,15 +138,33 @@ class Block:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A check, judged for one attribute."""
+    """A check, judged for one attribute.
+
+    ``columns`` make the attribute; ``complete`` is False where a group's value is undefined.
+    """
 
     check: Check
-    id: str
     attribute: str
+    columns: tuple[str, ...]
     value: Value
     groups: tuple[str, ...]
-    verdict: Verdict
-    reason: str
+    ruling: Ruling
+    complete: bool
+
+    @property
+    def id(self) -> str:
+        """How the check is called in results."""
+        return identifier(self.check.comparison, self.attribute, self.check.group)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of it."""
+        return self.ruling.verdict
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        return self.ruling.reason
 
 
 @dataclass(frozen=True)
@@ -224,13 +242,18 @@ class BreakdownReport:
 
 @dataclass(frozen=True)
 class MembershipReport:
-    """Probabilities of membership: true group -> column, and -> share; distinct vectors, and the bins made of them."""
+    """Probabilities of membership: true group -> column, and -> share; distinct vectors, and the bins made of them.
+
+    The worst case was looked for on ``searched`` rows, which the bins are of; its limits are those of ``held`` others.
+    """
 
     columns: Mapping[str, str]
     shares: Mapping[str, float]
     vectors: int
     bins: int
     smallest_bin: int
+    searched: int
+    held: int
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,9 @@ def of_model(
     if radius is not None:
         if not is_probability:
             raise UsageError("--radius compares log-odds, so the model has to give probabilities")
-        out[" x ".join(asked[-1])].append(within_radius(table, asked[-1], judge, radius, confidence))
+        out[" x ".join(asked[-1])].append(
+            within_radius(table, asked[-1], judge, radius, confidence, comparable)
+        )
     return out
 
 
@@ -303,13 +305,18 @@ def _largest(
     top = max(known, key=lambda one: abs(one.value))
     low = max(max(one.low, -one.high, 0.0) for one in known)
     high = max(max(one.high, -one.low) for one in known)
-    overlap = (
-        "" if isinstance(top, MatchedContrast) else f"{top.overlap:.1%} of rows where the groups overlap"
-    )
-    value = Value(abs(top.value), low, high, said or overlap)
+    value = Value(abs(top.value), low, high, said or _trust(top))
     first, second = called(top)
     higher = (first, second) if top.value >= 0 else (second, first)
     return ComparisonReport(identifier, value, higher, unknown, pairs=pairs)
+
+
+def _trust(found: MatchedContrast | ResidualContrast) -> str:
+    """Say how far an effect by residuals can be trusted."""
+    if isinstance(found, MatchedContrast):
+        return ""
+    blind = f"a score made blind of the same columns shows {abs(found.blind):.2g} ± {found.blind_error:.1g}"
+    return f"{found.overlap:.1%} of rows where the groups overlap; {blind}"
 
 
 NEIGHBOURS, QUERIES, REFERENCES = 20, 5_000, 20_000
@@ -317,7 +324,12 @@ NEIGHBOURS, QUERIES, REFERENCES = 20, 5_000, 20_000
 
 
 def within_radius(
-    table: Table, columns: Sequence[str], judge: Judge, radius: float, confidence: float
+    table: Table,
+    columns: Sequence[str],
+    judge: Judge,
+    radius: float,
+    confidence: float,
+    comparable: Comparable = (),
 ) -> ComparisonReport:
     r"""Return SenSeI's transport regularizer at a radius, on the rows there are.
 
@@ -325,9 +337,11 @@ def within_radius(
         \max\Big(0, \max_{j, k}\; (h(x_{jk}) - h(x_i))^2 - \lambda\, d(x_i, x_j)^2\Big)
 
     over the nearest rows ``j`` of each row and all flips ``k`` of these, with log-odds ``h`` and distances between the
-    other columns, in standard deviations (two categories are 1 apart). The multiplier is exact; the interval is that of
-    the mean at it. **It tells how steep the score is, and no discrimination:** of two scores without any effect of the
-    group the steeper one has more of it.
+    other columns by the metric of a repair, see :attr:`fairfix.features.Features.reach`: numbers in standard deviations
+    (of these rows), 1 for another category, 0 for what is flipped. Rows move to rows that there are, so it is a lower
+    bound of the regularizer of a repair, whose rows move freely between the least and the greatest values. The
+    multiplier is exact; the interval is that of the mean at it. **It tells how steep the score is, and no
+    discrimination:** of two scores without any effect of the group the steeper one has more of it.
 
     Parameters
     ----------
@@ -335,6 +349,8 @@ def within_radius(
         As for :func:`under_flips`; the judge gives probabilities.
     radius
         ``epsilon``: the mean squared distance that rows move.
+    comparable
+        Columns with values whose difference does not count.
     """
     from sklearn.neighbors import NearestNeighbors
 
@@ -342,15 +358,14 @@ def within_radius(
     some = table.take(np.arange(0, len(table), step)) if step > 1 else table
     roles = some.reading.columns.protected
     names = [name for name in some.features.column_names if name not in roles]
-    features = Features.learn(some, names, [name for name in roles if name not in columns])
-    X = features.matrix(some)
-    X[:, [bool(one.levels) for one in features.columns for _ in one.titles]] /= math.sqrt(2.0)
+    features = Features.learn(some, names, (), dict(comparable))
+    X = features.matrix(some) / np.sqrt(features.reach)
     asked = np.arange(0, len(some), -(-len(some) // QUERIES))
     near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(some)), algorithm="brute").fit(X)
     away, rows = near.kneighbors(X[asked])
-    flips = protected_flips(some, columns)
+    flips = protected_flips(some, columns, comparable)
     with np.errstate(divide="ignore"):
-        scores = _scores(some, flips, judge, blind=False)
+        scores = _scores(some, flips, judge, comparable, blind=False)
         logit = np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST)
     own = logit[0, asked]
     gains = np.maximum(
@@ -367,7 +382,7 @@ def within_radius(
     most = np.maximum((gains - price * away).max(axis=1), 0.0)
     value = _mean(most, weight[asked], (0.0, 4 * FARTHEST**2), 1.0 - confidence, exact=False)
     moved = price * radius
-    said = "how steep the score is, and no discrimination"
+    said = "how steep the score is at least, and no discrimination"
     shifted = Value(value.value + moved, value.low + moved, value.high + moved, said)
     return ComparisonReport("transport_cost.within_radius", shifted, ())
 
@@ -438,12 +453,11 @@ def _compared(
     def mean(values: Floats, support: tuple[float, float], alpha: float = 1.0 - confidence) -> Value:
         return replace(_mean(values, weight, support, alpha, exact=blind), reason=reason)
 
-    if judge.chance:
-        yield ComparisonReport(f"decision_flips.{scope}", mean(spread, (0.0, 1.0)), ())
-    elif judge.cut is not None:
-        decided = scores[1:] >= judge.cut
-        differs = np.where(np.isnan(spread), np.nan, decided.any(axis=0) & ~decided.all(axis=0))
-        yield ComparisonReport(f"decision_flips.{scope}", mean(differs, (0.0, 1.0)), ())
+    if judge.chance or judge.cut is not None:
+        decided = scores[1:] if judge.chance else scores[1:] >= judge.cut
+        differs = np.where(np.isnan(spread), np.nan, np.ptp(decided.astype(float), axis=0))
+        flips_of = _share(differs, weight, 1.0 - confidence, exact=blind)
+        yield ComparisonReport(f"decision_flips.{scope}", replace(flips_of, reason=reason), ())
     top = 1.0 if judge.is_probability else math.inf
     yield ComparisonReport(f"score_change.{scope}", mean(spread, (0.0, top)), ())
     yield _effect(flips, scores[1:], weight, top, confidence, scope, reason, exact=blind)
@@ -486,14 +500,26 @@ def _effect(
     return ComparisonReport(f"score_effect.{scope}", Value(abs(best.value), low, high, reason), names)
 
 
+def _share(values: Floats, weight: Floats, alpha: float, *, exact: bool) -> Value:
+    """Return a weighted mean of values in [0, 1] with limits for few rows; without any where it holds whatever."""
+    if exact:
+        return Value(0.0, 0.0, 0.0)
+    if np.isnan(values).any():
+        return Value(math.nan, 0.0, 1.0)
+    sums = ([float((weight**k * part).sum())] for k in (1, 2) for part in (values, 1.0 - values))
+    estimate = un.Proportions.weighted(*sums)
+    low, high = estimate.limits(alpha)
+    return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
+
+
 def _mean(
     values: Floats, weight: Floats, support: tuple[float, float], alpha: float, *, exact: bool
 ) -> Value:
     """Return a weighted mean with its limits; without any where it holds for every row whatever."""
     if exact:
         return Value(0.0, 0.0, 0.0)
-    sums = (weight, weight**2, weight * values, weight * values * values)
-    n, n2, total, squares = (np.array([float(part.sum())]) for part in sums)
-    estimate = un.Means.from_sums(n, n2, total, squares, support=support)
+    sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
+    n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
+    estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(alpha)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

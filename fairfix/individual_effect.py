@@ -14,8 +14,9 @@ Against everybody else, ``b`` is all other groups together and ``h = p_a (1 - p_
 ===========================  =================================================================================
 :func:`matched_effect`       compares rows that are *equal* in all other columns. Nothing is modelled and a blind
                              score has effect 0 to the bit, but it speaks of the rows that have an equal only
-:func:`residual_effect`      takes off score and group what trees foretell of them from ``x``, and compares what is
-                             left (the partially linear model). It speaks of all rows where groups overlap
+:func:`residual_effect`      takes off score and group what linear models and trees foretell of them from ``x``, and
+                             compares what is left (the partially linear model). It speaks of all rows where groups
+                             overlap, and tries itself on a blind score first
 ===========================  =================================================================================
 
 Neither looks at how fast a score changes with ``x``: a steep score that is blind to the group has no effect. What a
@@ -27,7 +28,9 @@ it comes with: the effect is that of the group *given* the columns.
 References
 ----------
 Robinson (1988), Econometrica 56. Chernozhukov et al. (2018), Econometrics Journal 21. Li, Morgan and Zaslavsky (2018),
-JASA 113 (overlap weights). Cameron and Miller (2015), Journal of Human Resources 50 (clusters).
+JASA 113 (overlap weights). Ahrens, Hansen, Schaffer and Wiemann (2025), Journal of Applied Econometrics 40
+(short-stacking). Papke and Wooldridge (1996), Journal of Applied Econometrics 11 (fractional logit). Cameron and Miller
+(2015), Journal of Human Resources 50 (clusters).
 """
 
 from __future__ import annotations
@@ -75,6 +78,27 @@ LEAST_INFORMATION = 50.0
 
 BINS = 255
 """Values of a column that trees tell apart."""
+
+ROUNDING = 1e-9
+"""Part of the scale of a number below which it may be nothing but rounding."""
+
+NEGLIGIBLE = 1e-4
+"""Part of a score's deviation that is the least standard error of an effect on it: what is learned is never exact."""
+
+RIDGE = 1e-6
+"""Penalty of linear models per unit of weight, of standardised columns: it settles which of equal columns counts."""
+
+FARTHEST = 30.0
+"""Log-odds are kept within this of 0: beyond, chances are 0 and 1 to rounding."""
+
+LEAVES = 15
+"""Leaves of a tree, half the usual: larger ones learn noise, which widens the residuals that all is divided by."""
+
+ROUNDS = 100
+"""Trees of a mean, or of the chance of a group."""
+
+FIRST_ROUNDS = 40
+"""Trees of the mean that only starts the two steps; its errors cancel in the second."""
 
 DEALT = 40
 """Rows equal in all columns that are dealt out over folds. Fewer stay in one: trees keep no leaf of less than 20."""
@@ -165,7 +189,7 @@ class MatchedEffect:
 class ResidualContrast(Contrast):
     """A contrast by residuals: overlap-weighted, NaN where the group can be told without error.
 
-    Its standard error is robust to unequal variances.
+    Its standard error is robust to unequal variances, and has what the blind score showed in it.
 
     Attributes
     ----------
@@ -176,6 +200,10 @@ class ResidualContrast(Contrast):
     left
         Share of the variance of the group that the other columns leave open: 1 (or, by what trees learn of noise, more)
         if they tell nothing of it, 0 if all.
+    blind
+        The same contrast of a score that is blind by construction, whose effect is 0.
+    blind_error
+        Standard error of that.
     undecided
         Why the value should not be judged; None if it may be.
     """
@@ -183,12 +211,14 @@ class ResidualContrast(Contrast):
     overlap: float
     balanced_overlap: float
     left: float
+    blind: float
+    blind_error: float
     undecided: str | None
 
 
 @dataclass(frozen=True)
 class ResidualEffect:
-    """Contrasts of groups, other columns accounted for by trees out of fold.
+    """Contrasts of groups, other columns accounted for out of fold.
 
     Attributes
     ----------
@@ -438,9 +468,9 @@ def residual_effect(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> ResidualEffect:
-    r"""Return how scores of groups differ once trees have accounted for the other columns.
+    r"""Return how scores of groups differ once the other columns are accounted for.
 
-    With ``m(x) = E[score | x]`` and ``e(x) = P(group | x)`` of trees that have not seen the row,
+    With ``m(x) = E[score | x]`` and ``e(x) = P(group | x)`` learned from other rows,
 
     .. math::
         \hat\theta = \frac{\sum_i w_i r_i (s_i - m(x_i))}{\sum_i w_i r_i^2}, \qquad
@@ -449,8 +479,18 @@ def residual_effect(
 
     Where ``e`` is wrong by ``d(x)``, the denominator grows by ``d^2``, and the numerator only if ``m`` is wrong along
     with it: the value is drawn to 0, by several standard errors for scores that are functions of ``x`` and the group,
-    without noise to hide it. So ``m`` is learned in two steps: first values ``b`` with trees for the score itself,
-    then ``m = f + b e`` with trees ``f`` for ``score - b 1[group]``. Now ``m`` is wrong by ``b d``, and both cancel.
+    without noise to hide it. So ``m`` is learned in two steps: first values ``b`` with a mean of the score itself,
+    then ``m = f + b e`` with the mean ``f`` of ``score - b 1[group]``. Now ``m`` is wrong by ``b d``, and both cancel.
+
+    Trees alone are wrong in the same places for score and group where both lean on sums of many columns. So a linear
+    model comes first, and trees learn what it leaves, with its index as one more column; how far the trees are trusted
+    is chosen on rows that neither has seen (short-stacking).
+
+    **The blind score.** ``m`` plus the residuals of the score in random order is a score like the one judged, made of
+    the other columns and chance alone: its effect is 0. It goes through the same estimator. Its value is a bias that is
+    seen, and is squared into the standard error, as is ``NEGLIGIBLE`` of the score's deviation; where its own interval
+    does not hold 0, the effect is undecided. A part of the score that nothing here learns is dealt out as chance, and
+    so not seen by it.
 
     Where the effect differs from row to row this is its mean with weights ``e(x) (1 - e(x))``, and not that of all
     rows: where the group is certain, nothing is seen. The value is *undecided*, with the reason, where
@@ -459,7 +499,8 @@ def residual_effect(
     - the columns leave less than ``LEAST_LEFT`` of the group's variance open: the group can be told nearly perfectly;
     - fewer than ``LEAST_OVERLAP`` of the rows would have a chance of the group between .05 and .95, were both sides
       equally many;
-    - what is left open amounts to less than ``LEAST_INFORMATION``: effective rows times the mean of ``r^2``.
+    - what is left open amounts to less than ``LEAST_INFORMATION``: effective rows times the mean of ``r^2``;
+    - the blind score would be called unfair.
 
     Parameters
     ----------
@@ -474,7 +515,7 @@ def residual_effect(
     folds
         Parts of the rows, each foretold by members fitted to the others.
     seed
-        Of the trees.
+        Of the trees, and of the order of the blind score's residuals.
     confidence
         Of each interval by itself.
 
@@ -491,27 +532,31 @@ def residual_effect(
     order = np.lexsort((w, score, codes, hashed(X)))  # sums do not hang on the order of rows
     score, X, w, codes = score[order], X[order], w[order], codes[order]
     w = w / w.mean()
-    drawn = _folds(X, folds)
-    X, named = _bundled(_binned(X, w))
+    learner = _Learner(X, codes, w, _folds(X, folds), seed)
     many = levels.size
     level = float(w @ score / w.sum())
 
     member = (codes[:, None] == np.arange(many)).astype(np.float64)
-    chances = _out_of_fold(_tree_classes(codes, many, w, named, seed), X, drawn)
-    plain = score - _out_of_fold(_tree_mean(score, w, named, seed), X, drawn)[:, 0]
+    chances = learner.chances()
     root = np.sqrt(w)
     rest = (member - chances)[:, 1:]  # of all groups but one: together they are certain
+    plain = score - learner.mean(score, score, FIRST_ROUNDS)
     steps = np.linalg.lstsq(root[:, None] * rest, root * plain, rcond=1e-10)[0]
     steps = np.append(0.0, steps)
-    base = _out_of_fold(_tree_mean(score - member @ steps, w, named, seed), X, drawn)[:, 0]
-    away = score - base - chances @ steps
+    known = learner.mean(score - member @ steps, score) + chances @ steps
+    away = score - known
     explained = _share_explained(score - level, away, w)
     effective = float(w.sum() ** 2 / (w @ w))
+    least = NEGLIGIBLE * math.sqrt(float(w @ (score - level) ** 2) / float(w.sum()))
+    blind_away = np.zeros(score.size)
+    if effective >= LEAST_ROWS:  # else undecided anyhow
+        order = np.random.default_rng(seed).permutation(score.size)
+        blind = np.clip(known + away[order], score.min(), score.max())
+        blind_away = blind - learner.mean(blind, blind)
 
     def contrast(k: int, second: int | None) -> ResidualContrast:
-        return _residual(
-            codes == k, chances[:, k], away, w, effective, int(levels[k]), second, 1.0 - confidence
-        )
+        ends = (int(levels[k]), second, 1.0 - confidence)
+        return _residual(codes == k, chances[:, k], (away, blind_away), w, effective, least, *ends)
 
     found = [contrast(0, int(levels[1]))] if many == 2 else [contrast(k, None) for k in range(many)]
     return ResidualEffect(tuple(found), int(score.size), effective, explained, confidence)
@@ -520,31 +565,50 @@ def residual_effect(
 def _residual(
     member: Bools,
     chance: Floats,
-    away: Floats,
+    away: tuple[Floats, Floats],
     w: Floats,
     effective: float,
+    least: float,
     first: int,
     second: int | None,
     alpha: float,
 ) -> ResidualContrast:
-    """Return the contrast of a group, from its chance at each row and what is left of the scores."""
+    """Return the contrast of a group, from its chance at each row and what is left of the scores, real and blind.
+
+    ``least`` is the least standard error.
+    """
     mass = float(w.sum())
     share = float(w @ member) / mass
     rest = member - chance
     square = float(w @ rest**2)
     left = square / mass / (share * (1.0 - share))
-    value = float(w @ (rest * away)) / square if square else math.nan
-    error = math.sqrt(float(np.sum((w * rest * (away - value * rest)) ** 2))) / square if square else math.inf
-    margin = normal_quantile(alpha / 2) * error
-    ends = (value - margin, value + margin) if square else (-math.inf, math.inf)
+    (value, own), (blind, blind_error) = (_slope(one, rest, w) for one in away)
+    error = math.hypot(own, blind, least) if square else math.inf
+    z = normal_quantile(alpha / 2)
+    ends = (value - z * error, value + z * error) if square else (-math.inf, math.inf)
 
     towards, against = chance / share, (1.0 - chance) / (1.0 - share)
     overlap, balanced = (
         float(w @ ((p > OVERLAP[0]) & (p < OVERLAP[1]))) / mass
         for p in (chance, towards / (towards + against))
     )
-    why = "; ".join(_too_little_left(effective, left, balanced, effective * square / mass)) or None
-    return ResidualContrast(first, second, value, error, *ends, overlap, balanced, left, why)
+    why = [*_too_little_left(effective, left, balanced, effective * square / mass)]
+    if abs(blind) > z * math.hypot(blind_error, least):
+        why.append(
+            f"a score made blind of these columns would be called unfair (by {blind:.2g} ± {z * blind_error:.2g}): "
+            "they tell of score and group what is not accounted for"
+        )
+    told = (overlap, balanced, left, blind, blind_error)
+    return ResidualContrast(first, second, value, error, *ends, *told, "; ".join(why) or None)
+
+
+def _slope(away: Floats, rest: Floats, w: Floats) -> tuple[float, float]:
+    """Return the slope of a score's residuals on a group's, and its standard error; NaN where the group has none."""
+    square = float(w @ rest**2)
+    if not square:
+        return math.nan, math.inf
+    value = float(w @ (rest * away)) / square
+    return value, math.sqrt(float(np.sum((w * rest * (away - value * rest)) ** 2))) / square
 
 
 def _too_little_left(effective: float, left: float, balanced: float, information: float) -> Iterator[str]:
@@ -616,61 +680,175 @@ def _bundled(X: Floats) -> tuple[Floats, Bools]:
     return (np.stack(columns, axis=1) if columns else X), named
 
 
-Fit = Callable[[Floats, Ints], Callable[[Floats], Floats]]
-"""From a matrix and the numbers its rows have in the fit, to what predicts values of shape (n, m) for a matrix."""
+class _Learner:
+    """Means of scores and chances of groups at each row, by linear models and trees that were fitted without it.
 
-
-def _out_of_fold(fit: Fit, X: Floats, drawn: Ints) -> Floats:
-    """Return predictions for rows by fits without them, shape (n, m); if there is one fold only, with them."""
-    out = []
-    for part in np.unique(drawn):
-        rest = np.flatnonzero(drawn != part)
-        rest = rest if rest.size else np.arange(len(X))
-        out.append(fit(X[rest], rest)(X[drawn == part]))
-    found = np.concatenate(out)
-    found[np.argsort(drawn, kind="stable")] = found.copy()
-    return found
-
-
-def _tree_mean(y: Floats, w: Floats, named: Bools, seed: int) -> Fit:
-    """Return what fits trees for the mean of ``y``; values are of shape (n, 1)."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    def fit(X: Floats, rows: Ints) -> Callable[[Floats], Floats]:
-        model = HistGradientBoostingRegressor(
-            categorical_features=named, early_stopping=False, random_state=seed
-        )
-        model.fit(binnable(X), y[rows], sample_weight=w[rows])
-        return lambda new: np.asarray(model.predict(new), dtype=np.float64)[:, None]
-
-    return fit
-
-
-def _tree_classes(codes: Ints, many: int, w: Floats, named: Bools, seed: int) -> Fit:
-    """Return what fits trees for the chances of groups, shape (n, K).
-
-    They are half the usual size: larger ones learn noise, which widens the residuals that all is divided by. None are
-    stopped early: chances that stay short of the extremes leave behind what scores owe to other columns.
+    Parameters
+    ----------
+    X
+        Columns, shape (n, d); NaN is a missing value.
+    codes
+        Groups from 0 on, shape (n,).
+    w
+        Weights, shape (n,).
+    drawn
+        Fold of each row, shape (n,).
+    seed
+        Of the trees.
     """
-    from sklearn.ensemble import HistGradientBoostingClassifier
 
-    def fit(X: Floats, rows: Ints) -> Callable[[Floats], Floats]:
-        seen = np.unique(codes[rows])
-        if seen.size == 1:
-            return lambda new: np.tile(np.arange(many) == seen[0], (len(new), 1)).astype(np.float64)
-        model = HistGradientBoostingClassifier(
-            max_leaf_nodes=15, categorical_features=named, early_stopping=False, random_state=seed
+    def __init__(self, X: Floats, codes: Ints, w: Floats, drawn: Ints, seed: int) -> None:
+        self.Z = _standardised(X, w)
+        self.X, self.named = _bundled(_binned(X, w))
+        self.codes, self.w, self.seed = codes, w, seed
+        self.member = (codes[:, None] == np.arange(codes.max() + 1)).astype(np.float64)
+        self.parts = [
+            (np.flatnonzero(drawn != part), np.flatnonzero(drawn == part)) for part in np.unique(drawn)
+        ]
+        if len(self.parts) == 1:  # one fold only: foretold with the row itself
+            self.parts = [(self.parts[0][1], self.parts[0][1])]
+
+    def mean(self, y: Floats, score: Floats, rounds: int = ROUNDS) -> Floats:
+        """Return the mean of ``y`` at each row, shape (n,); ``score`` is what tells the index that it may hang on."""
+        linear, trees = np.empty(y.size), np.empty(y.size)
+        for fitted, new in self.parts:
+            index = self._index(score, fitted)
+            Z = np.column_stack([self.Z, index])
+            straight = _least_squares(Z[fitted], y[fitted], self.w[fitted])
+            by_line = straight[0] + Z @ straight[1:]
+            linear[new] = by_line[new]
+            bend = self._grow_mean((y - by_line)[fitted], fitted, index, rounds)
+            trees[new] = by_line[new] + bend(new)
+        return _stacked(linear[:, None], trees[:, None], y[:, None], self.w)[:, 0]
+
+    def _index(self, score: Floats, rows: Ints) -> Floats:
+        """Return the mean that a linear index of the columns gives the score, the groups set aside, shape (n, 1).
+
+        Logistic for scores in [0, 1] (fractional logit), linear for others. Fitted with the groups, so that what is
+        theirs is not put on the columns that come with them.
+        """
+        Z = np.column_stack([self.Z, self.member[:, 1:]])
+        y, w, d = score[rows], self.w[rows], self.Z.shape[1]
+        if y.min() < 0 or y.max() > 1 or not 0 < y.mean() < 1:
+            found = _least_squares(Z[rows], y, w)
+            return (found[0] + self.Z @ found[1 : d + 1])[:, None]
+        found = _fractional_logit(Z[rows], y, w)
+        centre = float(w @ self.member[rows, 1:] @ found[d + 1 :] / w.sum())
+        line = np.clip(found[0] + centre + self.Z @ found[1 : d + 1], -FARTHEST, FARTHEST)
+        return np.asarray(1.0 / (1.0 + np.exp(-line)))[:, None]
+
+    def _grow_mean(self, y: Floats, rows: Ints, more: Floats, rounds: int) -> Callable[[Ints], Floats]:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        X, named = np.column_stack([self.X, more]), np.append(self.named, False)
+        model = HistGradientBoostingRegressor(
+            max_iter=rounds,
+            max_leaf_nodes=LEAVES,
+            categorical_features=named,
+            early_stopping=False,
+            random_state=self.seed,
         )
-        model.fit(binnable(X), codes[rows], sample_weight=w[rows])
+        model.fit(binnable(X[rows]), y, sample_weight=self.w[rows])
+        return lambda new: np.asarray(model.predict(X[new]), dtype=np.float64)
 
-        def predict(new: Floats) -> Floats:
-            chances = np.zeros((len(new), many))
-            chances[:, seen] = model.predict_proba(new)
-            return chances
+    def chances(self) -> Floats:
+        """Return the chances of the groups at each row, shape (n, K).
 
-        return predict
+        No trees are stopped early: chances that stay short of the extremes leave behind what scores owe to other
+        columns.
+        """
+        linear, trees = np.zeros(self.member.shape), np.zeros(self.member.shape)
+        for fitted, new in self.parts:
+            seen = np.unique(self.codes[fitted])
+            if seen.size == 1:
+                linear[np.ix_(new, seen)] = trees[np.ix_(new, seen)] = 1.0
+                continue
+            by_line = self._logistic(fitted)
+            linear[np.ix_(new, seen)] = by_line[new]
+            with np.errstate(divide="ignore"):
+                logs = np.clip(np.log(by_line), -FARTHEST, 0.0)
+            trees[np.ix_(new, seen)] = self._grow_chances(fitted, logs[:, 1:] - logs[:, :1])(new)
+        return _stacked(linear, trees, self.member, self.w)
 
-    return fit
+    def _logistic(self, rows: Ints) -> Floats:
+        from sklearn.linear_model import LogisticRegression
+
+        model = LogisticRegression(C=1.0, max_iter=300, tol=1e-6)
+        model.fit(self.Z[rows], self.codes[rows], sample_weight=self.w[rows])
+        return np.asarray(model.predict_proba(self.Z), dtype=np.float64)
+
+    def _grow_chances(self, rows: Ints, more: Floats) -> Callable[[Ints], Floats]:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        X = np.column_stack([self.X, more])
+        named = np.append(self.named, np.zeros(more.shape[1], dtype=bool))
+        model = HistGradientBoostingClassifier(
+            max_iter=ROUNDS,
+            max_leaf_nodes=LEAVES,
+            categorical_features=named,
+            early_stopping=False,
+            random_state=self.seed,
+        )
+        model.fit(binnable(X[rows]), self.codes[rows], sample_weight=self.w[rows])
+        return lambda new: np.asarray(model.predict_proba(X[new]), dtype=np.float64)
+
+
+def _stacked(first: Floats, second: Floats, truth: Floats, w: Floats) -> Floats:
+    """Return the mixture of two out-of-fold predictions (n, m) that is nearest to the truth in mean square."""
+    step = second - first
+    square = float(w @ (step**2).sum(axis=1))
+    part = float(w @ (step * (truth - first)).sum(axis=1)) / square if square else 0.0
+    return first + min(max(part, 0.0), 1.0) * step
+
+
+def _standardised(X: Floats, w: Floats) -> Floats:
+    """Return columns of mean 0 and deviation 1, missing values at the mean and with a column of their own."""
+    gone = np.isnan(X)
+    mass = w @ ~gone
+    mean = np.divide(w @ np.where(gone, 0.0, X), mass, out=np.zeros(X.shape[1]), where=mass > 0)
+    both = np.column_stack([np.where(gone, mean, X), gone[:, gone.any(axis=0)]])
+    both -= w @ both / w.sum()
+    spread = np.sqrt(w @ both**2 / w.sum())
+    varies = spread > ROUNDING * np.abs(X[~gone]).max(initial=1.0)
+    return np.asarray(both[:, varies] / spread[varies])
+
+
+def _least_squares(Z: Floats, y: Floats, w: Floats) -> Floats:
+    """Return intercept and slopes of a weighted linear fit; columns that others give already get the least slopes."""
+    root = np.sqrt(w)
+    Z = np.column_stack([np.ones(y.size), Z])
+    gram = (Z * w[:, None]).T @ Z
+    gram[np.diag_indices_from(gram)] += RIDGE * w.sum()
+    return np.asarray(np.linalg.solve(gram, (Z * root[:, None]).T @ (root * y)))
+
+
+def _fractional_logit(Z: Floats, y: Floats, w: Floats) -> Floats:
+    """Return intercept and slopes of the logistic mean of a score in [0, 1], by Newton's method with halved steps."""
+    Z = np.column_stack([np.ones(y.size), Z])
+    mean = float(w @ y / w.sum())
+    found = np.zeros(Z.shape[1])
+    found[0] = math.log(mean / (1.0 - mean))
+
+    def loss(at: Floats) -> float:
+        line = Z @ at
+        return float(w @ (np.logaddexp(0.0, line) - y * line)) + 0.5 * RIDGE * float(w.sum() * (at @ at))
+
+    known = loss(found)
+    for _ in range(30):
+        chance = 1.0 / (1.0 + np.exp(-np.clip(Z @ found, -FARTHEST, FARTHEST)))
+        slope = Z.T @ (w * (chance - y)) + RIDGE * w.sum() * found
+        bend = (Z * (w * chance * (1.0 - chance))[:, None]).T @ Z
+        bend[np.diag_indices_from(bend)] += RIDGE * w.sum()
+        step = np.linalg.solve(bend, slope)
+        size = 1.0
+        while (new := loss(found - size * step)) > known and size > 1e-6:
+            size /= 2.0
+        if not new < known:
+            break
+        found, gained, known = found - size * step, known - new, new
+        if gained < 1e-10 * abs(known):
+            break
+    return found
 
 
 def _folds(X: Floats, folds: int) -> Ints:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -604,6 +604,19 @@ def trees_of(model: Any, link: Link) -> TreesMember:
         int(model.n_features_in_),
         link,
     )
+
+
+def rescaled(member: Member, level: float, unit: float) -> Member:
+    """Return the member for labels ``level + unit y`` of one that was fitted to ``y``; chances stay what they are."""
+    if isinstance(member, ConstantMember):
+        return ConstantMember(level + unit * member.value)
+    if isinstance(member, LinearMember) and member.link == "identity":
+        return LinearMember(unit * member.coef, level + unit * member.intercept, member.link)
+    if isinstance(member, TreesMember) and member.link == "identity":
+        nodes = {**member.nodes, "value": unit * member.nodes["value"]}
+        return replace(member, nodes=nodes, baseline=level + unit * member.baseline)
+    assert (level, unit) == (0.0, 1.0), "only a mean has a unit"
+    return member
 
 
 # ---------------------------------------------------------------------- out of fold

@@ -43,6 +43,10 @@ COARSE_BINS = 1024
 """Bins of the score for calibration curves and the spread of areas."""
 
 
+NO_LIMIT = "too few rows carry a mean on a scale without end, so it has no limit on that side"
+"""Why an interval of a number that is defined is open."""
+
+
 INFINITE = "infinite: divided by 0, or too large for a floating-point number"
 """Why a comparison that is defined has no number."""
 
@@ -539,14 +543,18 @@ class Measured:
             reason = f"over the rest; undefined in {', '.join(undefined)}: {why}"
         elif math.isinf(gap.value):
             reason = INFINITE
+        elif math.isinf(gap.high):
+            reason = NO_LIMIT
         per_group = {}
         if isinstance(found, un.Comparison):
+            bounds = np.broadcast_to(np.asarray(found.bound, dtype=np.float64), found.value.shape)
             per_group = {
-                name: _value(found.value[g], found.low[g], found.high[g], why) for g, name in enumerate(names)
+                name: _value(found.value[g], found.low[g], found.high[g], why, bounds[g])
+                for g, name in enumerate(names)
             }
         return ComparisonReport(
             identifier,
-            Value(gap.value, gap.low, gap.high, reason, bound),
+            Value(gap.value, gap.low, gap.high, reason, max(bound, gap.bound)),
             tuple(names[g] for g in gap.groups),
             undefined,
             per_group,
@@ -580,4 +588,6 @@ def _rest(sums: Floats) -> Floats:
 
 def _value(value: float, low: float, high: float, why: str, bound: float = 0.0) -> Value:
     reason = why if math.isnan(value) else INFINITE if math.isinf(value) else ""
-    return Value(float(value), float(low), float(high), reason, float(bound))
+    if not reason and (math.isinf(low) or math.isinf(high)):
+        reason = NO_LIMIT
+    return Value(float(value), float(low), float(high), reason, float(bound) if math.isfinite(bound) else 0.0)

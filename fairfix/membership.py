@@ -13,26 +13,30 @@ of a noise table whose noisy groups are the distinct vectors: the closed form of
 ``q_jB(c) = sum_{z in B} q_jz(c)`` satisfies those of the bin, with ``m_B = sum m_z`` and ``C_jB = sum C_jz``: the sums
 change places. A rate only looks at ``sum_z q_jz(c) = sum_B q_jB(c)``, so every rate that was possible still is.
 
-*Few rows per vector make bounds too narrow, not too wide.* ``min(a, C)`` is concave and ``(C - t + a)_+`` convex in the
-masses, so with estimated masses highest rates come out too low and lowest too high; with one row per vector a row has
-a single cell, nothing is free, and the bounds would shrink to the weighted rate, as if N4 held. So vectors are merged
-until each bin has ``LEAST`` rows, and at most ``MOST`` bins are kept. Bins depend on the vectors alone, never on
-outcomes. What is left of that bias is estimated by the resampling, and outer ends are moved outwards by it.
+*Bounds of estimated masses are too narrow.* ``min(a, C)`` is concave and ``(C - t + a)_+`` convex in the masses, so
+with masses of a sample highest rates come out too low and lowest too high; with one row per vector nothing would be
+free. So they are not computed: what is reported are means whose expectation is *at least* the worst case, whatever is
+guessed of the masses, and limits of these means. The guess is made on a part of the rows (``SEARCHED``), in bins of
+like vectors, and the means are taken over the others; see :mod:`fairfix.optim.noisy_members`. A bad guess makes limits
+wide, not false. Bins depend on the vectors alone, never on outcomes.
 
-**Independence (N4).** If the true group is independent of label and decision given ``z``, then
-``q_jz(c) = z_j m_z(c)``, and each row counts in group ``j`` by its probability: the weighted rate is the rate. That is
-computed from the vectors as they are, not from bins. It is a statement on people that the data cannot show, and another
-one than the N4 of a noise table, so it has to be made. In both cases the probabilities have to be right for the people
-in the data: among rows with the same vector, a share ``z_j`` is of group ``j``.
+**Independence (N4).** If the true group is independent of label and decision given ``z``, then ``q_jz(c) = z_j
+m_z(c)``, and each row counts in group ``j`` by its probability: the weighted rate is the rate. It is a statement on
+people that the data cannot show, and another one than the N4 of a noise table, so it has to be made. In both cases the
+probabilities have to be right for the people in the data: among rows with the same vector, a share ``z_j`` is of group
+``j``.
 
-**Sampling error.** Rows are drawn anew by bin and cell. Probabilities are taken as known.
+**Sampling error** is that of rows, drawn independently of one another. Probabilities are taken as known. The far end of
+a comparison needs the limit of the one pair that attains it; the near end, which says that groups differ, is taken at a
+level that holds for all pairs at once. Under N1 both limits of a pair hold at once, each at half the level: they are of
+the same rows. Under N4 a pair's limits are put together with their correlation (MOVER; Zou and Donner, 2008).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -45,33 +49,37 @@ from fairfix.checks import Check
 from fairfix.counts import Floats
 from fairfix.engine import scan, stream_batches
 from fairfix.errors import ColumnError, DataError, UsageError
-from fairfix.findings import AuditReport, ComparisonReport, MembershipReport, NoiseReport, Settings
+from fairfix.findings import AuditReport, Bound, ComparisonReport, MembershipReport, NoiseReport, Settings
 from fairfix.io import Source
 from fairfix.noise import ROUNDED, Noise
-from fairfix.optim.noisy_groups import FN, FP, TN, TP, Ratio, soft_bounds, vacuous
+from fairfix.optim.noisy_groups import FN, FP, TN, TP, Ratio, flipped, vacuous
+from fairfix.optim.noisy_members import Means, Sample, correlations, weighted_means, worst_means
 from fairfix.table import Encoder, Reading, Rows
 from fairfix.true_groups import (
     NO_DECISIONS,
     NOT_OF_VALUES,
-    REPLICATES,
     Bounds,
     Pair,
     Seen,
     TrueGroups,
+    _bound,
+    _ends,
+    _worst,
     known_rates,
 )
 
 ATTRIBUTE = "membership"
 """Name of the attribute in reports and checks."""
 
-LEAST = 100
-"""Rows that a bin has at least."""
+SEARCHED = 0.25
+"""Share of the rows on which the worst case is looked for. Limits are of the others, so they are 1 / sqrt(0.75) = 1.15
+times as wide as those of all rows; a guess from fewer rows would cost more than that."""
+
+LEAST = 50
+"""Rows that a bin has at least: a share of them is known within 0.07."""
 
 MOST = 1000
 """Bins at most."""
-
-CHUNK = 100
-"""Draws that are in memory at once as tables."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -117,26 +125,52 @@ class Members:
         True group -> column.
     chances
         Distinct vectors, shape (V, J), each of sum 1.
-    masses
-        Weight of TP, FN, FP, TN, shape (V, 4), of total 1; without labels positive decisions are in FP.
-    rows
-        Rows of each vector, shape (V,).
-    effective
-        Effective number of rows in all.
+    into
+        Vector of each row, shape (n,).
+    cells
+        Part of each row in TP, FN, FP, TN, shape (n, 4); without labels positive decisions are in FP.
+    weight
+        Weight of each row, shape (n,).
     labelled
         Whether there are labels.
     """
 
     groups: Mapping[str, str]
     chances: Floats
-    masses: Floats
-    rows: Ints
-    effective: float
+    into: Ints
+    cells: Floats
+    weight: Floats
     labelled: bool
+
+    @property
+    def effective(self) -> float:
+        """Effective number of rows."""
+        return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+
+    def rows(self, chosen: Ints) -> Ints:
+        """Return the number of rows of each vector among those chosen, shape (V,)."""
+        return np.bincount(self.into[chosen], minlength=len(self.chances)).astype(np.int64)
+
+    def sample(self, chosen: Ints) -> Sample:
+        """Return the rows chosen, by vector and cell; a decision drawn with a chance counts as drawn."""
+        into, cells, weight = self.into[chosen], self.cells[chosen], self.weight[chosen]
+
+        def summed(values: Floats) -> Floats:
+            parts = [np.bincount(into, part * values, len(self.chances)) for part in cells.T]
+            return np.stack(parts, -1)
+
+        return Sample(self.chances, summed(weight), summed(weight * weight))
+
+    def parts(self, share: float, seed: int) -> tuple[Ints, Ints]:
+        """Return a random part of the rows, and the others; the same whatever the order of the rows."""
+        order = np.lexsort((self.weight, *self.cells.T, self.into))
+        shuffled = order[np.random.default_rng(seed).permutation(order.size)]
+        first = math.floor(share * order.size)
+        return shuffled[:first], shuffled[first:]
 
 
 def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) -> Members:
-    """Return the masses of cells by vector of probabilities.
+    """Return the rows with their vectors of probabilities.
 
     Raises
     ------
@@ -164,13 +198,8 @@ def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) ->
         weights.append(np.ones(len(rows)) if rows.weight is None else rows.weight)
     z, cell, weight = np.concatenate(chances), np.concatenate(cells), np.concatenate(weights)
     distinct, into = np.unique(z, axis=0, return_inverse=True)
-    into = into.ravel()
-    masses = np.stack([np.bincount(into, cell[:, c] * weight, len(distinct)) for c in range(4)], -1)
-    total = float(weight.sum())
-    effective = total * total / float((weight * weight).sum())
     labelled = reading.columns.label is not None
-    rows_of = np.bincount(into, minlength=len(distinct)).astype(np.int64)
-    return Members(groups, distinct, masses / total, rows_of, effective, labelled)
+    return Members(groups, distinct, into.ravel().astype(np.int64), cell, weight, labelled)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> Floats:
@@ -266,6 +295,81 @@ def _halves(chances: Floats, rows: Ints, here: Ints, least: int) -> tuple[Ints, 
     return None
 
 
+# ---------------------------------------------------------------------- limits
+
+
+@dataclass(frozen=True, eq=False)
+class Limits(Bounds):
+    """Bounds of every rate with limits in closed form.
+
+    Attributes
+    ----------
+    ends
+        Rate -> the means of its highest value, and of the highest value of its complement.
+    together
+        Rate -> correlations of the groups' rates, shape (J, J); None where limits of a pair are to hold at once.
+    """
+
+    ends: Mapping[str, tuple[Means, Means]] = field(default_factory=dict)
+    together: Mapping[str, Floats] | None = None
+
+    def limits(self, metric: str, level: float) -> Pair:
+        """Return the lower and the upper limit of each group, either missed with a chance of ``level``."""
+        if (metric, level) not in self._found:
+            high, low = self.ends[metric]
+            self._found[metric, level] = 1.0 - low.upper(level), high.upper(level)
+        return self._found[metric, level]
+
+    @cached_property
+    def _found(self) -> dict[tuple[str, float], Pair]:
+        return {}
+
+    def of_groups(self, metric: str) -> Iterator[Bound]:
+        """Yield where each group's rate lies."""
+        every = (*self.rates[metric], *self.limits(metric, self.alpha / 2))
+        yield from (_bound(*(float(end) for end in ends)) for ends in zip(*every, strict=True))
+
+    def of_comparison(self, kind: str, metrics: Sequence[str]) -> Bound:
+        """Return where a comparison lies; of several rates the worst."""
+        lows, highs = _ends(kind, [self.rates[name] for name in metrics])
+        one, all_ = self.alpha / 2, self.alpha / 2 / lows.size
+        near, far = (all_, one) if kind in ("difference", "max") else (one, all_)
+        return _bound(
+            float(_worst(kind, lows)),
+            float(_worst(kind, highs)),
+            float(_worst(kind, self._compared(kind, metrics, near)[0])),
+            float(_worst(kind, self._compared(kind, metrics, far)[1])),
+        )
+
+    def _compared(self, kind: str, metrics: Sequence[str], level: float) -> Pair:
+        """Return the limits of each pair of groups, or of each group."""
+        if kind in ("min", "max"):
+            return _ends(kind, [self.limits(name, level) for name in metrics])
+        if self.together is None:
+            return _ends(kind, [self.limits(name, level / 2) for name in metrics])
+        each = [self._mover(kind, name, level) for name in metrics]
+        return np.concatenate([low for low, _ in each]), np.concatenate([high for _, high in each])
+
+    def _mover(self, kind: str, metric: str, level: float) -> Pair:
+        """Return the limits of each pair of groups from those of both rates and their correlation."""
+        assert self.together is not None
+        value, (low, high) = self.rates[metric][0], self.limits(metric, level)
+        a, b = np.nonzero(~np.eye(value.size, dtype=bool))
+        r = self.together[metric][a, b]
+        if kind == "ratio":
+            with np.errstate(divide="ignore"):
+                value, low, high = np.log(value), np.log(low), np.log(high)
+        with np.errstate(invalid="ignore"):
+            ends = []
+            for sign, x, y in ((-1.0, low[a], high[b]), (1.0, high[a], low[b])):
+                p, q = np.abs(x - value[a]), np.abs(y - value[b])
+                put = value[a] - value[b] + sign * np.sqrt(np.maximum(p * p + q * q - 2.0 * r * p * q, 0.0))
+                ends.append(np.where(np.isfinite(put) | np.isnan(value[a] + value[b]), put, x - y))
+        if kind == "ratio":
+            return np.minimum(np.exp(ends[0]), 1.0), np.minimum(np.exp(ends[1]), 1.0)
+        return ends[0], ends[1]
+
+
 # ---------------------------------------------------------------------- audit
 
 
@@ -278,8 +382,10 @@ class MembershipGroups(TrueGroups):
         The data.
     independent
         Whether N4 is stated: given the probabilities, the true group is independent of label and decision.
-    alpha, seed, replicates
-        As in :class:`TrueGroups`.
+    alpha
+        One minus the confidence of intervals.
+    seed
+        Of the part of the rows on which the worst case is looked for.
     least, most
         Of :func:`merged`.
     """
@@ -291,23 +397,24 @@ class MembershipGroups(TrueGroups):
         independent: bool = False,
         alpha: float = 0.05,
         seed: int = 0,
-        replicates: int = REPLICATES,
         least: int = LEAST,
         most: int = MOST,
     ) -> None:
         self.members = members
-        into = merged(members.chances, members.rows, least, most)
-        bins = int(into.max()) + 1
-        cells = np.zeros((bins, 4))
-        np.add.at(cells, into, members.masses)
-        soft = np.zeros((bins, members.chances.shape[1], 4))
-        np.add.at(soft, into, members.chances[:, :, None] * members.masses[:, None, :])
-        self.soft = np.moveaxis(soft, 0, 1)  # true group, bin, cell: each row by its probabilities
-        self.bin_rows = np.bincount(into, members.rows, bins).astype(np.int64)
-        names = tuple(f"bin {k + 1}" for k in range(bins))
-        self.data = Seen(ATTRIBUTE, names, cells, members.effective, known_rates(members.labelled))
+        searched, held = members.parts(SEARCHED, seed)
+        self.searched, self.held = searched.size, held.size
+        self.all, self.judged = members.sample(np.arange(members.into.size)), members.sample(held)
+        rows = members.rows(searched)
+        into = merged(members.chances, rows, least, most)
+        self.bin_rows = np.bincount(into, rows).astype(np.int64)
+        self.guess = _shares(members.sample(searched).weight, into)
+        masses = self.all.weight / self.all.weight.sum()
+        cells = np.stack([np.bincount(into, part) for part in masses.T], -1).astype(np.float64)
+        own = members.chances * masses.sum(1, keepdims=True)
+        self.joint = np.stack([np.bincount(into, part) for part in own.T])
+        self.data = Seen(ATTRIBUTE, (), cells, members.effective, known_rates(members.labelled))
         self.noise, self.table = Noise(radii={}), None  # nothing is recorded, so there is no noise of it
-        self.alpha, self.seed, self.replicates = alpha, seed, replicates
+        self.alpha, self.seed, self.replicates = alpha, seed, 0
         self.true = tuple(members.groups)
         self.notes = []
         told = ", ".join(members.groups.values())
@@ -321,10 +428,6 @@ class MembershipGroups(TrueGroups):
             "N2": "the probabilities are not by label",
             "N3": "eps is about a noise table (--noise FILE)",
         }
-        rows, rng = max(round(members.effective), 1), np.random.default_rng(seed)
-        self.drawn = rng.multinomial(rows, cells.ravel(), replicates).reshape(replicates, bins, 4) / rows
-        share = np.where(cells > 0, self.soft / np.where(cells > 0, cells, 1.0), 0.0)
-        self.share = np.asarray(share)
 
     @cached_property
     def radii(self) -> None:
@@ -334,42 +437,35 @@ class MembershipGroups(TrueGroups):
     @cached_property
     def bounds(self) -> dict[str, Bounds]:
         """Assumption -> bounds of every rate."""
-        joint = self.soft.sum(-1)
-        rates = {
-            name: soft_bounds(self.data.cells, joint, ratio) for name, ratio in self.data.metrics.items()
+        worst = {
+            name: tuple(worst_means(self.judged, self.guess, one) for one in (ratio, flipped(ratio)))
+            for name, ratio in self.data.metrics.items()
         }
-        draws: dict[str, Pair] = {}
-        if self.replicates:
-            drawn = self._over_draws(self._soft_drawn)
-            draws = {name: _outwards(rates[name], pair) for name, pair in drawn.items()}
-        out = {"N1": Bounds(rates, draws, self.alpha)}
+        out: dict[str, Bounds] = {"N1": self._limits(worst)}
         if "N4" not in self.stated:
             self.unavailable["N4"] = "not stated (--noise-independent)"
             return out
-        rates = {name: (rate, rate) for name, rate in self.weighted.items()}
-        draws = self._over_draws(self._weighted_drawn) if self.replicates else {}
-        return {**out, "N4": Bounds(rates, draws, self.alpha)}
+        known = {
+            name: tuple(weighted_means(self.all, one) for one in (ratio, flipped(ratio)))
+            for name, ratio in self.data.metrics.items()
+        }
+        together = {name: correlations(self.all, ratio) for name, ratio in self.data.metrics.items()}
+        return {**out, "N4": self._limits(known, together)}
 
-    def _over_draws(self, bounds: Callable[[Floats, Ratio], Pair]) -> dict[str, Pair]:
-        """Return bounds in every draw, with few of their tables in memory at once."""
-        chunks = [self.drawn[at : at + CHUNK] for at in range(0, self.replicates, CHUNK)]
-        out = {}
-        for name, ratio in self.data.metrics.items():
-            found = [bounds(chunk, ratio) for chunk in chunks]
-            out[name] = (np.concatenate([lo for lo, _ in found]), np.concatenate([hi for _, hi in found]))
-        return out
-
-    def _soft_drawn(self, cells: Floats, ratio: Ratio) -> Pair:
-        return soft_bounds(cells, np.einsum("rkc,jkc->rjk", cells, self.share), ratio)
-
-    def _weighted_drawn(self, cells: Floats, ratio: Ratio) -> Pair:
-        rate = ratio.of(np.einsum("rkc,jkc->rjc", cells, self.share))
-        return rate, rate
+    def _limits(
+        self, ends: Mapping[str, tuple[Means, ...]], together: Mapping[str, Floats] | None = None
+    ) -> Limits:
+        """Return the limits of highest rates, and of highest complements."""
+        rates = {name: (1.0 - low.rate, high.rate) for name, (high, low) in ends.items()}
+        if together is not None:  # one number, and no two that differ by rounding
+            rates = {name: (high, high) for name, (_, high) in rates.items()}
+        pairs = {name: (high, low) for name, (high, low) in ends.items()}
+        return Limits(rates, {}, self.alpha, pairs, together)
 
     @cached_property
     def weighted(self) -> dict[str, Floats]:
         """Metric -> rates with every row in each true group by its probability."""
-        cells = self.soft.sum(1)
+        cells = self.members.chances.T @ self.all.weight
         return {name: ratio.of(cells) for name, ratio in self.data.metrics.items()}
 
     @cached_property
@@ -381,7 +477,7 @@ class MembershipGroups(TrueGroups):
         """Yield (metric, group) of which the probabilities can say nothing."""
         for name in ("true_positive_rate", "false_positive_rate"):
             if name in self.data.metrics:
-                empty = vacuous(self.data.cells, self.soft.sum(-1), self.data.metrics[name])
+                empty = vacuous(self.data.cells, self.joint, self.data.metrics[name])
                 yield from ((name, self.true[j]) for j in np.flatnonzero(empty))
 
     def _standard_error(self, ratio: Ratio) -> None:
@@ -393,41 +489,37 @@ class MembershipGroups(TrueGroups):
         members = self.members
         told = MembershipReport(
             columns=members.groups,
-            shares=dict(zip(self.true, self.soft.sum((1, 2)).tolist(), strict=True)),
+            shares=dict(zip(self.true, self.joint.sum(1).tolist(), strict=True)),
             vectors=len(members.chances),
             bins=len(self.bin_rows),
             smallest_bin=int(self.bin_rows.min()),
+            searched=self.searched,
+            held=self.held,
         )
         notes = [
-            "the probabilities of membership are taken as known, and as right for the people in these data"
+            "the probabilities of membership are taken as known, and as right for the people in these data",
+            (
+                f"the worst case was looked for on {told.searched:,} rows drawn by lot (seed {self.seed}), in "
+                f"{told.bins:,} bins of like probabilities ({told.vectors:,} distinct vectors), and its limits are "
+                f"those of the other {told.held:,} rows: few rows make them wide, not narrow"
+            ),
         ]
-        if told.bins < told.vectors:
-            notes.append(
-                f"{told.vectors:,} distinct vectors of probabilities were merged into {told.bins:,} bins, the smallest "
-                f"of {told.smallest_bin:,} rows; merging can only widen the worst case"
-            )
-        if told.smallest_bin < LEAST:
-            notes.append(
-                f"there are fewer than {LEAST} rows with the same or nearly the same probabilities, so the worst case "
-                "of these rows tends to be too narrow; look at it with sampling error"
-            )
         if "N4" in self.stated:
-            notes.append("N4 is about the people behind the probabilities, and the data cannot show it")
+            notes.append(
+                "N4 is about the people behind the probabilities, and the data cannot show it: what rests on it holds "
+                "if it does"
+            )
         return (
             replace(found, form="membership", noisy=(), membership=told, notes=(*notes, *found.notes)),
             comparisons,
         )
 
 
-def _outwards(plug_in: Pair, drawn: Pair) -> Pair:
-    """Return drawn bounds moved outwards by how much drawing moves them inwards on average."""
-    ends = []
-    for sign, point, draws in zip((1.0, -1.0), plug_in, drawn, strict=True):
-        known = ~np.isnan(draws)
-        mean = np.where(known, draws, 0.0).sum(0) / np.maximum(known.sum(0), 1)
-        inwards = np.maximum(sign * (mean - point), 0.0)
-        ends.append(np.clip(draws - sign * np.where(np.isnan(inwards), 0.0, inwards), 0.0, 1.0))
-    return ends[0], ends[1]
+def _shares(weight: Floats, into: Ints) -> Floats:
+    """Return the shares of the cells in each vector's bin, shape (V, 4); zeros in a bin without rows."""
+    found = np.stack([np.bincount(into, part) for part in weight.T], -1)
+    total = found.sum(1, keepdims=True)
+    return np.asarray(np.divide(found, total, out=np.zeros_like(found), where=total > 0)[into])
 
 
 def audit_membership(

@@ -14,7 +14,13 @@ an auxiliary survey with both groups in each. What kind of probability it is sho
 
 The table comes from other people than the data, so its noisy groups have other shares. It is carried over in one of two
 ways: by what a recorded group consists of, ``P(true | noisy)``, or by how a true group is recorded,
-``P(noisy | true)``.
+``P(noisy | true)``. N3 and N4 are statements about the second. Of N0, N1 and N2 either may be true, and where the user
+has not said which, both are inside the worst case.
+
+If there are more true groups than noisy ones, ``P(noisy | true)`` leaves open how large the true groups are. What a
+table allows a group is the wider, the smaller the group is: joint masses of a group ``j`` alone are ``q <= m`` of sum
+``s T_jk`` in noisy group ``k`` with ``s`` the group's share, and divided by ``s`` these sets are nested. So the tables
+in which one of the groups is as small as can be hold the worst case of every group.
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ import pyarrow as pa
 from fairfix.counts import Floats
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.io import Source
-from fairfix.optim.noisy_groups import total_variation, transport_columns, transport_rows
+from fairfix.optim.noisy_groups import smallest_shares, total_variation, transport_columns, transport_rows
 from fairfix.table import group_codes
 
 Form = Literal["count", "joint", "true-given-noisy", "noisy-given-true"]
@@ -117,36 +123,6 @@ class NoiseTable:
         at = [self.noisy.index(name) for name in names]
         return replace(self, noisy=tuple(names), values=self.values[..., at])
 
-    def fitted(self, names: Sequence[str], masses: Floats) -> Floats:
-        """Return joint masses of true groups and the data's noisy ones, with what usually stays; others have no rows.
-
-        Parameters
-        ----------
-        names
-            Noisy groups of the data.
-        masses
-            Theirs, shape (K',), or by label (2, K').
-
-        Returns
-        -------
-        Shape (J, K') or (2, J, K').
-
-        Raises
-        ------
-        DataError
-            A noisy group of the data is not in the table, or has no mass there.
-        """
-        for name in names:
-            if name not in self.noisy:
-                raise DataError(
-                    f"{self.source} says nothing of the group {name!r}{_near(name, self.noisy)}; its noisy groups are "
-                    f"{', '.join(self.noisy)}: add rows with noisy = {name!r}"
-                )
-        at = [self.noisy.index(name) for name in names]
-        mass = np.zeros((*masses.shape[:-1], len(self.noisy)))
-        mass[..., at] = masses
-        return np.asarray(self.carried(mass, self.usual(class_conditional=False))[..., at])
-
     def shift(self, masses: Floats) -> float | None:
         """Return the total variation between the table's noisy groups and the data's; None if the table has none.
 
@@ -159,19 +135,27 @@ class NoiseTable:
             return None
         return float(total_variation(self.values.sum(-2).ravel(), masses.ravel()))
 
-    def usual(self, *, class_conditional: bool) -> Keep:
-        """Return what stays as it is, unless the user says otherwise.
+    @property
+    def ways(self) -> tuple[Keep, ...]:
+        """What of it may hold for the data too, as far as the table itself tells."""
+        if self.form in ("true-given-noisy", "noisy-given-true"):
+            return (self.form,)
+        return "true-given-noisy", "noisy-given-true"
 
-        ``P(noisy | true)`` if the table gives that, or if noise is said to be a matter of the true group.
-        """
-        if self.form == "true-given-noisy":
-            return "true-given-noisy"
-        return (
-            "noisy-given-true" if class_conditional or self.form == "noisy-given-true" else "true-given-noisy"
-        )
+    @property
+    def tells_shares(self) -> bool:
+        """Whether ``P(noisy | true)`` and the data's noisy groups tell how large the true groups are."""
+        for table in self.values if self.by_label else self.values[None]:
+            some = table[table.any(-1)]
+            if np.linalg.matrix_rank(some / some.sum(-1, keepdims=True)) < len(some):
+                return False
+        return True
 
     def carried(self, masses: Floats, keep: Keep, values: Floats | None = None) -> Floats:
-        """Return joint masses of true and noisy groups in the data.
+        """Return joint masses of true and noisy groups in the data: all tables that may be, shape (W, ...).
+
+        There is one table (W = 1), or where ``P(noisy | true)`` stays and does not tell the shares of true groups, one
+        in which each of them is smallest (W = J).
 
         Parameters
         ----------
@@ -185,25 +169,44 @@ class NoiseTable:
         Raises
         ------
         DataError
-            The table cannot make up the data's groups.
+            The table cannot make up the data's groups, or leaves their shares open in a way of which no worst case is
+            known.
         """
         table = self.values if values is None else values
-        carry = transport_columns if keep == "true-given-noisy" else transport_rows
         try:
-            return carry(table, masses)
+            if keep == "true-given-noisy":
+                return transport_columns(table, masses)[None]
+            if self.tells_shares:
+                return transport_rows(table, masses)[None]
         except ValueError as error:
-            empty = (table.sum(-2) <= 0) & (masses > 0)
-            lost = [
-                n
-                for n, none in zip(self.noisy, empty.reshape(-1, len(self.noisy)).any(0), strict=True)
-                if none
-            ]
-            who = ", ".join(map(repr, lost)) if lost else "one of the groups"
+            raise self._lost(masses, table) from error
+        if self.by_label or len(self.true) <= len(self.noisy):
             raise DataError(
-                f"{self.source} gives no true group for rows recorded as {who}"
-                + (" with one of the labels" if self.by_label else "")
-                + ", and the data have such rows: add what is known of them"
-            ) from error
+                f"{self.source}: P(noisy | true) does not tell how large the true groups "
+                f"{', '.join(self.true)} are, as "
+                + (
+                    "there are fewer recorded groups"
+                    if len(self.true) > len(self.noisy)
+                    else "some are recorded alike"
+                )
+                + ". If what a recorded group consists of is the same in the data, say --noise-keep true-given-noisy; "
+                "else give a table without labels in which no two true groups are recorded alike"
+            )
+        try:
+            return smallest_shares(table, masses)
+        except ValueError as error:
+            raise self._lost(masses, table) from error
+
+    def _lost(self, masses: Floats, table: Floats) -> DataError:
+        """Return the error of a table that cannot make up the data's groups."""
+        empty = ((table.sum(-2) <= 0) & (masses > 0)).reshape(-1, len(self.noisy)).any(0)
+        lost = [name for name, none in zip(self.noisy, empty, strict=True) if none]
+        who = ", ".join(map(repr, lost)) if lost else "one of the groups"
+        return DataError(
+            f"{self.source} gives no true group for rows recorded as {who}"
+            + (" with one of the labels" if self.by_label else "")
+            + ", and the data have such rows: add what is known of them"
+        )
 
     def drawn(self, replicates: int, rng: np.random.Generator) -> Floats | None:
         """Return tables of other surveys of the same size, shape (R, ...); None if its size is not known."""
@@ -231,7 +234,7 @@ class Noise:
     class_conditional
         N4.
     keep
-        What of the table holds for the data too; None: the usual.
+        What of the table holds for the data too; None: it is not known, and either may.
     """
 
     table: NoiseTable | None = None
@@ -266,11 +269,56 @@ class Noise:
             )
 
     @property
-    def kept(self) -> Keep:
-        """What of the table holds for the data."""
+    def ways(self) -> tuple[Keep, ...]:
+        """What of the table may hold for the data: what was said, or what the table does not rule out."""
         assert self.table is not None
-        stated = self.class_conditional or self.epsilon is not None
-        return self.keep or self.table.usual(class_conditional=stated)
+        return (self.keep,) if self.keep else self.table.ways
+
+    @property
+    def of_recording(self) -> Keep:
+        """What of the table holds if noise is said to be a matter of the true group (N3, N4): ``P(noisy | true)``.
+
+        Another only if the user says so, or the table knows nothing else.
+        """
+        return self.ways[-1]
+
+    def tables(self, masses: Floats, values: Floats | None = None) -> Floats:
+        """Return all joint masses that the table may mean for the data, shape (W, ...); see `NoiseTable.carried`."""
+        assert self.table is not None
+        return np.concatenate([self.table.carried(masses, keep, values) for keep in self.ways])
+
+    def recording(self, masses: Floats, values: Floats | None = None) -> Floats | None:
+        """Return the joint masses that N3 is about; None where the table does not tell the shares of true groups."""
+        table = self.table
+        assert table is not None
+        if self.of_recording == "noisy-given-true" and not table.tells_shares:
+            return None
+        return np.asarray(table.carried(masses, self.of_recording, values)[0])
+
+    def for_data(self, names: Sequence[str], masses: Floats) -> tuple[Noise, Floats]:
+        """Return the noise with the groups of the data, which may be fewer, and the masses in its order.
+
+        Noisy groups of the table that the data have no rows of stay, without any.
+
+        Raises
+        ------
+        DataError
+            A noisy group of the data is not in the table.
+        """
+        table = self.table
+        assert table is not None
+        for name in names:
+            if name not in table.noisy:
+                raise DataError(
+                    f"{table.source} says nothing of the group {name!r}{_near(name, table.noisy)}; its noisy groups "
+                    f"are {', '.join(table.noisy)}: add rows with noisy = {name!r}"
+                )
+        at = [table.noisy.index(name) for name in names]
+        others = [k for k in range(len(table.noisy)) if k not in at]
+        order = at + others
+        ordered = replace(table, noisy=tuple(table.noisy[k] for k in order), values=table.values[..., order])
+        padded = np.concatenate([masses, np.zeros((*masses.shape[:-1], len(others)))], -1)
+        return replace(self, table=ordered), padded
 
 
 def parse_radii(text: str) -> dict[str, float]:

@@ -24,9 +24,9 @@ Where no row has changed, the interval is that of ``0`` out of ``m`` rows, and n
 differ (precision, when others are selected), one who leaves or enters counts for less than 1; ``m`` is then scaled
 to ``Σ d_i²``, at most to ``2 m``, with one imagined row so that a few light ones do not make it large.
 
-*Means.* Student t limits of ``D`` with the variance ``m Σ d_i²``, and one imagined row at either end of a bounded
-scale, as for any mean (:class:`~fairfix.uncertainty.Means`). A loss without bound that has not changed in any row
-has width 0.
+*Means.* Student t limits of ``D`` with the variance ``m Σ d_i²``, and one imagined row at either end of the scale, or
+far out where it has none, as for any mean (:class:`~fairfix.uncertainty.Means`): the change of a loss without bound
+has no limits while a few rows make it up. One that has not changed in any row is taken as unchanged, with width 0.
 
 **Several groups.** Gaps are largest values: ``Δ = max_c δ_c`` over pairs *c*, over groups for ``min`` and ``max``,
 over both rates for equalized odds. If the pair *c* reaches the old one in truth, and *c'* the new one::
@@ -71,6 +71,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix import uncertainty as un
+from fairfix.checks import Ruling, rule
 from fairfix.counts import Bools, Floats, Ints
 from fairfix.engine import quantities
 from fairfix.errors import DataError
@@ -191,11 +192,8 @@ def doubt(checks: Iterable[dict[str, Any]], matched: Matched) -> None:
     if matched.share >= LEAST_SHARE:
         return
     for check in checks:
-        check["verdict"] = "undecided"
-        check["reason"] = (
-            f"only {matched.share:.0%} of the rows are in the baseline too; {LEAST_SHARE:.0%} are needed "
-            f"({check['reason']})"
-        )
+        why = f"only {matched.share:.0%} of the rows are in the baseline too; {LEAST_SHARE:.0%} are needed"
+        rule(check, Ruling("undecided", "few_common_rows", f"{why} ({check['reason']})"))
 
 
 # ---------------------------------------------------------------------- one group
@@ -264,11 +262,19 @@ class Units:
             (self._change(level, 0), self._change(level, 1)),
         )
 
+    @property
+    def _carried(self) -> Floats:
+        """Effective number of rows that carry the change of a mean; infinite where none has changed."""
+        either, change = self.rise + self.fall, self.rise - self.fall
+        carried = un.carrying_rows(either, self.size * self.variance + change**2, self.size)
+        return np.where(either > 0, carried, np.inf)
+
     def _change(self, level: float, up: int) -> Floats:
         if not self.rate:
             width = self.old.support[1] - self.old.support[0]
             value = self.new.value - self.old.value
-            means = un.Means(value, self.variance * self.size, self.size, (-width, width))
+            support = (-width, width)
+            means = un.Means(value, self.variance * self.size, self.size, support, carried=self._carried)
             return _reach_of(means, level)[up]
         parts = [un.Proportions(part * self.size, self.size) for part in (self.rise, self.fall)]
         more, less = parts if up else parts[::-1]

@@ -2,15 +2,15 @@
 
 A predictor maps a row to a number, exactly and deterministically: the probability of a positive decision, or a
 value. It is made of arrays and plain settings, so it can be saved as data. A rule that randomises decides per
-person: :func:`decide` compares that probability with a keyed hash of the row's identity, so the same person
-gets the same decision in any batch, in any order, on any machine.
+person: :func:`decide` compares that probability with a keyed hash of the row's id, so the same person gets the same
+decision in any batch, in any order, on any machine; without ids, equal rows are told apart by their occurrence.
 """
 
 from __future__ import annotations
 
-import hashlib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
@@ -19,26 +19,111 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.counts import Bools, Floats, Ints
+from fairfix.draws import Seen, apart, hashes_of, shared
 from fairfix.errors import ArtifactError
 from fairfix.optim.monotone import sigmoid_of
 from fairfix.optim.piecewise import Piecewise
 from fairfix.table import Table
 
 
-class Caution(str):
+class Note(str):
+    """What the user should know, in words, with a code by which programs know it; an empty one where there is none."""
+
+    __slots__ = ("code",)
+    severity: ClassVar[Literal["note", "warning"]] = "note"
+    code: str
+
+    def __new__(cls, text: object, code: str = "") -> Self:
+        """Make a note of a text."""
+        made = super().__new__(cls, text)
+        made.code = code
+        return made
+
+
+class Caution(Note):
     """A note on something that endangers the result: told as a warning, where other notes only inform."""
 
     __slots__ = ()
+    severity = "warning"
+
+
+def messages(notes: Iterable[str]) -> tuple[Note, ...]:
+    """Return every note once, what endangers the result first."""
+    once = [note if isinstance(note, Note) else Note(note) for note in dict.fromkeys(notes)]
+    return tuple(sorted(once, key=lambda note: note.severity == "note"))
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is proven of the shipped rule: its objective lies at most ``gap`` above the least of a class of rules.
+
+    Attributes
+    ----------
+    objective
+        What is measured, as a noun: ``mean square loss plus the penalty``.
+    value
+        Of the shipped rule.
+    bound
+        What no rule of the class goes below.
+    among
+        The class, in the plural: ``linear models within the bounds``.
+    rows
+        The rows it is proven on.
+    """
+
+    objective: str
+    value: float
+    bound: float
+    among: str
+    rows: str = "the rows of the fit"
+
+    @property
+    def gap(self) -> float:
+        """How far the value may lie above the least; a rule outside the class may lie below it, which counts as 0."""
+        return max(self.value - self.bound, 0.0)
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        if self.value <= self.bound:
+            return f"the {self.objective}, {self.value:.6g}, is not above the least of {self.among}, on {self.rows}"
+        return (
+            f"the {self.objective}, {self.value:.6g}, is at most {self.gap:.3g} above the least of {self.among}, on "
+            f"{self.rows}"
+        )
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number that a solver found or chose, beside its objective: a multiplier, a threshold, a weight.
+
+    Attributes
+    ----------
+    name
+        What it is called in the method's documentation.
+    value
+        The number.
+    meaning
+        What it is, in words.
+    group
+        Whose it is; empty where it is of all.
+    """
+
+    name: str
+    value: float
+    meaning: str
+    group: str = ""
 
 
 @dataclass(frozen=True)
 class FitTrace:
-    """How a fit went.
+    """How a fit went; saved as the ``solution`` of a result and of an artifact.
 
     Attributes
     ----------
     converged
-        Whether the solver reached its tolerance.
+        Whether the solver reached its tolerance, as measured at the end; exact by construction where there is nothing
+        to iterate.
     iterations
         Its steps, in the method's own unit.
     objective
@@ -54,6 +139,12 @@ class FitTrace:
     fitted, base_fitted
         Values of the rows of the fit, each by a model that has not seen the row, shape (n,) each; None where the
         predictor's own values are that. Not saved.
+    redrawn
+        Makes ``fitted`` anew with the draws of the table that it is given; None where they hang on no draw. Not saved.
+    certificates
+        What is proven of the shipped rule, each named for what it bounds.
+    quantities
+        What else the solver found, in the order to show it.
     """
 
     converged: bool
@@ -65,6 +156,69 @@ class FitTrace:
     base: RepairedPredictor | None = None
     fitted: Floats | None = None
     base_fitted: Floats | None = None
+    redrawn: Callable[[Table], Floats] | None = None
+    certificates: tuple[Certificate, ...] = ()
+    quantities: tuple[Quantity, ...] = ()
+
+    def state(self) -> dict[str, Any]:
+        """Return what is saved, as JSON has it: a number that is not finite is null."""
+        return {
+            "converged": bool(self.converged),
+            "iterations": int(self.iterations),
+            "objective": _or_null(self.objective),
+            "gap": _or_null(max(self.gap, 0.0)),  # below 0 by rounding only
+            "certificates": [
+                {
+                    "objective": one.objective,
+                    "value": _or_null(one.value),
+                    "bound": _or_null(one.bound),
+                    "gap": _or_null(one.gap),
+                    "among": one.among,
+                    "rows": one.rows,
+                    "says": one.sentence,
+                }
+                for one in self.certificates
+            ],
+            "quantities": [
+                {"name": one.name, "value": _or_null(one.value), "meaning": one.meaning}
+                | ({"group": one.group} if one.group else {})
+                for one in self.quantities
+            ],
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> FitTrace:
+        """Return the trace of a saved state."""
+        return cls(
+            bool(state["converged"]),
+            int(state["iterations"]),
+            _or_nan(state["objective"]),
+            _or_nan(state["gap"]),
+            certificates=tuple(
+                Certificate(
+                    str(one["objective"]),
+                    _or_nan(one["value"]),
+                    _or_nan(one["bound"]),
+                    str(one["among"]),
+                    str(one["rows"]),
+                )
+                for one in state["certificates"]
+            ),
+            quantities=tuple(
+                Quantity(
+                    str(one["name"]), _or_nan(one["value"]), str(one["meaning"]), str(one.get("group", ""))
+                )
+                for one in state["quantities"]
+            ),
+        )
+
+
+def _or_null(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None
+
+
+def _or_nan(number: float | None) -> float:
+    return math.nan if number is None else float(number)
 
 
 class RepairedPredictor(ABC):
@@ -341,7 +495,9 @@ def codes_of_cells(table: Table, columns: Sequence[str], levels: Sequence[tuple[
     return np.array(found, dtype=np.int64)
 
 
-def decide(chance: Floats, identities: Iterable[bytes], key: bytes) -> npt.NDArray[np.int8]:
+def decide(
+    chance: Floats, identities: Iterable[bytes], key: bytes, seen: Seen | None = None
+) -> npt.NDArray[np.int8]:
     """Return decisions for probabilities, drawn by a keyed hash of the rows' identities.
 
     Parameters
@@ -352,27 +508,29 @@ def decide(chance: Floats, identities: Iterable[bytes], key: bytes) -> npt.NDArr
         One identity per row whose probability lies strictly between 0 and 1, in order; the others need none.
     key
         At most 64 bytes.
+    seen
+        As :func:`draws_of`.
 
     Returns
     -------
-    Shape (n,): 1 where ``hash(key, identity) / 2**64 < chance``, with BLAKE2b of 8 bytes, read big-endian
-    and cut to its upper 53 bits.
+    Shape (n,): 1 where the row's draw is below its chance.
     """
     out = (chance >= 1.0).astype(np.int8)
     open_rows = np.flatnonzero(is_random(chance))
-    uniform = draws_of(identities, key)
+    uniform = draws_of(identities, key, seen)
     assert uniform.size == open_rows.size
     out[open_rows] = uniform < chance[open_rows]
     return out
 
 
-def draws_of(identities: Iterable[bytes], key: bytes) -> Floats:
-    """Return a number in [0, 1) per identity: BLAKE2b of 8 bytes, the upper 53 bits as a fraction, shape (n,)."""
-    blake2b = hashlib.blake2b
-    drawn = np.frombuffer(
-        b"".join(blake2b(identity, digest_size=8, key=key).digest() for identity in identities), dtype=">u8"
-    )
-    return np.asarray((drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+def draws_of(identities: Iterable[bytes], key: bytes, seen: Seen | None = None) -> Floats:
+    """Return a number in [0, 1) per identity, shape (n,); see :mod:`fairfix.draws`.
+
+    Rows of one identity share it; with ``seen``, where the identity is made of a row's values, they are told apart by
+    their occurrence, which is counted on there.
+    """
+    hashes = hashes_of(identities, key)
+    return shared(hashes) if seen is None else apart(hashes, seen)
 
 
 def is_random(chance: Floats) -> Bools:

@@ -149,7 +149,7 @@ def _rate(group: Json, metric: str) -> float | None:
 
 def _unknown(group: Json) -> bool:
     """Return whether rows of a group miss the value that would tell their group."""
-    return MISSING in str(group["group"]).split(" & ")
+    return MISSING in group["levels"]
 
 
 def _counted(result: Json) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,19 @@ import pyarrow as pa
 
 from fairfix import uncertainty as un
 from fairfix.auditor import More, OfTrueGroups, audit, with_default_threshold
+from fairfix.checks import NOISE_SCOPES
 from fairfix.counts import Bools, Floats, Ints
+from fairfix.doubts import Asked, of_gaps, of_rounding, of_small_groups, one_row
 from fairfix.engine import Scan, scan, stream_batches
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.findings import AuditReport, CheckResult, Settings, Value
+from fairfix.findings import AuditReport, Block, CheckResult, Settings, Value
 from fairfix.flips import Comparable
 from fairfix.individual import of_predictor
 from fairfix.io import Source
-from fairfix.noise import Noise, NoiseTable
-from fairfix.predictors import Caution, RepairedPredictor, is_random
+from fairfix.noise import Noise
+from fairfix.optim.parity import ks_to_overall
+from fairfix.paired import Changes, Matched
+from fairfix.predictors import Caution, Note, RepairedPredictor, is_random, messages
 from fairfix.repair.base import Repairer, RepairProblem, expected_accuracy
 from fairfix.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
 from fairfix.true_proof import Told, comparisons_of, said_of, true_groups_of, values_of
@@ -68,6 +73,9 @@ COMPARED_VALUES = (
 )
 """The same, where values are repaired and not decisions."""
 
+LOSSES = ("log_loss", "square_loss", "absolute_loss")
+"""Losses over everybody that the table shows."""
+
 
 @dataclass(frozen=True)
 class Split:
@@ -80,12 +88,34 @@ class Split:
 
 @dataclass(frozen=True)
 class ProofRow:
-    """A number before and after the repair; ``change`` has the interval of the paired difference, if known."""
+    """A number before and after the repair, and its change with the interval of the difference on the same rows.
 
-    name: str
+    Where decisions are drawn, ``after`` is expected over the draws, and ``delivered`` the number with the draws of the
+    shipped rule on these very rows; where values are, ``after`` is as delivered, and ``expected`` the number expected
+    over the draws. None where nothing is drawn, or that is not known.
+
+    Attributes
+    ----------
+    id
+        Metric or comparison.
+    before, after, change
+        ``change`` has a reason instead of limits where there is no such interval; None where a value is undefined.
+    attribute
+        Of which groups; empty for everybody.
+    """
+
+    id: str
     before: Value
     after: Value
     change: Value | None = None
+    attribute: str = ""
+    delivered: float | None = None
+    expected: float | None = None
+
+    @property
+    def name(self) -> str:
+        """How the row is called: the comparison, and of what."""
+        return f"{self.id} [{self.attribute}]" if self.attribute else self.id
 
 
 @dataclass(frozen=True)
@@ -156,9 +186,18 @@ class Outcome:
     selection: tuple[Candidate, ...]
     fit: Proof
     holdout: Proof
-    warnings: tuple[str, ...]
-    notes: tuple[str, ...]
+    messages: tuple[Note, ...]
     reading: Reading
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Messages on what endangers the result."""
+        return tuple(str(note) for note in self.messages if note.severity == "warning")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Messages that only inform."""
+        return tuple(str(note) for note in self.messages if note.severity == "note")
 
     @property
     def criterion(self) -> str:
@@ -228,7 +267,7 @@ def repair_table(
     features: tuple[str, ...] | None = None,
     protected_as_feature: bool = False,
     pairs: tuple[tuple[str, str], ...] = (),
-    noise: NoiseTable | None = None,
+    noise: Noise | None = None,
     seen_by_model: tuple[str, ...] = (),
 ) -> Outcome:
     """Split, select, fit and prove.
@@ -268,40 +307,47 @@ def repair_table(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairfixWarning)
         learned = (None, unlabelled, features, protected_as_feature, pairs, noise, seen_by_model)
-        problem = RepairProblem(table.take(split.fit), *learned)
+        problem = RepairProblem(table.take(split.fit), *learned, many_fits=bool(choices))
         best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
         fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
         if selection:
             problem = RepairProblem(fitted, *learned)
         predictor = best.fit(problem, rng=fit_rng)
-    notes += _warned(caught)
+    notes += warned(caught)
     notes += [*predictor.trace.notes, *_unproven(table, split)]
     plain = replace(settings, checks=())
+    notes += _undecidable(table, predictor)
     held, aside = _answered(table.take(split.holdout), predictor)
     notes += aside
     notes += _cost_of_rounding(best, predictor, held, plain)
     also, told = (_criterion(best, table.reading),), _behind(best, noise)
     proof = prove(held, predictor, settings, also, comparable=best.comparables, told=told)
+    of_fit = prove(fitted, predictor, plain, also, of_fit=True, comparable=best.comparables, told=told)
+
+    def again(kept: Bools) -> RepairedPredictor:
+        some = RepairProblem(fitted.take(np.flatnonzero(kept)), *learned)
+        return best.fit(some, rng=np.random.default_rng(seed))
+
+    free = noise is None and unlabelled is None and not pairs and fitted.rows.label is not None
+    first = _doubts(best, predictor, fitted, (of_fit, proof), again if free else None, held)
     return Outcome(
         best,
         predictor,
         split,
         {"fit": split.fit.size, "validation": split.validation.size, "holdout": split.holdout.size},
         selection,
-        prove(fitted, predictor, plain, also, of_fit=True, comparable=best.comparables, told=told),
+        of_fit,
         proof,
-        *_told((*notes, *proof.said)),
+        messages((*first, *proof.said, *notes)),
         table.reading,
     )
 
 
-def _behind(repairer: Repairer, noise: NoiseTable | None) -> Told | None:
+def _behind(repairer: Repairer, noise: Noise | None) -> Told | None:
     """Return what a repair says of true groups; None where it knows of none."""
-    if noise is None or not repairer.sides:
+    if noise is None or not repairer.demands:
         return None
-    keep = noise.usual(class_conditional=False)  # as in the fit
-    known = Noise(noise, class_conditional=repairer.trusts_recording, keep=keep)
-    return Told(known, repairer.sides, repairer.slack)
+    return Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
 
 
 NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is no probability")
@@ -363,16 +409,19 @@ def repair_stream(
         warnings.simplefilter("always", FairfixWarning)
         predictor = repairer.learn(rows, rng=fit_rng)
     held, aside = _answered(held, predictor)
-    notes = [*_warned(caught), *aside]
+    notes = [*warned(caught), *aside]
+    of_fit = prove(shown, predictor, replace(settings, checks=()))
+    proof = prove(held, predictor, settings)
+    first = _doubts(repairer, predictor, shown, (of_fit, proof), None, held)
     outcome = Outcome(
         repairer,
         predictor,
         None,
         {"fit": max(passes), "validation": 0, "holdout": len(held)},
         (),
-        prove(shown, predictor, replace(settings, checks=())),
-        prove(held, predictor, settings),
-        *_told((*notes, *predictor.trace.notes)),
+        of_fit,
+        proof,
+        messages((*first, *notes, *predictor.trace.notes)),
         reading,
     )
     return outcome, counted
@@ -468,9 +517,11 @@ def _cost_of_rounding(
     name = _criterion(repairer, held.reading)
     found = []
     for rule in (before, predictor):
-        chance = rule.predict(held)
-        report = audit(held.with_decision(chance), held.reading, settings)
+        repaired = results_on(held, rule)[1]
+        report = audit(repaired, repaired.reading, settings)
         gap = max(b.comparisons[name].value.value for b in report.blocks if name in b.comparisons)
+        chance = repaired.chance
+        assert chance is not None
         right = expected_accuracy(held, chance) if held.reading.binary else math.nan
         found.append((gap, right))
     (gap, right), (rounded_gap, rounded_right) = found
@@ -478,16 +529,72 @@ def _cost_of_rounding(
     yield f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}"
 
 
-def _warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+def _doubts(
+    repairer: Repairer,
+    predictor: RepairedPredictor,
+    fitted: Table,
+    shown: tuple[Proof, Proof],
+    learn: Callable[[Bools], RepairedPredictor] | None,
+    held: Table,
+) -> Iterator[Caution]:
+    """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
+    slack = None if getattr(repairer, "group_slack", "") or not repairer.has_slack else repairer.slack
+    asked = Asked(_criterion(repairer, held.reading), slack)
+    groups = fitted.groups()
+    attribute = " x ".join(groups.columns)
+    if repairer.demands:  # of true groups, as far as anything is known of them
+        asked = replace(asked, comparison=f"{asked.comparison.rpartition('.')[0]}.true_groups")
+    rows = [
+        next((row for row in proof.table if (row.id, row.attribute) == (asked.comparison, attribute)), None)
+        for proof in shown
+    ]
+    fit, holdout = rows
+    if holdout is not None:
+        if fit is not None and predictor.trace.randomized is not None:
+            step = one_row(fitted, groups, asked.metric)
+            yield from of_rounding(asked, fit.after, holdout.before, holdout.after, step)
+        yield from of_gaps(asked, holdout.before, holdout.after)
+    if learn is not None:
+        unit = "the decisions" if _decided(predictor, held) else "the square loss"
+        yield from of_small_groups(asked.metric, fitted, held, predictor, learn, _cost, unit)
+
+
+def _decided(predictor: RepairedPredictor, held: Table) -> bool:
+    """Whether a repair is judged by right decisions; else by its values."""
+    return held.reading.binary and (predictor.gives == "decision" or predictor.is_probability)
+
+
+def _cost(table: Table, predictor: RepairedPredictor) -> float:
+    """Return what a repair costs rows: accuracy, or the rise of the square loss as a share of it."""
+    base, repaired, _ = results_on(table, predictor)
+    weight = table.rows.weight
+    if _decided(predictor, table):
+        then, now = base.chance, repaired.chance
+        assert then is not None
+        assert now is not None
+        return expected_accuracy(base, then) - expected_accuracy(base, now)
+    if table.rows.label is None or base.reading.score_scale == "raw":
+        return math.nan
+    was, now_ = (float(np.average(_loss("square_loss", one), weights=weight)) for one in (base, repaired))
+    return (now_ - was) / was if was > 0 else math.nan
+
+
+def warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
     """Return our own among the warnings that were caught."""
     return [Caution(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
 
 
-def _told(notes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what endangers the result, and what only informs, each once."""
-    once = tuple(dict.fromkeys(notes))
-    cautions = tuple(str(note) for note in once if isinstance(note, Caution))
-    return cautions, tuple(str(note) for note in once if not isinstance(note, Caution))
+def _undecidable(table: Table, predictor: RepairedPredictor) -> Iterator[str]:
+    """Yield a note where rows whose result is drawn have nothing that tells them apart."""
+    if table.draw is None or table.reading.columns.id is not None or not predictor.randomized:
+        return
+    drawn = predictor.drawn(table) if predictor.gives == "value" else is_random(predictor.predict(table))
+    alike = int(np.count_nonzero(drawn & table.has_equals))
+    if alike:
+        yield (
+            f"{alike:,} of the {int(drawn.sum()):,} rows whose result is drawn equal another in every column, so which "
+            "of them gets which hangs on their order; name a column of identities with --id"
+        )
 
 
 def _unproven(table: Table, split: Split) -> Iterator[str]:
@@ -542,17 +649,22 @@ def prove(
     said: tuple[str, ...] = ()
     if told is not None:
         alpha = 1.0 - settings.confidence
-        was = _joined(was, comparisons_of(true_groups_of(base, told, alpha), settings.checks))
+        plainly = true_groups_of(base, told, alpha)
+        was = _joined(was, comparisons_of(plainly, settings.checks))
         found = true_groups_of(repaired, told, alpha, predictor)
         now, each = _joined(now, comparisons_of(found, settings.checks)), values_of(found)
-        said = () if of_fit else tuple(said_of(found, told))
+        said = () if of_fit else tuple(said_of(plainly, found, told))
     before = audit(base, base.reading, replace(settings, checks=()), was)
     after = audit(repaired, repaired.reading, settings, now, each)
     shown = COMPARED_VALUES if predictor.gives == "value" else COMPARED
     rows = [
         *_overall_rows(base, repaired, before, after, settings),
-        *_comparison_rows(before, after, (*shown, *also)),
+        *_comparison_rows(
+            before, after, (*shown, *also), None if of_fit else _Pairs(base, repaired, settings)
+        ),
     ]
+    if random.any() or (of_fit and predictor.trace.redrawn):
+        rows = list(_beside(rows, table, predictor, repaired, random, settings, of_fit=of_fit))
     valued = predictor.gives == "value" and not predictor.is_probability
     noise = dict(_noise(after, repaired)) if valued else {}
     share = float(np.average(random, weights=table.rows.weight))
@@ -560,16 +672,82 @@ def prove(
     if (
         other and predictor.gives == "value"
     ):  # what is about the probability stands with the draws, whose rates are its
-        other += [row for row in rows if _of_score(row.name)]
-        rows = [row for row in rows if not _of_score(row.name)]
+        other += [row for row in rows if _of_score(row.id)]
+        rows = [row for row in rows if not _of_score(row.id)]
     return Proof(
         len(table), share, tuple(rows), after, noise, tuple(other), predictor.gives == "decision", said
     )
 
 
-def _of_score(name: str) -> bool:
+SHIFTS = 16
+"""Evenly shifted draws of each row that tell what is expected of values: a distance is off by 1/16 of an atom's."""
+
+
+def _beside(
+    rows: Sequence[ProofRow],
+    table: Table,
+    predictor: RepairedPredictor,
+    repaired: Table,
+    random: Bools,
+    settings: Settings,
+    *,
+    of_fit: bool,
+) -> Iterator[ProofRow]:
+    """Yield the rows of a proof with what is delivered of drawn decisions, or expected of drawn values."""
+    if predictor.gives == "value":
+        expected = _expected(table, predictor, of_fit)
+        for row in rows:
+            yield replace(row, expected=expected.get(row.name))
+        return
+    if table.draw is None:  # nobody knows with which draws the rule will be shipped
+        yield from rows
+        return
+    chance = repaired.chance
+    assert chance is not None
+    decided = np.where(random, 0.0, chance)
+    drawn = np.flatnonzero(random)
+    decided[drawn] = table.draw(drawn) < chance[drawn]
+    done = repaired.with_decision(decided)
+    report = audit(done, done.reading, replace(settings, checks=()))
+    delivered = {
+        name: report.overall.metrics[name].value
+        for name in ("selection_rate", "accuracy")
+        if name in report.overall.metrics
+    }
+    for block in report.blocks:
+        if not block.stratum:
+            named = block.comparisons.items()
+            delivered |= {f"{name} [{block.attribute}]": one.value.value for name, one in named}
+    for row in rows:
+        found = delivered.get(row.name, math.nan)
+        yield row if math.isnan(found) else replace(row, delivered=found)
+
+
+def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[str, float]:
+    """Return what is expected over the draws of the distances to everybody; empty where nobody can tell."""
+    redrawn = predictor.trace.redrawn if of_fit else None
+    if of_fit and predictor.trace.fitted is not None and redrawn is None:
+        return {}
+    values = redrawn or predictor.predict
+    draw = table.draws
+
+    def shifted(by: float) -> Table:
+        return replace(table, draw=lambda some: (draw[some] + by) % 1.0)
+
+    every = np.concatenate([values(shifted(i / SHIFTS)) for i in range(SHIFTS)])
+    weight = None if table.rows.weight is None else np.tile(table.rows.weight, SHIFTS)
+    asked = table.reading.columns.protected
+    out = {}
+    for columns in [(name,) for name in asked] + ([asked] if len(asked) > 1 else []):
+        groups = table.groups(columns)
+        far = ks_to_overall(every, np.tile(groups.codes, SHIFTS), weight, len(groups.levels))
+        out[f"ks.to_overall [{' x '.join(columns)}]"] = float(far.max())
+    return out
+
+
+def _of_score(identifier: str) -> bool:
     """Tell whether a row is about the score and not about decisions."""
-    return name.split(".")[0] in ("ks", "log_loss", "square_loss", "score_change")
+    return identifier.split(".")[0] in ("ks", "log_loss", "square_loss", "score_change")
 
 
 def _joined(one: More, other: More) -> More:
@@ -586,9 +764,9 @@ def _other_reading(
     plain = replace(settings, checks=())
     before, after = (audit(one, one.reading, plain) for one in (base, repaired))
     for row in _overall_rows(base, repaired, before, after, settings):
-        if not row.name.endswith("_loss"):
+        if row.id not in LOSSES:
             yield row
-    yield from _comparison_rows(before, after, (*COMPARED, *also))
+    yield from _comparison_rows(before, after, (*COMPARED, *also), _Pairs(base, repaired, plain))
 
 
 def results_on(
@@ -646,18 +824,55 @@ def _noise(report: AuditReport, table: Table) -> Iterator[tuple[str, tuple[float
         yield block.attribute, un.ks_noise(sizes)
 
 
-def _comparison_rows(before: AuditReport, after: AuditReport, shown: Sequence[str]) -> Iterator[ProofRow]:
+class _Pairs:
+    """Intervals of changes of comparisons, of rows before and after a repair.
+
+    Rates and means have those of the differences row by row, which hold for every pair of groups that may be furthest
+    apart (:mod:`fairfix.paired`). A change of a KS distance is between the limits of the one before and of the one
+    after, each at half the miscoverage: wide, and true however the two hang together.
+    """
+
+    def __init__(self, base: Table, repaired: Table, settings: Settings) -> None:
+        self.changes = Changes(Matched(base, repaired, 0, 0, 0), settings.confidence, settings.reference)
+        self.surer = replace(settings, checks=(), confidence=(1 + settings.confidence) / 2)
+        self.tables = base, repaired
+
+    @cached_property
+    def sure(self) -> tuple[AuditReport, ...]:
+        """Audits before and after, each with half the miscoverage."""
+        return tuple(audit(table, table.reading, self.surer) for table in self.tables)
+
+    def change(self, comparison: str, block: Block, value: float) -> Value:
+        """Return a change with its interval, or with why there is none."""
+        metric, scope = comparison.split(".")[0], comparison.rpartition(".")[2]
+        if metric == "ks":
+            was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
+            return Value(value, now.low - was.high, now.high - was.low)
+        ends: Any = "true groups are not seen row by row"
+        if scope not in NOISE_SCOPES:
+            ends = self.changes.limits(comparison, block.attribute, block.columns, "")
+        if isinstance(ends, str):
+            return Value(value, math.nan, math.nan, f"no interval of this change: {ends}")
+        return Value(value, min(ends[0], value), max(ends[1], value))
+
+
+def _comparison_rows(
+    before: AuditReport, after: AuditReport, shown: Sequence[str], pairs: _Pairs | None
+) -> Iterator[ProofRow]:
+    """Yield comparisons of groups; without ``pairs`` changes have no interval, as on rows that the rule was made of."""
     for block in after.blocks:
         if block.stratum:
             continue
         other = before.block(block.attribute)
         for identifier in dict.fromkeys(shown):
             if identifier in block.comparisons and identifier in other.comparisons:
-                yield ProofRow(
-                    f"{identifier} [{block.attribute}]",
-                    other.comparisons[identifier].value,
-                    block.comparisons[identifier].value,
-                )
+                was, now = (one.comparisons[identifier].value for one in (other, block))
+                change, value = None, now.value - was.value
+                if not math.isnan(value):
+                    why = "no interval of this change: the rule was made of these rows"
+                    change = Value(value, math.nan, math.nan, why)
+                    change = change if pairs is None else pairs.change(identifier, block, value)
+                yield ProofRow(identifier, was, now, change, block.attribute)
 
 
 def _overall_rows(
@@ -698,7 +913,7 @@ def _losses_of_values(
     base: Table, repaired: Table, was: Mapping[str, Value], now: Mapping[str, Value], settings: Settings
 ) -> Iterator[ProofRow]:
     """Yield the losses of values, with the interval of their paired change."""
-    for name in ("log_loss", "square_loss", "absolute_loss"):
+    for name in LOSSES:
         if name in was and name in now:
             change = _loss(name, repaired) - _loss(name, base)
             inside = bool(np.isfinite(change).all())
@@ -733,8 +948,8 @@ def _paired(difference: Floats, table: Table, settings: Settings) -> Value:
 
 def _mean(values: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
     weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
-    sums = (weight, weight**2, weight * values, weight * values * values)
-    n, n2, total, squares = (np.array([float(part.sum())]) for part in sums)
-    estimate = un.Means.from_sums(n, n2, total, squares, support=support)
+    sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
+    n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
+    estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(1.0 - settings.confidence)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -20,10 +20,11 @@ import fairfix.chances
 import fairfix.values  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
 from fairfix.artifact import Artifact, read, write
-from fairfix.counts import Bools, Counts, Floats
+from fairfix.counts import Bools, Counts, Floats, Ints
+from fairfix.draws import Seen
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.io import Source
-from fairfix.predictors import RepairedPredictor, decide, draws_of, identity_of, is_random
+from fairfix.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
 from fairfix.table import Columns, Encoder, Reading, Rows, Table, arrow_array
 
 UnseenGroup = Literal["error", "base", "abstain"]
@@ -35,8 +36,8 @@ OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("ran
 BASES = ("column", "file", "features")
 """Where scores may come from."""
 
-SCHEME = "blake2b-53/1"
-"""How decisions are drawn: BLAKE2b of 8 bytes over the row identity, the upper 53 bits as a fraction."""
+SCHEME = "blake2b-53/2"
+"""How results are drawn: by BLAKE2b of the row identity, equal rows without ids apart; see :mod:`fairfix.draws`."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,10 @@ class Repaired:
         predictor = RepairedPredictor.kinds[kind].from_state(
             manifest["predictor"]["settings"], artifact.arrays
         )
+        facts = dict(manifest["facts"])
+        if "solution" in facts:
+            trace = FitTrace.from_state(facts["solution"])
+            predictor = replace(predictor, trace=trace)  # type: ignore[type-var]  # every kind is a dataclass
         key = bytes.fromhex(_text(manifest["randomization"]["key"]))
         _check_reading(reading, predictor)
         if predictor.randomized and not (identity and 0 < len(key) <= 64):
@@ -186,7 +191,7 @@ class Repaired:
             identity,
             key,
             base,
-            dict(manifest["facts"]),
+            facts,
             int(manifest["seed"]),
         )
 
@@ -210,12 +215,13 @@ class Repaired:
                     f"{source.name} already has a column {name!r}; rename it, since prediction adds one"
                 )
         ids: list[pa.Array] = []
+        seen: Seen | None = None if self.reading.columns.id else {}
         named = self.reading.columns.id if self.reading.columns.id in source.columns else None
         for part in source.parts(source.columns, self._types()):
             encoder = Encoder(self.reading, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
-                yield self._predicted(batch, encoder, first, missing_score)
+                yield self._predicted(batch, encoder, first, missing_score, seen)
                 first += batch.num_rows
                 if named and not duplicate_ids:
                     ids.append(batch.column(batch.schema.get_field_index(named)))
@@ -243,7 +249,12 @@ class Repaired:
         return types
 
     def _predicted(
-        self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore
+        self,
+        batch: pa.RecordBatch,
+        encoder: Encoder,
+        first: int,
+        missing: MissingScore,
+        seen: Seen | None,
     ) -> pa.RecordBatch:
         rows = encoder.encode(batch)
         if rows.kept is not None and missing == "error":
@@ -251,11 +262,11 @@ class Repaired:
                 f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows from row "
                 f"{first + 1:,} of {encoder.where}; fill them, or leave these rows undecided with --missing abstain"
             )
-        result, drawn = self._result(batch, rows, encoder, first)
+        result, drawn = self._result(batch, rows, encoder, first, seen)
         undecided = np.isnan(result)
         columns = [arrow_array(np.where(undecided, 0.0, result), undecided)]
         if self.predictor.gives == "decision":
-            decision = decide(result, self._identities(batch, drawn), self.key)
+            decision = decide(result, self._identities(batch, drawn), self.key, seen)
             columns.append(arrow_array(decision, undecided))
         elif self.reading.thresholds:
             columns.append(arrow_array((result >= self.reading.cut).astype(np.int8), undecided))
@@ -265,13 +276,15 @@ class Repaired:
         )
 
     def _result(
-        self, batch: pa.RecordBatch, rows: Rows, encoder: Encoder, first: int
+        self, batch: pa.RecordBatch, rows: Rows, encoder: Encoder, first: int, seen: Seen | None
     ) -> tuple[Floats, Bools]:
         """Return P(decision = 1) or the value per incoming row, NaN where there is none, and which are drawn."""
         kept = np.ones(rows.read, dtype=bool) if rows.kept is None else rows.kept
         some = batch if rows.kept is None else batch.filter(arrow_array(kept))
         table = Table(self.reading, rows, pa.Table.from_batches([some.select(list(self.predictor.features))]))
-        result, drawn = self._of_table(table, some) if len(rows) else (np.zeros(0), np.zeros(0, dtype=bool))
+        result, drawn = (
+            self._of_table(table, some, seen) if len(rows) else (np.zeros(0), np.zeros(0, dtype=bool))
+        )
         unseen = np.isnan(result)
         if unseen.any():
             result, drawn = self._unseen(table, result, unseen, encoder, first), drawn & ~unseen
@@ -279,15 +292,15 @@ class Repaired:
         full[kept], chance[kept] = result, drawn
         return full, chance
 
-    def _of_table(self, table: Table, rows: pa.RecordBatch) -> tuple[Floats, Bools]:
+    def _of_table(self, table: Table, rows: pa.RecordBatch, seen: Seen | None) -> tuple[Floats, Bools]:
         """Return the predictions of rows, and which of them are left to chance."""
         if self.predictor.gives == "decision":
             chance = self.predictor.predict(table)
             return chance, is_random(chance)
         drawn = self.predictor.drawn(table)
         draw = np.zeros(len(table))
-        draw[drawn] = draws_of(self._identities(rows, drawn), self.key)
-        return self.predictor.predict(replace(table, draw=lambda: draw)), drawn
+        draw[drawn] = draws_of(self._identities(rows, drawn), self.key, seen)
+        return self.predictor.predict(replace(table, draw=lambda some: draw[some])), drawn
 
     def _unseen(self, table: Table, chance: Floats, unseen: Bools, encoder: Encoder, first: int) -> Floats:
         if self.unseen_group == "abstain":
@@ -387,10 +400,33 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
         seen.add(value)
 
 
-def row_draws(columns: pa.Table, identity: Mapping[str, str], key: bytes) -> Floats:
-    """Return the draw of each row from its identity, the same as at predict time; shape (n,)."""
-    parts = [columns.column(name).to_pylist() for name in identity]
-    return draws_of((identity_of(values) for values in zip(*parts, strict=True)), key)
+def row_draws(
+    columns: pa.Table, identity: Mapping[str, str], key: bytes, *, by_id: bool
+) -> Callable[[Ints], Floats]:
+    """Return what makes the draws of rows, those that prediction on a file of just these rows makes.
+
+    Parameters
+    ----------
+    columns
+        All rows with their columns of identity.
+    identity
+        Column -> kind.
+    key
+        Of the hash.
+    by_id
+        Whether the identity is an id; else equal rows are told apart.
+    """
+
+    def of(rows: Ints) -> Floats:
+        some = columns.select(list(identity)).take(arrow_array(rows))
+        parts = [
+            _as(column.combine_chunks(), kind).to_pylist()
+            for column, kind in zip(some.columns, identity.values(), strict=True)
+        ]
+        seen: Seen | None = None if by_id else {}
+        return draws_of((identity_of(values) for values in zip(*parts, strict=True)), key, seen)
+
+    return of
 
 
 def fingerprint(counts: Counts, schema: pa.Schema) -> str:

@@ -12,7 +12,8 @@ For a new row with probability ``s`` and group ``k`` the repaired rule gives
 .. math:: p = P(\text{decision} = \text{positive} \mid s, k),
 
 which is what ``predict_proba`` returns, while ``predict`` draws the decision by a keyed hash of the row's own
-values: 1 if ``hash(key, row) < p``. So both are functions of the row and the fitted object alone. A method that
+values: 1 if ``hash(key, row) < p``. So both are functions of the row and the fitted object alone, but for equal rows,
+which are told apart by their order (:mod:`fairfix.draws`). A method that
 repairs values gives the repaired probability of the *label* instead: ``predict_proba`` returns it, and ``predict``
 is positive where it is at least one half.
 
@@ -52,8 +53,8 @@ from sklearn.utils.validation import (
 from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.io import open_source
-from fairfix.noise import NoiseTable, read_noise
-from fairfix.predictors import FitTrace, RepairedPredictor, decide, identity_of, is_random
+from fairfix.noise import Noise, NoiseTable, read_noise
+from fairfix.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
 from fairfix.repair import Repairer, RepairProblem, methods
 from fairfix.repaired import hash_key
 from fairfix.table import Columns, Reading, Table, assemble
@@ -131,7 +132,8 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
     noise
         How the protected groups of ``X`` differ from the true ones, for a method that knows noise: a data frame
         with the columns ``true``, ``noisy``, ``label`` (optional) and ``count`` or ``probability``, the path of
-        such a file, or a :class:`~fairfix.noise.NoiseTable`.
+        such a file, a :class:`~fairfix.noise.NoiseTable`, or a :class:`~fairfix.noise.Noise`, which also says what of
+        the table holds for ``X``, and what is assumed of the noise.
 
     Attributes
     ----------
@@ -313,11 +315,13 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         self.protected_names_, self._named = groups.names, groups.named
         return groups
 
-    def _noise(self) -> NoiseTable | None:
+    def _noise(self) -> Noise | None:
         """Return the description of the noise, read and checked."""
-        if self.noise is None or isinstance(self.noise, NoiseTable):
+        if self.noise is None or isinstance(self.noise, Noise):
             return self.noise
-        return read_noise(open_source(self.noise))
+        if isinstance(self.noise, NoiseTable):
+            return Noise(self.noise)
+        return Noise(read_noise(open_source(self.noise)))
 
     def _seen(self, groups: GroupLabels) -> tuple[str, ...]:
         """Return the protected columns that the estimator sees among its features."""
@@ -414,6 +418,8 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
     def predict(self, X: Any, protected: Any = None) -> npt.NDArray[Any]:
         """Return the decision of each row, a class, shape (n,): the same for the same row in any batch.
 
+        Equal rows are told apart by their order, so that a share of them is decided as the probability says.
+
         Raises
         ------
         InputError
@@ -423,7 +429,7 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         if self.predictor_.gives == "value":
             chance = (chance >= THRESHOLD).astype(np.float64)
         drawn = np.flatnonzero(is_random(chance))
-        decision = decide(chance, _identities(features, groups, drawn), self._key)
+        decision = decide(chance, _identities(features, groups, drawn), self._key, {})
         decided: npt.NDArray[Any] = self.classes_[np.where(decision == 1, self._positive, 1 - self._positive)]
         return decided
 
@@ -446,8 +452,12 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
             score = self._score(self.estimator_, features)
             groups = self._named_as_in_fit(self._groups(X, protected))
             check_consistent_length(score, groups)
-            table = _table(groups, score)
+            table = replace(_table(groups, score), draw=lambda rows: self._draws(features, groups, rows))
             return self._known(self.predictor_.predict(table), table), features, groups
+
+    def _draws(self, features: Any, groups: GroupLabels, rows: Ints) -> Floats:
+        """Return the draws of rows, shape (m,)."""
+        return draws_of(_identities(features, groups, rows), self._key, {})
 
     def _named_as_in_fit(self, groups: GroupLabels) -> GroupLabels:
         """Return the groups under the names of the fit; where both have names of their own, they must be the same."""

@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.counts import Bools, Floats, Ints
+from fairfix.draws import apart
 from fairfix.errors import ColumnError, DataError, UsageError
 
 PLAIN_SCORE = "model score as it is"
@@ -685,14 +686,14 @@ class Table:
     features
         Columns without a role, as Arrow data, for methods that learn from them.
     draw
-        Makes a number in [0, 1) per row of the row's identity, for predictors whose values hang on chance, when it is
-        asked for; None where nobody knows identities.
+        Makes of row numbers a number in [0, 1) for each, of the rows' identities, as if these rows were all there are;
+        None where nobody knows identities.
     """
 
     reading: Reading
     rows: Rows
     features: pa.Table
-    draw: Callable[[], Floats] | None = None
+    draw: Callable[[Ints], Floats] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -727,7 +728,8 @@ class Table:
             kept=None,
         )
         features = self.features.take(arrow_array(rows)) if self.features.num_columns else self.features
-        draw = None if self.draw is None else lambda: self.draws[rows]
+        whole = self.draw
+        draw = None if whole is None else lambda some: whole(rows[some])
         return replace(self, rows=some, features=features, draw=draw)
 
     def with_decision(self, decision: Floats) -> Table:
@@ -750,7 +752,13 @@ class Table:
     @cached_property
     def draws(self) -> Floats:
         """A number in [0, 1) per row, shape (n,): the given ones, else from a hash of the row's own values."""
-        return _hashed(self) if self.draw is None else self.draw()
+        return apart(_hashes(self), {}) if self.draw is None else self.draw(np.arange(len(self)))
+
+    @property
+    def has_equals(self) -> Bools:
+        """Which rows have the levels, score and features of another row, shape (n,)."""
+        _, place, many = np.unique(_hashes(self), return_inverse=True, return_counts=True)
+        return np.asarray(many[place] > 1)
 
     @property
     def chance(self) -> Floats | None:
@@ -788,8 +796,8 @@ class Table:
         return 2.0 * self.probability - 1.0
 
 
-def _hashed(table: Table) -> Floats:
-    """Return numbers in [0, 1) from the levels, score and features of the rows: equal rows share one."""
+def _hashes(table: Table) -> npt.NDArray[np.uint64]:
+    """Return a hash of 53 bits of the levels, score and features of each row, shape (n,)."""
     from pandas import DataFrame
     from pandas.util import hash_pandas_object
 
@@ -799,7 +807,7 @@ def _hashed(table: Table) -> Floats:
     if table.rows.score is not None:
         frame["score"] = table.rows.score
     mixed = hash_pandas_object(frame, index=False).to_numpy()
-    return np.asarray((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+    return np.asarray(mixed >> np.uint64(11))
 
 
 def to_probability(score: Floats, scale: ScoreScale) -> Floats:

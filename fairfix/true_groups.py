@@ -6,6 +6,9 @@ strongest assumption that was stated; the worst case under each weaker one stand
 
 * **Comparisons** are held against bounds of rates: a difference lies between ``max_ab (lo_a - hi_b)_+`` and
   ``max_ab (hi_a - lo_b)``, a ratio between ``min_ab lo_a / hi_b`` and ``min_ab hi_a / lo_b``.
+* **Transports**: where it is not said what of the table holds for the data too, N0, N1 and N2 run over both.
+* **N4** is an estimate, and the true value is also one that the table allows: an estimate beyond those bounds is moved
+  to the nearest end, and said to be. If in nearly all draws it lies beyond, N4 is refuted: nothing is told under it.
 * **Weighted**: a row counts in true group j with ``P(true = j | noisy)``, by label if the table is. It is one of the
   tables that bounds run over, and right if within a noisy group outcomes do not depend on the true one.
 * **Sampling error**: both the data (their cells) and a table of counts are drawn anew as multinomials, and bounds are
@@ -45,7 +48,7 @@ from fairfix.findings import (
 )
 from fairfix.io import Source
 from fairfix.metrics import EQUALIZED_ODDS, confusion
-from fairfix.noise import Keep, Noise, NoiseTable, radii_for
+from fairfix.noise import Noise, NoiseTable, radii_for
 from fairfix.optim.noisy_ends import End, sensitivity_bounds, sensitivity_ends
 from fairfix.optim.noisy_groups import (
     FN,
@@ -95,6 +98,8 @@ ROOM = 1e-5
 """Distance to the least eps that the data allow, within which bounds are those at this distance."""
 
 NOT_OF_VALUES = "noise is about decisions; with --task regression there are none"
+
+SHARES_OPEN = "P(noisy | true) does not tell how large the true groups are"
 
 NO_DECISIONS = (
     "noise is about decisions, and there are none: say at which score one is positive with --threshold, or "
@@ -150,6 +155,12 @@ def _quantile(values: Floats, level: float) -> Floats:
     some = ~bad.all(0)
     out[some] = np.nanquantile(values[:, some], level, axis=0)
     return out
+
+
+def _widest(found: Iterable[Pair]) -> Pair:
+    """Return the lowest and the highest ends, of what is defined."""
+    low, high = zip(*found, strict=True)
+    return np.fmin.reduce(low), np.fmax.reduce(high)
 
 
 def _lower(plug_in: Floats, drawn: Floats) -> Floats:
@@ -423,18 +434,20 @@ class TrueGroups:
                     f"{self.table.source} is by label, and the data have no label; name it with --label"
                 )
             self.true = self.table.true
-            self.joint = self._carried(noise.kept, data.cells)
+            self.said = replace(noise, table=self.table)
             self.values_drawn = self.table.drawn(replicates, rng) if replicates else None
-            drawn = self.joint[None][:0]
-            self.joint_drawn = (
-                self._carried(noise.kept, self.drawn, self.values_drawn) if replicates else drawn
-            )
+            self.joints = self.said.tables(self._masses(data.cells))
+            self.joint = self.said.recording(self._masses(data.cells))
         self.stated = self._stated()
 
-    def _carried(self, keep: Keep, cells: Floats, values: Floats | None = None) -> Floats:
-        assert self.table is not None
-        masses = _masses(cells, by_label=self.table.by_label)
-        return self.table.carried(masses, keep, values)
+    def _masses(self, cells: Floats) -> Floats:
+        """Return the masses of noisy groups that the table is about."""
+        return _masses(cells, by_label=self.table is not None and self.table.by_label)
+
+    @cached_property
+    def joints_drawn(self) -> Floats:
+        """The tables that may hold in every draw, shape (W, R, ...)."""
+        return self.said.tables(self._masses(self.drawn), self.values_drawn)
 
     def _stated(self) -> dict[str, str]:
         """Return assumption -> what was stated."""
@@ -469,14 +482,15 @@ class TrueGroups:
     @cached_property
     def bounds(self) -> dict[str, Bounds]:
         """Assumption -> bounds of every rate."""
-        out = {}
-        for name, make in (
+        out: dict[str, Bounds] = {}
+        makers: tuple[tuple[str, Callable[[], Bounds | str]], ...] = (
             ("N0", self._n0),
             ("N1", self._n1),
             ("N2", self._n2),
             ("N3", self._n3),
-            ("N4", self._n4),
-        ):
+            ("N4", lambda: self._n4(out)),
+        )
+        for name, make in makers:
             found = make()
             if isinstance(found, str):
                 self.unavailable[name] = found
@@ -484,12 +498,16 @@ class TrueGroups:
                 out[name] = found
         return out
 
-    def _each(self, bounds: Callable[[Floats, Floats, Ratio], Pair], joint: Floats, drawn: Floats) -> Bounds:
-        """Return bounds by a function of masses, table and rate."""
-        rates = {name: bounds(self.data.cells, joint, ratio) for name, ratio in self.data.metrics.items()}
+    def _each(self, bounds: Callable[[Floats, Floats, Ratio], Pair], known: Floats, drawn: Floats) -> Bounds:
+        """Return bounds by a function of masses, table (or radii) and rate; over all that is first in what is known."""
+
+        def widest(cells: Floats, tables: Floats, ratio: Ratio) -> Pair:
+            return _widest(bounds(cells, table, ratio) for table in tables)
+
+        rates = {name: widest(self.data.cells, known, ratio) for name, ratio in self.data.metrics.items()}
         draws = {}
         if self.replicates:
-            draws = {name: bounds(self.drawn, drawn, ratio) for name, ratio in self.data.metrics.items()}
+            draws = {name: widest(self.drawn, drawn, ratio) for name, ratio in self.data.metrics.items()}
         return Bounds(rates, draws, self.alpha)
 
     @cached_property
@@ -506,12 +524,14 @@ class TrueGroups:
             return found, np.broadcast_to(found, (self.replicates, found.size))
         if self.table is None or not self.same_groups:
             return None
-        return valid_radius(self.plain(self.joint)), valid_radius(self.plain(self.joint_drawn))
+        drawn = valid_radius(self.plain(self.joints_drawn)).max(0) if self.replicates else np.zeros((0, 0))
+        return valid_radius(self.plain(self.joints)).max(0), drawn
 
     def _n0(self) -> Bounds | str:
         if self.radii is None:
             return "true and recorded groups do not have the same names"
-        return self._each(tv_bounds, *self.radii)
+        radii, drawn = self.radii
+        return self._each(tv_bounds, radii[None], drawn[None])
 
     def plain(self, joint: Floats) -> Floats:
         """Return a table without labels."""
@@ -521,34 +541,39 @@ class TrueGroups:
     def _n1(self) -> Bounds | str:
         if self.table is None:
             return "no table was given (--noise FILE)"
+        drawn = self.plain(self.joints_drawn) if self.replicates else self.joints
         return self._drawn_apart(
-            self._each(soft_bounds, self.plain(self.joint), self.plain(self.joint_drawn)),
-            self.plain(self.joint),
-            self.plain(self.joint_drawn),
+            self._each(soft_bounds, self.plain(self.joints), drawn), self.plain(self.joints), drawn
         )
 
     def _n2(self) -> Bounds | str:
         if self.table is None or not self.table.by_label:
             return "the table is not by label" if self.table else "no table was given (--noise FILE)"
-        found = self._each(labelled_bounds, self.joint, self.joint_drawn)
-        return self._drawn_apart(found, self.joint, self.joint_drawn)
+        drawn = self.joints_drawn if self.replicates else self.joints
+        return self._drawn_apart(self._each(labelled_bounds, self.joints, drawn), self.joints, drawn)
 
-    def _drawn_apart(self, found: Bounds, joint: Floats, drawn: Floats) -> Bounds:
+    def _drawn_apart(self, found: Bounds, joints: Floats, drawn: Floats) -> Bounds:
         """Return the bounds of decisions that are drawn after the recording: noise does not depend on the draw."""
         if self.data.profiles is None:
             return found
         chances = self.data.profiles.levels[1]
         names = [name for name in self.data.metrics if name in LABELS_OF]
-        rates = {name: level_bounds(self.levels, joint, chances, name) for name in names}
+
+        def widest(levels: Floats, tables: Floats, name: str) -> Pair:
+            return _widest(level_bounds(levels, table, chances, name) for table in tables)
+
+        rates = {name: widest(self.levels, joints, name) for name in names}
         draws = {}
         if self.replicates:
-            draws = {name: level_bounds(self.levels_drawn, drawn, chances, name) for name in names}
+            draws = {name: widest(self.levels_drawn, drawn, name) for name in names}
         return Bounds({**found.rates, **rates}, {**found.draws, **draws}, self.alpha)
 
     def _n3(self) -> Bounds | str:
         eps = self.noise.epsilon
         if eps is None:
             return "not stated (--noise-epsilon)"
+        if self.joint is None:
+            return SHARES_OPEN
         rates = {name: self._at(name, eps) for name in self.data.metrics}
         if self.least > eps:
             return (
@@ -558,7 +583,9 @@ class TrueGroups:
         few = min(FEW_REPLICATES, self.replicates)
         draws: dict[str, list[Pair]] = {name: [] for name in self.data.metrics}
         refuted = 0
-        for m, joint in zip(self.drawn[:few], self.joint_drawn[:few], strict=True):
+        values = None if self.values_drawn is None else self.values_drawn[:few]
+        tables = self.said.recording(self._masses(self.drawn[:few]), values) if few else None
+        for m, joint in zip(self.drawn[:few], () if tables is None else tables, strict=True):
             found = {
                 name: sensitivity_bounds(m, joint, ratio, eps) for name, ratio in self.data.metrics.items()
             }
@@ -588,18 +615,24 @@ class TrueGroups:
         """
         assert self.table is not None
         try:
-            known = self.table.values if self.noise.kept == "noisy-given-true" else self.joint
-            found = self._inverted(self.data.cells, known, self.rules)
+            found = self._inverted(self.data.cells, self._recording(self.data.cells), self.rules)
         except ValueError as error:
             raise DataError(
                 f"--noise-class-conditional: {error}; leave the option out, and the bounds remain"
             ) from error
         if not self.replicates:
             return found, None
-        drawn = self.joint_drawn
-        if self.noise.kept == "noisy-given-true":
-            drawn = self.table.values[None] if self.values_drawn is None else self.values_drawn
+        drawn = self._recording(self.drawn, self.values_drawn)
+        if drawn.ndim == self.table.values.ndim:
+            drawn = drawn[None]
         return found, self._inverted(self.drawn, drawn, self.rules_drawn)
+
+    def _recording(self, cells: Floats, values: Floats | None = None) -> Floats:
+        """Return a table of the ``P(noisy | true)`` that N4 is about: as it is, wherever it can be."""
+        assert self.table is not None
+        if self.said.of_recording == "noisy-given-true":
+            return self.table.values if values is None else values
+        return self.table.carried(self._masses(cells), self.said.of_recording, values)[0]
 
     def _inverted(self, cells: Floats, table: Floats, rules: Floats | None = None) -> Inversion:
         """Return the inversion by a table's ``P(noisy | true)``, shape (..., J, K) or by label (..., 2, J, K).
@@ -632,22 +665,50 @@ class TrueGroups:
         left = np.concatenate([m - np.swapaxes(t, -1, -2) @ (w @ m) for m, t, w in parts], -1)
         return Inversion(some.of(masses), masses, weights, left)
 
-    def _n4(self) -> Bounds | str:
+    def _n4(self, weaker_bounds: Mapping[str, Bounds]) -> Bounds | str:
         if not self.noise.class_conditional:
             return "not stated (--noise-class-conditional)"
         found, drawn = self.inverted
-        rates, draws = {}, {}
+        weaker = "N2" if self.table is not None and self.table.by_label else "N1"
+        allowed = weaker_bounds[weaker]
+        rates: dict[str, Pair] = {}
+        draws: dict[str, Pair] = {}
+        beyond: list[tuple[str, str]] = []
+        refuted: list[tuple[str, str]] = []
+        share = self.alpha / (len(self.data.metrics) * len(self.true))
         for name, ratio in self.data.metrics.items():
             rate = ratio.of(found.masses)
-            rates[name] = (rate, rate)
-            if drawn is not None:
-                rate = ratio.of(drawn.masses)
-                draws[name] = (rate, rate)
-        if (found.masses < 0).any():
-            who = [self.true[j] for j in np.flatnonzero((found.masses < 0).any(-1))]
+            low, high = allowed.rates[name]
+            kept = np.clip(rate, low, high)
+            rates[name] = kept, kept
+            off = np.abs(rate - kept) > TOLERANCE
+            beyond += [(name, self.true[j]) for j in np.flatnonzero(off)]
+            if drawn is None:
+                continue
+            rate, (low, high) = ratio.of(drawn.masses), allowed.draws[name]
+            open_ = np.isnan(
+                rate
+            )  # a draw that leaves a group no rows says nothing but what the table allows
+            draws[name] = (
+                np.where(open_, low, np.clip(rate, low, high)),
+                np.where(open_, high, np.clip(rate, low, high)),
+            )
+            above, below = (
+                np.where(open_, 0.0, rate - low),
+                np.where(open_, 0.0, high - rate),
+            )  # 0 or more where it is allowed
+            never = np.fmin(_quantile(above, 1 - share), _quantile(below, 1 - share)) < -TOLERANCE
+            refuted += [(name, self.true[j]) for j in np.flatnonzero(never & off)]
+        if refuted:
+            return (
+                "the data refute that noise depends on nothing but the true group"
+                f"{' and the label' if weaker == 'N2' else ''}: beyond sampling error it gives {_each_of(refuted)} "
+                f"that the table rules out ({weaker})"
+            )
+        if beyond:
             self.notes.append(
-                f"N4: cells of {', '.join(who)} come out below 0, so rates can leave [0, 1]; that is sampling error or "
-                "a wrong assumption, and nothing is cut off"
+                f"N4: the inversion gives {_each_of(beyond)} that the table rules out ({weaker}), by no more than "
+                "sampling error or a slightly wrong assumption makes; the nearest that it allows is told"
             )
         if np.abs(found.residual).max() > TOLERANCE:
             self.notes.append(
@@ -665,8 +726,8 @@ class TrueGroups:
         if self.table is None:
             return {}
         m = self.data.cells
-        masses = _masses(m, by_label=self.table.by_label)[..., None, :]
-        share = np.where(masses > 0, self.joint / np.where(masses > 0, masses, 1.0), 0.0)
+        masses = self._masses(m)[..., None, :]
+        share = np.where(masses > 0, self.joints[0] / np.where(masses > 0, masses, 1.0), 0.0)
         if self.table.by_label:
             cells = np.concatenate([share[1] @ m[:, [TP, FN]], share[0] @ m[:, [FP, TN]]], -1)
         else:
@@ -697,6 +758,7 @@ class TrueGroups:
     @cached_property
     def least(self) -> float:
         """The least eps that the data allow."""
+        assert self.joint is not None
         return least_eps(self.data.cells, self.joint)
 
     @cached_property
@@ -710,6 +772,7 @@ class TrueGroups:
         return self._known[metric, eps]
 
     def _found_at(self, ratio: Ratio, eps: float) -> Pair:
+        assert self.joint is not None
         if eps < self.least:
             nothing = np.full(len(self.true), np.nan)
             return nothing, nothing
@@ -770,6 +833,7 @@ class TrueGroups:
         ends = [
             End(self.data.metrics[metrics[rate]], group, 1.0 - 2.0 * side) for rate, side, group in places
         ]
+        assert self.joint is not None
         return sensitivity_ends(self.data.cells, self.joint, eps, ends)
 
     # ------------------------------------------------------------------ report
@@ -837,14 +901,14 @@ class TrueGroups:
 
     def _curve(self) -> tuple[float, ...]:
         few = self.table is not None and len(self.true) * len(self.data.names) <= MANY
-        return CURVE if few else ()
+        return CURVE if few and self.joint is not None else ()
 
     def _naive(self) -> dict[str, Pair] | None:
         """Return recorded rates give or take the share of the true group that is recorded as another."""
         if not self.same_groups:
             return None
         if self.table is not None:
-            gamma = conditional_radius(self.plain(self.joint))
+            gamma = conditional_radius(self.plain(self.joints[0]))
         else:
             assert self.radii is not None
             gamma = self.radii[0]
@@ -855,16 +919,17 @@ class TrueGroups:
 
     @cached_property
     def other_joint(self) -> Floats | None:
-        """The table carried over in the other way; None where it cannot be, or is the same."""
-        if self.table is None or not self.table.says_noisy:
+        """The table carried over as the user says it is not; None where that is the same, or nothing is said."""
+        if self.table is None or self.noise.keep is None:
             return None
-        other: Keep = "noisy-given-true" if self.noise.kept == "true-given-noisy" else "true-given-noisy"
+        others = [keep for keep in self.table.ways if keep != self.noise.keep]
+        if not others:
+            return None
         try:
-            found = self._carried(other, self.data.cells)
-        except DataError as error:
-            self.notes.append(f"the table cannot be carried over with {other} as it is: {error}")
+            (found,) = self.table.carried(self._masses(self.data.cells), others[0])
+        except ValueError:  # more than one, or none
             return None
-        return found if np.abs(found - self.joint).max() > TOLERANCE else None
+        return found if np.abs(found - self.joints[0]).max() > TOLERANCE else None
 
     def _other(self) -> dict[str, Pair] | None:
         if self.other_joint is None or self.table is None:
@@ -886,12 +951,14 @@ class TrueGroups:
         if self.table is None or not self.data.labelled:
             return
         for name in EQUALIZED_ODDS:
-            empty = vacuous(self.data.cells, self.plain(self.joint), self.data.metrics[name])
-            yield from ((name, self.true[j]) for j in np.flatnonzero(empty))
+            empty = [
+                vacuous(self.data.cells, table, self.data.metrics[name]) for table in self.plain(self.joints)
+            ]
+            yield from ((name, self.true[j]) for j in np.flatnonzero(np.any(empty, axis=0)))
 
     def breakdowns(self, checks: Iterable[Check]) -> Iterator[BreakdownReport]:
         """Yield the breakdown points of all checks that have some."""
-        if self.table is None:
+        if self.table is None or self.joint is None:
             return
         known = {(name, kind): metrics for kind, name, metrics in _comparisons(self.data.metrics)}
         for check in checks:
@@ -1081,9 +1148,17 @@ class TrueGroups:
                 f"{self.rests_on} takes for granted that decisions do not use the recorded group, which the data "
                 "cannot show"
             )
-        if not self._curve():
+        if len(self.joints) > 1 and np.ptp(self.joints, 0).max() > TOLERANCE:
+            yield (
+                f"the groups of {table.source} have other shares than the data, and it is not said what holds for "
+                "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). With --noise-keep, which says it, "
+                "bounds become narrower"
+            )
+        if self.joint is None:
+            yield f"{SHARES_OPEN}: there are no breakdown points and no curve over eps"
+        elif not self._curve():
             yield "there are many groups, so the curve over eps was left out; breakdown points of checks are told"
-        if self.least > 0:
+        if self.joint is not None and self.least > 0:
             yield (
                 f"the data refute that noise does not depend on outcomes at all; the least eps they allow is "
                 f"{self.least:.4f}, part of it sampling error"
@@ -1091,25 +1166,28 @@ class TrueGroups:
 
     def _with_table(self, told: NoiseReport, table: NoiseTable) -> NoiseReport:
         """Return a report with what there is to say of the noise table."""
-        plain = self.plain(self.joint)
+        plain = self.plain(self.joints)
         radii: dict[str, float] = {}
         if self.same_groups:
-            radii = dict(zip(told.noisy, conditional_radius(plain).tolist(), strict=True))
-        other = 0.0 if table.says_noisy else None
-        if self.other_joint is not None:
-            other = float(np.abs(self.other_joint - self.joint).max())
+            radii = dict(zip(told.noisy, conditional_radius(plain[0]).tolist(), strict=True))
+        apart = 0.0 if table.says_noisy else None
+        if self.noise.keep is None and table.says_noisy:
+            found = float(np.ptp(self.joints, 0).max())
+            apart = found if found > TOLERANCE else 0.0
+        elif self.other_joint is not None:
+            apart = float(np.abs(self.other_joint - self.joints[0]).max())
         return replace(
             told,
             source=table.source,
             form=table.form,
             rows=table.rows,
             by_label=table.by_label,
-            keep=self.noise.kept,
-            table=tuple(tuple(row) for row in plain.tolist()),
+            keep=self.said.ways[0] if len(self.said.ways) == 1 else "either",
+            table=tuple(tuple(row) for row in plain[0].tolist()),
             conditional_radii=radii,
             shift=table.shift(_masses(self.data.cells, by_label=table.by_label)),
-            transport_difference=other,
-            smallest_eps=self.least,
+            transport_difference=apart,
+            smallest_eps=None if self.joint is None else self.least,
         )
 
 
@@ -1118,6 +1196,15 @@ def _told(assumption: str, bound: Bound) -> str:
     if assumption == "N4":
         return f"rests on N4; estimate {bound.low:.4f}"
     return f"rests on {assumption}; worst case {bound.low:.4f} to {bound.high:.4f}"
+
+
+def _each_of(found: Sequence[tuple[str, str]]) -> str:
+    """Return in words of which metrics and groups something is told."""
+    parts = [
+        f"{name} of {', '.join(g for n, g in found if n == name)}"
+        for name in dict.fromkeys(n for n, _ in found)
+    ]
+    return f"values ({'; '.join(parts)})"
 
 
 def _kept(check: Check, low: float, high: float) -> bool:

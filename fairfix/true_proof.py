@@ -25,6 +25,7 @@ from fairfix.errors import DataError
 from fairfix.findings import ComparisonReport, Value
 from fairfix.metrics import EQUALIZED_ODDS
 from fairfix.noise import Noise
+from fairfix.optim.noisy_repair import where_of
 from fairfix.predictors import Caution, RepairedPredictor
 from fairfix.table import Table
 from fairfix.true_groups import Profiles, Seen, TrueGroups, seen
@@ -51,15 +52,15 @@ class Told:
     Attributes
     ----------
     noise
-        What is known of the noise, and what is assumed.
-    sides
+        What is known of the noise, and what is assumed: what the fit was held to.
+    demands
         Rates that the slack bounds, with 1 where a group must not be below the rate over everybody, -1 where above.
     slack
         By how much.
     """
 
     noise: Noise
-    sides: tuple[tuple[str, float], ...]
+    demands: tuple[tuple[str, float], ...]
     slack: float
 
 
@@ -81,10 +82,13 @@ def true_groups_of(
     """
     columns = table.reading.columns.protected
     known = told.noise.table
-    if len(columns) != 1 or known is None:
+    if len(columns) != 1:
         return None
+    # N3 is about bins of the score, and decisions of a repair may look at the recorded group besides: weaker ones hold
+    told = replace(told, noise=replace(told.noise, epsilon=None))
     data = seen(count_table(table).counts, table.reading, columns[0])
-    data = _padded(data, tuple(sorted({*data.names, *known.noisy})))
+    named = known.noisy if known is not None else told.noise.radii or ()
+    data = _padded(data, tuple(sorted({*data.names, *named})))
     if predictor is not None:
         data = replace(data, profiles=_profiles(table, data.names, predictor))
     try:
@@ -149,19 +153,23 @@ def worst_of(found: TrueGroups | None) -> dict[str, Value]:
     return out
 
 
-def said_of(found: TrueGroups | None, told: Told) -> Iterator[str]:
-    """Yield in words what held-out rows say of the true groups: a warning, if it is beyond the slack."""
-    if found is None:
+def said_of(before: TrueGroups | None, after: TrueGroups | None, told: Told) -> Iterator[str]:
+    """Yield in words what held-out rows say of the true groups: a warning, if it is beyond the slack or not smaller."""
+    if before is None or after is None:
         return
-    parts, beyond = [], []
+    parts, worse = [], []
     for level in LEVELS:
-        if level in found.bounds:
-            point, upper = found.shortfall(level, told.sides)
-            beyond.append(point > told.slack + HOLDS)
-            parts.append(f"{point:z.4f} under {level} (up to {upper:z.4f})")
-    rows = "rows and table" if found.table is not None and found.table.rows is not None else "rows"
-    kind = Caution if beyond[0] else str
-    yield kind(
-        "on held-out rows the worst true group is on the wrong side of the rate over everybody by at most "
+        if level in after.bounds and level in before.bounds:
+            was, _ = before.shortfall(level, told.demands)
+            point, upper = after.shortfall(level, told.demands)
+            worse.append((point > told.slack + HOLDS, was > told.slack + HOLDS and point > was - HOLDS))
+            parts.append(f"{point:z.4f} under {level} (up to {upper:z.4f}; before the repair {was:z.4f})")
+    if not parts:
+        return
+    beyond, no_less = worse[0]
+    rows = "rows and table" if after.table is not None and after.table.rows is not None else "rows"
+    yield (Caution if beyond or no_less else str)(
+        ("the repair does not reduce what it is meant to reduce: " if no_less else "")
+        + f"on held-out rows the worst true group is {where_of(told.demands)} the rate over everybody by at most "
         f"{', '.join(parts)}; in brackets with the sampling error of {rows}; the slack is {told.slack:g}"
     )

@@ -9,7 +9,7 @@ All of it is closed form in counts; no row is looked at and nothing is resampled
 
 ======================== ==================================================================================
 :class:`Proportions`     Clopper-Pearson, ``[B(α/2; s, n-s+1), B(1-α/2; s+1, n-s)]`` with real ``s`` and ``n``
-:class:`Means`           Student t, with one imagined row at the end of a bounded scale
+:class:`Means`           Student t, with one imagined row at the end of the scale, or far out where it has none
 :class:`Areas`           Newcombe's method 5: ``|θ - A| = z sqrt(V(θ))`` solved for ``θ``, never below DeLong
 :class:`CalibrationErrors` Clopper-Pearson in every bin, put together
 ======================== ==================================================================================
@@ -55,7 +55,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -71,6 +71,7 @@ __all__ = [
     "Gap",
     "Means",
     "Proportions",
+    "carrying_rows",
     "combine",
     "covariance_to_overall",
     "difference_between_groups",
@@ -91,6 +92,9 @@ __all__ = [
 
 Floats: TypeAlias = NDArray[np.float64]
 Limits: TypeAlias = tuple[Floats, Floats]
+
+CARRIED = 8.0
+"""A mean has a limit towards an infinite end once unseen rows are likely less than an eighth of those that carry it."""
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -262,12 +266,22 @@ class Proportions(Estimates):
 
 @dataclass(frozen=True, eq=False)
 class Means(Estimates):
-    """Means with Student t limits.
+    """Means with Student t limits, each with one more, imagined row at the end of the scale that it looks towards.
 
-    On a scale with an end, the limit towards that end is computed with one more, imagined row lying on it.
     That costs ``1/n`` of the range and repairs what t limits do worst: a sample that shows no spread, or
-    none of the rare rows far away, gets about the rule of three (``3/n``) instead of width 0. On a scale
-    without end, fewer than two effective rows have no limit.
+    none of the rare rows far away, gets about the rule of three (``3/n``) instead of width 0.
+
+    On a scale *without* that end (a log loss, a square loss of real numbers) the row is imagined ``sqrt(n)`` standard
+    deviations from the mean. No row of a sample lies further (Samuelson 1968), so it stands for one more row as far
+    away as the most extreme one could be; it makes that side ``(1 + sqrt(2) z) / z`` times as wide, 1.9 times at 95 %.
+    And there is no limit at all while too few rows carry the mean: with ``m = (Σwx)² / Σwx²`` rows in effect (all
+    rows, if they are alike; the rare large ones, if they make up the sum) and a tail of ``p``, fewer than
+    ``CARRIED ln(1/p)``. What has not been seen in ``m`` rows is, with chance ``1 - p``, at most ``ln(1/p) / m`` of
+    them; the limit is given once that is a small part.
+
+    No interval from a sample can hold for *every* distribution on such a scale (Bahadur and Savage 1956): rows too
+    rare to be seen and so large that they make up the mean remain outside what is promised. Limits towards a finite
+    end, such as the lower one of a loss, need none of this.
 
     Parameters
     ----------
@@ -281,6 +295,13 @@ class Means(Estimates):
         Smallest and largest possible value of a row; infinite where there is none.
     numerical_error
         Certified numerical error of the means.
+    carried
+        (k,) effective numbers of rows that carry the means, where neither end is finite; infinite where unknown. With a
+        finite end they follow from the distance to it.
+
+    References
+    ----------
+    Samuelson (1968), JASA 63. Bahadur and Savage (1956), Annals of Mathematical Statistics 27.
     """
 
     mean: Floats
@@ -288,12 +309,14 @@ class Means(Estimates):
     sizes: Floats
     support: tuple[float, float] = (-math.inf, math.inf)
     numerical_error: ArrayLike = 0.0
+    carried: ArrayLike = math.inf
 
     def __post_init__(self) -> None:
         sizes = np.asarray(self.sizes, dtype=np.float64)
         mean = np.where(sizes > 0, self.mean, np.nan)
         slack = np.broadcast_to(np.asarray(self.numerical_error, float), sizes.shape)
-        self._settle(mean=mean, variance=self.variance, sizes=sizes, value=mean, slack=slack)
+        carried = np.broadcast_to(np.asarray(self.carried, float), sizes.shape)
+        self._settle(mean=mean, variance=self.variance, sizes=sizes, value=mean, slack=slack, carried=carried)
 
     @classmethod
     def from_sums(
@@ -303,12 +326,18 @@ class Means(Estimates):
         total: ArrayLike,
         total_of_squares: ArrayLike,
         support: tuple[float, float] = (-math.inf, math.inf),
+        total_of_sizes: ArrayLike | None = None,
     ) -> Means:
-        """From additive sums, each (k,): ``Σw``, ``Σw²``, ``Σwx``, ``Σwx²``."""
+        """From additive sums, each (k,): ``Σw``, ``Σw²``, ``Σwx``, ``Σwx²`` and, if at hand, ``Σw|x|``."""
         mean = _divide(total, weight)
-        variance = np.maximum(_divide(total_of_squares, weight) - mean**2, 0.0)  # rounding below 0
+        square = _divide(total_of_squares, weight)
+        variance = np.maximum(square - mean**2, 0.0)  # rounding below 0
         sizes = np.nan_to_num(_divide(np.square(np.asarray(weight, float)), weight2))
-        return cls(mean, variance, sizes, support)
+        carried: ArrayLike = math.inf
+        if total_of_sizes is not None:
+            found = carrying_rows(_divide(total_of_sizes, weight), square, sizes)
+            carried = np.where(np.asarray(total_of_sizes) > 0, found, math.inf)  # no row differs from 0
+        return cls(mean, variance, sizes, support, 0.0, carried)
 
     @staticmethod
     def joined(members: Sequence[Means]) -> Means:
@@ -318,6 +347,8 @@ class Means(Estimates):
             np.concatenate([one.variance for one in members]),
             np.concatenate([one.sizes for one in members]),
             members[0].support,
+            0.0,
+            np.concatenate([np.asarray(one.carried) for one in members]),
         )
 
     def _limits_at(self, levels: Floats) -> Limits:
@@ -329,14 +360,31 @@ class Means(Estimates):
 
     def _limit(self, end: float, tail: Floats, sign: int) -> Floats:
         mean, variance, n = self.mean, self.variance, self.sizes
-        if math.isfinite(end):
-            away, more = end - mean, n + 1
-            mean, variance, n = mean + away / more, (n * variance + away**2 * n / more) / more, more
+        bounded = math.isfinite(end)
+        away, more = (end - mean if bounded else sign * np.sqrt(n * variance)), n + 1
+        mean, variance = mean + away / more, (n * variance + away**2 * n / more) / more
         limit = np.full((len(tail), len(n)), sign * math.inf)
-        enough = (n >= 2) if not math.isfinite(end) else (self.sizes > 0)
-        df = n[enough] - 1
-        limit[:, enough] = mean[enough] + sign * student_quantile(tail, df) * np.sqrt(variance[enough] / df)
-        return limit
+        enough = (n > 0) if bounded else (n >= 2)
+        reach = student_quantile(tail, n[enough]) * np.sqrt(variance[enough] / n[enough])
+        limit[:, enough] = mean[enough] + sign * reach
+        return limit if bounded else np.where(self._is_carried(tail), limit, sign * math.inf)
+
+    def _is_carried(self, tail: Floats) -> NDArray[np.bool_]:
+        """Whether enough rows carry the means for limits at tails (m, 1) towards an end that is infinite: (m, k)."""
+        carried = np.asarray(self.carried)
+        start = next((end for end in self.support if math.isfinite(end)), None)
+        if start is not None:
+            distance = np.abs(self.mean - start)
+            carried = carrying_rows(distance, distance**2 + self.variance, self.sizes)
+        return np.asarray(carried >= CARRIED * np.log(1 / tail))
+
+
+def carrying_rows(mean: ArrayLike, square: ArrayLike, sizes: ArrayLike) -> Floats:
+    """Return how many rows of equal size would make a mean of sizes as sure, ``n E[|x|]² / E[x²]``, each (k,).
+
+    All rows where they are alike; 0 where every row is 0 and nothing tells how large one could be.
+    """
+    return np.asarray(np.nan_to_num(sizes * _divide(np.square(np.asarray(mean, float)), square)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -555,6 +603,8 @@ class Gap:
         indices where several attain it; empty where the value is NaN.
     undefined
         Indices of the groups without a value.
+    bound
+        Certified numerical error of the value: 0 where the groups' numbers are exact.
     """
 
     value: float
@@ -562,6 +612,7 @@ class Gap:
     high: float
     groups: tuple[int, ...]
     undefined: tuple[int, ...]
+    bound: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -575,12 +626,20 @@ class Comparison:
     gap
         The largest absolute difference (or the ratio furthest from 1, as a number of at most 1). Its upper
         end may be tighter than the largest of ``high``: the largest of several needs no multiplicity there.
+    bound
+        (k,) certified numerical error of ``value``.
     """
 
     value: Floats
     low: Floats
     high: Floats
     gap: Gap
+    bound: ArrayLike = 0.0
+
+
+def _error(value: float, least: float, most: float) -> float:
+    """How far ``value`` may be from a number that is known to lie between ``least`` and ``most``."""
+    return float(max(value - least, most - value, 0.0))
 
 
 def _indices(mask: NDArray[np.bool_]) -> tuple[int, ...]:
@@ -648,7 +707,8 @@ def difference_between_groups(estimates: Estimates, alpha: float) -> Gap:
     high = _largest_pair((p + slack, most - p), (slack - p, p - least), 1)
     value = float(p.max() - p.min())
     high = width if undefined else min(high, width)
-    return Gap(value, max(low, 0.0), high, _attained(p, defined), undefined)
+    bound = _error(value, (p - slack).max() - (p + slack).min(), (p + slack).max() - (p - slack).min())
+    return Gap(value, max(low, 0.0), high, _attained(p, defined), undefined, bound)
 
 
 def _take(limits: Limits, where: NDArray[np.intp]) -> Limits:
@@ -682,7 +742,13 @@ def ratio_between_groups(estimates: Estimates, alpha: float) -> Gap:
     loose = _take(estimates.limits(alpha), defined)
     high = _smallest_ratio_high(p, strict)
     low = 0.0 if undefined or p.min() == 0 else _smallest_ratio_low(p, loose)
-    return Gap(float(p.min() / p.max()), low, min(high, 1.0), _attained(p, defined), undefined)
+    value, slack = float(p.min() / p.max()), estimates.slack[defined]
+    bound = 0.0
+    if slack.any():
+        least, most = np.maximum(p - slack, 0.0), p + slack
+        far = 1.0 if not least.max() > 0 else min(float(most.min() / least.max()), 1.0)
+        bound = _error(value, float(least.min() / most.max()), far)
+    return Gap(value, low, min(high, 1.0), _attained(p, defined), undefined, bound)
 
 
 def _logarithm(values: ArrayLike) -> Floats:
@@ -791,7 +857,18 @@ def difference_to_reference(estimates: Estimates, reference: int, alpha: float) 
         low[reference] = high[reference] = 0.0
         return low, high
 
-    return _differences(p - p[reference], limits, alpha, width, reference)
+    found = _differences(p - p[reference], limits, alpha, width, reference)
+    error[reference] = 0.0
+    away = np.abs(found.value)
+    return _with_bound(
+        found, error, np.nanmax(away - error, initial=0.0), np.nanmax(away + error, initial=0.0)
+    )
+
+
+def _with_bound(found: Comparison, error: Floats, least: float, most: float) -> Comparison:
+    """Return a comparison of groups whose values are within ``error``, and whose gap is between two numbers."""
+    bound = 0.0 if math.isnan(found.gap.value) or not error.any() else _error(found.gap.value, least, most)
+    return replace(found, gap=replace(found.gap, bound=bound), bound=_frozen(error))
 
 
 def difference_to_overall(
@@ -875,7 +952,27 @@ def ratio_to_reference(estimates: Estimates, reference: int, alpha: float) -> Co
     value = _log_ratio(p, p[reference])
     if not np.isnan(p[reference]):
         value[reference] = 0.0
-    return _exponential(_differences(value, limits, alpha, math.inf, reference))
+    found, slack = _exponential(_differences(value, limits, alpha, math.inf, reference)), estimates.slack
+    if not slack.any():
+        return found
+    counted = np.arange(len(p)) != reference
+    least = np.maximum(p - slack, 0.0) / (p[reference] + slack[reference])
+    most = _divide_up(p + slack, max(float(p[reference] - slack[reference]), 0.0))
+    error = np.where(counted, np.maximum(found.value - least, most - found.value), 0.0)
+    near = np.where((least <= 1) & (most >= 1), 1.0, np.maximum(_below_one(least), _below_one(most)))
+    far = np.minimum(_below_one(least), _below_one(most))
+    return _with_bound(found, error, *(float(np.nanmin(v[counted], initial=1.0)) for v in (far, near)))
+
+
+def _divide_up(above: Floats, below: float) -> Floats:
+    """The quotients, infinite over 0."""
+    return above / below if below > 0 else np.where(np.isnan(above), np.nan, np.inf)
+
+
+def _below_one(ratio: Floats) -> Floats:
+    """``min(r, 1/r)``."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.minimum(ratio, 1 / ratio))
 
 
 def ratio_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, alpha: float) -> Comparison:
@@ -916,16 +1013,18 @@ def worst(estimates: Estimates, alpha: float, *, smallest: bool) -> Gap:
     defined, undefined = np.flatnonzero(~missing), _indices(missing)
     if not len(defined):
         return Gap(math.nan, *estimates.support, (), undefined)
-    p = estimates.value[defined]
+    p, slack = estimates.value[defined], estimates.slack[defined]
     loose = _take(estimates.limits(alpha), defined)
     strict = _take(estimates.limits(2 * _sidak(alpha / 2, len(p))), defined)
     if smallest:
         group, low, high = np.argmin(p), loose[0].min(), strict[1].min()
+        bound = _error(p.min(), (p - slack).min(), (p + slack).min())
         low = estimates.support[0] if undefined else low
     else:
         group, low, high = np.argmax(p), strict[0].max(), loose[1].max()
+        bound = _error(p.max(), (p - slack).max(), (p + slack).max())
         high = estimates.support[1] if undefined else high
-    return Gap(float(p[group]), float(low), float(high), (int(defined[group]),), undefined)
+    return Gap(float(p[group]), float(low), float(high), (int(defined[group]),), undefined, bound)
 
 
 def combine(*gaps: Gap, smallest: bool = False) -> Gap:

@@ -18,9 +18,10 @@ from fairfix.counts import Bools, Floats
 from fairfix.errors import ArtifactError
 from fairfix.features import Features
 from fairfix.learners import LinearMember, Member, NetworkMember, TreesMember
+from fairfix.optim.blind_rates import BlindMixture
 from fairfix.optim.plugin import PluginRule
 from fairfix.optim.quantiles import Levels, Tube
-from fairfix.optim.sensei import EqualRates
+from fairfix.optim.sensei import Chances, EqualRates
 from fairfix.predictors import FitTrace, RepairedPredictor, codes_of
 from fairfix.table import Table
 
@@ -236,14 +237,12 @@ class GroupedScore(ValuePredictor):
 class GroupTube(GroupedScore):
     r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.optim.quantiles`.
 
-    .. math:: u = c_k(F_k(f))
-
     Attributes
     ----------
     columns, levels, scorer
-        Of the groups, and of ``f``; see :class:`GroupedScore`.
+        Of the groups, and of the score; see :class:`GroupedScore`.
     tube
-        ``F_k`` and ``c_k``.
+        What becomes of the scores of each group.
     """
 
     kind: ClassVar[str] = "group_tube"
@@ -271,78 +270,81 @@ class GroupTube(GroupedScore):
         return out
 
     def drawn(self, table: Table) -> Bools:
-        """Return which rows have a value that hangs on a draw: those of a spread score, or all where some are mixed."""
-        if not self.randomized or self.tube.share > 0:
-            return np.full(len(table), self.randomized)
+        """Return which rows have a value that hangs on a draw: those whose levels reach over several values."""
         code, score = codes_of(table, self.columns, self.levels), self.scorer(table)
         out = np.zeros(len(table), dtype=bool)
-        for k, one in enumerate(self.tube.levels):
+        for k in range(len(self.levels)):
             inside = code == k
-            out[inside] = one.heavy(score[inside])
+            out[inside] = self.tube.hangs_on_draw(k, score[inside])
         return out
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return the levels and sizes as settings, distributions and curve as arrays."""
+        """Return the groups and the numbers of their atoms as settings, atoms, values and steps as arrays."""
         settings, arrays = self.scorer.state("scorer")
         tube = self.tube
         told = {
             "columns": list(self.columns),
             "levels": [list(level) for level in self.levels],
-            "knots": [int(one.knots.size) for one in tube.levels],
-            "constant": tube.constant,
-            "share": tube.share,
-            "moved": tube.curves is not None,
+            "atoms": [int(one.first.size) for one in tube.levels],
+            "moved": tube.values is not None,
             "scorer": settings,
         }
         parts = {part: np.concatenate([getattr(one, part) for one in tube.levels]) for part in LEVEL_PARTS}
-        return told, {**arrays, **parts, **({} if tube.curves is None else {"curves": tube.curves})}
+        return told, {
+            **arrays,
+            **parts,
+            **({} if tube.values is None else {"values": tube.values, "steps": tube.steps}),
+        }
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return the predictor of a saved state, checked."""
         own = {name: a for name, a in arrays.items() if not name.startswith("scorer.")}
-        wanted = {*LEVEL_PARTS, *(("curves",) if settings.get("moved") else ())}
-        told = {"columns", "levels", "knots", "constant", "share", "moved", "scorer"}
-        if set(settings) != told or set(own) != wanted:
+        wanted = {*LEVEL_PARTS, *(("values", "steps") if settings.get("moved") else ())}
+        if set(settings) != {"columns", "levels", "atoms", "moved", "scorer"} or set(own) != wanted:
             raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
         columns, levels = names_and_levels(cls.kind, settings)
-        sizes, curves = settings["knots"], own.get("curves")
+        sizes, values = settings["atoms"], own.get("values")
+        steps = own.get("steps", np.ones((len(levels), 0)))
         sound = (
             isinstance(sizes, list)
             and len(sizes) == len(levels)
             and all(isinstance(size, int) and size > 0 for size in sizes)
             and all(a.dtype == np.float64 and bool(np.isfinite(a).all()) for a in own.values())
             and all(own[part].shape == (sum(sizes),) for part in LEVEL_PARTS)
-            and all(isinstance(settings[part], float) for part in ("constant", "share"))
-            and 0 <= settings["share"] <= 1
-            and (curves is None or _are_curves(curves, len(levels)))
+            and (values is None or _are_steps(values, steps, len(levels)))
         )
         if not sound:
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
         cuts = np.cumsum(sizes)[:-1]
         split = zip(*(np.split(own[part], cuts) for part in LEVEL_PARTS), strict=True)
-        parts = tuple(Levels(*three) for three in split)
+        parts = tuple(Levels(*four) for four in split)
         if not all(_are_levels(one) for one in parts):
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
-        tube = Tube(parts, curves, settings["constant"], settings["share"])
+        tube = Tube(parts, values, steps)
         return cls(columns, levels, Scorer.from_state("scorer", settings["scorer"], arrays), tube)
 
 
-def _are_curves(curves: npt.NDArray[Any], groups: int) -> bool:
-    """Tell whether there is a nondecreasing curve per group."""
+def _are_steps(values: npt.NDArray[Any], steps: npt.NDArray[Any], groups: int) -> bool:
+    """Tell whether values increase, and each group reaches them by levels that do not decrease and end at 1."""
     return (
-        curves.ndim == 2
-        and len(curves) == groups
-        and curves.shape[1] > 1
-        and bool((np.diff(curves) >= 0).all())
+        values.ndim == 1
+        and values.size > 0
+        and steps.shape == (groups, values.size)
+        and bool((np.diff(values) >= 0).all() and (np.diff(steps) >= 0).all())
+        and bool((steps[:, 0] >= 0).all() and (steps[:, -1] == 1).all())
     )
 
 
 def _are_levels(one: Levels) -> bool:
-    """Tell whether knots increase and levels go from 0 to 1 at most."""
-    ends = np.stack([one.low, one.high], axis=1).ravel()
+    """Tell whether atoms do not overlap, and their levels increase from 0 to 1 at most."""
+    scores, levels = (np.stack(pair, axis=1).ravel() for pair in ((one.first, one.last), (one.low, one.high)))
     return bool(
-        (np.diff(one.knots) > 0).all() and (np.diff(ends) >= 0).all() and ends[0] >= 0 and ends[-1] <= 1
+        (np.diff(scores) >= 0).all()
+        and (np.diff(one.first) > 0).all()
+        and (np.diff(levels) >= 0).all()
+        and levels[0] >= 0
+        and levels[-1] <= 1
     )
 
 
@@ -453,7 +455,10 @@ class ModelMixture(ValuePredictor):
 
     def predict(self, table: Table) -> Floats:
         """Return the value of each row."""
-        values = np.stack([model(table) for model in self.models])
+        return self.of_values(table, np.stack([model(table) for model in self.models]))
+
+    def of_values(self, table: Table, values: Floats) -> Floats:
+        """Return what each row gets of the models' values, shape (M, n)."""
         if not self.randomized:
             return np.asarray(self.weights @ values)
         drawn = np.searchsorted(np.cumsum(self.weights)[:-1], table.draws, side="right")
@@ -499,7 +504,7 @@ class ModelMixture(ValuePredictor):
 
 @dataclass(frozen=True, eq=False)
 class BlindRule(ValuePredictor):
-    """A decision of equal rates that does not see the group; see :class:`fairfix.optim.sensei.EqualRates`.
+    """Decisions of equal rates that do not see the group; see :class:`fairfix.optim.blind_rates.BlindMixture`.
 
     Attributes
     ----------
@@ -507,7 +512,7 @@ class BlindRule(ValuePredictor):
         Where ``P(y = 1 | x)`` comes from.
     groups
         For each attribute where ``P(group | x, y)`` comes from, for ``y = 1`` and for ``y = 0``.
-    rule
+    mixture
         What is made of them.
     """
 
@@ -516,7 +521,7 @@ class BlindRule(ValuePredictor):
 
     label: Scorer
     groups: tuple[tuple[Scorer, Scorer], ...]
-    rule: EqualRates
+    mixture: BlindMixture
     trace: FitTrace = field(default=FitTrace(True, 0, float("nan")))
 
     @property
@@ -524,37 +529,45 @@ class BlindRule(ValuePredictor):
         """All of them."""
         return (self.label, *(one for pair in self.groups for one in pair))
 
+    @property
+    def randomized(self) -> bool:  # type: ignore[override]  # an attribute of the base, derived here
+        """Whether decisions are drawn."""
+        return self.mixture.randomized
+
     def predict(self, table: Table) -> Floats:
-        """Return the decision of each row, 0 or 1."""
-        chances = tuple((one(table), zero(table)) for one, zero in self.groups)
-        return (self.rule.score(self.label(table), chances) > 0).astype(np.float64)
+        """Return the chance of a positive decision of each row."""
+        return self.mixture.chance(*chances_of(table, self.label, self.groups))
 
     def unrepaired(self, table: Table) -> Floats:
-        """Return the decision of each row: it hangs on no group."""
+        """Return the same: it hangs on no group."""
         return self.predict(table)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return the scorers and the sizes as settings, prices and shares as arrays."""
+        """Return the scorers, the sizes and the share of everybody as settings, prices and shares as arrays."""
         parts = {f"scorer{i}": one.state(f"scorer{i}") for i, one in enumerate(self.scorers)}
         arrays = {name: array for _, own in parts.values() for name, array in own.items()}
+        mixture, rule = self.mixture, self.mixture.rule
         told = {
             "scorers": [settings for settings, _ in parts.values()],
-            "groups": [int(one.size) for one, _ in self.rule.mu],
-            "prior": list(self.rule.prior),
+            "groups": [int(one.size) for one, _ in rule.mu],
+            "prior": list(rule.prior),
+            "always": mixture.always,
         }
-        rule = {
-            name: np.concatenate([np.stack(pair) for pair in getattr(self.rule, name)], axis=1)
-            for name in BLIND_PARTS
-        }
-        return told, {**arrays, **rule}
+        cells = np.concatenate([np.stack(pair) for pair in rule.cells], axis=1)
+        mu = [
+            np.concatenate([np.stack(pair) for pair in rule.priced(one).mu], axis=1) for one in mixture.prices
+        ]
+        own = {"mu": np.array(mu).reshape(len(mu), *cells.shape), "cells": cells, "shares": mixture.shares}
+        return told, {**arrays, **own}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return the predictor of a saved state, checked."""
         own = {name: a for name, a in arrays.items() if not name.startswith("scorer")}
-        if set(settings) != {"scorers", "groups", "prior"} or set(own) != set(BLIND_PARTS):
+        if set(settings) != {"scorers", "groups", "prior", "always"} or set(own) != set(BLIND_PARTS):
             raise ArtifactError(f"a {cls.kind} has other settings or arrays than this artifact holds")
-        told, sizes, prior = settings["scorers"], settings["groups"], settings["prior"]
+        told, sizes, prior, always = (settings[name] for name in ("scorers", "groups", "prior", "always"))
+        shares = own["shares"]
         sound = (
             isinstance(sizes, list)
             and all(isinstance(size, int) and size > 1 for size in sizes)
@@ -564,24 +577,37 @@ class BlindRule(ValuePredictor):
             and isinstance(prior, list)
             and len(prior) == 2
             and all(isinstance(part, float) and 0 < part < 1 for part in prior)
-            and all(
-                a.dtype == np.float64 and a.shape == (2, sum(sizes)) and bool(np.isfinite(a).all())
-                for a in own.values()
-            )
+            and isinstance(always, float)
+            and 0.0 <= always <= 1.0
+            and all(a.dtype == np.float64 and bool(np.isfinite(a).all()) for a in own.values())
+            and own["cells"].shape == (2, sum(sizes))
             and bool((own["cells"] > 0).all())
+            and shares.ndim == 1
+            and bool((shares > 0).all())
+            and float(shares.sum()) + always <= 1.0 + 1e-9
+            and own["mu"].shape == (shares.size, 2, sum(sizes))
         )
         if not sound:
             raise ArtifactError(f"the parts of this {cls.kind} do not fit together")
         cuts = np.cumsum(sizes)[:-1]
-        mu, cells = (
-            tuple((part[0], part[1]) for part in np.split(own[name], cuts, axis=1)) for name in BLIND_PARTS
-        )
+        cells = tuple((one, zero) for one, zero in np.split(own["cells"], cuts, axis=1))
+        prices = [
+            np.concatenate([part for pair in np.split(mu, cuts, axis=1) for part in pair]) for mu in own["mu"]
+        ]
         first, *others = (Scorer.from_state(f"scorer{i}", one, arrays) for i, one in enumerate(told))
-        rule = EqualRates(mu, (prior[0], prior[1]), cells, math.nan, math.nan, math.nan, 0.0, True)
-        return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), rule)
+        rule = EqualRates(cells, (prior[0], prior[1]), cells, math.nan, math.nan, math.nan, 0.0, True)
+        mixture = BlindMixture(rule, np.array(prices).reshape(shares.size, 2 * sum(sizes)), shares, always)
+        return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), mixture)
 
 
-BLIND_PARTS = ("mu", "cells")
+def chances_of(
+    table: Table, label: Scorer, groups: tuple[tuple[Scorer, Scorer], ...]
+) -> tuple[Floats, Chances]:
+    """Return ``P(y = 1 | x)`` of each row, and ``P(group | x, y)`` of each attribute for ``y = 1`` and ``y = 0``."""
+    return label(table), tuple((one(table), zero(table)) for one, zero in groups)
+
+
+BLIND_PARTS = ("mu", "cells", "shares")
 RULE_PARTS: Mapping[str, type] = {
     "part": np.int64,
     "cut": np.float64,
@@ -589,7 +615,7 @@ RULE_PARTS: Mapping[str, type] = {
     "upto": np.float64,
     "values": np.float64,
 }
-LEVEL_PARTS = ("knots", "low", "high")
+LEVEL_PARTS = ("first", "last", "low", "high")
 
 
 def names_and_levels(

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, Literal
 
-from fairfix.baseline import CHANGE
-from fairfix.checks import Check, GateOn
+from fairfix.baseline import CHANGE, ends_of
+from fairfix.checks import AT_ANY_LIMIT, SEVERITIES, Check, Ruling, rule
 from fairfix.errors import ConfigError, UsageError
 
 KEYS = ("check", "reason", "expires", "limit")
@@ -99,15 +99,11 @@ class Waiver:
 
     def covers(self, judged: Mapping[str, Any]) -> bool:
         """Return whether a judged check is the one that is meant."""
-        identifier = str(judged["id"])
-        if identifier.startswith(CHANGE) != self.of_change:
-            return False
-        comparison, _, where = identifier.removeprefix(CHANGE)[:-1].partition("[")
-        group = where.removeprefix(str(judged["attribute"])).removeprefix("=")
         alike = (
-            comparison == self.check.comparison
+            (judged["of"] == "change") == self.of_change
+            and judged["comparison"] == self.check.comparison
             and self.check.attribute in (None, judged["attribute"])
-            and (self.check.group or "") == group
+            and self.check.group == judged.get("group")
         )
         same = (judged["operator"], judged["limit"]) == (self.check.operator, self.check.limit)
         return alike and (same or not self.exact)
@@ -127,9 +123,11 @@ def _day(value: Any, text: str, where: str) -> date:
 
 
 def apply(
-    checks: Sequence[Mapping[str, Any]], waivers: Sequence[Waiver], today: date, gate_on: GateOn
+    checks: Sequence[Mapping[str, Any]], waivers: Sequence[Waiver], today: date
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the checks with what is waived, and every waiver with what it did.
+
+    A check under several waivers has the mildest of their verdicts.
 
     Raises
     ------
@@ -139,8 +137,8 @@ def apply(
     out = [dict(check) for check in checks]
     told = []
     for waiver in waivers:
-        covered = [check for check in out if waiver.covers(check)]
-        states = [_waive(check, waiver, today, gate_on) for check in covered]
+        covered = [i for i, check in enumerate(out) if waiver.covers(check)]
+        states = [_waive(out[i], checks[i], waiver, today) for i in covered]
         told.append(
             {
                 "check": waiver.text,
@@ -148,9 +146,7 @@ def apply(
                 "expires": waiver.expires.isoformat(),
                 **({} if waiver.limit is None else {"limit": waiver.limit}),
                 "state": _state(states, expired=waiver.expires < today),
-                "covers": [
-                    check["id"] for check, state in zip(covered, states, strict=True) if state == "used"
-                ],
+                "covers": [out[i]["id"] for i, state in zip(covered, states, strict=True) if state == "used"],
             }
         )
     return out, told
@@ -165,8 +161,8 @@ def _state(states: Sequence[State], *, expired: bool) -> State:
     return next(state for state in order if state in states)
 
 
-def _waive(check: dict[str, Any], waiver: Waiver, today: date, gate_on: GateOn) -> State:
-    """Change the verdict of a check that a waiver covers; return what the waiver did."""
+def _waive(check: dict[str, Any], unwaived: Mapping[str, Any], waiver: Waiver, today: date) -> State:
+    """Change the verdict of a check that a waiver covers, and that without waivers is ``unwaived``."""
     own = Check(check["check"], "", None, None, check["operator"], check["limit"])
     if waiver.limit is not None and own.violated_by(waiver.limit) is False and waiver.limit != own.limit:
         raise ConfigError(
@@ -179,31 +175,34 @@ def _waive(check: dict[str, Any], waiver: Waiver, today: date, gate_on: GateOn) 
         check["reason"] += f" (its waiver has expired on {waiver.expires})"
         return "expired"
     if waiver.limit is not None:
-        verdict, why = _at(own, waiver.limit, check, gate_on)
-        if verdict != "pass":
-            check["verdict"] = verdict
-            check["reason"] = f"judged at the waiver's limit {waiver.limit:g}: {why}"
+        found = _at(own, waiver.limit, unwaived)
+        if found.verdict != "pass":
+            if ORDER.index(found.verdict) >= ORDER.index(check["verdict"]):
+                told = f"judged at the waiver's limit {waiver.limit:g}: {found.reason}"
+                rule(check, replace(found, reason=told))
             return "exceeded"
     check["waived"] = {
-        "verdict": check["verdict"],
+        "verdict": unwaived["verdict"],
+        "code": unwaived["code"],
+        "severity": unwaived["severity"],
         "reason": waiver.reason,
         "expires": waiver.expires.isoformat(),
         **({} if waiver.limit is None else {"limit": waiver.limit}),
     }
     bound = "" if waiver.limit is None else f" up to {waiver.limit:g}"
-    check["reason"] = f"waived{bound} until {waiver.expires}: {waiver.reason} ({check['reason']})"
-    check["verdict"] = "waived"
+    check["reason"] = f"waived{bound} until {waiver.expires}: {waiver.reason} ({unwaived['reason']})"
+    check["verdict"], check["severity"] = "waived", SEVERITIES["waived"]
     return "used"
 
 
-def _at(own: Check, limit: float, check: Mapping[str, Any], gate_on: GateOn) -> tuple[str, str]:
-    """Judge a check at another limit; one that is undecided for an undefined value stays so."""
-    ends = [
-        end if check[key] is None else check[key]
-        for key, end in (("value", math.nan), ("low", -math.inf), ("high", math.inf))
-    ]
-    complete = "a group's value is undefined" not in str(check["reason"])
-    return replace(own, limit=limit).verdict(*ends, complete=complete, gate_on=gate_on)
+def _at(own: Check, limit: float, judged: Mapping[str, Any]) -> Ruling:
+    """Judge a judged check at another limit, as if it had been written with it."""
+    if judged["code"] in AT_ANY_LIMIT:
+        return Ruling("undecided", judged["code"], judged["reason"])
+    value, low, high = ends_of(judged)
+    at = replace(own, limit=limit)
+    bound = float(judged.get("bound", 0.0))
+    return at.judge(value, low, high, complete=judged["complete"], gate_on=judged["gate_on"], bound=bound)
 
 
 def worst(checks: Sequence[Mapping[str, Any]]) -> str | None:

@@ -10,6 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.cli import run
+from hypothesis import settings
+
+# No deadline, since the machine may be busy, and the same examples in every run, so that none fails by luck;
+# HYPOTHESIS_PROFILE=explore draws new ones.
+settings.register_profile("project", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "project"))
 
 Frames = Callable[..., pd.DataFrame]
 Call = Callable[..., tuple[int, str, str]]

@@ -403,7 +403,7 @@ def test_regression_metrics_equal_their_definitions() -> None:
     assert not math.isnan(report.block("race").comparisons["ks.between_groups"].value.value)
 
 
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(st.integers(0, 1000), st.integers(8, 60))
 def test_a_weight_of_two_is_the_row_twice(seed: int, n: int) -> None:
     """Whole weights give the values of repeated rows, undefined ones included."""

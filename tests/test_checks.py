@@ -96,8 +96,8 @@ def test_three_verdicts(
     """Against > 0.1: the whole interval beyond, within, or neither; undefined never passes."""
     check = Check.parse("dp.difference>0.1")
 
-    assert check.verdict(*numbers, complete=complete, gate_on="interval")[0] == by_interval
-    assert check.verdict(*numbers, complete=complete, gate_on="point")[0] == by_point
+    assert check.judge(*numbers, complete=complete, gate_on="interval").verdict == by_interval
+    assert check.judge(*numbers, complete=complete, gate_on="point").verdict == by_point
 
 
 @given(
@@ -114,7 +114,7 @@ def test_a_verdict_agrees_with_every_value_of_the_interval(
     low, high = sorted((a, b))
     value = low + at * (high - low)
     check = Check.parse(f"dp.difference{sign}{limit!r}")
-    verdict, _ = check.verdict(value, low, high, complete=True, gate_on="interval")
+    verdict = check.judge(value, low, high, complete=True, gate_on="interval").verdict
 
     if verdict == "fail":
         assert check.violated_by(value)

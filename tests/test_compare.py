@@ -59,7 +59,7 @@ def test_every_method_is_compared_on_one_split() -> None:
     """Each contender has a point for each slack that changes it, on the same held-out rows, beside two baselines."""
     table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
     contenders = [Contender(name, method()) for name, method in methods().items()]
-    outcome = compare_table(table, contenders, slacks=(0.05, 0.2), noise=NONE)
+    outcome = compare_table(table, contenders, slacks=(0.05, 0.2), noise=Noise(NONE))
     titles = [point.title for point in outcome.points]
 
     assert titles[:2] == ["base", "constant"]
@@ -68,7 +68,7 @@ def test_every_method_is_compared_on_one_split() -> None:
     }
     assert outcome.held == 240
     assert not any(point.failure for point in outcome.points)
-    alone = compare_table(table, contenders[-1:], slacks=(0.2,), noise=NONE).points[-1]
+    alone = compare_table(table, contenders[-1:], slacks=(0.2,), noise=Noise(NONE)).points[-1]
     assert alone.gaps == outcome.points[-1].gaps  # what is compared with it changes nothing
 
 
@@ -79,7 +79,7 @@ def test_the_frontier_is_what_no_other_point_beats() -> None:
         table,
         [Contender(name, m()) for name, m in methods().items()],
         slacks=(0.02, 0.05, 0.1),
-        noise=NONE,
+        noise=Noise(NONE),
     )
     gap, quality = "selection_rate.difference.between_groups [sex]", "accuracy"
     places = [
@@ -219,8 +219,12 @@ def test_worst_cases_of_true_groups_are_those_of_an_audit() -> None:
     gap = "selection_rate.difference.{} [sex]"
     worst, recorded = gap.format("true_groups.worst_case"), gap.format("between_groups")
 
-    points = compare_table(table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=known).points
-    exact = compare_table(table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=NONE).points
+    points = compare_table(
+        table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=Noise(known)
+    ).points
+    exact = compare_table(
+        table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=Noise(NONE)
+    ).points
     for some, same in zip(points, exact, strict=True):
         assert same.gaps[worst].value == pytest.approx(same.gaps[recorded].value, abs=1e-9)
         assert some.gaps[worst].value >= some.gaps[recorded].value - 1e-9

@@ -19,7 +19,6 @@ finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
 scores = st.lists(finite | st.floats(-2, 2) | st.sampled_from([0.0, 0.5, 1.0, 0.7]), min_size=1, max_size=30)
 
 
-@settings(deadline=None)
 @given(scores, st.lists(finite, max_size=3))
 @example([63.0, -5e-324, 1e300], [-5e-324])
 @example([0.0, 5e-324], [1e300])
@@ -37,7 +36,6 @@ def test_every_score_lies_inside_its_bin(values: list[float], cuts: list[float])
     assert (score < grid.edges[index + 1]).all()
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=30),
     st.lists(st.floats(-0.5, 1.5), min_size=1, max_size=4),
@@ -64,7 +62,7 @@ def test_decimal_looking_scores_stay_in_dyadic_bins(bins: int) -> None:
     np.testing.assert_array_equal(index, np.searchsorted(grid.edges, score, side="right") - 1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40),
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40),

@@ -123,7 +123,7 @@ def test_ties_that_are_merged_keep_every_interval(monkeypatch: pytest.MonkeyPatc
         assert (one.value, one.low, one.high) == pytest.approx((two.value, two.low, two.high), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.sampled_from(KINDS), st.integers(2, 6), st.integers(10, 80))
 def test_ks_of_random_data(seed: int, kind: str, groups: int, n: int) -> None:
     """Small data of every shape."""

@@ -18,7 +18,7 @@ from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.learners import ConstantMember
 from fairfix.optim.parity import ks_to_overall
 from fairfix.optim.plugin import PluginProblem
-from fairfix.predictors import RepairedPredictor
+from fairfix.predictors import Caution, RepairedPredictor
 from fairfix.proof import repair_table
 from fairfix.repair.base import RepairProblem
 from fairfix.repair.fair_regression import FairRegression, pairs_of
@@ -73,7 +73,7 @@ def test_the_slack_holds_for_rows_scored_by_models_that_have_not_seen_them(
 ) -> None:
     """Distances of the values out of fold are within the slack; the loss on the rows is below the constant's.
 
-    Where values are drawn it is in expectation: each row then has many draws.
+    Where values are drawn it is in expectation; as drawn, a row of each group may lie on either side.
     """
     table = table_of(frame(many=500), label)
     problem = RepairProblem(table, None, None, NAMES, aware)
@@ -90,7 +90,8 @@ def test_the_slack_holds_for_rows_scored_by_models_that_have_not_seen_them(
         values = predictor.rule.score(np.tile(rows.eta, 500), np.tile(rows.pi, (500, 1)), draws)
         assert ks_to_overall(values, np.tile(codes, 500), None, 2).max() <= 0.1 + 1 / 500
     else:
-        assert ks_to_overall(predictor.trace.fitted, codes, None, 2).max() <= 0.1 + 1e-9
+        rows = (1 / np.bincount(codes)).max() + 2 / codes.size
+        assert ks_to_overall(predictor.trace.fitted, codes, None, 2).max() <= 0.1 + rows + 1e-9
     assert np.mean((predictor.trace.fitted - table.rows.label) ** 2) < 0.8 * np.var(table.rows.label)
     assert predictor.needs_protected == aware
     assert set(predictor.features) == set(NAMES)
@@ -161,7 +162,7 @@ def test_a_mixture_draws_and_its_average_does_not() -> None:
     draw = np.linspace(0, 1, len(table), endpoint=False)
     chosen = (draw[:, None] >= np.cumsum(drawn.weights)[:-1]).sum(axis=1)
     each = np.stack([model(table) for model in drawn.models])
-    values = drawn.predict(replace(table, draw=lambda: draw))
+    values = drawn.predict(replace(table, draw=lambda rows: draw[rows]))
     np.testing.assert_array_equal(values, each[chosen, np.arange(len(table))])
     assert np.unique(chosen).size == len(drawn.models) > 1
     assert not averaged.randomized
@@ -193,13 +194,38 @@ def test_bounds_that_bind_are_held_and_cost_something() -> None:
     assert "bounds that bind" in tight.trace.notes[0]
 
 
+@pytest.mark.parametrize("slack", [1.0, float("inf")])
+def test_an_unbounded_slack_leaves_the_scores_of_the_base(slack: float) -> None:
+    """What a slack that binds nobody gives is the base, not just the same for all such slacks."""
+    table = table_of(frame(many=300), "pay")
+    predictor = fit(table, aware=True, slack=slack)
+
+    np.testing.assert_array_equal(predictor.predict(table), predictor.unrepaired(table))
+    np.testing.assert_array_equal(predictor.trace.fitted, predictor.trace.base_fitted)
+
+
+def test_slack_zero_keeps_what_the_barycentre_keeps() -> None:
+    """Without slack scores still follow the old ones inside each group: no row gets everybody's mean."""
+    table = table_of(frame(many=300), "pay")
+    predictor, codes = fit(table, aware=True, slack=0.0), table.groups().codes
+    values, plain = predictor.trace.fitted, predictor.trace.base_fitted
+    assert values is not None
+    assert plain is not None
+    for k in (0, 1):
+        assert np.corrcoef(values[codes == k], plain[codes == k])[0, 1] > 0.98
+    assert np.mean(values == np.median(values)) < 0.02
+    assert predictor.trace.objective < 0.9 * plain.var()
+
+
 def test_group_slacks_bind_the_groups_that_are_named() -> None:
-    """A slack for one group is held by it."""
+    """A slack for one group is held by it, but for the row that a draw puts on either side of a threshold."""
     table = table_of(frame(), "pay")
     predictor = fit(table, aware=True, slack=0.3, group_slack="f=0.02")
+    codes = table.groups().codes
     assert predictor.trace.fitted is not None
 
-    assert ks_to_overall(predictor.trace.fitted, table.groups().codes, None, 2)[0] <= 0.02 + 1e-9
+    rows = (1 / np.bincount(codes)).max() + 2 / codes.size
+    assert ks_to_overall(predictor.trace.fitted, codes, None, 2)[0] <= 0.02 + rows + 1e-9
 
 
 def test_tied_scores_are_spread_by_identity() -> None:
@@ -212,15 +238,57 @@ def test_tied_scores_are_spread_by_identity() -> None:
     )
     table = read_table(data, Reading(Columns(("sex",), label="label", score="score")))
     draw = rng.random(2000)
-    table = replace(table, draw=lambda: draw)
     problem = RepairProblem(table, protected_as_feature=True)
     predictor = FairRegression(slack=0.02).fit(problem, rng=rng)
-    values = predictor.predict(table)
+    drawn = [
+        predictor.predict(replace(table, draw=lambda rows, i=i: (draw[rows] + i / 50) % 1)) for i in range(50)
+    ]
+    far = ks_to_overall(np.concatenate(drawn), np.tile(table.groups().codes, 50), None, 2)
 
     assert predictor.drawn(table).any()
-    assert ks_to_overall(values, table.groups().codes, None, 2).max() <= 0.02 + 1e-9
-    np.testing.assert_array_equal(values, predictor.predict(table))
-    assert any("spread by a draw" in note for note in predictor.trace.notes)
+    assert far.max() == pytest.approx(0.02, abs=0.005)
+    np.testing.assert_array_equal(predictor.predict(table), predictor.predict(table))
+    assert any("in expectation over the draws" in note for note in predictor.trace.notes)
+
+
+def test_equal_rows_without_ids_are_told_apart() -> None:
+    """Without ids the distance as delivered is the expected one but for a few rows, however many are equal."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, 2000)
+    score = np.clip(rng.beta(2, 3, 2000) + 0.2 * group, 0, 1).round(1)
+    table = read_table(
+        pa.table({"sex": group.astype(str), "label": (rng.random(2000) < score).astype(int), "score": score}),
+        Reading(Columns(("sex",), label="label", score="score")),
+    )
+    predictor = FairRegression(slack=0.02).fit(RepairProblem(table, protected_as_feature=True), rng=rng)
+    far = ks_to_overall(predictor.predict(table), table.groups().codes, None, 2)
+
+    assert far.max() <= 0.02 + 8 / 900  # log2(400) / 3 + 1 rows in each of two groups of more than 900
+
+
+def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> None:
+    """--decisions deterministic says what it reaches, and warns where the slack does not hold."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, 500)
+    score = np.clip(rng.beta(2, 3, 500) + 0.2 * group, 0, 1).round(1)
+    data = pa.table(
+        {"sex": group.astype(str), "label": (rng.random(500) < score).astype(int), "score": score}
+    )
+    table = read_table(data, Reading(Columns(("sex",), label="label", score="score")))
+    problem = RepairProblem(table, protected_as_feature=True)
+    predictor = FairRegression(slack=0.02, decisions="deterministic").fit(problem, rng=rng)
+    values = predictor.predict(table)
+    far = ks_to_overall(values, table.groups().codes, None, 2).max()
+
+    assert not predictor.randomized
+    for k in (0, 1):
+        for one in np.unique(score[group == k]):
+            assert np.unique(values[(group == k) & (score == one)]).size == 1
+    assert any(f"ks.to_overall {far:.4f} instead of 0.02" in note for note in predictor.trace.notes)
+    cautions = [note for note in predictor.trace.notes if isinstance(note, Caution)]
+    assert bool(cautions) == bool(far > 0.02)
+    with pytest.raises(UsageError, match="closed form"):
+        FairRegression(decisions="deterministic").fit(RepairProblem(table), rng=rng)
 
 
 @pytest.mark.parametrize(
@@ -384,7 +452,7 @@ def test_the_protected_column_is_needed_only_as_a_feature(call: Call, tmp_path: 
     assert result["criterion"] == "ks.to_overall"
     assert result["proof"]["holdout"]["noise"][0]["mean"] > 0
     gap = {row["name"]: row for row in result["proof"]["fit"]["table"]}["ks.to_overall [sex]"]
-    assert gap["after"]["value"] <= 0.05 + 1e-9 < gap["before"]["value"]
+    assert gap["expected"] <= 0.05 + 1e-3 < gap["before"]["value"]
     data = pq.read_table(tmp_path / "people.parquet").drop_columns(["sex"])
     pq.write_table(data, tmp_path / "blind.parquet")
     status, _, err = call("predict", artifact, str(tmp_path / "blind.parquet"), "-o", str(tmp_path / "o.csv"))

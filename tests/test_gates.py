@@ -293,7 +293,13 @@ def test_a_waived_check_does_not_fail(call: Call, data: str) -> None:
     (check,) = result["checks"]
 
     assert (status, result["verdict"], check["verdict"]) == (0, "waived", "waived")
-    assert check["waived"] == {"verdict": "fail", "reason": "known, ticket 12", "expires": "2026-06-30"}
+    assert check["waived"] == {
+        "verdict": "fail",
+        "code": "beyond_limit",
+        "severity": "error",
+        "reason": "known, ticket 12",
+        "expires": "2026-06-30",
+    }
     assert result["waivers"]["waivers"][0]["state"] == "used"
     assert result["waivers"]["waivers"][0]["covers"] == [check["id"]]
 
@@ -451,11 +457,12 @@ def test_a_waiver_can_name_one_limit() -> None:
     """With operator and limit it covers that check alone."""
     table = {"check": "dp.difference>0.1", "reason": "x", "expires": date(2027, 1, 1)}
     found = Waiver.parse(table, "here")
-    judged = {"id": "selection_rate.difference.between_groups[race]", "attribute": "race", "operator": ">"}
+    judged = {"of": "value", "comparison": "selection_rate.difference.between_groups", "attribute": "race"}
+    judged["operator"] = ">"
 
     assert found.covers({**judged, "limit": 0.1})
     assert not found.covers({**judged, "limit": 0.2})
-    assert not found.covers({**judged, "limit": 0.1, "id": "ks.between_groups[race]"})
+    assert not found.covers({**judged, "limit": 0.1, "comparison": "ks.between_groups"})
 
 
 def test_today_comes_from_one_place(monkeypatch: pytest.MonkeyPatch) -> None:

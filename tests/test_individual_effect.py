@@ -182,7 +182,7 @@ def test_a_blind_score_has_no_matched_effect_to_the_bit() -> None:
         assert contrast.low == contrast.high == 0.0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6))
 def test_matched_weights_are_repeated_rows(seed: int) -> None:
     """A row of weight 3 is three rows; a row of weight 0 is none; weights have no unit."""
@@ -285,20 +285,51 @@ def test_keys_are_equal_where_values_are() -> None:
 
 
 def test_residual_intervals_contain_the_effect() -> None:
-    """Of 12 tables 11 intervals of 95 % contain it; for a blind score with proxies it is 0."""
-    found = []
+    """Of 12 tables 11 intervals of 95 % contain it, or say that they cannot tell, as few do."""
+    found, undecided = [], 0
     kinds = [("probability", 0.4), ("probability", 0.0), ("decision", 0.5), ("real", 0.3)]
     for seed in range(12):
         kind, bonus = kinds[seed % 4]
         score, group, X, truth = world(seed, kind=kind, bonus=bonus)
         (contrast,) = residual_effect(score, group, X).contrasts
-        assert contrast.undecided is None
-        found.append(contrast.low <= truth <= contrast.high)
+        undecided += contrast.undecided is not None
+        found.append(contrast.undecided is not None or contrast.low <= truth <= contrast.high)
         # without the columns there is a difference, far off
         raw = score[group == 0].mean() - score[group == 1].mean()
         assert abs(raw - truth) > 5 * abs(contrast.value - truth)
 
     assert sum(found) >= 11
+    assert undecided <= 3
+
+
+def test_an_index_of_many_columns_is_not_taken_for_an_effect() -> None:
+    """Score and group lean on the same sum of 20 columns: trees alone were 5.5 standard errors off, by .013."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5200, 20))
+    index = X @ (1.2 * np.full(20, 20**-0.5))
+    group = (rng.random(5200) < sigmoid(index)).astype(np.int64)
+    (contrast,) = residual_effect(sigmoid(index - 0.3), group, X).contrasts
+
+    assert abs(contrast.value) < 0.001
+    assert contrast.low <= 0 <= contrast.high
+
+
+def test_an_estimate_that_fails_a_blind_score_is_undecided() -> None:
+    """What the blind score shows is in the standard error, and beyond its own interval decides nothing."""
+    rng = np.random.default_rng(1)
+    member, noise = rng.random(6000) < 0.5, rng.normal(size=6000)
+    rest, away = member - 0.5, 0.2 * (member - 0.5) + 0.1 * noise
+
+    def judged(blind: Floats) -> ResidualContrast:
+        chance, w = np.full(6000, 0.5), np.ones(6000)
+        return individual_effect._residual(member, chance, (away, blind), w, 6000.0, 0.0, 0, 1, 0.05)
+
+    good, bad = judged(0.1 * rng.permutation(noise)), judged(0.1 * rest + 0.1 * noise)
+
+    assert good.undecided is None
+    assert "made blind of these columns would be called unfair" in str(bad.undecided)
+    assert bad.standard_error == pytest.approx(abs(bad.blind), rel=0.01)
+    assert bad.standard_error > good.standard_error
 
 
 def three(seed: int, many: int = 5000) -> tuple[Floats, Ints, Floats, Floats]:
@@ -358,7 +389,7 @@ def test_equal_rows_that_are_many_are_dealt_out() -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_bundled_columns_tell_the_same_rows_apart(seed: int) -> None:
     """Indicators of one category are one column; what overlaps stays apart; rows differ where they differed."""
     rng = np.random.default_rng(seed)
@@ -438,7 +469,7 @@ def test_a_group_that_can_be_told_is_undecided() -> None:
     assert "can be told nearly perfectly" in str(sure.undecided)
     assert sure.left < 0.05
 
-    steep = (rng.random(5000) < sigmoid(40 * X[:, 0])).astype(np.int64)
+    steep = (rng.random(5000) < sigmoid(30 * X[:, 0])).astype(np.int64)
     found = residual_effect(score, steep, X).contrasts[0]
     assert "groups overlap in" in str(found.undecided)
     assert found.balanced_overlap < 0.1

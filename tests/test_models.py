@@ -577,7 +577,7 @@ def test_column_names_are_found_through_wrappers(tmp_path: Path, wrap: Callable[
     )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order=st.permutations(["age", "income", "debt", "extra", "more"]), named=st.booleans())
 def test_column_order_and_extra_columns_are_irrelevant(tmp_path: Path, order: list[str], named: bool) -> None:
     """Columns are found by name, for models that know their names and for those that were told them."""

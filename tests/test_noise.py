@@ -494,14 +494,16 @@ def test_sampled_intervals_cover_the_truth() -> None:
 
 
 def test_shifted_tables_are_carried_over_in_both_ways() -> None:
-    """Other shares of true groups, the same P(noisy | true): with that as it is the truth is inside; both are told."""
+    """Other shares of true groups, the same P(noisy | true): with that the truth is inside; unsaid, both count."""
     data = blurred(people(20_000), "uniform", 0.2)
     other = blurred(people(20_000, seed=9), "uniform", 0.2, seed=4)
     keep = np.random.default_rng(0).random(20_000) < np.array([0.2, 0.6, 1.0])[other["true"]]
     table = read_noise(written(table_of({name: part[keep] for name, part in other.items()})))
-    noise, _ = noisy_audit(data, Noise(table))
+    either, _ = noisy_audit(data, Noise(table))
+    noise, _ = noisy_audit(data, Noise(table, keep="true-given-noisy"))
     swapped, _ = noisy_audit(data, Noise(table, keep="noisy-given-true"))
 
+    assert either["table"]["kept"] == "either"
     assert noise["table"]["kept"] == "true-given-noisy"
     assert swapped["table"]["kept"] == "noisy-given-true"
     assert noise["table"]["shift"] > 0.1
@@ -512,6 +514,9 @@ def test_shifted_tables_are_carried_over_in_both_ways() -> None:
         assert first["other_transport"] == pytest.approx(
             [second["bounds"]["N1"][end] for end in ("low", "high")]
         )
+        both = figure(either, "selection_rate", group)["bounds"]["N1"]
+        assert both["low"] == pytest.approx(min(f["bounds"]["N1"]["low"] for f in (first, second)))
+        assert both["high"] == pytest.approx(max(f["bounds"]["N1"]["high"] for f in (first, second)))
         assert second["bounds"]["N1"]["low"] - 0.02 <= right[j] <= second["bounds"]["N1"]["high"] + 0.02
     assert figure(swapped, "selection_rate", "c")["weighted"] != pytest.approx(
         figure(noise, "selection_rate", "c")["weighted"], abs=0.005

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cvxpy as cp
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -15,7 +16,6 @@ from fairfix.optim.group_loss import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 Floats = npt.NDArray[np.float64]
 Data = tuple[Floats, Floats, npt.NDArray[np.int64]]
@@ -42,27 +42,20 @@ def losses_at(
 @pytest.mark.parametrize("loss", ["square", "logistic"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_optimum_is_that_of_a_general_solver(loss: str, seed: int) -> None:
-    """The objective equals SLSQP's on the convex program, and the gap is certified."""
+    """The objective equals a conic solver's on the convex program, and the gap is certified."""
     X, y, codes = data(seed, binary=loss == "logistic")
     level, _ = best_level(X, y, codes, None, 3, loss=loss)
     bounds = np.full(3, 1.03 * level)
     found = solve_linear(X, y, codes, None, bounds, loss=loss, l2=1e-3)
     assert isinstance(found, GroupLossSolution)
-    shares = np.bincount(codes) / codes.size
+    w, b = cp.Variable(3), cp.Variable()
+    form = X @ w + b
+    each = cp.square(form - y) if loss == "square" else cp.logistic(form) - cp.multiply(y, form)
+    held = [cp.sum(each[codes == k]) / (codes == k).sum() <= bounds[k] for k in range(3)]
+    other = cp.Problem(cp.Minimize(cp.sum(each) / y.size + 1e-3 * cp.sum_squares(w)), held)
+    other.solve(solver=cp.CLARABEL)
 
-    def value(v: Floats) -> float:
-        return float(shares @ losses_at(v, X, y, codes, loss, 3) + 1e-3 * v[:-1] @ v[:-1])
-
-    start = np.append(found.coef, found.intercept) + 0.05
-    other = minimize(
-        value,
-        start,
-        method="SLSQP",
-        constraints=[{"type": "ineq", "fun": lambda v: bounds - losses_at(v, X, y, codes, loss, 3)}],
-        options={"maxiter": 500, "ftol": 1e-12},
-    )
-
-    assert found.objective == pytest.approx(other.fun, abs=2e-6)
+    assert found.objective == pytest.approx(other.value, abs=1e-6)
     assert 0 <= found.gap + 1e-12 <= 1e-7
     assert (found.losses <= bounds + 1e-12).all()
     assert found.converged
@@ -71,7 +64,7 @@ def test_the_optimum_is_that_of_a_general_solver(loss: str, seed: int) -> None:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
     groups=st.integers(2, 5),
@@ -140,8 +133,10 @@ def test_members_are_averaged_within_the_bounds() -> None:
     level, _ = best_level(X, y, codes, None, 3, loss="square")
     bounds = np.full(3, 1.05 * level)
     best = solve_linear(X, y, codes, None, bounds, loss="square")
-    found = solve_members(fit, lambda u: (u - y) ** 2, codes, None, bounds, rounds=15)
-    refused = solve_members(fit, lambda u: (u - y) ** 2, codes, None, np.full(3, 0.9 * level), rounds=15)
+    found = solve_members(fit, lambda u: ((u - y) ** 2, 2 * (u - y)), codes, None, bounds, rounds=15)
+    refused = solve_members(
+        fit, lambda u: ((u - y) ** 2, 2 * (u - y)), codes, None, np.full(3, 0.9 * level), rounds=15
+    )
 
     assert isinstance(best, GroupLossSolution)
     assert isinstance(found, MembersSolution)
@@ -151,5 +146,5 @@ def test_members_are_averaged_within_the_bounds() -> None:
         found.values, sum(w * (A @ v) for w, v in zip(found.weights, found.models, strict=True))
     )
     assert isinstance(refused, Infeasible)
-    assert not refused.certified
-    assert refused.excess > 0.05 * level
+    assert refused.excess == 0  # nothing is proven of models that were not tried
+    assert refused.losses.max() > 0.95 * level

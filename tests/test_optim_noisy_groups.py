@@ -20,6 +20,7 @@ from fairfix.optim.noisy_groups import (
     least_eps,
     pairwise_gaps,
     sensitivity,
+    smallest_shares,
     soft_bounds,
     standard_error,
     total_variation,
@@ -636,3 +637,29 @@ def test_where_the_solver_gives_up_the_end_is_that_of_any_noise(monkeypatch):
     monkeypatch.setattr(noisy_ends, "milp", gives_up)
     lo, hi = sensitivity_bounds(m, C, TPR, least_eps(m, C) + 0.05)
     np.testing.assert_allclose((lo, hi), soft_bounds(m, C, TPR), atol=1e-12)
+
+
+@pytest.mark.parametrize(("groups", "noisy"), [(3, 2), (4, 2), (4, 3)])
+def test_the_smallest_shares_hold_the_worst_case_of_all_shares_that_may_be(groups: int, noisy: int) -> None:
+    """Each group is as small as a linear program makes it, and bounds at other shares lie inside."""
+    rng = np.random.default_rng([groups, noisy])
+    T = rng.dirichlet(np.ones(noisy), groups)
+    share = rng.dirichlet(np.ones(groups))
+    cells = rng.dirichlet(np.ones(4), noisy) * (share @ T)[:, None]
+    tables = smallest_shares(T, cells.sum(1))
+    fits = {"A_eq": T.T, "b_eq": cells.sum(1), "bounds": (0, 1), "method": "highs"}
+    known = [linprog(np.eye(groups)[j], **fits).fun for j in range(groups)]
+
+    assert tables.shape == (groups, groups, noisy)
+    np.testing.assert_allclose(tables.sum(1), np.broadcast_to(cells.sum(1), (groups, noisy)), atol=1e-12)
+    np.testing.assert_allclose([tables[j].sum(1)[j] for j in range(groups)], known, atol=1e-8)
+    for ratio in RATIOS.values():
+        ends = [soft_bounds(cells, table, ratio) for table in tables]
+        low, high = np.fmin.reduce([e[0] for e in ends]), np.fmax.reduce([e[1] for e in ends])
+        for _ in range(20):
+            other = linprog(rng.normal(size=groups), **fits).x * 0.5 + 0.5 * share
+            lo, hi = soft_bounds(cells, T * other[:, None], ratio)
+            assert (low <= lo + 1e-8).all()
+            assert (hi <= high + 1e-8).all()
+    many = smallest_shares(np.stack([T, T[::-1]]), cells.sum(1))
+    np.testing.assert_allclose(many[:, 0], tables, atol=1e-9)

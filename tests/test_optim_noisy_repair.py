@@ -204,7 +204,7 @@ def test_certified_thresholds_equal_the_dual_and_its_whole_numbers_equal_enumera
     mixed = 0
     for seed in range(12):
         n, _, table = seen(draw(seed, 2, 2, 4))
-        relaxed = solve_noisy(n, table, "equal_opportunity", 0.05, Certified()).error
+        relaxed = solve_noisy(n, table, "one_sided_equal_opportunity", 0.05, Certified()).error
         assert relaxed == pytest.approx(dual_milp(n, table, 0.05, whole=False), abs=1e-7)
         best = np.inf
         for cut in itertools.product(range(5), repeat=2):
@@ -411,23 +411,25 @@ def test_soft_thresholds_are_the_best_over_all_levels():
         q = draw(seed, 2, 2, 3)
         q = np.einsum("jk,jbc->jkbc", np.array([[0.95, 0.05], [0.05, 0.95]]), q.sum(1))
         n, C, _ = seen(q)
-        found = solve_noisy(n, C, "equal_opportunity", 0.1, Soft())
+        found = solve_noisy(n, C, "one_sided_equal_opportunity", 0.1, Soft())
         assert found.violation <= 1e-7
-        assert true_excess(q, found.F, "equal_opportunity", 0.1) <= 1e-7
+        assert true_excess(q, found.F, "one_sided_equal_opportunity", 0.1) <= 1e-7
         grid = [
-            cutting_planes(n, C, "equal_opportunity", 0.1, 1.0, {"true_positive_rate": t})
+            cutting_planes(n, C, "one_sided_equal_opportunity", 0.1, 1.0, {"true_positive_rate": t})
             for t in np.linspace(0, 1, 21)
         ]
         known = np.array([e for e in grid if e is not None])
         assert found.error <= known.min() + 1e-7
         assert known.min() - found.error < 0.02
         level = float((n[..., 1] * found.F).sum() / n[..., 1].sum() - 0.1)
-        at = cutting_planes(n, C, "equal_opportunity", 0.1, 1.0, {"true_positive_rate": max(level, 0.0)})
+        at = cutting_planes(
+            n, C, "one_sided_equal_opportunity", 0.1, 1.0, {"true_positive_rate": max(level, 0.0)}
+        )
         assert at == pytest.approx(found.error, abs=1e-6)
         wide += found.error < n[..., 1].sum() * 0.9 - 1e-3
         parity = solve_noisy(n, C, "demographic_parity", 0.05, Soft())
         assert parity.error == pytest.approx(cutting_planes(n, C, "demographic_parity", 0.05, 1.0), abs=1e-7)
-        both = solve_noisy(n, C, "equalized_odds", 0.1, Soft())
+        both = solve_noisy(n, C, "one_sided_equalized_odds", 0.1, Soft())
         assert both.violation <= 1e-7
         assert both.error >= found.error - 1e-9
     assert wide >= 2
@@ -476,7 +478,7 @@ def test_groups_without_a_rate_do_not_bind():
     q /= q.sum()
     n, _, table = seen(q)
     found = solve_noisy(n, table, "equal_opportunity", 0.05, Certified())
-    assert np.isnan(found.excess).tolist() == [[False, False, True]]
+    assert np.isnan(found.excess).tolist() == [[False, False, True]] * 2
     assert found.violation <= 1e-7
     without = table[:, :2].copy()
     without[0, 0] += table[0, 2]
@@ -502,3 +504,62 @@ def test_what_does_not_fit_is_refused():
         solve_noisy(
             n * [1.0, 0.0], C * 0 + (n * [1.0, 0.0]).sum((1, 2)) / 2, "equal_opportunity", 0.1, Soft()
         )
+
+
+SIDES = {
+    "demographic_parity": (("SR", 1), ("SR", -1)),
+    "equal_opportunity": (("TPR", 1), ("TPR", -1)),
+    "equalized_odds": (("TPR", 1), ("TPR", -1), ("FPR", 1), ("FPR", -1)),
+    "one_sided_demographic_parity": (("SR", 1),),
+    "one_sided_equal_opportunity": (("TPR", 1),),
+    "one_sided_equalized_odds": (("TPR", 1), ("FPR", -1)),
+}
+"""What each name declares, written down apart from the code: 1 where no group may be below, -1 where none above."""
+
+
+@pytest.mark.parametrize("parity", list(SIDES))
+@pytest.mark.parametrize("groups", [2, 4])
+def test_what_is_declared_is_held_at_the_least_error_by_another_program(parity, groups):
+    """One table or either of two: rates of the lowest and the highest bins, filled by hand, in a program of our own."""
+    bins, slack = 7, 0.05
+    q = draw(groups, groups, 3, bins)
+    n, _, first = seen(q)
+    rng = np.random.default_rng(groups)
+    second = first * rng.uniform(0.7, 1.3, first.shape)
+    second *= (first.sum(1) / second.sum(1))[:, None, :]
+    costs = (n[..., 0] - n[..., 1]).ravel()
+
+    def filled(y: int, table: np.ndarray, j: int, sign: int) -> np.ndarray:
+        """Return which masses make the lowest (sign 1) or highest rate of a group, shape (K, B)."""
+        out = np.zeros((3, bins))
+        for k in range(3):
+            left = table[y, j, k]
+            for b in range(bins)[::sign]:
+                out[k, b] = min(left, n[k, b, y])
+                left -= out[k, b]
+        return out
+
+    def least(tables: list[np.ndarray]) -> float:
+        rows = [
+            np.eye(3 * bins)[k * bins + b] - np.eye(3 * bins)[k * bins + b + 1]
+            for k in range(3)
+            for b in range(bins - 1)
+        ]
+        limits = [0.0] * len(rows)
+        for (rate, sign), table, j in itertools.product(SIDES[parity], tables, range(groups)):
+            labels = {"SR": (0, 1), "TPR": (1,), "FPR": (0,)}[rate]
+            everybody = n[..., list(labels)].sum(-1)
+            mine = sum(filled(y, table, j, sign) for y in labels)
+            rows.append(sign * (everybody / everybody.sum() - mine / mine.sum()).ravel())
+            limits.append(slack)
+        found = linprog(costs, A_ub=np.array(rows), b_ub=limits, bounds=(0, 1), method="highs")
+        return float(found.fun + n[..., 1].sum())
+
+    one = solve_noisy(n, first, parity, slack, Certified())
+    both = solve_noisy(n, first, parity, slack, Certified(), others=[second])
+    assert one.error == pytest.approx(least([first]), abs=1e-7)
+    assert both.error == pytest.approx(least([first, second]), abs=1e-7)
+    assert both.error >= one.error - 1e-9
+    assert both.violation <= 1e-6
+    with pytest.raises(ValueError, match="several tables"):
+        solve_noisy(n, first, parity, slack, Identified(), others=[second])

@@ -99,7 +99,9 @@ def test_weights_of_the_program_are_those_of_all_thresholds() -> None:
     _, y, codes = rows(4, many=60)
     fixed = [np.clip(y + 0.1 * np.random.default_rng(i).normal(size=60), 0, 1).round(2) for i in range(4)]
     supply = iter([*enumerate(fixed), *([(3, fixed[3])] * 20)])
-    found = reduce(y, codes, None, np.full(2, 0.06), "square", lambda problem: next(supply), rounds=8)
+    found = reduce(
+        y, codes, None, np.full(2, 0.06), "square", lambda problem: next(supply), rounds=8, nu=-1.0
+    )
     constant = np.full(60, min(np.linspace(0, 1, 1001), key=lambda c: np.mean((y - c) ** 2)))
     columns = [constant, *fixed]
     cuts = np.unique(np.concatenate(columns))

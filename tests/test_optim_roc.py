@@ -42,7 +42,7 @@ def best_value(etas: list, weights: list, slack: float) -> float:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.03, 0.2, 2.0]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_value_is_that_of_a_linear_program(seed: int, slack: float) -> None:
     """No shares within the slack have a larger value, and the rules attain it."""
     etas, weights = draw(seed)

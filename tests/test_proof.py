@@ -30,7 +30,7 @@ def table(n: int = 2000, seed: int = 0, *, label: bool = True) -> Table:
     return read_table(data, Reading(Columns(("race",), label="label" if label else None, score="score")))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(20, 400), st.floats(0, 0.4), st.floats(0.05, 0.5), st.integers(0, 99))
 def test_a_split_is_a_partition_inside_every_stratum(
     n: int, validation: float, holdout: float, seed: int

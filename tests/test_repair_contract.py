@@ -19,7 +19,7 @@ import pytest
 from fairfix.auditor import audit
 from fairfix.engine import read_table
 from fairfix.errors import DataError, UsageError
-from fairfix.noise import NoiseTable
+from fairfix.noise import Noise, NoiseTable
 from fairfix.predictors import RepairedPredictor
 from fairfix.proof import results_on
 from fairfix.repair import Repairer, RepairProblem, methods
@@ -61,8 +61,8 @@ def fit(repairer: Repairer, table: Table, seed: int = 0) -> RepairedPredictor:
 def problem_of(method: type[Repairer], table: Table, groups: Groups | None = None) -> RepairProblem:
     """Return the problem of a table; a method that knows noise is told that there is none."""
     names = (table.groups() if groups is None else groups).names
-    noise = NoiseTable("table", names, names, np.eye(len(names)), "count") if method.knows_noise else None
-    return RepairProblem(table, groups, noise=noise)
+    none = NoiseTable("table", names, names, np.eye(len(names)), "count")
+    return RepairProblem(table, groups, noise=Noise(none) if method.knows_noise else None)
 
 
 def law(name: str) -> Callable[[type[Repairer]], None]:
@@ -80,7 +80,7 @@ def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredict
     if predictor.drawn(table).any():
         times, many = 512, len(table)
         draw = np.repeat((np.arange(times) + 0.5) / times, many)
-        table = replace(table.take(np.tile(np.arange(many), times)), draw=lambda: draw)
+        table = replace(table.take(np.tile(np.arange(many), times)), draw=lambda rows: draw[rows])
     _, repaired, _ = results_on(table, predictor)
     return audit(repaired, repaired.reading).block("race").comparisons[repairer.criterion].value.value
 

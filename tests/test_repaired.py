@@ -69,7 +69,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 WRONG = [None, 0, -1, 1.5, "", "x", [], {}, True, ["race"], "race", "sex", 1e308, [["a"]], [["a", "f"]]]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_lying_manifest_is_refused_or_harmless(data: st.DataObject, saved: Path, tmp_path: Path) -> None:
     """Any value replaced or removed: loading and predicting work, or say no."""

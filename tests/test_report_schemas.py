@@ -56,7 +56,7 @@ def result() -> dict[str, Any]:
     found = audit_dict(audit(data, reading, Settings(checks=checks)))
     waiver = {"check": "ks[g]", "reason": "known ]]> since <March>", "expires": "2099-01-01"}
     found["checks"], told = apply(
-        found["checks"], [Waiver.parse(waiver, "x")], Waiver.parse(waiver, "x").expires, "interval"
+        found["checks"], [Waiver.parse(waiver, "x")], Waiver.parse(waiver, "x").expires
     )
     found["waivers"] = {"today": "2098-12-31", "waivers": told}
     return found

@@ -16,18 +16,18 @@ from fairfix.chances import ScoreCurves
 from fairfix.cli import run
 from fairfix.engine import read_table
 from fairfix.errors import ArtifactError, DataError, UsageError
-from fairfix.noise import NoiseTable
+from fairfix.noise import Noise, NoiseTable
 from fairfix.optim.noisy_repair import DEMANDS, LABELS, Sensitive, breakdown_of, rate_bounds
 from fairfix.proof import repair_table
 from fairfix.repair.base import RepairProblem
-from fairfix.repair.robust import Robust, bin_edges
+from fairfix.repair.robust import COMPARISONS, Robust, bin_edges
 from fairfix.repaired import Repaired
 from fairfix.table import Columns, Reading, Table
 
 SAMPLE = Path(__file__).parents[1] / "sample_data"
 NAMES = ("a", "b", "c")
 T = np.array([[0.85, 0.1, 0.05], [0.15, 0.8, 0.05], [0.1, 0.2, 0.7]])
-PARITIES = list(DEMANDS)
+PARITIES = list(COMPARISONS)
 
 
 def people(seed: int = 0, many: int = 3000) -> dict[str, np.ndarray]:
@@ -81,9 +81,10 @@ def known(
     return NoiseTable("table", NAMES, NAMES, masses if label else masses.sum(0), "count")
 
 
-def fit(repairer: Robust, table: Table, noise: NoiseTable, **more: Any) -> ScoreCurves:
+def fit(repairer: Robust, table: Table, noise: NoiseTable | Noise, **more: Any) -> ScoreCurves:
     """Fit with a fixed stream of random numbers."""
-    found = repairer.fit(RepairProblem(table, noise=noise, **more), rng=np.random.default_rng(0))
+    told = noise if isinstance(noise, Noise) else Noise(noise)
+    found = repairer.fit(RepairProblem(table, noise=told, **more), rng=np.random.default_rng(0))
     assert isinstance(found, ScoreCurves)
     return found
 
@@ -176,6 +177,105 @@ def test_identified_thresholds_are_exact_if_noise_depends_on_the_true_group_alon
     assert excess(data, rule.predict(table), parity, 0.02, weight) == pytest.approx(0.0, abs=1e-6)
     assert excess(data, wary.predict(table), parity, 0.02, weight) < -0.01
     assert rule.trace.objective < wary.trace.objective
+
+
+@pytest.mark.parametrize("label", [True, False])
+@pytest.mark.parametrize("parity", PARITIES)
+def test_a_survey_of_other_people_tells_how_a_true_group_is_recorded(parity: str, label: bool) -> None:
+    """Shares of the survey are other ones, so what a recorded group consists of is not what it says; T is."""
+    one = people(many=1500)
+    data = {name: np.repeat(column, 3) for name, column in one.items()}
+    noisy = np.tile(np.arange(3), 1500)
+    weight = T[data["true"], noisy]
+    other = weight * np.array([0.3, 1.0, 4.0])[data["true"]]  # the survey asked far more of the minorities
+    table, told = table_of(data, noisy, weight), known(data, noisy, label=label, weight=other)
+    for noise in (Noise(told, class_conditional=True), Noise(told)):
+        rule = fit(Robust(constraint=parity, assumption="identified", z=0.0, slack=0.02), table, noise)
+        assert excess(data, rule.predict(table), parity, 0.02, weight) == pytest.approx(0.0, abs=1e-6)
+        assert any("of it P(noisy | true) holds" in note for note in rule.trace.notes)
+    wrong = Noise(told, keep="true-given-noisy")
+    rule = fit(Robust(constraint=parity, assumption="identified", z=0.0, slack=0.02), table, wrong)
+    assert excess(data, rule.predict(table), parity, 0.02, weight) > 0.02
+
+
+@pytest.mark.parametrize("kept", ["true-given-noisy", "noisy-given-true"])
+def test_whichever_transport_holds_the_certificate_holds(kept: str) -> None:
+    """A survey of other shares, of true or of recorded groups, and noise that takes those who are accepted."""
+    data = people(5, 2000)
+    noisy = recorded(data, "adversarial")
+    by_label = known(data, noisy, label=True)
+    factor = np.array([0.3, 1.0, 4.0])
+    other = by_label.values * (factor[:, None] if kept == "noisy-given-true" else factor)
+    told = NoiseTable("table", NAMES, NAMES, other, "joint")
+    table = table_of(data, noisy)
+    rule = fit(Robust(constraint="equal_opportunity", slack=0.1), table, told)
+    assert excess(data, rule.predict(table), "equal_opportunity", 0.1) <= 1e-6
+    alone = fit(Robust(constraint="equal_opportunity", slack=0.1), table, Noise(told, keep=kept))
+    assert excess(data, alone.predict(table), "equal_opportunity", 0.1) <= 1e-6
+    assert alone.trace.objective <= rule.trace.objective + 1e-9
+    assert any("whichever is worse" in note for note in rule.trace.notes)
+
+
+@pytest.mark.parametrize("constraint", PARITIES)
+def test_one_side_is_held_where_one_is_asked_for(constraint: str) -> None:
+    """As in the paper groups may be better off; it costs less, is said, and the criterion is not claimed."""
+    data = people(6, 2500)
+    noisy = data["true"]
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    both = fit(Robust(constraint=constraint, slack=0.01), table, told)
+    one = fit(Robust(constraint=constraint, slack=0.01, sides="one"), table, told)
+    assert excess(data, both.predict(table), constraint, 0.01) <= 1e-6
+    assert excess(data, one.predict(table), f"one_sided_{constraint}", 0.01) <= 1e-6
+    assert one.trace.objective <= both.trace.objective + 1e-9
+    assert any("--sides one" in note for note in one.trace.notes)
+    assert not any("--sides one" in note for note in both.trace.notes)
+    assert Robust(constraint=constraint, sides="one").bounds.endswith("(groups worse off only)")
+
+
+def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
+    """Without --assumption, what is stated is assumed; what contradicts it is refused."""
+    data = people(7, 1500)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+
+    def relies(noise: Noise, **more: Any) -> str:
+        return next(
+            note for note in fit(Robust(**more), table, noise).trace.notes if note.startswith("relies")
+        )
+
+    assert "N4 (identified)" in relies(Noise(told, class_conditional=True))
+    assert "by at most 0.2;" in relies(Noise(told, epsilon=0.2))
+    assert "N2 (certified)" in relies(Noise(told))
+    assert "N2 (certified)" in relies(Noise(told, class_conditional=True), assumption="certified")
+    radii = Noise(radii={"a": 0.1, "b": 0.2, "c": 0.2})
+    assert "N0 (radii)" in relies(radii, solver="ideal", bins=5.0)
+    assert "by the radii given" in relies(radii, solver="ideal", bins=5.0)
+    with pytest.raises(UsageError, match="--assumption radii is of --solver ideal"):
+        fit(Robust(), table, radii)
+    with pytest.raises(UsageError, match="radii alone do not tell what assumption soft needs"):
+        fit(Robust(assumption="soft"), table, radii)
+    with pytest.raises(UsageError, match=r"--epsilon 0.1 and --noise-epsilon 0.2 say different things"):
+        fit(Robust(assumption="epsilon", epsilon=0.1), table, Noise(told, epsilon=0.2))
+    assert Robust(assumption="identified").noise_in_force(Noise(told)).class_conditional
+    assert Robust(assumption="epsilon").noise_in_force(Noise(told)).epsilon == 0.05
+    with pytest.raises(UsageError, match="give one of them"):
+        Robust(assumption="identified").noise_in_force(Noise(told, epsilon=0.2))
+
+
+def test_more_true_than_recorded_groups() -> None:
+    """How a true group is recorded does not tell how large it is: certain by the table alone, refused by eps."""
+    rng = np.random.default_rng(8)
+    data = people(8, 3000)
+    noisy = (np.array([0.1, 0.5, 0.9])[data["true"]] < rng.random(3000)).astype(np.int64)
+    joint = np.zeros((3, 2))
+    np.add.at(joint, (data["true"], noisy), 1.0)
+    told = NoiseTable("table", NAMES, NAMES[:2], joint * np.array([0.3, 1.0, 4.0])[:, None], "joint")
+    table = table_of(data, noisy)
+    rule = fit(Robust(slack=0.1), table, told)
+    assert excess(data, rule.predict(table), "demographic_parity", 0.1) <= 1e-6
+    assert any("there is no eps*" in note for note in rule.trace.notes)
+    with pytest.raises(DataError, match="does not tell how large the true groups are"):
+        fit(Robust(assumption="epsilon"), table, told)
 
 
 def test_identified_thresholds_are_broken_by_noise_that_depends_on_more() -> None:
@@ -324,20 +424,25 @@ def test_groups_without_rows_are_left_out() -> None:
     """A recorded group of the table that the data have not keeps its part out; one that the table has not is named."""
     masses = np.array([[[6.0, 0.0, 0.0], [0.0, 4.0, 0.0]], [[1.0, 2.0, 0.0], [0.0, 0.0, 3.0]]])
     table = NoiseTable("table", ("a", "b"), ("a", "b", "z"), masses, "count")
-    fitted = table.fitted(("a", "b"), np.array([[0.3, 0.3], [0.2, 0.2]]))
-
-    np.testing.assert_allclose(fitted, [[[0.3, 0.0], [0.0, 0.3]], [[0.2, 0.2], [0.0, 0.0]]])
+    for fitted in carried(Noise(table), ("a", "b"), np.array([[0.3, 0.3], [0.2, 0.2]])):
+        np.testing.assert_allclose(fitted, [[[0.3, 0.0], [0.0, 0.3]], [[0.2, 0.2], [0.0, 0.0]]], atol=1e-8)
     with pytest.raises(DataError, match="says nothing of the group 'y'"):
-        table.fitted(("a", "y"), np.array([[0.3, 0.3], [0.2, 0.2]]))
+        carried(Noise(table), ("a", "y"), np.array([[0.3, 0.3], [0.2, 0.2]]))
 
 
-def test_what_is_given_the_true_group_stays() -> None:
-    """Joint masses are fitted by columns, those given the true group by rows, those given the noisy one as they are."""
+def carried(noise: Noise, names: tuple[str, ...], masses: np.ndarray) -> np.ndarray:
+    """Return the tables that may hold for recorded groups of these masses, shape (W, ..., J, K)."""
+    ordered, padded = noise.for_data(names, masses)
+    return ordered.tables(padded)[..., : len(names)]
+
+
+def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
+    """Shares given the true group stay by rows, those given the noisy one by columns; joint ones tell of both."""
     joint = np.array([[0.5, 0.1], [0.1, 0.3]])
     own, names = np.array([0.7, 0.3]), ("g0", "g1")
     rows, columns = joint / joint.sum(1, keepdims=True), joint / joint.sum(0)
-    one, two, three = (
-        NoiseTable("table", ("t0", "t1"), names, values, form).fitted(names, own)
+    both, (two,), (three,) = (
+        carried(Noise(NoiseTable("table", ("t0", "t1"), names, values, form)), names, own)
         for values, form in (
             (joint, "joint"),
             (rows, "noisy-given-true"),
@@ -345,10 +450,14 @@ def test_what_is_given_the_true_group_stays() -> None:
         )
     )
 
-    for table in (one, two, three):
+    np.testing.assert_allclose(both, [three, two], atol=1e-12)
+    for table in (two, three):
         np.testing.assert_allclose(table.sum(0), own, atol=1e-12)
-    np.testing.assert_allclose(one, three, atol=1e-12)
+    np.testing.assert_allclose(three / own, columns, atol=1e-12)
     np.testing.assert_allclose(two / two.sum(1, keepdims=True), rows, atol=1e-9)
+    told = NoiseTable("table", ("t0", "t1"), names, joint, "joint")
+    np.testing.assert_allclose(carried(Noise(told, keep="noisy-given-true"), names, own), [two], atol=1e-12)
+    np.testing.assert_allclose(Noise(told, class_conditional=True).recording(own), two, atol=1e-12)
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -385,7 +494,8 @@ TRAINED = {"solver": "dro", "features": ("x",)}
     ("given", "label", "message"),
     [
         ({"features": None}, True, "a score alone is nothing to train on; name columns with --features"),
-        ({"protected_as_feature": True}, True, "must not use the noisy group group"),
+        ({"features": ("x", "group")}, True, "sees the recorded group group with --protected-as-feature"),
+        ({"features": (), "protected_as_feature": True}, True, "nothing to train on; name columns"),
         ({"learner": "trees"}, True, "trains a linear rule; leave out --learner trees"),
         ({"assumption": "identified"}, True, "assumes the radii of the table"),
         ({"assumption": "soft"}, True, r"radii of the table \(N0\) alone; leave out --assumption soft"),
@@ -397,7 +507,7 @@ TRAINED = {"solver": "dro", "features": ("x",)}
     ],
 )
 def test_what_does_not_go_with_training_is_refused(given: dict[str, Any], label: bool, message: str) -> None:
-    """A trained rule needs features and no recorded group; what is of thresholds alone is said to be."""
+    """A trained rule needs features beside the recorded group; what is of thresholds alone is said to be."""
     data = people(many=600)
     noisy = recorded(data, "uniform")
     given = {**TRAINED, **given}
@@ -445,6 +555,75 @@ def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str
     settings, arrays = rule.state()
     again = ScoreCurves.from_state(json.loads(json.dumps(settings)), arrays)
     np.testing.assert_array_equal(again.predict(table), chance)
+
+
+@pytest.mark.parametrize("parity", PARITIES)
+@pytest.mark.parametrize("solver", ["dro", "soft", "certified"])
+def test_a_trained_rule_may_look_at_the_recorded_group(solver: str, parity: str) -> None:
+    """Worst cases hold for any decision; the rule is a score without the group and a threshold per recorded group."""
+    data = people(3)
+    noisy = recorded(data, "adversarial")
+    table, told = table_of(data, noisy), known(data, noisy, label=solver == "certified")
+    what = {"solver": "soft", "assumption": "certified"} if solver == "certified" else {"solver": solver}
+    rule = fit(
+        Robust(constraint=parity, slack=0.1, **what),
+        table,
+        told,
+        features=("x",),
+        protected_as_feature=True,
+    )
+    chance = rule.predict(table)
+    notes = " | ".join(rule.trace.notes)
+
+    assert excess(data, chance, parity, 0.1) <= 1e-9
+    assert set(np.unique(chance)) <= {0.0, 1.0}
+    assert (rule.needs_score, rule.inputs, rule.scorer.groups) == (False, ("group",), ())
+    assert rule.trace.objective == pytest.approx(np.mean(chance != data["label"]), abs=1e-12)
+    code = {"dro": "N0", "soft": "N1", "certified": "N2"}[solver]
+    found = re.findall(r"(-?0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)
+    worst = {name: float(value) for value, name in found}
+    assert excess(data, chance, parity, 0.0) - 1e-4 <= worst[code] <= 0.1 + 1e-4
+    assert "decisions use the recorded group 'group'" in notes
+    each = rule.of_each_group(table)
+    assert each is not None
+    for k in range(3):
+        everybody = np.full(noisy.size, k)
+        np.testing.assert_array_equal(rule.predict(table_of(data, everybody)), each[1][:, k])
+    settings, arrays = rule.state()
+    again = ScoreCurves.from_state(json.loads(json.dumps(settings)), arrays)
+    np.testing.assert_array_equal(again.predict(table), chance)
+
+
+def test_looking_at_the_recorded_group_costs_less() -> None:
+    """A rule that may tell recorded groups apart lets the better one in by another threshold."""
+    data = people(many=6000)
+    data["label"] = (np.random.default_rng(5).random(6000) < 1 / (1 + np.exp(-3 * data["x"]))).astype(
+        np.int64
+    )
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    asked = Robust(slack=0.1, constraint="equal_opportunity", solver="soft", assumption="certified")
+    errors = [
+        fit(asked, table, told, features=("x",), protected_as_feature=sees).trace.objective
+        for sees in (False, True)
+    ]
+    assert errors[1] < errors[0] - 0.01
+
+
+def test_the_estimate_under_n4_is_of_the_rule_of_every_recorded_group() -> None:
+    """Inverting the cells of decisions that look at the recording is wrong by far more than sampling."""
+    data = people(many=30_000)
+    logit = data["x"] + 2.0 * (data["true"] == 0) - 1.0
+    data["label"] = (np.random.default_rng(5).random(30_000) < 1 / (1 + np.exp(-logit))).astype(np.int64)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=False)
+    rule = fit(Robust(slack=1.0, solver="soft"), table, told, features=("x",), protected_as_feature=True)
+    chance, notes = rule.predict(table), " ".join(rule.trace.notes)
+    rates = [chance[noisy == k].mean() for k in range(3)]
+    assert max(rates) - min(rates) > 0.1
+
+    (found,) = re.findall(r"(-?0\.\d+) if noise depends on the true group", notes)
+    assert float(found) == pytest.approx(excess(data, chance, "demographic_parity", 0.0), abs=0.02)
 
 
 @pytest.mark.parametrize("decisions", ["randomized", "deterministic"])
@@ -585,7 +764,7 @@ def test_who_knows_no_noise_refuses_it_and_robust_needs_it() -> None:
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=True)
     with pytest.raises(UsageError, match="ramp takes groups as they are; leave out --noise"):
-        Ramp().fit(RepairProblem(table, noise=told), rng=np.random.default_rng(0))
+        Ramp().fit(RepairProblem(table, noise=Noise(told)), rng=np.random.default_rng(0))
     with pytest.raises(UsageError, match="robust needs to know the noise"):
         Robust().fit(RepairProblem(table), rng=np.random.default_rng(0))
 
@@ -767,7 +946,7 @@ def test_a_proof_tells_what_is_known_of_the_true_groups() -> None:
     """From the library: what the repair relies on is among the notes of the outcome."""
     data = people()
     noisy = recorded(data, "uniform")
-    outcome = repair_table(table_of(data, noisy), Robust(), noise=known(data, noisy, label=True))
+    outcome = repair_table(table_of(data, noisy), Robust(), noise=Noise(known(data, noisy, label=True)))
 
     assert outcome.criterion == "selection_rate.difference.to_overall"
     assert any(note.startswith("relies on N2 (certified)") for note in outcome.notes)

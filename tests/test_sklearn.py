@@ -216,7 +216,7 @@ def wide(**settings: Any) -> tuple[RepairedClassifier, pd.DataFrame, np.ndarray]
 
 
 def test_a_row_has_one_decision_in_any_batch() -> None:
-    """Alone, in a part, backwards, twice or as objects: the same row gets the same decision."""
+    """Alone, in a part, backwards, before its like or as objects: the same row gets the same decision."""
     model, X, _ = wide()
     whole = model.predict(X)
     order = np.random.default_rng(0).permutation(len(X))
@@ -225,10 +225,19 @@ def test_a_row_has_one_decision_in_any_batch() -> None:
     assert model.predict(X.iloc[order]).tolist() == whole[order].tolist()
     assert model.predict(X.iloc[:50]).tolist() == whole[:50].tolist()
     assert [model.predict(X.iloc[[i]])[0] for i in range(30)] == whole[:30].tolist()
-    assert model.predict(pd.concat([X[:9], X[:9]])).tolist() == [*whole[:9], *whole[:9]]
+    assert model.predict(pd.concat([X[:9], X[:9]]))[:9].tolist() == whole[:9].tolist()
     boxed = {name: pd.Series(list(X[name].to_numpy()), dtype=object) for name in ("x", "z", "member")}
     assert isinstance(boxed["x"][0], np.float64)
     assert model.predict(X.assign(**boxed)).tolist() == whole.tolist()
+
+
+def test_equal_rows_are_decided_as_their_probability_says() -> None:
+    """Of a row many times over, the share that is decided positively is its probability, not all or nothing."""
+    model, X, _ = wide()
+    chance = model.predict_proba(X)[:, 1]
+    for i in np.flatnonzero(is_random(chance))[:5]:
+        decided = model.predict(pd.concat([X.iloc[[i]]] * 400)) == model.classes_[1]
+        assert decided.mean() == pytest.approx(chance[i], abs=8 / 400)
 
 
 def test_decisions_follow_their_probabilities() -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Frames
 
-LAW = settings(deadline=None, max_examples=60)
+LAW = settings(max_examples=60)
 READING = Reading(Columns(("g",), label="label", score="score"))
 
 DAYS = st.dates(dt.date(1950, 1, 1), dt.date(2050, 1, 1))

@@ -62,7 +62,7 @@ def survey(data: dict[str, np.ndarray], rows: int, *, label: bool) -> NoiseTable
 def repaired(repairer: Robust, data: dict[str, np.ndarray], noise: NoiseTable, *checks: str) -> Outcome:
     """Return a repair with its proof."""
     settings = Settings(checks=tuple(Check.parse(check) for check in checks))
-    return repair_table(table_of(data), repairer, noise=noise, settings=settings)
+    return repair_table(table_of(data), repairer, noise=Noise(noise), settings=settings)
 
 
 def told_of(outcome: Outcome) -> tuple[str, ...]:
@@ -86,10 +86,10 @@ def test_on_the_rows_of_the_fit_the_worst_case_is_the_slack() -> None:
     ):
         table, noise = table_of(data), survey(data, 4000, label=label)
         repairer = Robust(assumption=assumption, constraint=parity, slack=0.05, z=0.0)
-        outcome = repair_table(table, repairer, noise=noise, holdout=0.01)
+        outcome = repair_table(table, repairer, noise=Noise(noise), holdout=0.01)
         own = table.take(outcome.split.fit)
         decided = own.with_decision(outcome.predictor.predict(own))
-        known = Noise(noise, class_conditional=assumption == "identified", keep="true-given-noisy")
+        known = Noise(noise, class_conditional=assumption == "identified")
         found = true_groups_of(decided, Told(known, DEMANDS[parity], 0.05), 0.05, outcome.predictor)
         assert found is not None
         point, upper = found.shortfall(level, DEMANDS[parity])
@@ -107,7 +107,7 @@ def test_rates_of_rules_that_use_the_recorded_group_are_inverted_rule_by_rule() 
     held = outcome.split.holdout
     table = table_of(data).take(held)
     chance = outcome.predictor.predict(table)
-    told = Told(Noise(noise, class_conditional=True, keep="true-given-noisy"), SIDES, 0.03)
+    told = Told(Noise(noise, class_conditional=True), SIDES, 0.03)
     by_rule = true_groups_of(table.with_decision(chance), told, 0.05, outcome.predictor)
     by_cell = true_groups_of(table.with_decision(chance), told, 0.05)
     assert by_rule is not None
@@ -135,7 +135,7 @@ def test_upper_limits_cover_the_population(assumption: str, level: str) -> None:
     for seed in range(40):
         held = table_of(people(seed, 900))
         noise = survey(people(1000 + seed, 400), 400, label=label)
-        known = Noise(noise, class_conditional=not label, keep="true-given-noisy")
+        known = Noise(noise, class_conditional=not label)
         found = true_groups_of(held.with_decision(rule.predict(held)), Told(known, SIDES, 0.03), 0.05, rule)
         assert found is not None
         point, upper = found.shortfall(level, SIDES)

@@ -21,7 +21,7 @@ from scipy import special, stats
 
 Floats = NDArray[np.float64]
 
-LAW = settings(deadline=None, max_examples=60)  # the machine may be busy
+LAW = settings(max_examples=60)
 SHAPES = st.floats(-3, 9).map(lambda e: 10.0**e)
 TAILS = st.one_of(st.floats(-12, -0.01).map(lambda e: 10.0**e), st.floats(0.3, 0.999))
 
@@ -264,13 +264,38 @@ class TestProportions:
 
 class TestMeans:
     def test_student_limits_on_an_open_scale(self) -> None:
-        """On an unbounded scale the limits are the textbook t interval."""
+        """On an unbounded scale they are those of one more row, sqrt(n) standard deviations out."""
         rows = np.array([3.1, -0.4, 2.2, 8.0, 5.5])
         sums = [[len(rows)], [len(rows)], [rows.sum()], [(rows**2).sum()]]
         low, high = un.Means.from_sums(*sums).limits(0.05)
-        expected = stats.t.interval(0.95, 4, rows.mean(), stats.sem(rows))
+        ends = []
+        for sign in (-1, 1):
+            more = np.append(rows, rows.mean() + sign * math.sqrt(5) * rows.std())
+            ends.append(stats.t.interval(0.95, 5, more.mean(), stats.sem(more))[(sign + 1) // 2])
 
-        assert expected == pytest.approx((float(low[0]), float(high[0])))
+        assert ends == pytest.approx([float(low[0]), float(high[0])])
+
+    def test_a_loss_has_no_upper_limit_while_few_rows_carry_it(self) -> None:
+        """``n`` equal rows carry their mean; of rows that are mostly 0, the others do. Stricter limits need more."""
+        n = math.ceil(un.CARRIED * math.log(1 / 0.025))
+        few, enough, zeros = (
+            un.Means([share], [share * (1 - share)], [rows], (0.0, math.inf))
+            for share, rows in ((1.0, n - 1), (1.0, n), (0.01, 50.0 * n))
+        )
+
+        assert few.limits(0.05)[1][0] == zeros.limits(0.05)[1][0] == math.inf
+        assert enough.limits(0.05)[1][0] == 1.0
+        assert enough.limits(0.04)[1][0] == math.inf
+        assert 0 <= zeros.limits(0.05)[0][0] < 0.01
+
+    def test_a_change_that_few_rows_make_up_has_no_limits(self) -> None:
+        """Where no end is finite, sums of absolute values tell how many rows carry the mean."""
+        open_scale = (-math.inf, math.inf)
+        few = un.Means.from_sums([1000.0], [1000.0], [5.0], [5.0], open_scale, [5.0])
+        none = un.Means.from_sums([1000.0], [1000.0], [0.0], [0.0], open_scale, [0.0])
+
+        assert [float(end[0]) for end in few.limits(0.05)] == [-math.inf, math.inf]
+        assert [float(end[0]) for end in none.limits(0.05)] == [0.0, 0.0]
 
     def test_equal_weights_are_no_weights(self) -> None:
         """Weights all equal to c give the unweighted interval."""

@@ -16,6 +16,8 @@ from fairfix.cli.options import (
     column_names,
     column_options,
     gate_options,
+    noise_of,
+    noise_options,
     open_data,
     option,
     output_options,
@@ -37,49 +39,13 @@ if TYPE_CHECKING:
     from fairfix.findings import AuditReport, ComparisonReport, Settings
     from fairfix.io import Source
     from fairfix.models import ScoringModel
-    from fairfix.noise import Noise, NoiseTable
+    from fairfix.noise import Noise
     from fairfix.table import Reading, Table
 
 PROFILES = ("ll144", "ugesp", "lending", "eu")
 
 
-noise_options = stacked(
-    option(
-        "--noise",
-        metavar="FILE",
-        help="The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) "
-        "with a count or a probability.",
-    ),
-    option(
-        "--noise-columns",
-        multiple=True,
-        metavar="TRUE,NOISY[,LABEL]",
-        callback=column_names,
-        help="The noise file has a row per person instead, with both groups in these columns.",
-    ),
-    option(
-        "--noise-probability",
-        type=click.Choice(["joint", "true-given-noisy", "noisy-given-true"]),
-        help="What its probabilities are.  [default: found from what sums to 1]",
-    ),
-    option(
-        "--noise-keep",
-        type=click.Choice(["true-given-noisy", "noisy-given-true"]),
-        help="What of the table holds for the data, if their groups have other shares.",
-    ),
-    option(
-        "--noise-radius",
-        metavar="GROUP=NUMBER,...",
-        help="Total variation between each true group and the group recorded as it.",
-    ),
-    option(
-        "--noise-epsilon", type=float, metavar="NUMBER", help="Noise depends on outcomes by at most this."
-    ),
-    option(
-        "--noise-class-conditional",
-        is_flag=True,
-        help="State that noise depends on nothing but the true group, and decisions not on the recorded one.",
-    ),
+membership_options = stacked(
     option(
         "--noise-membership",
         multiple=True,
@@ -95,7 +61,7 @@ noise_options = stacked(
     ),
     option("--seed", type=click.IntRange(0), default=0, help="Of the resampling that noise asks for."),
 )
-"""What is known of a noisy protected column."""
+"""What is known of groups of which nothing is recorded."""
 
 
 @click.command("audit")
@@ -133,6 +99,7 @@ noise_options = stacked(
     help="With --individual and a model: also SenSeI's transport regularizer, rows moving by so much (mean square).",
 )
 @noise_options
+@membership_options
 @option(
     "--suppress-below",
     type=click.IntRange(0),
@@ -456,24 +423,15 @@ def _membership(given: Mapping[str, Any]) -> dict[str, str] | None:
 
 def _noise(reading: Reading, model: ScoringModel | None, given: Mapping[str, Any]) -> Noise | None:
     """Return what is said of noise; None where nothing is."""
-    extra = ("noise_columns", "noise_probability", "noise_keep", "noise_epsilon", "noise_class_conditional")
-    if not given["noise"] and given["noise_radius"] is None:
-        for name in extra:
-            if given[name] not in (None, (), False):
-                raise UsageError(f"--{name.replace('_', '-')} goes with --noise FILE")
+    noise = noise_of(given)
+    if noise is None:
         return None
-    from fairfix.noise import Noise, parse_radii
-
-    table = _noise_table(given)
     used = set(reading.columns.protected) & set(model.feature_names if model else ())
-    if used and (given["noise_class_conditional"] or given["noise_epsilon"] is not None):
+    if used and (noise.class_conditional or noise.epsilon is not None):
         raise UsageError(
             f"the model looks at {', '.join(sorted(used))}, so noise comes into its decisions: leave out "
             "--noise-class-conditional and --noise-epsilon, or drop the column from the model"
         )
-    radii = None if given["noise_radius"] is None else parse_radii(given["noise_radius"])
-    class_conditional = given["noise_class_conditional"]
-    noise = Noise(table, radii, given["noise_epsilon"], class_conditional, given["noise_keep"])
     if given["suppress_below"]:
         raise UsageError(
             "--noise tells of every group, also of those that --suppress-below hides; leave one out"
@@ -483,29 +441,6 @@ def _noise(reading: Reading, model: ScoringModel | None, given: Mapping[str, Any
             "--counts-out saves the counts of the recorded groups; leave out --noise, or save apart"
         )
     return noise
-
-
-def _noise_table(given: Mapping[str, Any]) -> NoiseTable | None:
-    """Return the table of --noise; None where there are radii alone."""
-    from fairfix.io import open_source
-    from fairfix.noise import WORDS, read_noise, tabulate
-
-    columns = given["noise_columns"]
-    if not given["noise"]:
-        if columns:
-            raise UsageError("--noise-columns goes with --noise FILE")
-        return None
-    if not columns:
-        table = read_noise(open_source(given["noise"]), given["noise_probability"])
-        talk(given, f"{table.source} holds {WORDS[table.form]}")
-        return table
-    if len(columns) not in (2, 3):
-        raise UsageError(
-            f"--noise-columns {','.join(columns)}: name two or three columns, TRUE,NOISY[,LABEL]"
-        )
-    if given["noise_probability"]:
-        raise UsageError("--noise-columns counts persons; leave out --noise-probability")
-    return tabulate(open_source(given["noise"]), *columns)
 
 
 def _with_profile(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from fairfix.cli.options import (
     check_outputs,
     data_options,
     learned_features,
-    noise_option,
+    noise_of,
+    noise_options,
     open_data,
     option,
     output_options,
@@ -27,7 +28,7 @@ from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
     from fairfix.compare import Contender
-    from fairfix.noise import NoiseTable
+    from fairfix.noise import Noise
     from fairfix.table import Reading
 
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Methods that learn see the protected columns too, and need them at predict time.",
 )
-@noise_option
+@noise_options
 @option("--methods", metavar="NAME[,...]", help="The methods to compare.  [default: all that fit the data]")
 @option(
     "--slacks",
@@ -85,8 +86,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if reading.columns.prediction:
         raise UsageError("a comparison needs scores or features, not decisions; leave out --prediction")
     features = learned_features(given, source, reading, model)
-    noise = _noise(given)
+    noise = noise_of(given)
     contenders = chosen(given["methods"], reading, learned=features is not None, noise=noise)
+    if given["protected_as_feature"]:  # then a method chooses by itself what sees the group
+        contenders = [one for one in contenders if not one.repairer.sees_groups]
     talk(given, f"comparing {', '.join(dict.fromkeys(one.title for one in contenders))}")
     with working(given, "comparing", len(fits(contenders, slacks))) as done:
         table = read_table(source, reading)
@@ -104,7 +107,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             done=done,
         )
     rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
-    result = compare_dict(outcome, source.name, rows, inferred, _settings(reading, features, noise, given))
+    settings = _settings(features, noise, given)
+    result = compare_dict(outcome, source.name, rows, inferred, settings, outcome.reading)
     if kind:
         _draw(result, given["picture"], kind)
         talk(given, f"wrote {given['picture']}")
@@ -113,33 +117,25 @@ def command(ctx: click.Context, /, **given: Any) -> int:
 
 
 def _settings(
-    reading: Reading, features: Sequence[str] | None, noise: NoiseTable | None, given: Mapping[str, Any]
+    features: Sequence[str] | None, noise: Noise | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what was asked for, as the result has it."""
     settings: dict[str, Any] = {
-        "protected": list(reading.columns.protected),
-        "task": reading.task,
         "confidence": given["confidence"],
         "seed": given["seed"],
         "features": "score" if features is None else list(features),
         "protected_as_feature": given["protected_as_feature"],
     }
-    if noise is not None:
-        settings["noise"] = {"table": noise.source, "assumption": "N2" if noise.by_label else "N1"}
+    if noise is not None and noise.table is not None:
+        settings["noise"] = {
+            "table": noise.table.source,
+            "assumption": "N2" if noise.table.by_label else "N1",
+        }
     return settings
 
 
-def _noise(given: Mapping[str, Any]) -> NoiseTable | None:
-    if not given["noise"]:
-        return None
-    from fairfix.io import open_source
-    from fairfix.noise import read_noise
-
-    return read_noise(open_source(given["noise"]))
-
-
 def chosen(
-    asked: str | None, reading: Reading, *, learned: bool, noise: NoiseTable | None = None
+    asked: str | None, reading: Reading, *, learned: bool, noise: Noise | None = None
 ) -> list[Contender]:
     """Return the contenders of the methods asked for; of all that fit the data where none is named.
 
@@ -171,7 +167,7 @@ def chosen(
     return out
 
 
-def _unfit(method: Any, reading: Reading, *, learned: bool, noise: NoiseTable | None) -> str:
+def _unfit(method: Any, reading: Reading, *, learned: bool, noise: Noise | None) -> str:
     """Return why a method does not fit the data; empty if it does."""
     if reading.task not in method.tasks:
         return f"it repairs {' and '.join(method.tasks)}, not {reading.task}"

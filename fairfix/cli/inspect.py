@@ -85,6 +85,8 @@ def _lines(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Iterator[s
     if facts:
         data = facts["data"]
         yield f"fitted on         {data['source']}: {data['rows']['used']:,} rows, {data['fingerprint']}"
+        if "solution" in facts:
+            yield from _solution(facts["solution"])
         yield from _proof(facts["proof"]["holdout"])
         for warning in facts["warnings"]:
             yield f"warning           {warning}"
@@ -100,6 +102,17 @@ def _proof(proof: Mapping[str, Any]) -> Iterator[str]:
     yield f"proof             {proof['rows']:,} held-out rows, {proof['randomized']:.2%} of the decisions random"
     for row in proof["table"]:
         yield f"  {row['name']}: {interval(row['before'])} -> {interval(row['after'])}"
+
+
+def _solution(solution: Mapping[str, Any]) -> Iterator[str]:
+    from fairfix.report.layout import exact, solution_facts
+    from fairfix.report.words import named
+
+    for i, line in enumerate(solution_facts(solution)):
+        yield f"{'' if i else 'solution':<18}{line}"
+    for one in solution["quantities"]:
+        name = f"{one['name']} of {named(one['group'])}" if "group" in one else one["name"]
+        yield f"  {name}: {exact(one['value'])} ({one['meaning']})"
 
 
 def _pairs(values: Mapping[str, Any]) -> str:

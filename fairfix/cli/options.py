@@ -19,6 +19,7 @@ from fairfix.errors import ConfigError, ExitStatus, UsageError
 if TYPE_CHECKING:
     from fairfix.io import Source
     from fairfix.models import ScoringModel
+    from fairfix.noise import Noise, NoiseTable
     from fairfix.table import Columns, Reading
     from fairfix.waivers import Waiver
 
@@ -148,13 +149,89 @@ task_option = option(
 )
 
 
-noise_option = option(
-    "--noise",
-    type=click.Path(),
-    metavar="FILE",
-    help="How recorded groups differ from true ones: CSV or Parquet with the columns true, noisy[, label] and count or "
-    "probability. The protected column is the recorded group then.",
+noise_options = stacked(
+    option(
+        "--noise",
+        metavar="FILE",
+        help="The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) "
+        "with a count or a probability.",
+    ),
+    option(
+        "--noise-columns",
+        multiple=True,
+        metavar="TRUE,NOISY[,LABEL]",
+        callback=column_names,
+        help="The noise file has a row per person instead, with both groups in these columns.",
+    ),
+    option(
+        "--noise-probability",
+        type=click.Choice(["joint", "true-given-noisy", "noisy-given-true"]),
+        help="What its probabilities are.  [default: found from what sums to 1]",
+    ),
+    option(
+        "--noise-keep",
+        type=click.Choice(["true-given-noisy", "noisy-given-true"]),
+        help="What of the table holds for the data, if their groups have other shares.",
+    ),
+    option(
+        "--noise-radius",
+        metavar="GROUP=NUMBER,...",
+        help="Total variation between each true group and the group recorded as it.",
+    ),
+    option(
+        "--noise-epsilon", type=float, metavar="NUMBER", help="Noise depends on outcomes by at most this."
+    ),
+    option(
+        "--noise-class-conditional",
+        is_flag=True,
+        help="State that noise depends on nothing but the true group, and decisions not on the recorded one.",
+    ),
 )
+"""What is known of a noisy protected column."""
+
+
+def noise_of(given: Mapping[str, Any]) -> Noise | None:
+    """Return what is said of noise; None where nothing is.
+
+    Raises
+    ------
+    UsageError, DataError
+        Options do not go with one another, or the file cannot be read.
+    """
+    extra = ("noise_columns", "noise_probability", "noise_keep", "noise_epsilon", "noise_class_conditional")
+    if not given["noise"] and given["noise_radius"] is None:
+        for name in extra:
+            if given[name] not in (None, (), False):
+                raise UsageError(f"--{name.replace('_', '-')} goes with --noise FILE")
+        return None
+    from fairfix.noise import Noise, parse_radii
+
+    table = _noise_table(given)
+    radii = None if given["noise_radius"] is None else parse_radii(given["noise_radius"])
+    return Noise(table, radii, given["noise_epsilon"], given["noise_class_conditional"], given["noise_keep"])
+
+
+def _noise_table(given: Mapping[str, Any]) -> NoiseTable | None:
+    """Return the table of --noise; None where there are radii alone."""
+    from fairfix.io import open_source
+    from fairfix.noise import WORDS, read_noise, tabulate
+
+    columns = given["noise_columns"]
+    if not given["noise"]:
+        if columns:
+            raise UsageError("--noise-columns goes with --noise FILE")
+        return None
+    if not columns:
+        table = read_noise(open_source(given["noise"]), given["noise_probability"])
+        talk(given, f"{table.source} holds {WORDS[table.form]}")
+        return table
+    if len(columns) not in (2, 3):
+        raise UsageError(
+            f"--noise-columns {','.join(columns)}: name two or three columns, TRUE,NOISY[,LABEL]"
+        )
+    if given["noise_probability"]:
+        raise UsageError("--noise-columns counts persons; leave out --noise-probability")
+    return tabulate(open_source(given["noise"]), *columns)
 
 
 def gate_options(what: str) -> Decorator[Any]:
@@ -194,7 +271,12 @@ def output_options() -> Decorator[Any]:
             metavar="FORMAT=FILE",
             help="Also write this format to a file; repeatable.",
         ),
-        option("--detail", is_flag=True, help="Show every comparison, not only the usual ones."),
+        option(
+            "--detail",
+            "--verbose",
+            is_flag=True,
+            help="Show every comparison, not only the usual ones; of a repair, also what the solver found.",
+        ),
     )
 
 
@@ -364,7 +446,7 @@ def apply_waivers(result: dict[str, Any], waivers: Sequence[Waiver], given: Mapp
     from fairfix.waivers import apply, worst
 
     now = today()
-    result["checks"], told = apply(result["checks"], waivers, now, given["gate_on"])
+    result["checks"], told = apply(result["checks"], waivers, now)
     result["verdict"] = worst(result["checks"])
     result["waivers"] = {"today": now.isoformat(), "waivers": told}
     for one in told:

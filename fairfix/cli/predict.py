@@ -61,7 +61,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     The rows come out in order with three columns more: p_positive, the exact probability of a positive decision;
     decision, 0 or 1; randomized, whether chance had a part in it. A method that repairs values writes prediction
     for p_positive, and for a regression no decision. What is drawn hangs on the row's identity alone, not on the batch
-    or its order.
+    or its order; without an id, equal rows are told apart by their order.
 
     \b
     fairfix predict repaired.fairfix new.parquet -o decided.parquet

@@ -15,7 +15,8 @@ from fairfix.cli.options import (
     data_options,
     gate_options,
     learned_features,
-    noise_option,
+    noise_of,
+    noise_options,
     open_data,
     option,
     output_options,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from fairfix.findings import Settings
     from fairfix.io import Source
     from fairfix.models import ScoringModel
-    from fairfix.noise import NoiseTable
+    from fairfix.noise import Noise
     from fairfix.predictors import RepairedPredictor
     from fairfix.proof import Outcome, RowCounts
     from fairfix.repair import Repairer
@@ -109,7 +110,8 @@ id_options = [
     option(
         "--id",
         metavar="COLUMN",
-        help="Row identity, which draws randomised decisions.  [default: a hash of the row's values]",
+        help="Row identity, which draws randomised decisions.  [default: the row's values, and how many equal rows "
+        "came before]",
     ),
     option(
         "--duplicate-ids",
@@ -128,7 +130,7 @@ id_options = [
     is_flag=True,
     help="The protected columns are features too; they are needed at predict time then.",
 )
-@noise_option
+@noise_options
 @id_options[0]
 @id_options[1]
 @option("--method", metavar="NAME", help="The repair method: the word before the colon of its options.")
@@ -194,7 +196,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if given["strata"] and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out --strata")
     source, reading, inferred, model = open_data(given, score_needed=not repairer.learns)
-    noise = noise_table(given, repairer.knows_noise, f"--method {repairer.name}")
+    noise = noise_known(given, repairer.knows_noise, f"--method {repairer.name}")
     averaged = None
     if repairer.averages:
         source, averaged = _averaged(source, reading, model, repairer)
@@ -231,7 +233,8 @@ class _Job:
     features
         Columns to learn from; None for the score.
     noise
-        How recorded groups differ from true ones; None for a method that takes groups as they are.
+        How recorded groups differ from true ones, and what is said of it; None for a method that takes groups as they
+        are.
     settings
         Of the audits before and after.
     """
@@ -243,7 +246,7 @@ class _Job:
     repairer: Repairer
     choices: Mapping[str, tuple[Any, ...]]
     features: tuple[str, ...] | None
-    noise: NoiseTable | None
+    noise: Noise | None
     settings: Settings
 
 
@@ -288,7 +291,19 @@ def _repaired(job: _Job, outcome: Outcome, data: str, given: Mapping[str, Any]) 
     )
 
 
-FACTS = ("data", "split", "selection", "proof", "checks", "verdict", "warnings", "notes")
+FACTS = (
+    "data",
+    "settings",
+    "split",
+    "selection",
+    "solution",
+    "proof",
+    "checks",
+    "verdict",
+    "messages",
+    "warnings",
+    "notes",
+)
 """Parts of the result that the artifact keeps."""
 
 
@@ -302,27 +317,23 @@ def _save(repaired: Repaired, result: Mapping[str, Any], given: Mapping[str, Any
     return {"file": given["output"].rsplit("/", 1)[-1], "sha256": digest}
 
 
-def noise_table(given: Mapping[str, Any], known: bool, who: str) -> NoiseTable | None:
-    """Return the noise table, which whoever knows noise needs and others refuse.
+def noise_known(given: Mapping[str, Any], known: bool, who: str) -> Noise | None:
+    """Return what is said of noise, which whoever knows noise needs and others refuse.
 
     Raises
     ------
     UsageError, DataError
         It is missing, has no use, or cannot be read.
     """
-    if not given["noise"]:
-        if known:
-            raise UsageError(
-                f"{who} repairs true groups behind recorded ones: describe how they differ with --noise FILE (columns "
-                "true, noisy[, label] and count or probability)"
-            )
-        return None
-    if not known:
+    noise = noise_of(given)
+    if noise is None and known:
+        raise UsageError(
+            f"{who} repairs true groups behind recorded ones: describe how they differ with --noise FILE (columns "
+            "true, noisy[, label] and count or probability)"
+        )
+    if noise is not None and not known:
         raise UsageError(f"{who} takes groups as they are; leave out --noise, or take --method robust")
-    from fairfix.io import open_source
-    from fairfix.noise import read_noise
-
-    return read_noise(open_source(given["noise"]))
+    return noise
 
 
 def _learned_from(
@@ -355,11 +366,13 @@ def _read(job: _Job, given: Mapping[str, Any]) -> tuple[Table, str]:
     from dataclasses import replace
 
     from fairfix.engine import count_table, read_table
+    from fairfix.proof import HELD_ROWS
     from fairfix.repaired import IDENTITY_TYPES, fingerprint, hash_key, identity_columns, row_draws
     from fairfix.table import PLAIN_SCORE
 
     source, reading = job.source, job.reading
-    kept = job.repairer.draws or bool(given["pairs"])
+    few = source.about_rows <= HELD_ROWS  # else draws that no method needs are not worth the memory
+    kept = job.repairer.draws or bool(given["pairs"]) or reading.columns.id is not None or few
     identity = identity_columns(_without_score(source, job.model), reading) if kept else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if reading.columns.id else {}
     raw = {name: types.get(name, source.schema.field(name).type) for name in identity}
@@ -369,7 +382,8 @@ def _read(job: _Job, given: Mapping[str, Any]) -> tuple[Table, str]:
     key = hash_key(given["seed"], data)
     if not identity:
         return table, data
-    return replace(table, draw=lambda: row_draws(table.features, identity, key)), data
+    by_id = reading.columns.id is not None
+    return replace(table, draw=row_draws(table.features, identity, key, by_id=by_id)), data
 
 
 def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[Any, ...]]]:

@@ -17,19 +17,31 @@ Hessian of the inner problem. For the square loss the inner problem is one linea
 whatever the number of rows; for the log loss it is a Newton fit from the last one. The multipliers are found by
 projected Newton steps. Value and bound are both evaluated: their difference is the gap.
 
-**Infeasible bounds.** ``t* = max_{mu in simplex} min_v sum_a mu_a (L_a(v) - zeta_a)`` is the least excess over the
-bounds that some model reaches in all groups, by cutting planes. Where it is positive, ``mu`` proves that no model holds
-the bounds, whatever the penalty.
+**Units.** With the square loss the problem is the same for labels ``c y + d`` and bounds ``c^2 zeta``: coefficients and
+penalty scale along. It is solved for labels of mean 0 and variance 1, so tolerances mean the same in any unit.
+
+**Infeasible bounds.** ``t* = max_{mu in simplex} min_v sum_a mu_a (L_a(v) - zeta_a) / s_a`` is the least excess over
+the bounds, in units ``s_a`` of their own, that some model reaches in all groups, by cutting planes. Where it is
+positive, ``mu`` proves that no linear model holds the bounds, whatever the penalty.
+
+**Values moved into a range.** A model whose values are moved into ``[low, high]``, between which all labels lie, has no
+larger losses, so it can hold bounds that no linear model holds. Its losses are not convex. For labels at the ends they
+are at most those of the squared hinge, ``max(high - u, 0)^2`` and ``max(u - low, 0)^2``, which are, and at most
+``(high - low)^2``. Where no linear model holds the bounds, the hinge is tried, and then with the rows given up, at
+``(high - low)^2``, that its answer has beyond the other end, again and again: each problem bounds the losses from
+above, and no worse than the last. What is found is a model; that there is none is not proven for this class.
 
 **Any learner.** :func:`solve_members` has a learner fitted to reweighted rows, takes the best mixture of what was
 found by a linear program, whose multipliers weigh the rows of the next fit, and averages the predictions, which costs
-no more than the mixture. Nothing is certified there.
+no more than the mixture. The average is certified among averages of the models found; that the learner found the right
+models is not.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -38,6 +50,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 TINY = 1e-10
 """Ridge, in units of the Gram matrix, that keeps systems solvable where columns hang together."""
@@ -47,6 +60,21 @@ ROUNDS = 200
 
 STEPS = 100
 """Most Newton steps on the multipliers, and inside on the coefficients."""
+
+SURE = 1e-9
+"""What rounding may do to a loss of labels of variance 1, and to the ratio of a loss to its bound."""
+
+NEAR = 1e-6
+"""Largest gap, as a share of the loss of the free model, with which a solver has converged."""
+
+TRIMS = 20
+"""Most times that rows are given up."""
+
+GAIN = 1e-3
+"""What another fit may gain, as a share of the mean loss, where fitting more is taken to be of no use.
+
+A fit of trees itself varies by more than that with the rows it sees.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +88,12 @@ class GroupLossSolution:
     losses, multipliers
         Loss and multiplier of each group, shape (K,) each.
     objective, bound
-        Its penalised loss, and the certified least of any within the bounds.
+        Its penalised loss, and the certified least of any linear model within the bounds; the latter NaN where none
+        is within them but for its values being moved into a range.
     iterations
         Inner problems that were solved.
     converged
-        Whether the gap is within tolerance.
+        Whether the gap is within tolerance; where there is none, that of the convex problem that was solved instead.
     """
 
     coef: Floats
@@ -84,24 +113,25 @@ class GroupLossSolution:
 
 @dataclass(frozen=True, eq=False)
 class Infeasible:
-    """A proof that no model holds the bounds.
+    """No model that holds the bounds was found; and for linear models a proof that none does.
 
     Attributes
     ----------
     weights
         ``mu``, of sum 1, shape (K,).
     excess
-        ``t*``: every model has a group whose loss lies at least so far above its bound.
+        Proven: every linear model has a group whose loss lies at least so far above its bound; 0 where nothing is
+        proven.
     losses
-        Losses of the model that reaches it, shape (K,).
-    certified
-        Whether ``excess`` holds for all models, or only for those that were tried.
+        Losses of the best that was found, as it would be shipped, shape (K,).
+    level
+        Least bound for all groups that was reached by a linear model, as it is; NaN where it was not looked for.
     """
 
     weights: Floats
     excess: float
     losses: Floats
-    certified: bool = True
+    level: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +142,8 @@ class _At:
     losses: Floats
     slopes: Floats
     curvature: Floats
+    short: float = 0.0
+    """How far the inner problem may still be above its least, by its last Newton step."""
 
 
 class _Linear:
@@ -142,6 +174,10 @@ class _Linear:
         """Return the group losses of coefficients, shape (K,)."""
         raise NotImplementedError
 
+    def by_group(self, each: Floats) -> Floats:
+        """Return the mean in each group of a number per row, shape (K,)."""
+        return np.asarray(np.bincount(self.codes, self.w * each, self.groups), dtype=np.float64)
+
 
 class _Square(_Linear):
     @cached_property
@@ -167,41 +203,65 @@ class _Square(_Linear):
         return np.asarray(np.maximum(G @ v @ v - 2.0 * b @ v + c, 0.0))
 
 
-class _Logistic(_Linear):
+class _Newton(_Linear):
+    """Losses with a slope and a curvature per row; inner problems by Newton's method from the last one."""
+
+    def rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return loss, slope and curvature of each row at linear forms, shape (n,) each."""
+        raise NotImplementedError
+
     def best(self, weights: Floats, penalised: float, start: Floats | None) -> _At:
         v = np.zeros(self.A.shape[1]) if start is None else start
         row = self.w * weights[self.codes]
         diagonal = penalised * self.penalty + weights.sum() * self.ridge
-        value = self._value(v, row, diagonal)
+
+        def value(u: Floats) -> float:
+            return float(row @ self.rows(self.A @ u)[0] + diagonal @ u**2)
+
+        now, short = value(v), math.inf
         for _ in range(STEPS):
             self.solved += 1
-            chance = _sigmoid(self.A @ v)
-            slope = self.A.T @ (row * (chance - self.y)) + 2.0 * diagonal * v
-            H = (self.A * (row * chance * (1.0 - chance))[:, None]).T @ self.A + np.diag(2.0 * diagonal)
-            step = _solved(H + 1e-14 * np.trace(H) * np.eye(len(H)), slope)
-            fall, length = float(slope @ step), 1.0
-            if fall <= 1e-13 * max(abs(value), 1e-3):
+            _, slope, bend = self.rows(self.A @ v)
+            downhill = self.A.T @ (row * slope) + 2.0 * diagonal * v
+            step = _solved(self._bent(row * bend, diagonal), downhill)
+            short = float(downhill @ step)
+            if short <= 1e-13 * max(abs(now), 1e-3):
                 break
-            while (
-                new := self._value(v - length * step, row, diagonal)
-            ) > value - 1e-4 * length * fall and length > 1e-8:
+            length = 1.0
+            while (new := value(v - length * step)) > now - 1e-4 * length * short and length > 1e-8:
                 length /= 2
-            v, value = v - length * step, new
-        chance = _sigmoid(self.A @ v)
-        pull = self.w * (chance - self.y)
+            v, now = v - length * step, new
+        _, slope, bend = self.rows(self.A @ v)
+        pull = self.w * slope
         slopes = np.stack([self.A.T @ np.where(self.codes == k, pull, 0.0) for k in range(self.groups)])
-        H = (self.A * (row * chance * (1.0 - chance))[:, None]).T @ self.A + np.diag(2.0 * diagonal)
-        return _At(v, self.at(v), slopes, H + 1e-14 * np.trace(H) * np.eye(len(H)))
+        return _At(v, self.at(v), slopes, self._bent(row * bend, diagonal), max(short, 0.0))
 
-    def _value(self, v: Floats, row: Floats, diagonal: Floats) -> float:
-        return float(row @ self._losses(v) + diagonal @ v**2)
-
-    def _losses(self, v: Floats) -> Floats:
-        form = self.A @ v
-        return np.asarray(np.logaddexp(0.0, form) - self.y * form)
+    def _bent(self, bend: Floats, diagonal: Floats) -> Floats:
+        """Return the Hessian of the inner problem."""
+        H = (self.A * bend[:, None]).T @ self.A + np.diag(2.0 * diagonal)
+        return np.asarray(H + 1e-14 * np.trace(H) * np.eye(len(H)))
 
     def at(self, v: Floats) -> Floats:
-        return np.asarray(np.bincount(self.codes, self.w * self._losses(v), self.groups), dtype=np.float64)
+        return self.by_group(self.rows(self.A @ v)[0])
+
+
+class _Logistic(_Newton):
+    def rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
+        chance = 0.5 * (1.0 + np.tanh(0.5 * form))
+        return np.logaddexp(0.0, form) - self.y * form, chance - self.y, chance * (1.0 - chance)
+
+
+class _Hinge(_Newton):
+    """The squared hinge of labels at the ends of a range, and the whole range for rows that are given up."""
+
+    ends: tuple[float, float]
+    given_up: Bools
+
+    def rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
+        short = np.where(self.y == self.ends[0], np.maximum(form, self.y), np.minimum(form, self.y)) - self.y
+        short[self.given_up] = 0.0
+        own = np.where(self.given_up, (self.ends[1] - self.ends[0]) ** 2, short**2)
+        return own, 2.0 * short, 2.0 * (short != 0)
 
 
 def _solved(H: Floats, right: Floats) -> Floats:
@@ -209,10 +269,6 @@ def _solved(H: Floats, right: Floats) -> Floats:
     from scipy.linalg import cho_factor, cho_solve
 
     return np.asarray(cho_solve(cho_factor(H), right))
-
-
-def _sigmoid(form: Floats) -> Floats:
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * form)))
 
 
 # ---------------------------------------------------------------------- linear models
@@ -227,6 +283,7 @@ def solve_linear(
     *,
     loss: str,
     l2: float = 0.0,
+    into: tuple[float, float] | None = None,
 ) -> GroupLossSolution | Infeasible:
     """Return the linear model of least loss within the bounds, or the proof that there is none.
 
@@ -239,74 +296,206 @@ def solve_linear(
     weight
         Shape (n,), positive; None for 1 each.
     bounds
-        Largest mean loss of each group, shape (K,); infinite where none is asked.
+        Largest mean loss of each group, shape (K,), in squared units of y or in nats; infinite where none is asked.
     loss
         ``square`` or ``logistic``.
     l2
         Of the penalty.
+    into
+        Range that values are moved into where the model is used, which holds all labels; None for none. Losses and
+        objective of the solution are those of the moved values.
     """
-    kind = _Square if loss == "square" else _Logistic
-    model = kind(X, y, codes, weight, bounds.size, l2)
-    free = model.best(model.shares, 1.0, None)
-    asked = np.isfinite(bounds)
-    if (free.losses <= bounds)[asked].all():
-        return _solution(model, free.v, np.zeros(bounds.size), _value(model, free.v), 0.0)
-    inside, found = _least_excess(model, bounds, asked, free.v)
-    scale = max(float(free.losses.max()), 1e-300)
-    if found.excess > 1e-9 * scale:
-        return found
-    multipliers, at, dual = _multipliers(model, bounds, asked, free)
-    v = _within(model, at.v, inside, bounds, asked)
-    return _solution(model, v, multipliers, dual, scale)
+    if loss != "square":
+        model: _Linear = _Logistic(X, y, codes, weight, bounds.size, l2)
+        return _Search(model, bounds).run()
+    level, unit = standard_of(y, weight)
+    y = (y - level) / unit
+    model = _Square(X, y, codes, weight, bounds.size, l2)
+    ends = None if into is None else ((into[0] - level) / unit, (into[1] - level) / unit)
+    found = _Search(model, bounds / unit**2, ends).run()
+    if isinstance(found, Infeasible):
+        return replace(
+            found,
+            excess=found.excess * unit**2,
+            losses=found.losses * unit**2,
+            level=found.level * unit**2,
+        )
+    return replace(
+        found,
+        coef=found.coef * unit,
+        intercept=level + found.intercept * unit,
+        losses=found.losses * unit**2,
+        objective=found.objective * unit**2,
+        bound=found.bound * unit**2,
+    )
 
 
-def _solution(model: _Linear, v: Floats, multipliers: Floats, dual: float, scale: float) -> GroupLossSolution:
-    value = _value(model, v)
-    good = value - dual <= 1e-6 * max(scale, 1e-300)
-    return GroupLossSolution(v[:-1], float(v[-1]), model.at(v), multipliers, value, dual, model.solved, good)
-
-
-def _value(model: _Linear, v: Floats) -> float:
-    return float(model.shares @ model.at(v) + model.penalty @ v**2)
+def standard_of(y: Floats, weight: Floats | None) -> tuple[float, float]:
+    """Return the mean of labels and their standard deviation; labels that are all the same have the unit 1."""
+    if y.min() == y.max():
+        return float(y[0]), 1.0
+    level = float(np.average(y, weights=weight))
+    unit = math.sqrt(float(np.average(((y - level) / np.ptp(y)) ** 2, weights=weight))) * float(np.ptp(y))
+    return level, unit
 
 
 def best_level(
     X: Floats, y: Floats, codes: Ints, weight: Floats | None, groups: int, *, loss: str
 ) -> tuple[float, Floats]:
     """Return the least bound that one linear model holds in every group, and the weights that prove it, shape (K,)."""
-    kind = _Square if loss == "square" else _Logistic
-    model = kind(X, y, codes, weight, groups, 0.0)
-    start = model.best(model.shares, 0.0, None).v
-    _, found = _least_excess(model, np.zeros(groups), np.ones(groups, dtype=bool), start)
-    return found.excess, found.weights
+    unit = standard_of(y, weight)[1] ** 2 if loss == "square" else 1.0
+    found = solve_linear(X, y, codes, weight, np.full(groups, -unit), loss=loss)  # which no loss can be below
+    assert isinstance(found, Infeasible)
+    return found.excess - unit, found.weights
+
+
+class _Search:
+    """The way to a model within the bounds; losses are of labels of variance 1, or in nats."""
+
+    def __init__(self, model: _Linear, bounds: Floats, into: tuple[float, float] | None = None) -> None:
+        self.model, self.bounds, self.into = model, bounds, into
+        self.asked = np.isfinite(bounds)
+        self.zeta = np.where(self.asked, bounds, 0.0)
+
+    def run(self) -> GroupLossSolution | Infeasible:
+        """Return the best model found, or what is known of there being none."""
+        free = self.model.best(self.model.shares, 1.0, None)
+        none = np.zeros(self.bounds.size)
+        if self.holds(free.v):
+            return self._solution(free.v, none, self._value(free.v, self.model.at(free.v)) - free.short, free)
+        inside, found = self.least_excess(free.v, free)
+        if not found.excess:
+            multipliers, at, dual = _multipliers(self.model, self.zeta, self.asked, free)
+            v = self.within(at.v, inside)
+            if self.holds(v):
+                return self._solution(v, multipliers, dual, free)
+        elif self.into is not None:
+            moved = self._moved(free, inside)
+            if isinstance(moved, GroupLossSolution):
+                return moved
+            return replace(found, losses=self.shipped(moved))
+        return found
+
+    def least_excess(self, start: Floats, free: _At) -> tuple[Floats, Infeasible]:
+        """Return the model of least excess over the bounds, and what it proves, in units of the bounds.
+
+        The unit is the same for all where all bounds are, so that the excess is that over the least common bound.
+        """
+        if np.ptp(self.zeta[self.asked]):
+            units = np.maximum(np.maximum(np.abs(self.zeta), 1e-3 * free.losses), 1e-300)
+            return _least_excess(self.model, self.zeta, self.asked, units, start)
+        units = np.full(self.zeta.size, max(float(free.losses[self.asked].max()), 1e-300))
+        inside, found = _least_excess(self.model, self.zeta, self.asked, units, start)
+        return inside, replace(found, level=float(found.losses[self.asked].max()))
+
+    def holds(self, v: Floats) -> bool:
+        """Return whether a model holds the bounds, as it would be shipped."""
+        allowed = self.bounds + SURE * np.abs(self.zeta)
+        return bool((self.shipped(v) <= allowed)[self.asked].all())
+
+    def shipped(self, v: Floats) -> Floats:
+        """Return the group losses of a model as it would be shipped, from its rows, shape (K,)."""
+        if isinstance(self.model, _Newton) and not isinstance(self.model, _Hinge):
+            return self.model.at(v)
+        form = self.model.A @ v
+        moved = form if self.into is None else np.clip(form, *self.into)
+        return self.model.by_group((moved - self.model.y) ** 2)
+
+    def _value(self, v: Floats, losses: Floats) -> float:
+        return float(self.model.shares @ losses + self.model.penalty @ v**2)
+
+    def _solution(self, v: Floats, multipliers: Floats, dual: float, free: _At) -> GroupLossSolution:
+        losses = self.shipped(v)
+        value = self._value(v, losses)
+        near = value - dual <= NEAR * float(free.losses.max())
+        return GroupLossSolution(
+            v[:-1], float(v[-1]), losses, multipliers, value, dual, self.model.solved, near
+        )
+
+    def within(self, v: Floats, inside: Floats) -> Floats:
+        """Return the model nearest to ``v`` on the way to one inside the bounds that holds them."""
+
+        def holds(u: Floats) -> bool:
+            return bool((self.shipped(u) <= self.bounds)[self.asked].all())
+
+        if holds(v) or not holds(inside):
+            return v if self.holds(v) else inside
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (low, middle) if holds(v + middle * (inside - v)) else (middle, high)
+        return v + high * (inside - v)
+
+    # ------------------------------------------------------------------ values moved into a range
+
+    def _moved(self, free: _At, inside: Floats) -> GroupLossSolution | Floats:
+        """Return a model that holds the bounds once its values are moved, or the best that was found."""
+        assert self.into is not None
+        square, best = self.model, inside
+        hinge = _Hinge(square.A[:, :-1], square.y, square.codes, square.w, square.groups, 0.0)
+        hinge.shares, hinge.w, hinge.penalty = square.shares, square.w, square.penalty
+        hinge.ends, hinge.given_up = self.into, np.zeros(square.y.size, dtype=bool)
+        search = _Search(hinge, self.bounds, self.into)
+        none = np.zeros(self.bounds.size)
+        for _ in range(TRIMS if np.isin(square.y, self.into).all() else 0):
+            v, found = search.least_excess(best, free)
+            if self.holds(v) and not found.excess:
+                multipliers, at, dual = _multipliers(
+                    hinge, self.zeta, self.asked, hinge.best(hinge.shares, 1.0, v)
+                )
+                better = search.within(at.v, v)
+                near = self._value(better, hinge.at(better)) - dual <= NEAR * float(free.losses.max())
+                return replace(self._solution(better, multipliers, math.nan, free), converged=near)
+            best = min(v, best, key=lambda u: float((self.shipped(u) - self.zeta)[self.asked].max()))
+            low, high = self.into
+            form = square.A @ v
+            beyond = np.where(square.y == low, form > high, form < low)
+            if self.holds(best) or (beyond == hinge.given_up).all():
+                break
+            hinge.given_up = beyond
+        return self._solution(best, none, math.nan, free) if self.holds(best) else best
 
 
 def _least_excess(
-    model: _Linear, bounds: Floats, asked: npt.NDArray[np.bool_], start: Floats
+    model: _Linear, zeta: Floats, asked: Bools, units: Floats, start: Floats
 ) -> tuple[Floats, Infeasible]:
-    """Return the model of least excess over the bounds, and that excess with its proof, by cutting planes."""
-    zeta = np.where(asked, bounds, 0.0)
-    points, cuts = [start], [(model.at(start) - zeta)[asked]]
-    mu = np.where(asked, 1.0, 0.0) / asked.sum()
+    """Return the model of least excess over the bounds in their units, and what it proves, by cutting planes."""
+
+    def over(losses: Floats) -> Floats:
+        return np.asarray(((losses - zeta) / units)[asked])
+
+    points, cuts = [start], [over(model.at(start))]
+    mu = np.full(int(asked.sum()), 1.0 / asked.sum())
     best, best_mu = -np.inf, mu
+    inside, upper = start, float(cuts[0].max())
     for _ in range(ROUNDS):
-        at = model.best(np.where(asked, mu, 0.0), 0.0, points[-1])
-        reached = float(mu[asked] @ (at.losses - zeta)[asked])
+        pull = np.zeros(zeta.size)
+        pull[asked] = mu / units[asked]
+        scale = pull.sum()
+        at = model.best(pull / scale, 0.0, points[-1])
+        reached = float(mu @ over(at.losses)) - at.short * scale
         if reached > best:
             best, best_mu = reached, mu
         points.append(at.v)
-        cuts.append((at.losses - zeta)[asked])
-        mixture, weights, upper = _matrix_game(np.array(cuts))
-        mu = np.zeros(bounds.size)
-        mu[asked] = weights
-        if upper - best <= 1e-8 * max(1e-3, abs(float(model.at(start).max()))):
+        cuts.append(over(at.losses))
+        mixture, mu = _matrix_game(np.array(cuts))
+        v = np.tensordot(mixture, np.array(points), axes=1)
+        if (worst := float(over(model.at(v)).max())) < upper:
+            inside, upper = v, worst
+        if upper - best <= SURE or (best_mu == mu).all():
             break
-    v = np.tensordot(mixture, np.array(points), axes=1)
-    return v, Infeasible(best_mu, best, model.at(v))
+    weights = np.zeros(zeta.size)
+    weights[asked] = best_mu / units[asked]
+    excess = max(best - SURE, 0.0) / weights.sum()
+    return inside, Infeasible(weights / weights.sum(), excess, model.at(inside))
 
 
-def _matrix_game(cuts: Floats) -> tuple[Floats, Floats, float]:
-    """Return the mixture of rows with the least greatest column, the weights of columns against it, and the value."""
+EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+"""Tolerances of the linear programs, whose numbers are of the size of 1; the solver's own are 1e-7."""
+
+
+def _matrix_game(cuts: Floats) -> tuple[Floats, Floats]:
+    """Return the mixture of rows with the least greatest column, and the weights of columns against it."""
     from scipy.optimize import linprog
 
     rows, columns = cuts.shape
@@ -318,17 +507,17 @@ def _matrix_game(cuts: Floats) -> tuple[Floats, Floats, float]:
         b_eq=[1.0],
         bounds=[(0, None)] * rows + [(None, None)],
         method="highs",
+        options=EXACT,
     )
     weights = np.maximum(-found.ineqlin.marginals, 0.0)
-    return found.x[:-1], weights / weights.sum(), float(found.fun)
+    mixture = np.maximum(found.x[:-1], 0.0)
+    return mixture / mixture.sum(), weights / weights.sum()
 
 
-def _multipliers(
-    model: _Linear, bounds: Floats, asked: npt.NDArray[np.bool_], free: _At
-) -> tuple[Floats, _At, float]:
-    """Return the multipliers, the model that is best for them, and the dual value, by projected Newton steps."""
-    zeta = np.where(asked, bounds, 0.0)
-    now = np.zeros(bounds.size)
+def _multipliers(model: _Linear, zeta: Floats, asked: Bools, free: _At) -> tuple[Floats, _At, float]:
+    """Return the multipliers, the model that is best for them, and what they prove, by projected Newton steps."""
+    now = np.zeros(zeta.size)
+    units = np.maximum(np.abs(zeta), 1e-300)
 
     def dual(m: Floats, start: Floats) -> tuple[float, _At]:
         at = model.best(model.shares + m, 1.0, start)
@@ -339,44 +528,37 @@ def _multipliers(
     for _ in range(STEPS):
         slope = np.where(asked, at.losses - zeta, 0.0)
         open_ = asked & ((now > 0) | (slope > 0))
-        if not open_.any() or np.abs(slope[open_]).max() <= 1e-11 * max(float(at.losses.max()), 1e-300):
+        if not open_.any() or (np.abs(slope) / units)[open_].max() <= 1e-11:
             break
         g = at.slopes[open_]
         curve = g @ _solved(at.curvature, g.T)
         curve += 1e-12 * max(float(np.trace(curve)), 1e-300) * np.eye(len(g))
-        step = np.zeros(bounds.size)
-        step[open_] = np.linalg.solve(curve, slope[open_])
-        length = 1.0
-        while length > 1e-12:
-            tried = np.maximum(now + length * step, 0.0)
-            new, there = dual(tried, at.v)
-            if new >= value + 1e-4 * float(slope @ (tried - now)):
+        moved = False
+        # where the Newton step leads over an edge it need not lead uphill; each multiplier by itself does
+        for step in (np.linalg.solve(curve, slope[open_]), slope[open_] / np.diag(curve)):
+            whole = np.zeros(zeta.size)
+            whole[open_] = step
+            length = 1.0
+            while length > 1e-6:
+                tried = np.maximum(now + length * whole, 0.0)
+                new, there = dual(tried, at.v)
+                moved = new > value and new >= value + 1e-4 * float(slope @ (tried - now))
+                if moved:
+                    break
+                length /= 2
+            if moved:
                 break
-            length /= 2
-        if new - value <= 1e-15 * max(abs(value), 1e-300) and length < 1.0:
+        if not moved:
             break
         now, value, at = tried, new, there
-    return now, at, value
-
-
-def _within(
-    model: _Linear, v: Floats, inside: Floats, bounds: Floats, asked: npt.NDArray[np.bool_]
-) -> Floats:
-    """Return the model nearest to ``v`` on the way to one inside the bounds that holds them."""
-
-    def holds(u: Floats) -> bool:
-        return bool((model.at(u) <= bounds)[asked].all())
-
-    if holds(v) or not holds(inside):
-        return v
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(v + middle * (inside - v)) else (middle, high)
-    return v + high * (inside - v)
+    return now, at, value - at.short
 
 
 # ---------------------------------------------------------------------- any learner
+
+
+RowLosses = Callable[[Floats], tuple[Floats, Floats]]
+"""Takes predictions, shape (n,), and returns the loss of each row, convex in its prediction, and its slope."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,30 +571,38 @@ class MembersSolution:
         Members as they were returned, and their weights in the average, positive and of sum 1.
     values
         Average on the rows of the fit, shape (n,).
-    losses
-        Of the average, per group, shape (K,).
-    objective
-        Mean loss of the average.
+    losses, multipliers
+        Of the average and its bounds, per group, shape (K,) each.
+    objective, bound
+        Mean loss of the average, and the certified least of any average within the bounds of the models found.
+    left
+        What the last fit would have gained in mean loss at the prices it was made for; 0 where it gained nothing.
     rounds
-        Fits.
+        Fits, some of whose models have no weight.
+    converged
+        Whether the last fit gained next to nothing, and the objective is that near to its bound.
     """
 
     models: tuple[Any, ...]
     weights: Floats
     values: Floats
     losses: Floats
+    multipliers: Floats
     objective: float
+    bound: float
+    left: float
     rounds: int
+    converged: bool
 
 
 def solve_members(
     fit: Callable[[Floats], tuple[Any, Floats]],
-    loss: Callable[[Floats], Floats],
+    loss: RowLosses,
     codes: Ints,
     weight: Floats | None,
     bounds: Floats,
     *,
-    rounds: int = 8,
+    rounds: int = 12,
 ) -> MembersSolution | Infeasible:
     """Return an average of models within the bounds, by column generation.
 
@@ -421,7 +611,7 @@ def solve_members(
     fit
         Takes row weights, shape (n,), and returns a model and its predictions, shape (n,).
     loss
-        Takes predictions and returns the loss of each row, convex in the prediction.
+        Of predictions.
     codes, weight, bounds
         As in :func:`solve_linear`.
     rounds
@@ -431,100 +621,184 @@ def solve_members(
     mass = np.bincount(codes, w, bounds.size)
     shares, asked = mass / mass.sum(), np.isfinite(bounds)
 
-    def by_group(values: Floats) -> Floats:
-        return np.asarray(np.bincount(codes, w * loss(values), bounds.size) / mass)
+    def by_group(each: Floats) -> Floats:
+        return np.asarray(np.bincount(codes, w * each, bounds.size) / mass)
 
     models: list[Any] = []
     columns: list[Floats] = []
-    pull, mixture, excess = shares, np.ones(1), 0.0
+    table = np.zeros((0, bounds.size))
+    pull, unit, level, left, settled = shares, 1.0, 0.0, math.nan, False
     for _ in range(rounds):
         model, values = fit(w / mass[codes] * pull[codes] * w.sum())
         models.append(model)
         columns.append(values)
-        table = np.array([by_group(one) for one in columns])
-        mixture, prices, excess = _bounded_mixture(table, shares, bounds, asked)
-        wanted = prices if excess > 0 else shares + prices
-        if len(models) > 1 and np.abs(wanted - pull).max() <= 1e-6 * wanted.max():
+        losses = by_group(loss(values)[0])
+        if len(models) == 1:
+            unit = max(float(shares @ losses), 1e-300)  # losses are counted in it, whatever the labels are in
+            zeta = np.where(asked, bounds, 0.0) / unit
+        else:
+            left = max(level - float(pull @ losses) / unit, 0.0)
+            settled = left <= GAIN
+        table = np.vstack([table, losses / unit])
+        mixture, wanted, level = _bounded_mixture(table, shares, zeta, asked)
+        if np.abs(wanted - pull).max() <= SURE * wanted.max():  # the same fit again
+            left, settled = 0.0, True
+        if settled:
             break
         pull = wanted
-    mixture = _averaged(columns, mixture, by_group, shares, bounds, asked)
-    average = np.tensordot(mixture, np.array(columns), axes=1)
-    losses = by_group(average)
-    over = float((losses - bounds)[asked].max(initial=-np.inf))
-    if over > 1e-9 * float(losses.max()):
-        return Infeasible(pull / pull.sum(), over, losses, certified=False)
-    kept = mixture > 1e-9
+    program = _Averages(np.array(columns), loss, by_group, shares, zeta, asked, unit)
+    mixture = program.improved(mixture)
+    average = mixture @ program.columns
+    losses = by_group(loss(average)[0])
+    if ((losses > bounds + SURE * unit) & asked).any():
+        return Infeasible(wanted / wanted.sum(), 0.0, losses)
+    bound, multipliers = program.proven(mixture)
+    value = float(shares @ losses)
+    kept = mixture > SURE
     return MembersSolution(
         tuple(model for model, keep in zip(models, kept, strict=True) if keep),
         mixture[kept] / mixture[kept].sum(),
         average,
         losses,
-        float(shares @ losses),
+        multipliers,
+        value,
+        bound * unit,
+        left * unit,
         len(models),
+        bool(settled and value - bound * unit <= GAIN * unit),
     )
 
 
 def _bounded_mixture(
-    table: Floats, shares: Floats, bounds: Floats, asked: npt.NDArray[np.bool_]
+    table: Floats, shares: Floats, zeta: Floats, asked: Bools
 ) -> tuple[Floats, Floats, float]:
-    """Return the mixture of least loss within the bounds, prices of groups, and the excess where there is none."""
+    """Return the mixture of least loss within the bounds, what to weigh groups with, and what a model costs then.
+
+    The cost of a model is its weighted loss; one that costs less than the level returned improves the mixture. Where no
+    mixture is within the bounds, it is the one of least excess.
+    """
     from scipy.optimize import linprog
 
-    over = np.where(asked, table - np.where(asked, bounds, 0.0), -1.0)
-    game, weights, excess = _matrix_game(over[:, asked])
-    prices = np.zeros(bounds.size)
-    if excess > 0:
-        prices[asked] = weights
-        return game, prices, excess
+    over = (table - zeta)[:, asked]
+    weights = np.zeros(zeta.size)
+    game, weights[asked] = _matrix_game(over) if asked.any() else (np.ones(1), 0.0)
+    excess = float((game @ over).max(initial=-np.inf))
+    if excess > SURE:
+        return game, weights, excess + float(weights @ zeta)
     found: Any = linprog(
         table @ shares,
-        A_ub=over[:, asked].T,
-        b_ub=np.zeros(int(asked.sum())),
+        A_ub=over.T,
+        b_ub=np.full(int(asked.sum()), max(excess, 0.0)),
         A_eq=[np.ones(len(table))],
         b_eq=[1.0],
         method="highs",
+        options=EXACT,
     )
     if found.status:
-        return game, prices, 0.0
+        return game, shares + weights, math.inf
+    prices = np.zeros(zeta.size)
     prices[asked] = np.maximum(-found.ineqlin.marginals, 0.0)
-    return found.x, prices, 0.0
+    mixture = np.maximum(found.x, 0.0)
+    return mixture / mixture.sum(), shares + prices, float(found.fun) + float(prices @ zeta)
 
 
-def _averaged(
-    columns: list[Floats],
-    mixture: Floats,
-    by_group: Callable[[Floats], Floats],
-    shares: Floats,
-    bounds: Floats,
-    asked: npt.NDArray[np.bool_],
-) -> Floats:
-    """Return weights that use what averaging gains: the least loss, or least excess, of the average itself."""
-    from scipy.optimize import minimize
+@dataclass(frozen=True, eq=False)
+class _Averages:
+    """The convex program of averaging models: weights ``q`` of columns, shape (M, n); losses in units of ``unit``."""
 
-    table = np.array(columns)
-    if len(columns) == 1:
-        return mixture
+    columns: Floats
+    loss: RowLosses
+    by_group: Callable[[Floats], Floats]
+    shares: Floats
+    zeta: Floats
+    asked: Bools
+    unit: float
 
-    def over(q: Floats) -> Floats:
-        return np.asarray((bounds - by_group(q @ table))[asked])
+    def losses(self, q: Floats) -> Floats:
+        """Return the group losses of an average, shape (K,)."""
+        return self.by_group(self.loss(q @ self.columns)[0]) / self.unit
 
-    def value(x: Floats) -> float:
-        return float(shares @ by_group(x[:-1] @ table)) + heavy * float(x[-1])
+    def slopes(self, q: Floats) -> Floats:
+        """Return their slopes, shape (K, M)."""
+        slope = self.loss(q @ self.columns)[1] / self.unit
+        return np.stack([self.by_group(slope * column) for column in self.columns], axis=1)
 
-    start = np.append(mixture, max(0.0, float(-over(mixture).min())))
-    heavy = 1e3 * float(shares @ by_group(mixture @ table))
-    held: list[Any] = [
-        {"type": "eq", "fun": lambda x: float(x[:-1].sum()) - 1.0},
-        {"type": "ineq", "fun": lambda x: over(x[:-1]) + x[-1]},
-    ]
-    limits = [(0.0, 1.0)] * len(columns) + [(0.0, None)]
-    found: Any = minimize(
-        value, start, method="SLSQP", bounds=limits, constraints=held, options={"maxiter": 60, "ftol": 1e-10}
-    )
-    new = np.maximum(found.x[:-1], 0.0)
-    new /= new.sum()
-    excess, was = max(0.0, float(-over(new).min())), max(0.0, float(-over(mixture).min()))
-    better = excess <= was + 1e-12 and (
-        excess < was or shares @ by_group(new @ table) <= shares @ by_group(mixture @ table)
-    )
-    return new if better else mixture
+    def improved(self, mixture: Floats) -> Floats:
+        """Return weights that use what averaging gains: the least loss, or least excess, of the average itself."""
+        from scipy.optimize import minimize
+
+        many = len(self.columns)
+        if many == 1:
+            return mixture
+
+        def room(q: Floats) -> Floats:
+            return np.asarray((self.zeta - self.losses(q))[self.asked])
+
+        def excess(q: Floats) -> float:
+            return max(0.0, float(-room(q).min(initial=np.inf)))
+
+        heavy = 1e3  # times the mean loss, so that no loss is worth an excess
+        held: list[Any] = [
+            {
+                "type": "eq",
+                "fun": lambda x: float(x[:-1].sum()) - 1.0,
+                "jac": lambda x: np.append(np.ones(many), 0.0),
+            },
+            {
+                "type": "ineq",
+                "fun": lambda x: room(x[:-1]) + x[-1],
+                "jac": lambda x: np.column_stack(
+                    [-self.slopes(x[:-1])[self.asked], np.ones(int(self.asked.sum()))]
+                ),
+            },
+        ]
+        found: Any = minimize(
+            lambda x: float(self.shares @ self.losses(x[:-1])) + heavy * float(x[-1]),
+            np.append(mixture, excess(mixture)),
+            jac=lambda x: np.append(self.shares @ self.slopes(x[:-1]), heavy),
+            method="SLSQP",
+            bounds=[(0.0, 1.0)] * many + [(0.0, None)],
+            constraints=held,
+            options={"maxiter": 100, "ftol": 1e-12},
+        )
+        new = np.maximum(found.x[:-1], 0.0)
+        new /= new.sum()
+        if excess(new) > SURE >= excess(mixture):  # a step back to the mixture, which is within the bounds
+            low, high = 0.0, 1.0
+            for _ in range(60):
+                middle = (low + high) / 2
+                low, high = (
+                    (low, middle) if excess(new + middle * (mixture - new)) <= SURE else (middle, high)
+                )
+            new = new + high * (mixture - new)
+        worth = [(excess(q), float(self.shares @ self.losses(q))) for q in (new, mixture)]
+        better = worth[0][0] <= worth[1][0] + SURE and (
+            worth[0][0] < worth[1][0] or worth[0][1] <= worth[1][1]
+        )
+        return new if better else mixture
+
+    def proven(self, q: Floats) -> tuple[float, Floats]:
+        """Return a bound on the loss of every average within the bounds, and the multipliers that prove it.
+
+        Losses are convex, so for multipliers ``m >= 0`` no average goes below ``f(q) + m (L(q) - zeta) + min_j d_j - d
+        q``, ``d = grad f + m grad L``. The best ``m`` is that of a linear program.
+        """
+        from scipy.optimize import linprog
+
+        losses, slopes = self.losses(q), self.slopes(q)
+        whole = slopes - (slopes @ q)[:, None]
+        free, held, room = self.shares @ whole, whole[self.asked], (losses - self.zeta)[self.asked]
+        found: Any = linprog(
+            np.append(-room, -1.0),
+            A_ub=np.column_stack([-held.T, np.ones(len(self.columns))]),
+            b_ub=free,
+            bounds=[(0, None)] * room.size + [(None, None)],
+            method="highs",
+            options=EXACT,
+        )
+        multipliers = np.zeros(self.zeta.size)
+        if not found.status:
+            multipliers[self.asked] = np.maximum(found.x[:-1], 0.0)
+        own = multipliers[self.asked]
+        least = float((free + own @ held).min())
+        return float(self.shares @ losses + own @ room) + least, multipliers

@@ -57,6 +57,8 @@ bounds by label and the sensitivity analysis are derived above.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +81,9 @@ TRACE = 1e-9
 
 PRECISION = 1e-6
 """Of the bisections over eps."""
+
+VERTICES = 500
+"""Choices of true groups that :func:`smallest_shares` looks at; each is an inversion per draw."""
 
 
 class Refuted(ValueError):  # noqa: N818 - the data say so; nothing went wrong
@@ -120,6 +125,11 @@ class Ratio:
         """Return the rate of cell masses, shape (..., 4) to (...); NaN without a denominator."""
         a, b = self.masses(cells)
         return _ratio(a, a + b)
+
+
+def flipped(ratio: Ratio) -> Ratio:
+    """Return the rate's complement, whose lowest value has the weights of the rate's highest."""
+    return Ratio(ratio.b, ratio.a)
 
 
 RATIOS = {
@@ -623,18 +633,20 @@ def ratio_end(space: Polytope, top: Floats, bottom: Floats, sign: float) -> floa
 
 
 def is_empty(space: Polytope) -> bool:
-    """Return whether no joint masses are in it."""
-    found: Any = linprog(
-        np.zeros(space.equal.shape[1]),
-        A_ub=space.under if space.under.shape[0] else None,
-        b_ub=np.zeros(space.under.shape[0]) if space.under.shape[0] else None,
-        A_eq=space.equal,
-        b_eq=space.right,
-        method="highs",
-    )
-    if found.status not in (0, 2):
-        raise ArithmeticError(f"the solver gave up: {found.message}")
-    return bool(found.status == 2)
+    """Return whether no joint masses are in it; where they are all but none and the solver cannot tell, it is."""
+    for presolve in (True, False):
+        found: Any = linprog(
+            np.zeros(space.equal.shape[1]),
+            A_ub=space.under if space.under.shape[0] else None,
+            b_ub=np.zeros(space.under.shape[0]) if space.under.shape[0] else None,
+            A_eq=space.equal,
+            b_eq=space.right,
+            method="highs",
+            options={"presolve": presolve},
+        )
+        if found.status in (0, 2):
+            return bool(found.status == 2)
+    return True
 
 
 def smallest_eps(parts: Sequence[tuple[Floats, Floats]]) -> float:
@@ -856,6 +868,55 @@ def transport_rows(C: npt.ArrayLike, noisy: npt.ArrayLike) -> Floats:
     # a group that fits best without any mass keeps a trace, so that nothing is known of it rather than nothing there
     prior = np.maximum(prior, TRACE * mass.sum(-1, keepdims=True))
     return transport_columns(T * prior[..., None], mass)
+
+
+def smallest_shares(C: npt.ArrayLike, noisy: npt.ArrayLike) -> Floats:
+    """Return, for each true group, the table of the same ``P(noisy | true)`` in which its mass is smallest.
+
+    For tables with more true than noisy groups, J > K, whose masses of true groups ``pi >= 0`` with ``T' pi`` the
+    masses of noisy groups are a polytope. Its vertices have at most K groups, and all of them are looked at. Where it
+    is empty, the tables are those of :func:`transport_rows`.
+
+    Parameters
+    ----------
+    C, noisy
+        As in :func:`transport_columns`.
+
+    Returns
+    -------
+    Shape (J, ..., J, K): first the group that is smallest.
+
+    Raises
+    ------
+    ValueError
+        If a noisy group of the main data has no mass in the result, or there are more than :data:`VERTICES` choices.
+    """
+    table, mass = np.asarray(C, dtype=np.float64), np.asarray(noisy, dtype=np.float64)
+    groups, few = table.shape[-2:]
+    if math.comb(groups, few) > VERTICES:
+        raise ValueError(f"there are too many ways in which {groups} groups may be recorded as {few}")
+    nearest = transport_rows(table, mass)
+    lead = nearest.shape[:-2]
+    T = np.broadcast_to(table, nearest.shape)
+    true = T.sum(-1, keepdims=True)
+    T = np.where(true > 0, T / np.where(true > 0, true, 1.0), 0.0)
+    mass = np.broadcast_to(mass, (*lead, few))
+    best = np.broadcast_to(nearest.sum(-1), (groups, *lead, groups)).copy()
+    known = np.zeros(lead, dtype=bool)
+    for chosen in itertools.combinations(range(groups), few):
+        own = np.swapaxes(T[..., list(chosen), :], -1, -2)
+        some = (np.linalg.pinv(own) @ mass[..., None])[..., 0]
+        fits = (some >= -MATCH).all(-1) & (
+            np.abs((own @ some[..., None])[..., 0] - mass).max(-1) <= MATCH * mass.sum(-1)
+        )
+        prior = np.zeros((*lead, groups))
+        prior[..., list(chosen)] = np.maximum(some, 0.0)
+        for j in range(groups):
+            less = fits & (~known | (prior[..., j] < best[j, ..., j]))
+            best[j] = np.where(less[..., None], prior, best[j])
+        known |= fits
+    best = np.maximum(best, TRACE * mass.sum(-1, keepdims=True))
+    return transport_columns(T * best[..., None], np.broadcast_to(mass, (groups, *lead, few)))
 
 
 def total_variation(p: npt.ArrayLike, q: npt.ArrayLike) -> Floats:

@@ -6,9 +6,11 @@ overall rates are linear in ``F``:
 
 .. math:: \min_F \sum_{k,b} n_k(b, 0) F_k(b) + n_k(b, 1) \{1 - F_k(b)\}
 
-subject to ``TPR_j >= TPR - slack`` for every true group (equal opportunity), that and ``FPR_j <= FPR + slack``
-(equalized odds), or ``|SR_j - SR| <= slack`` (demographic parity). The rates of true groups are known only as far as an
-assumption says; the constraint holds for all that it allows.
+subject to ``|TPR_j - TPR| <= slack`` for every true group (equal opportunity), that and ``|FPR_j - FPR| <= slack``
+(equalized odds), or ``|SR_j - SR| <= slack`` (demographic parity). The paper's constraints are one-sided: a group must
+not be worse off, with ``TPR_j >= TPR - slack`` and ``FPR_j <= FPR + slack``; they are there under names of their own.
+The rates of true groups are known only as far as an assumption says; the constraint holds for all that it allows. Where
+several tables may be true, it holds for all that any of them allows.
 
 **Identified.** If noise depends on nothing but the true group, ``M_j(b, y) = sum_k A_jk n_k(b, y)`` with ``A`` the left
 inverse of ``T'``, and ``TPR_j = sum_k T_jk sum_b F_k(b) M_j(b, 1) / P_j``. A margin of z standard errors makes ``F``
@@ -49,7 +51,7 @@ mixed integer conic quadratic programming* (2017), for the tangents. The linear 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -70,10 +72,18 @@ from fairfix.optim.noisy_groups import (
     ratio_range,
     smallest_eps,
 )
+from fairfix.optim.noisy_levels import level_bounds
 
 Floats = npt.NDArray[np.float64]
 
-Parity = Literal["demographic_parity", "equal_opportunity", "equalized_odds"]
+Parity = Literal[
+    "demographic_parity",
+    "equal_opportunity",
+    "equalized_odds",
+    "one_sided_demographic_parity",
+    "one_sided_equal_opportunity",
+    "one_sided_equalized_odds",
+]
 RateName = Literal["selection_rate", "true_positive_rate", "false_positive_rate"]
 
 LABELS: dict[RateName, tuple[int, ...]] = {
@@ -84,10 +94,25 @@ LABELS: dict[RateName, tuple[int, ...]] = {
 
 DEMANDS: dict[Parity, tuple[tuple[RateName, float], ...]] = {
     "demographic_parity": (("selection_rate", 1.0), ("selection_rate", -1.0)),
-    "equal_opportunity": (("true_positive_rate", 1.0),),
-    "equalized_odds": (("true_positive_rate", 1.0), ("false_positive_rate", -1.0)),
+    "equal_opportunity": (("true_positive_rate", 1.0), ("true_positive_rate", -1.0)),
+    "equalized_odds": (
+        ("true_positive_rate", 1.0),
+        ("true_positive_rate", -1.0),
+        ("false_positive_rate", 1.0),
+        ("false_positive_rate", -1.0),
+    ),
+    "one_sided_demographic_parity": (("selection_rate", 1.0),),
+    "one_sided_equal_opportunity": (("true_positive_rate", 1.0),),
+    "one_sided_equalized_odds": (("true_positive_rate", 1.0), ("false_positive_rate", -1.0)),
 }
 """Rate and side: 1 for ``rate_j >= rate - slack``, -1 for ``rate_j <= rate + slack``."""
+
+
+def where_of(demands: Iterable[tuple[str, float]]) -> str:
+    """Return in words where a true group must not be, seen from the rate over everybody."""
+    held = set(demands)
+    return "away from" if all((rate, -sign) in held for rate, sign in held) else "on the wrong side of"
+
 
 ROUNDS = 40
 """Most rounds of tangents."""
@@ -181,6 +206,7 @@ def solve_noisy(
     assumption: Assumption,
     *,
     blind: bool = False,
+    others: Sequence[npt.ArrayLike] = (),
 ) -> NoisyRepair:
     """Return the thresholds of least error whose constraint holds under the assumption.
 
@@ -200,6 +226,9 @@ def solve_noisy(
         What is known of the noise.
     blind
         Whether all noisy groups have the same thresholds.
+    others
+        More tables like ``table`` that may be the true one; the constraint holds for each. For :class:`Certified` and
+        :class:`Soft`, which take any noise that fits a table.
 
     Raises
     ------
@@ -209,7 +238,7 @@ def solve_noisy(
         If shapes or columns do not fit, the table does not go with the assumption, a label is missing that the
         constraint needs, or true groups are not identified but should be.
     """
-    problem = _Problem.of(n, table, parity, slack, assumption, blind)
+    problem = _Problem.of(n, table, parity, slack, assumption, blind, others)
     if isinstance(assumption, Identified):
         return problem.identified(assumption)
     return problem.worst_case()
@@ -223,7 +252,8 @@ def rate_bounds(
     Parameters
     ----------
     n, table, assumption
-        As in :func:`solve_noisy`. With :class:`Identified`, rates less and plus z standard errors.
+        As in :func:`solve_noisy`. With :class:`Identified`, rates less and plus z standard errors; of the table only
+        ``P(noisy | true)`` is looked at then, so its columns may have any masses.
     F
         Shape (K, B); need not be nondecreasing.
     rate
@@ -246,9 +276,9 @@ def rate_bounds(
         margin = assumption.z * inverse.errors(accept) if assumption.z else np.zeros(mean.size)
         return mean - margin, mean + margin
     eps = _eps(assumption)
+    if eps >= 1:
+        return level_bounds(mass, joint, accept, rate)
     parts = _parts(mass, joint, LABELS[rate], eps)
-    if eps >= 1 and all(part.relevant.all() for part in parts):
-        return _filled_range(parts, accept)
     ends = np.full((2, joint.shape[-2]), np.nan)
     for j in range(joint.shape[-2]):
         space, top, bottom = _fraction(parts, eps, j, accept)
@@ -346,6 +376,8 @@ def _checked(n: npt.ArrayLike, table: npt.ArrayLike, assumption: Assumption) -> 
     if isinstance(assumption, Soft) and labelled:
         raise ValueError("there is a table by label: the certified repair says more")
     own = mass.sum(1).T if labelled else mass.sum((1, 2))
+    if isinstance(assumption, Identified):
+        return mass, joint
     if np.abs(joint.sum(-2) - own).max() > MATCH:
         raise ValueError("columns of the table must have the masses of the noisy groups: transport it first")
     return mass, joint
@@ -418,21 +450,6 @@ def _fill(mass: Floats, amounts: Floats) -> Floats:
     """Return what each amount (J,) takes from bins (c,) in their order, shape (J, c)."""
     before = np.cumsum(mass) - mass
     return np.clip(amounts[:, None] - before, 0.0, mass)
-
-
-def _filled_range(parts: Sequence[_Part], accept: Floats) -> tuple[Floats, Floats]:
-    """Return the range of rates with fixed denominators if only tables are known."""
-    total = np.sum([p.table.sum(1) for p in parts], axis=0)
-    ends = []
-    for sign in (1, -1):
-        sums = np.zeros(total.size)
-        for part in parts:
-            for k, mass in enumerate(part.mass):
-                value = accept[k, part.bins]
-                order = np.argsort(sign * value, kind="stable")
-                sums += _fill(mass[order], part.table[:, k]) @ value[order]
-        ends.append(np.where(total > 0, sums / np.where(total > 0, total, 1.0), np.nan))
-    return ends[0], ends[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -582,6 +599,7 @@ class _Problem:
     spread: Any
     free: bool
     """Whether denominators of single labels are unknown."""
+    others: tuple[Floats, ...] = ()
 
     @classmethod
     def of(
@@ -592,6 +610,7 @@ class _Problem:
         slack: float,
         assumption: Assumption,
         blind: bool,
+        others: Sequence[npt.ArrayLike] = (),
     ) -> _Problem:
         """Check and prepare."""
         if parity not in DEMANDS:
@@ -603,6 +622,11 @@ class _Problem:
         if isinstance(assumption, Sensitive) and not assumption.eps >= 0:
             raise ValueError(f"eps must be 0 or more, got {assumption.eps!r}")
         mass, joint = _checked(n, table, assumption)
+        more = tuple(_checked(n, other, assumption)[1] for other in others)
+        if more and not isinstance(assumption, Certified | Soft):
+            raise ValueError(
+                "several tables are for the worst noise that fits any of them: certified or soft"
+            )
         demands = DEMANDS[parity]
         if any(mass[:, :, list(LABELS[rate])].sum() <= 0 for rate, _ in demands):
             raise ValueError("the data have no row of a label that the constraint needs")
@@ -614,7 +638,7 @@ class _Problem:
             sparse.kron(np.ones((noisy, 1)), eye, format="csr") if blind else sparse.identity(noisy * bins)
         )
         unknown = joint.ndim == 2 and not isinstance(assumption, Identified)
-        return cls(mass, joint, demands, slack, assumption, sparse.csr_matrix(spread), unknown)
+        return cls(mass, joint, demands, slack, assumption, sparse.csr_matrix(spread), unknown, more)
 
     @property
     def groups(self) -> int:
@@ -634,9 +658,12 @@ class _Problem:
         """Return what the worst rates miss their limits by, shape (demands, J)."""
         rows = []
         for rate, sign in self.demands:
-            lo, hi = rate_bounds(self.n, self.table, accept, rate, self.assumption)
-            worst = lo if sign > 0 else hi
-            rows.append(sign * (float(self.overall(rate) @ accept.ravel()) - worst) - self.slack)
+            found = [
+                rate_bounds(self.n, table, accept, rate, self.assumption)
+                for table in (self.table, *self.others)
+            ]
+            worst = np.fmin.reduce([sign * (lo if sign > 0 else hi) for lo, hi in found])
+            rows.append(sign * float(self.overall(rate) @ accept.ravel()) - worst - self.slack)
         return np.array(rows)
 
     def finish(self, accept: Floats, feasible: bool, bound: float, programs: int) -> NoisyRepair:
@@ -729,19 +756,20 @@ class _Problem:
         minus = -np.ones((1, 1))
         eps = _eps(self.assumption)
         for rate, sign in self.demands:
-            parts = _parts(self.n, self.table, LABELS[rate], eps)
             overall = sign * self.overall(rate) @ self.spread
             level = program.add(1, 0.0, 1.0) if self.free and len(LABELS[rate]) == 1 else None
             if level is not None:
                 program.at_most([(0, overall), (level, sign * minus), (relaxed, minus)], self.slack)
-            total = np.sum([p.table.sum(1) for p in parts], axis=0)
-            for j in np.flatnonzero(total > 0):
-                worst = self._worst(program, parts, int(j), sign, eps, level)
-                blocks = [(start, -row / total[j]) for start, row in worst]
-                if level is None:
-                    program.at_most([*blocks, (0, overall), (relaxed, minus)], self.slack)
-                else:
-                    program.at_most(blocks, 0.0)
+            for table in (self.table, *self.others):
+                parts = _parts(self.n, table, LABELS[rate], eps)
+                total = np.sum([p.table.sum(1) for p in parts], axis=0)
+                for j in np.flatnonzero(total > 0):
+                    worst = self._worst(program, parts, int(j), sign, eps, level)
+                    blocks = [(start, -row / total[j]) for start, row in worst]
+                    if level is None:
+                        program.at_most([*blocks, (0, overall), (relaxed, minus)], self.slack)
+                    else:
+                        program.at_most(blocks, 0.0)
         return self.finish(*self.run(program, relaxed), 1)
 
     def _worst(

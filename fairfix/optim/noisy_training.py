@@ -1,7 +1,8 @@
 r"""Training of a linear rule that keeps true groups alike behind noisy ones, against the exact worst case.
 
 A row has features ``x_i``, label ``y_i``, noisy group ``k_i`` and weight ``w_i``, of total 1. The rule is ``d_i = 1[f_i
->= 0]`` with ``f_i = x_i v + b``, which does not use the noisy group. Wanted is
+>= 0]`` with ``f_i = x_i v + b``. The noisy group may be among the features: worst cases are about the decisions that
+were made, whatever they look at. Wanted is
 
 .. math::
     \min_v\; \sum_i w_i 1[d_i \ne y_i] \quad\text{s.t.}\quad
@@ -59,7 +60,7 @@ import numpy.typing as npt
 from scipy import sparse
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fairfix.optim.noisy_groups import RATIOS, Ratio, labelled_bounds, soft_bounds, tv_bounds
+from fairfix.optim.noisy_groups import RATIOS, Ratio, flipped, labelled_bounds, soft_bounds, tv_bounds
 from fairfix.optim.noisy_repair import DEMANDS, LABELS, Parity
 
 Floats = npt.NDArray[np.float64]
@@ -100,11 +101,6 @@ class Adversary(Protocol):
     def shares(self, cells: Floats, ratio: Ratio) -> Floats:
         """Return where the denominator of each group's lowest rate lies: (K, 4) to (J, K, 4), of sum 1 or NaN."""
         ...
-
-
-def flipped(ratio: Ratio) -> Ratio:
-    """Return the rate's complement, whose lowest value has the weights of the rate's highest."""
-    return Ratio(ratio.b, ratio.a)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +150,31 @@ def _normalised(masses: Floats) -> Floats:
     """Return masses of each group (J, K, 4) divided by their sum; NaN where that is nothing."""
     total = masses.sum((-2, -1), keepdims=True)
     return np.where(total > 0, masses / np.where(total > 0, total, 1.0), np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Either:
+    """Any noise that fits one of several tables.
+
+    Attributes
+    ----------
+    tables
+        Each as one alone.
+    """
+
+    tables: tuple[Within, ...]
+
+    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+        """Return the lowest and the highest ends of all."""
+        low, high = zip(*(one.bounds(cells, ratio) for one in self.tables), strict=True)
+        return np.fmin.reduce(low), np.fmax.reduce(high)
+
+    def shares(self, cells: Floats, ratio: Ratio) -> Floats:
+        """Return, for each group, those of the table under which its lowest rate is lowest."""
+        low = np.stack([one.bounds(cells, ratio)[0] for one in self.tables])
+        worst = np.where(np.isnan(low), np.inf, low).argmin(0)
+        found = np.stack([one.shares(cells, ratio) for one in self.tables])
+        return np.asarray(found[worst, np.arange(worst.size)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,11 +37,14 @@ barrier ``- mu [log theta + log(1 - theta) + E sum_k log(u^2 - (w' delta_k)^2)]`
 eliminated, down to a ``mu`` at which the objective is at most ``2 mu (K + 1)`` above the least. Rows with the same
 moves share a ``u``.
 
-**Network.** One hidden layer of ReLUs, trained by Adam. The worst listed move is found by trying all. At it, with the
-slope ``g`` of the logit there, ``D`` its change, and ``q = g' Sigma^+ g``, the linear formulas give the further step
-``u = D Sigma^+ g / (lambda - q)``, ``lambda`` the root of ``E q D^2 / (lambda - q)^2 = epsilon`` above every ``q``.
-Steps are cut at the bounds of the columns: in an unbounded space ``R`` of a network is infinite unless it is
-constant, far out, along free directions. Where the cut leaves less than the bare move, the bare move stays.
+**Network.** One hidden layer of ReLUs, trained by Adam until rows that are not learned from say that it gets no
+better: :func:`stopped_network`. The worst listed move is found by trying all. At it, with the slope ``g`` of the
+logit there, ``D`` its change, and ``q = g' Sigma^+ g``, the linear formulas give a further step ``u = D Sigma^+ g /
+(lambda - q)``, ``lambda`` the root of ``E q D^2 / (lambda - q)^2 = epsilon`` above every ``q``; more steps go along
+the slope. Steps are cut at the bounds of the columns: in an unbounded space ``R`` of a network is infinite unless it
+is constant, far out, along free directions. Of all places that were visited rows take the best for the exact
+``lambda`` over them. That is a plan, so a lower bound of ``R``; :func:`network_regularizer` looks further, and bounds
+``R`` from above as well.
 
 **Observed rows only.** Where ``x'`` runs through listed candidates, ``R`` is a linear program over transport plans;
 its dual is convex and piecewise linear in ``lambda`` alone: :func:`regularizer_empirical`. It bounds ``R`` from
@@ -68,7 +71,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -328,6 +331,7 @@ def fit_linear(
     rho: float,
     eps: float = 0.0,
     l2: float = 0.0,
+    metric_inverse: Floats | None = None,
 ) -> LinearFit:
     """Return the linear logit that minimises mean log loss, ``rho R`` and ``l2 |coef|^2``.
 
@@ -339,14 +343,16 @@ def fit_linear(
         Listed moves of these rows.
     span
         Directions along which moves are free, shape (r, d), in any number and dependent or not: the logit is constant
-        along them, ``Sigma`` is the projector on what is orthogonal to them. None for none.
+        along them. None for none.
     rho
         Weight of ``R``. Infinite for a logit that no listed move changes, by projection; then ``eps`` must be 0,
         because else the constant logit alone has a finite objective.
     eps
-        Mean squared length, orthogonal to ``span``, of the steps beyond the listed moves.
+        Mean cost of the steps beyond the listed moves, ``u' Sigma u`` but for what is along ``span``.
     l2
         Weight of ``|coef|^2``.
+    metric_inverse
+        ``Sigma^+``, shape (d, d), symmetric; a column that no step may change is 0 in it. None for the identity.
     """
     n, d = X.shape
     share = _shares(weight, n)
@@ -363,14 +369,15 @@ def fit_linear(
         free = np.concatenate([free, np.unique(patterns.deltas.reshape(-1, d), axis=0)])
         rho, patterns = 0.0, _Patterns(np.zeros((0, 0, d)), np.zeros(0))
     basis = _split(free, d) if len(free) else np.eye(d)
+    metric = basis.T @ (np.eye(d) if metric_inverse is None else metric_inverse) @ basis
     if len(free):
         X = X @ basis
         patterns = _Patterns(patterns.deltas @ basis, patterns.shares)
     with threadpool_limits(1):
-        problem = _Penalised(np.column_stack([X, np.ones(n)]), np.asarray(y, dtype=float), share, l2)
+        problem = _Penalised(np.column_stack([X, np.ones(n)]), np.asarray(y, dtype=float), share, l2, metric)
         end = _solved(problem, patterns, rho, eps)
     v = end.x[:-1]
-    form = _regularizer(patterns.worst(v), float(v @ v), eps)
+    form = _regularizer(patterns.worst(v), max(float(v @ metric @ v), 0.0), eps)
     objective = problem.loss(end.x) + l2 * float(v @ v) + (rho * form.value if rho else 0.0)
     return LinearFit(
         basis @ v,
@@ -389,12 +396,13 @@ def fit_linear(
 
 @dataclass(eq=False)
 class _Penalised:
-    """Log loss with quadratic penalties; the last column of ``X`` is the intercept's."""
+    """Log loss with quadratic penalties; the last column of ``X`` is the intercept's, ``metric`` is ``Sigma^+``."""
 
     X: Floats
     y: Floats
     share: Floats
     l2: float
+    metric: Floats
 
     def __post_init__(self) -> None:
         self.ridge = np.full(self.X.shape[1], 2.0 * self.l2)
@@ -447,7 +455,7 @@ def _solved(problem: _Penalised, patterns: _Patterns, rho: float, eps: float) ->
     d = problem.X.shape[1] - 1
     many = patterns.deltas.shape[1] if len(patterns.shares) else 0
     if rho == 0 or many == 0:
-        problem.quadratic[np.arange(d), np.arange(d)] += 2.0 * rho * eps
+        problem.quadratic[:d, :d] += 2.0 * rho * eps * problem.metric
         return _plain(problem)
     if many == 1 and eps == 0:
         rows = patterns.deltas[:, 0] * np.sqrt(patterns.shares)[:, None]
@@ -512,7 +520,7 @@ class _Barrier:
     def objective(self, at: _Inner) -> float:
         """Return the objective without the barrier."""
         v, rest = at.x[:-1], at.rest
-        ridge = self.eps * float(v @ v) / at.theta if self.eps else 0.0
+        ridge = self.eps * float(v @ self.problem.metric @ v) / at.theta if self.eps else 0.0
         flips = float(self.patterns.shares @ at.u**2) / rest
         return self.problem.value(at.x) + self.rho * (ridge + flips)
 
@@ -554,10 +562,11 @@ class _Barrier:
         mixed = np.zeros((u.size, size))
         mixed[:, :d] = -mu * shares[:, None] * np.einsum("gk,gkd->gd", cross, deltas)
         if self.eps:
-            q, m = float(v @ v), float(shares @ u**2)
-            gradient[:d] += 2.0 * rho * self.eps * v / theta
-            matrix[np.arange(d), np.arange(d)] += 2.0 * rho * self.eps / theta
-            matrix[:d, -1] = matrix[-1, :d] = -2.0 * rho * self.eps * v / theta**2
+            pull = self.problem.metric @ v
+            q, m = float(v @ pull), float(shares @ u**2)
+            gradient[:d] += 2.0 * rho * self.eps * pull / theta
+            matrix[:d, :d] += 2.0 * rho * self.eps * self.problem.metric / theta
+            matrix[:d, -1] = matrix[-1, :d] = -2.0 * rho * self.eps * pull / theta**2
             gradient[-1] = rho * (m / rest**2 - self.eps * q / theta**2) + mu * (1.0 / rest - 1.0 / theta)
             matrix[-1, -1] = 2.0 * rho * (self.eps * q / theta**3 + m / rest**3)
             matrix[-1, -1] += mu * (1.0 / theta**2 + 1.0 / rest**2)
@@ -847,25 +856,147 @@ def free_steps(
     return np.asarray((delta / (high + back))[:, None] * pull)
 
 
+LENGTHS = np.array([1.0, 3.0])
+"""Lengths, in roots of the radius, of the steps along the slope that training tries beside the best step for linearised
+logits: a plan may leave most rows where they are and move a few far."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Ascent:
-    """What the free steps need: radius, metric and bounds."""
+    """What the free steps need: radius, metric, its inverse, and bounds."""
 
     eps: float
-    metric_inverse: Floats | None
+    metric: Floats
+    inverse: Floats
     bounds: Floats
 
+    @classmethod
+    def of(cls, eps: float, metric_inverse: Floats | None, bounds: Floats) -> _Ascent:
+        """Return it for a metric's inverse; a column that is 0 in it stays as it is."""
+        inverse = np.eye(bounds.shape[1]) if metric_inverse is None else metric_inverse
+        return cls(eps, np.linalg.pinv(inverse, hermitian=True), inverse, bounds)
+
+    def cost(self, steps: Floats) -> Floats:
+        """Return ``u' Sigma u`` of each row."""
+        return np.einsum("ij,ij->i", steps @ self.metric, steps)
+
+    def inside(self, starts: Floats, steps: Floats) -> Floats:
+        """Return the rows with their steps, cut at the bounds; what does not move stays to the bit."""
+        return np.where(steps == 0.0, starts, np.clip(starts + steps, self.bounds[0], self.bounds[1]))
+
     def moved(self, network: Network, X: Floats, listed: _Listed, share: Floats) -> Floats:
-        """Return the worst variants of rows with the free step added where it makes them worse."""
+        """Return rows moved so that the logits change most, as far as a few steps find it.
+
+        Of all places that were visited, the bare moves among them, rows get the best for the exact multiplier of the
+        radius over them.
+        """
         sums = _sums(network, X)
         _, s = _rectified(network, sums.copy())
-        worst = listed.worst(X, _worst(network, sums, s, listed))
-        hidden, there = _forward(network, worst.rows)
-        slopes = ((hidden > 0) * network.w2) @ network.W1.T
-        steps = free_steps(there - s, slopes, self.metric_inverse, share, self.eps)
-        rows = np.clip(worst.rows + steps, self.bounds[0], self.bounds[1])
-        worse = _change(s, _forward(network, rows)[1]) > worst.change
-        return np.where(worse[:, None], rows, worst.rows)
+        starts = listed.worst(X, _worst(network, sums, s, listed)).rows
+        found = _Visited(s, self)
+        there = found.add(network, starts, starts)
+        self.linear(network, found, starts, share)
+        sign = np.where(there >= s, 1.0, -1.0)
+        for way in (sign, -sign):  # where variants change little, the other way may be the worse one
+            self.along(network, found, starts, way, LENGTHS, 1)
+        return found.plan(share).near
+
+    def linear(self, network: Network, found: _Visited, starts: Floats, share: Floats) -> None:
+        """Visit where the best steps for linearised logits lead."""
+        there, slopes = _slope(network, starts)
+        steps = free_steps(there - found.s, slopes, self.inverse, share, self.eps)
+        found.add(network, starts, self.inside(starts, steps))
+
+    def along(
+        self, network: Network, found: _Visited, starts: Floats, sign: Floats, lengths: Floats, turns: int
+    ) -> None:
+        """Visit where steps of some lengths lead along the slope, up or down, each from where the last one led."""
+        here = starts
+        for length in lengths * math.sqrt(self.eps):
+            for _ in range(turns):
+                pull = (sign[:, None] * _slope(network, here)[1]) @ self.inverse
+                here = self.stretched(starts, pull, length)
+                found.add(network, starts, here)
+
+    def stretched(self, starts: Floats, pull: Floats, length: float) -> Floats:
+        """Return rows a step of a length along a direction: what the bounds cut off, other columns take over."""
+        rows, free = starts, pull
+        for _ in range(3):
+            left, more = length**2 - self.cost(rows - starts), self.cost(free)
+            steps = np.sqrt(np.maximum(left, 0.0) / np.where(more > 0, more, np.inf))[:, None] * free
+            rows = self.inside(rows, steps)
+            free = np.where((rows <= self.bounds[0]) | (rows >= self.bounds[1]), 0.0, pull)
+        return rows
+
+
+class _Visited:
+    """Where rows may move to, with what that changes and costs; the first are free."""
+
+    def __init__(self, s: Floats, ascent: _Ascent) -> None:
+        self.s, self.ascent = s, ascent
+        self.rows: list[Floats] = []
+        self.gains: list[Floats] = []
+        self.costs: list[Floats] = []
+
+    def add(self, network: Network, starts: Floats, rows: Floats) -> Floats:
+        """Add a place for each row, which lies a step from its free start; returns the logits there."""
+        there = _forward(network, rows)[1]
+        self.rows.append(rows)
+        self.gains.append(_change(self.s, there))
+        self.costs.append(self.ascent.cost(rows - starts))
+        return there
+
+    def plan(self, share: Floats) -> Plan:
+        """Return the best plan over what was visited: the exact multiplier's, two places for rows at a tie."""
+        gains, costs = np.stack(self.gains, axis=1), np.stack(self.costs, axis=1)
+        n, many = gains.shape
+        number = np.repeat(np.arange(n), many)
+        eps = self.ascent.eps
+        price = regularizer_empirical(
+            number, gains.ravel(), costs.ravel(), eps, many=n, weight=share
+        ).multiplier
+        every, ends = np.arange(n), []
+        for factor in (1.0 + TIE, 1.0 - TIE):
+            best = np.argmax(gains - price * factor * costs, axis=1)
+            spent = float(share @ costs[every, best])
+            ends.append((best, spent))
+        (near, low), (far, high) = ends
+        mixed = float(np.clip((eps - low) / (high - low), 0.0, 1.0)) if high > low else 0.0
+        rows = np.stack(self.rows, axis=1)
+        value = float(share @ ((1.0 - mixed) * gains[every, near] + mixed * gains[every, far]))
+        spent = (1.0 - mixed) * low + mixed * high
+        return Plan(rows[every, near], rows[every, far], mixed, value, spent)
+
+
+TIE = 1e-9
+"""Relative distance from the exact multiplier at which rows take their places: ties go either way."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A transport of rows: of each, a share goes to one place and the rest to another.
+
+    Attributes
+    ----------
+    near, far
+        The places, shape (n, d); the same for all rows but those at a tie.
+    mixed
+        Share that goes far.
+    value, cost
+        Mean squared change of the cut logits, and mean cost.
+    """
+
+    near: Floats
+    far: Floats
+    mixed: float
+    value: float
+    cost: float
+
+
+def _slope(network: Network, X: Floats) -> tuple[Floats, Floats]:
+    """Return the logits of rows, shape (n,), and their slopes, shape (n, d)."""
+    hidden, s = _forward(network, X)
+    return s, ((hidden > 0) * network.w2) @ network.W1.T
 
 
 def network_gradient(
@@ -944,6 +1075,11 @@ class _Adam:
     second: Floats
     count: int = 0
 
+    @classmethod
+    def of(cls, rate: float, size: int) -> _Adam:
+        """Return it without any past."""
+        return cls(rate, np.zeros(size), np.zeros(size))
+
     def step(self, gradient: Floats) -> Floats:
         """Return the step."""
         self.count += 1
@@ -976,6 +1112,60 @@ class _Draw:
         return np.concatenate(drawn)
 
 
+class _Trainer:
+    """A network in training, by Adam on rows drawn with replacement in proportion to their weights."""
+
+    def __init__(
+        self,
+        X: Floats,
+        y: Floats,
+        share: Floats,
+        variants: Variants,
+        ascent: _Ascent,
+        *,
+        hidden: int,
+        rho: float,
+        l2: float,
+        batch: int,
+        seed: int,
+        balanced: bool,
+    ) -> None:
+        d = X.shape[1]
+        self.X, self.y, self.rho, self.l2, self.ascent = X, y, rho, l2, ascent
+        self.kinds = _Kinds.of(X, variants)
+        self.rng = np.random.default_rng(seed)
+        self.draw = _Draw.of(y, share, balanced=balanced)
+        self.batch, self.even = batch, np.full(batch, 1.0 / batch)
+        rate = 0.5 if balanced else float(np.clip(share @ y, 1e-6, 1.0 - 1e-6))
+        first = self.rng.normal(size=(d, hidden)) * math.sqrt(2.0 / d)
+        # nothing goes out of the hidden layer at first: the logit begins as the best constant
+        start = (first.ravel(), np.zeros(hidden), np.zeros(hidden), [math.log(rate / (1.0 - rate))])
+        self.values = np.concatenate(start)
+        self.shape = d, hidden
+        self.shrunk = np.concatenate([np.ones(first.size), np.zeros(hidden), np.ones(hidden), [0.0]])
+
+    @property
+    def network(self) -> Network:
+        """The network as it is."""
+        return _unpacked(self.values, *self.shape)
+
+    def run(self, steps: int, adam: _Adam) -> None:
+        """Go some steps."""
+        for _ in range(steps):
+            rows = self.draw.rows(self.batch, self.rng)
+            some, network = self.kinds.take(rows), self.network
+            if self.ascent.eps > 0 and self.rho > 0:
+                moved = self.ascent.moved(network, self.X[rows], some, self.even)
+                _, gradient = network_gradient(
+                    network, self.X[rows], self.y[rows], self.even, moved, self.rho
+                )
+            else:
+                gradient = _flip_gradient(network, self.X[rows], self.y[rows], self.even, some, self.rho)
+            whole = np.concatenate([np.ravel(part) for part in gradient])
+            whole += 2.0 * self.l2 * self.shrunk * self.values
+            self.values = self.values + adam.step(whole)
+
+
 def fit_network(
     X: Floats,
     y: Floats,
@@ -985,6 +1175,7 @@ def fit_network(
     hidden: int = 100,
     rho: float,
     eps: float = 0.0,
+    l2: float = 0.0,
     steps: int,
     batch: int = 1000,
     rate: float = 1e-3,
@@ -993,7 +1184,7 @@ def fit_network(
     bounds: Floats | None = None,
     metric_inverse: Floats | None = None,
 ) -> Network:
-    """Return a network of little loss whose logit the worst variants change little.
+    """Return a network of little loss whose logit the worst variants change little, after so many steps.
 
     Parameters
     ----------
@@ -1007,6 +1198,8 @@ def fit_network(
         Weight of ``R``.
     eps
         Mean cost of the steps beyond the variants; 0 for none.
+    l2
+        Weight of the squared weights of both layers, without their intercepts.
     steps, batch, rate
         Of Adam: steps, rows drawn for each (with replacement, in proportion to their weights), and length.
     seed
@@ -1018,38 +1211,330 @@ def fit_network(
     metric_inverse
         ``Sigma^+`` of the free steps, shape (d, d); None for the identity.
     """
-    n, d = X.shape
-    share = _shares(weight, n)
+    share, ascent = _prepared(X, weight, rho, eps, bounds, metric_inverse)
+    with threadpool_limits(1):
+        trainer = _Trainer(
+            X,
+            y,
+            share,
+            variants,
+            ascent,
+            hidden=hidden,
+            rho=rho,
+            l2=l2,
+            batch=batch,
+            seed=seed,
+            balanced=balanced,
+        )
+        trainer.run(steps, _Adam.of(rate, trainer.values.size))
+    return trainer.network
+
+
+def _prepared(
+    X: Floats,
+    weight: Floats | None,
+    rho: float,
+    eps: float,
+    bounds: Floats | None,
+    metric_inverse: Floats | None,
+) -> tuple[Floats, _Ascent]:
+    """Return shares of the rows and what free steps need."""
     if not 0 <= rho < math.inf or not 0 <= eps < math.inf:
         raise ValueError(f"rho and eps must be finite and not negative: {rho}, {eps}")
     limits = np.array([X.min(axis=0), X.max(axis=0)]) if bounds is None else np.asarray(bounds, dtype=float)
-    ascent = _Ascent(eps, metric_inverse, limits)
-    kinds = _Kinds.of(X, variants)
-    rng = np.random.default_rng(seed)
-    first = rng.normal(size=(d, hidden)) * math.sqrt(2.0 / d)
-    second = rng.normal(size=hidden) * math.sqrt(1.0 / hidden)
-    values = np.concatenate([first.ravel(), np.zeros(hidden), second, np.zeros(1)])
-    adam = _Adam(rate, np.zeros(values.size), np.zeros(values.size))
-    draw = _Draw.of(y, share, balanced=balanced)
-    even = np.full(batch, 1.0 / batch)
+    return _shares(weight, len(X)), _Ascent.of(eps, metric_inverse, limits)
+
+
+CHECK, PATIENCE = 50, 10
+"""Steps between two looks at the rows that judge, and looks without a gain after which a rate is done."""
+
+RATES = (1e-3, 1e-4)
+"""Lengths of Adam's steps, one after the other: the second settles what the first leaves jumping."""
+
+MOST_STEPS = 20_000
+"""Steps after which training is given up as not converged; Adult takes two to five thousand."""
+
+HIDDEN, ROWS_PER_HIDDEN, FEWEST = 100, 10, 4
+"""ReLUs at most, rows that each of them takes, and ReLUs at least: 56 rows do not carry a hundred."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkFit:
+    """A network and how its training ended.
+
+    Attributes
+    ----------
+    network
+        That of the least objective on the rows that judge.
+    objective
+        Mean log loss plus ``rho R`` on these rows, ``R`` of the variants and of the steps that training tries.
+    steps
+        Of Adam.
+    converged
+        Whether the objective on these rows stood still at the least rate, before the steps ran out.
+    """
+
+    network: Network
+    objective: float
+    steps: int
+    converged: bool
+
+
+def stopped_network(
+    X: Floats,
+    y: Floats,
+    weight: Floats | None,
+    variants: Variants,
+    judged: Ints,
+    *,
+    rho: float,
+    eps: float = 0.0,
+    l2: float = 0.0,
+    seed: int,
+    bounds: Floats | None = None,
+    metric_inverse: Floats | None = None,
+) -> NetworkFit:
+    """Return a network that is trained until rows it does not learn from say that it gets no better.
+
+    Parameters
+    ----------
+    X, y, weight, variants, rho, eps, l2, seed, bounds, metric_inverse
+        As for :func:`fit_network`.
+    judged
+        Numbers of the rows that judge and are not learned from, shape (m,); none for all rows to do both.
+    """
+    share, ascent = _prepared(X, weight, rho, eps, bounds, metric_inverse)
+    learned = np.setdiff1d(np.arange(len(X)), judged) if judged.size else np.arange(len(X))
+    judged = judged if judged.size else learned
+    kinds, own = _Kinds.of(X, variants).take(judged), share[judged] / share[judged].sum()
+
+    def objective(network: Network) -> float:
+        s = _forward(network, X[judged])[1]
+        value = float(own @ (np.logaddexp(0.0, s) - y[judged] * s))
+        if rho == 0:
+            return value
+        if eps > 0:
+            moved = ascent.moved(network, X[judged], kinds, own)
+            return value + rho * float(own @ _change(s, _forward(network, moved)[1]))
+        return value + rho * float(own @ _worst(network, _sums(network, X[judged]), s, kinds).change)
+
     with threadpool_limits(1):
-        for _ in range(steps):
-            rows = draw.rows(batch, rng)
-            network = _unpacked(values, d, hidden)
-            some = kinds.take(rows)
-            if eps > 0 and rho > 0:
-                moved = ascent.moved(network, X[rows], some, even)
-                _, gradient = network_gradient(network, X[rows], y[rows], even, moved, rho)
-            else:
-                gradient = _flip_gradient(network, X[rows], y[rows], even, some, rho)
-            values += adam.step(np.concatenate([np.ravel(part) for part in gradient]))
-    return _unpacked(values, d, hidden)
+        trainer = _Trainer(
+            X[learned],
+            y[learned],
+            share[learned] / share[learned].sum(),
+            _Some(variants, learned),
+            ascent,
+            hidden=int(np.clip(learned.size // ROWS_PER_HIDDEN, FEWEST, HIDDEN)),
+            rho=rho,
+            l2=l2,
+            batch=min(1000, learned.size),
+            seed=seed,
+            balanced=False,
+        )
+        best, value, steps = trainer.values, objective(trainer.network), 0
+        for rate in RATES:
+            trainer.values, adam, still = best, _Adam.of(rate, best.size), 0
+            while still < PATIENCE and steps < MOST_STEPS:
+                trainer.run(CHECK, adam)
+                steps += CHECK
+                found = objective(trainer.network)
+                still = still + 1
+                if found < value:
+                    best, value, still = trainer.values, found, 0
+    return NetworkFit(_unpacked(best, *trainer.shape), value, steps, steps < MOST_STEPS)
+
+
+@dataclass(frozen=True, eq=False)
+class _Some:
+    """Variants of some rows."""
+
+    variants: Variants
+    kept: Ints
+
+    @property
+    def many(self) -> int:
+        return self.variants.many
+
+    def variant(self, k: int, rows: Ints) -> Floats:
+        return self.variants.variant(k, self.kept[rows])
 
 
 def _unpacked(values: Floats, d: int, hidden: int) -> Network:
     """Return the network whose parameters one vector holds."""
     first, b1, w2, b2 = np.split(values, np.cumsum([d * hidden, hidden, hidden]))
     return Network(first.reshape(d, hidden), b1, w2, float(b2[0]))
+
+
+# ---------------------------------------------------------------------- how far a network's logit moves
+
+RADII = 2.0 ** (np.arange(-3, 9) / 2.0)
+"""Lengths of the steps that the search for a plan tries, in roots of the radius: a plan may move few rows far."""
+
+TURNS = 3
+"""Steps that the search takes at each length, each along the slope where the last one led."""
+
+SWEEPS = 60
+"""Rounds of the relaxation of the slope's bound; what is left then is added to the bound."""
+
+SPACING, REACH = 1.05, 100.0
+"""Ratio of the lengths at which rows are bounded, and the greatest in roots of the radius; one over it is the least."""
+
+MOST_LISTED = 16
+"""Variants that are bounded one by one; of more, all by the greatest slope."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkRegularizer:
+    """``R`` of a network on some rows, from both sides.
+
+    Attributes
+    ----------
+    plan
+        A plan that keeps the radius; its value is a lower bound.
+    upper
+        What no plan within the bounds of the columns exceeds.
+    trained
+        The value that the steps reach which training takes.
+    slope
+        What no slope of the logit exceeds anywhere: ``sqrt(g' Sigma^+ g)``.
+    """
+
+    plan: Plan
+    upper: float
+    trained: float
+    slope: float
+
+
+def network_regularizer(
+    network: Network,
+    X: Floats,
+    variants: Variants,
+    *,
+    eps: float,
+    bounds: Floats,
+    weight: Floats | None = None,
+    metric_inverse: Floats | None = None,
+) -> NetworkRegularizer:
+    r"""Return a plan that moves the logits of rows much, and a bound that holds for all plans.
+
+    **Below**: steps along the slope, at many lengths and both ways, from the variants of the highest and the lowest
+    logit, cut at the bounds; the exact plan over all that was visited.
+
+    **Above**: with hidden sums ``z_j`` of a variant, a step of length ``r`` changes them by at most ``a_j r``, ``a_j =
+    sqrt(W_j' Sigma^+ W_j)``, and a ReLU is off its slope by at most ``(a_j r - |z_j|)_+`` and never below it. So the
+    logit rises by at most ``|g| r + sum_j (w_j)_+ (a_j r - |z_j|)_+``, falls by at most the same with ``(-w_j)_+``, and
+    either by at most ``L r``. ``L`` is the greatest slope over all patterns of ReLUs, a quadratic program over signs,
+    bounded by the dual of its semidefinite relaxation (Raghunathan et al.). Lengths between two of a grid count as the
+    longer one and cost as the shorter one.
+
+    Parameters
+    ----------
+    network, X, variants
+        The model, the rows, shape (n, d), and their variants.
+    eps
+        Mean cost of the steps beyond the variants.
+    bounds
+        Least and greatest value of each column, shape (2, d).
+    weight
+        Of rows, shape (n,); None for 1 each.
+    metric_inverse
+        ``Sigma^+``, shape (d, d); None for the identity.
+
+    References
+    ----------
+    A. Raghunathan, J. Steinhardt and P. Liang, *Certified defenses against adversarial examples*, ICLR 2018.
+    """
+    share, ascent = _prepared(X, weight, 0.0, eps, bounds, metric_inverse)
+    values, vectors = np.linalg.eigh(ascent.inverse)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    rows = np.arange(len(X))
+    listed = [X, *(variants.variant(k, rows) for k in range(variants.many))]
+    with threadpool_limits(1):
+        logits = np.stack([_forward(network, one)[1] for one in listed])
+        plan = _searched(network, X, listed, logits, ascent, share)
+        there = ascent.moved(network, X, _Kinds.of(X, variants).take(rows), share)
+        trained = float(share @ _change(logits[0], _forward(network, there)[1]))
+        slope = _steepest(root @ network.W1 * network.w2) if eps > 0 else 0.0
+        upper = _bounded(network, listed, logits, root, slope, eps, share)
+    return NetworkRegularizer(plan, max(upper, plan.value), trained, slope)
+
+
+def _searched(
+    network: Network, X: Floats, listed: Sequence[Floats], logits: Floats, ascent: _Ascent, share: Floats
+) -> Plan:
+    """Return the best plan over steps of many lengths, up from the highest variant and down from the lowest."""
+    found, rows = _Visited(logits[0], ascent), np.arange(len(X))
+    every = np.stack(listed)
+    for sign, which in ((1.0, logits.argmax(axis=0)), (-1.0, logits.argmin(axis=0))):
+        starts = every[which, rows]
+        found.add(network, starts, starts)
+        if ascent.eps > 0:
+            ascent.linear(network, found, starts, share)
+            ascent.along(network, found, starts, np.full(len(X), sign), RADII, TURNS)
+    return found.plan(share)
+
+
+def _bounded(
+    network: Network,
+    listed: Sequence[Floats],
+    logits: Floats,
+    root: Floats,
+    slope: float,
+    eps: float,
+    share: Floats,
+) -> float:
+    """Return what no plan exceeds."""
+    own = np.clip(logits[0], -CLIP, CLIP)
+    top, bottom = logits.max(axis=0), logits.min(axis=0)
+    bare = float(share @ np.maximum(_change(own, top), _change(own, bottom)))
+    if eps == 0:
+        return bare
+    grid = (
+        math.sqrt(eps)
+        / REACH
+        * SPACING ** np.arange(1 + math.ceil(2.0 * math.log(REACH) / math.log(SPACING)))
+    )
+    high, low = top[:, None] + slope * grid, bottom[:, None] - slope * grid
+    if len(listed) <= MOST_LISTED:
+        reach = np.linalg.norm(root @ network.W1, axis=0)
+        near_high, near_low = np.full_like(high, -np.inf), np.full_like(low, np.inf)
+        for one, logit in zip(listed, logits, strict=True):
+            sums = _sums(network, one)
+            steep = np.linalg.norm(((sums > 0) * network.w2) @ network.W1.T @ root.T, axis=1)
+            for j, radius in enumerate(grid):
+                over = np.maximum(reach * radius - np.abs(sums), 0.0)
+                up, down = over @ np.maximum(network.w2, 0.0), over @ np.maximum(-network.w2, 0.0)
+                near_high[:, j] = np.maximum(near_high[:, j], logit + steep * radius + up)
+                near_low[:, j] = np.minimum(near_low[:, j], logit - steep * radius - down)
+        high, low = np.minimum(high, near_high), np.maximum(low, near_low)
+    most = np.maximum(np.clip(high, -CLIP, CLIP) - own[:, None], own[:, None] - np.clip(low, -CLIP, CLIP))
+    gains = np.column_stack([most, CLIP + np.abs(own)]) ** 2
+    costs = np.concatenate([[0.0], grid]) ** 2
+    number = np.repeat(np.arange(own.size), gains.shape[1])
+    price = np.tile(costs, own.size)
+    value = regularizer_empirical(number, gains.ravel(), price, eps, many=own.size, weight=share).value
+    closed = (math.sqrt(bare) + slope * math.sqrt(eps)) ** 2
+    return min(value, closed) * (1.0 + 1e-9)
+
+
+def _steepest(V: Floats) -> float:
+    """Return an upper bound of ``|V s|`` over ``s`` in ``[0, 1]^h``: by the semidefinite relaxation over signs."""
+    half = 0.5 * np.column_stack([V.sum(axis=1), V])
+    M = half.T @ half
+    n = len(M)
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(math.ceil(math.sqrt(2.0 * n)) + 1, n))
+    Z /= np.linalg.norm(Z, axis=0)
+    for _ in range(SWEEPS):
+        for i in range(n):
+            g = Z @ M[:, i] - M[i, i] * Z[:, i]
+            size = float(np.linalg.norm(g))
+            if size > 0:
+                Z[:, i] = g / size
+    prices = np.diag(M) + np.linalg.norm(Z @ M - np.diag(M) * Z, axis=0)
+    left = max(-float(np.linalg.eigvalsh(np.diag(prices) - M)[0]), 0.0)
+    return math.sqrt(max(float(prices.sum()) + n * left, 0.0)) * (1.0 + 1e-9)
 
 
 # ---------------------------------------------------------------------- observed rows
@@ -1211,13 +1696,25 @@ class EqualRates:
     converged: bool
 
     def score(self, p: Floats, groups: Chances) -> Floats:
-        """Return ``c`` of rows from ``P(y=1|x)``, shape (n,), and the chances of their groups."""
+        """Return ``c`` of rows from ``P(y=1|x)``, shape (n,), and the chances of their groups.
+
+        Added column by column, so that ``c`` of a row does not hang on the rows beside it: at the optimum many equal
+        rows may lie at 0.
+        """
         out = 0.5 * (p / self.prior[1] - (1.0 - p) / self.prior[0])
         for mu, cells, chances in zip(self.mu, self.cells, groups, strict=True):
             for y in (1, 0):
                 q = p if y else 1.0 - p
-                out += _gaps(q, chances[1 - y], self.prior[y], cells[1 - y]) @ mu[1 - y]
+                gaps = _gaps(q, chances[1 - y], self.prior[y], cells[1 - y])
+                for price, gap in zip(mu[1 - y], gaps.T, strict=True):
+                    out += price * gap
         return np.asarray(out)
+
+    def priced(self, mu: Floats) -> EqualRates:
+        """Return the rule of other multipliers, shape (J,): of each attribute those of ``y = 1``, then of ``y = 0``."""
+        sizes = np.cumsum([part.size for pair in self.mu for part in pair])
+        parts = np.split(mu, sizes[:-1])
+        return replace(self, mu=tuple(zip(parts[::2], parts[1::2], strict=True)))
 
 
 def _gaps(q: Floats, chances: Floats, prior: float, cells: Floats) -> Floats:

@@ -20,7 +20,7 @@ import numpy as np
 from fairfix.counts import Floats
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.flips import Comparable
-from fairfix.noise import NoiseTable
+from fairfix.noise import Noise
 from fairfix.predictors import RepairedPredictor
 from fairfix.table import Groups, Reading, Table, Task
 
@@ -126,9 +126,11 @@ class RepairProblem:
         Identities of two people each, whose difference does not count; the identities are a feature column of the name
         that the reading's columns have for them.
     noise
-        How the groups differ from the true ones, for a method that knows noise.
+        How the groups differ from the true ones, and what is said of it, for a method that knows noise.
     seen_by_model
         Protected columns that the model behind the score looks at, as far as that is known.
+    many_fits
+        Whether several fits will be made of the problem, so that work which only pays for many is done.
     """
 
     table: Table
@@ -137,8 +139,9 @@ class RepairProblem:
     features: tuple[str, ...] | None = None
     protected_as_feature: bool = False
     pairs: tuple[tuple[str, str], ...] = ()
-    noise: NoiseTable | None = None
+    noise: Noise | None = None
     seen_by_model: tuple[str, ...] = ()
+    many_fits: bool = False
     _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -151,12 +154,6 @@ class RepairProblem:
         """The strata within which groups are to be alike; None for everybody together."""
         names = self.table.reading.columns.strata
         return self.table.groups(names) if names else None
-
-    def again(self, key: Any) -> bool:
-        """Return whether this was asked before with this key: what pays for many fits waits for the second."""
-        before = ("again", key) in self._found
-        self._found["again", key] = True
-        return before
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
         """Return what ``make`` makes, from the first call with this key on: fits of one problem share a sort."""
@@ -265,13 +262,23 @@ class Repairer(ABC):
         return False
 
     @property
-    def sides(self) -> tuple[tuple[str, float], ...]:
+    def demands(self) -> tuple[tuple[str, float], ...]:
         """Rates of true groups that the slack bounds: 1 where none may be below that of everybody, -1 where above."""
         return ()
 
+    def noise_in_force(self, noise: Noise) -> Noise:
+        """Return what is said of the noise, with what these parameters assume besides; fit and proof rest on it.
+
+        Raises
+        ------
+        UsageError
+            They contradict one another.
+        """
+        return noise
+
     @property
-    def trusts_recording(self) -> bool:
-        """Whether noise is taken to depend on the true group alone."""
+    def sees_groups(self) -> bool:
+        """Whether the protected columns have to be features with these parameters."""
         return False
 
     @property
@@ -412,7 +419,7 @@ class Repairer(ABC):
         yield cls.name, cls()
 
     @classmethod
-    def noisy_contenders(cls, reading: Reading, noise: NoiseTable) -> Iterator[tuple[str, Repairer]]:
+    def noisy_contenders(cls, reading: Reading, noise: Noise) -> Iterator[tuple[str, Repairer]]:
         """Yield the same where the noise of the groups is known."""
         yield from cls.contenders(reading)
 

@@ -19,21 +19,22 @@ solver            solutions it searches             group at predict     optimum
 ``closed-form``   all functions of score and group  yes                  exact
 ``plug-in``       all functions of what is looked   only if a feature    certified gap for the estimated
                   at, through ``E[Y|X]``, ``P(a|X)``                     ``E[Y|X]`` and ``P(a|X)``
-``reduction``     mixtures of linear models or      only if a feature    of the paper's Algorithm 1; no gap is
-                  trees                                                  claimed for its heuristic oracles
+``reduction``     mixtures of linear models or      only if a feature    none is certified: the gap that the oracle
+                  trees                                                  sees is a lower estimate of the true one
 ================  ================================  ===================  =====================================
 
 ``auto`` takes the closed form where the protected columns are features, else the plug-in. The mathematics is in
-:mod:`fairfix.optim.quantiles`, :mod:`~fairfix.optim.plugin`, :mod:`~fairfix.optim.reduction` with
-:mod:`~fairfix.optim.oracles`, and :mod:`~fairfix.optim.group_loss`.
+:mod:`fairfix.optim.quantiles`, :mod:`~fairfix.optim.plugin`, :mod:`~fairfix.optim.reduction` and
+:mod:`~fairfix.optim.group_loss`.
 
 **Slack.** It is the paper's: group against everybody. Two groups that differ by ``e`` from each other differ by ``e
-(1 - p_a)`` from everybody. On the rows of the fit the distance is measured over all thresholds, ties included, and
-never lies above the slack. Where even equal distributions cannot show that on so few rows, a share of the rows gets
-everybody's mean; a note says so. On new rows a distance of chance is added, which the report names.
+(1 - p_a)`` from everybody. The closed form holds it on the rows of the fit, at every threshold, in expectation over the
+draws by which rows of one score are spread (``decisions``). On new rows a distance of chance is added, which the report
+names.
 
 **Scores.** With features, rows are scored by models that have not seen them (:mod:`fairfix.repair.learned`), and the
-slack holds for those scores. A score alone is taken as ``E[Y|X]``: it should be calibrated.
+slack holds for those scores; only the models of the reduction's oracles ``direct`` and ``cost-sensitive`` are judged on
+the rows they were fitted to. A score alone is taken as ``E[Y|X]``: it should be calibrated.
 
 =======================  =======================  ==========================================================
 paper                    here                     meaning
@@ -64,8 +65,8 @@ import numpy as np
 
 from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError, UsageError
-from fairfix.learners import ConstantMember, LinearMember, Link, Member, fit_mean, out_of_fold
-from fairfix.optim.group_loss import Infeasible, solve_linear, solve_members
+from fairfix.learners import ConstantMember, LinearMember, Link, Member, fit_mean, out_of_fold, rescaled
+from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, solve_members, standard_of
 from fairfix.optim.plugin import PluginFit, PluginProblem, PluginRule, expected_loss
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube
 from fairfix.optim.reduction import (
@@ -78,7 +79,7 @@ from fairfix.optim.reduction import (
     Oracle,
     reduce,
 )
-from fairfix.predictors import Caution, FitTrace, RepairedPredictor
+from fairfix.predictors import Caution, Certificate, FitTrace, Quantity, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
 from fairfix.repair.learned import (
     Scored,
@@ -142,6 +143,12 @@ class FairRegression(Repairer):
         "the reduction's models: one drawn for each row, which has parity, or their average, which need not",
         choices=("drawn", "averaged"),
     )
+    decisions: str = param(
+        "randomized",
+        "the closed form's values: drawn among those of a row's score, so that the slack holds, or one value for one "
+        "score, whose distance and cost are reported",
+        choices=("randomized", "deterministic"),
+    )
     bound: str = param(
         "",
         "largest loss of a group, for bounded_group_loss: one number, or GROUP=NUMBER,... for some groups",
@@ -160,6 +167,8 @@ class FairRegression(Repairer):
             raise UsageError(f"fair-regression: {self.constraint} {wanted}")
         if about_loss and (self.solver != "auto" or self.group_slack):
             raise UsageError("fair-regression: bounded_group_loss takes no --solver and no --group-slack")
+        if self.decisions != "randomized" and (about_loss or self.solver in ("plug-in", "reduction")):
+            raise UsageError("fair-regression: --decisions goes with --solver closed-form")
         if self.oracle != "auto" and self.solver != "reduction":
             raise UsageError("fair-regression: --oracle goes with --solver reduction")
         if self.loss == "absolute" and (about_loss or self.solver != "reduction"):
@@ -173,6 +182,17 @@ class FairRegression(Repairer):
     def uses_labels(self) -> bool:
         """Whether the fit uses labels, whatever it learns from."""
         return self.constraint == "bounded_group_loss" or self.solver == "reduction"
+
+    @property
+    def sees_groups(self) -> bool:
+        """Whether the protected columns have to be features: the closed form treats groups apart."""
+        return self.solver == "closed-form"
+
+    @classmethod
+    def contenders(cls, reading: Reading) -> Iterator[tuple[str, Repairer]]:
+        """Yield the method that is blind to the group, and the closed form, which sees it."""
+        yield cls.name, cls()
+        yield f"{cls.name}, group seen", cls(solver="closed-form")
 
     @property
     def bounds(self) -> str:
@@ -217,6 +237,10 @@ class FairRegression(Repairer):
                     "predict time: say --protected-as-feature, or take --solver plug-in"
                 )
             return self._by_tube(problem, seed)
+        if self.decisions != "randomized":
+            raise UsageError(
+                "fair-regression: --decisions goes with the closed form, which needs --protected-as-feature"
+            )
         return self._by_plugin(problem, seed)
 
     # ------------------------------------------------------------------ closed form
@@ -228,20 +252,23 @@ class FairRegression(Repairer):
         base = mean_of(problem, self.learner, loss, self.l2, seed)
         scores = problem.once(
             ("scores", id(base)),
-            lambda: Scores(
-                base.values, groups.codes, lambda: table.draws, table.rows.weight, len(groups.levels)
-            ),
+            lambda: Scores(base.values, groups.codes, table.rows.weight, len(groups.levels)),
         )
         slack = self._slacks(groups)
         found = fit_tube(scores, slack)
+        value = _loss_of(found, scores, loss)
+        notes = tuple(_notes_on(found, scores))
+        if self.decisions == "deterministic":
+            drawn, cost = found, value
+            found = fit_tube(scores, slack, drawn=False)
+            value = _loss_of(found, scores, loss)
+            notes = tuple(_notes_without_draws(found, drawn, value - cost, groups, slack))
         predictor = GroupTube(groups.columns, groups.levels, base.scorer, found.tube)
-        notes = tuple(_notes_on(found, groups, slack))
-        cost = expected_loss(loss, base.values, found.values)
-        constant = expected_loss(loss, base.values, np.full(base.values.size, found.tube.constant))
-        share = found.tube.share
-        value = float(np.average((1 - share) * cost + share * constant, weights=table.rows.weight))
         fitted = predictor.of_scores(table, base.values)
-        return _traced(predictor, base, fitted, FitTrace(True, found.evaluations, value, math.nan, notes))
+        trace = FitTrace(True, found.tried, value, math.nan, notes)
+        if predictor.randomized:
+            trace = replace(trace, redrawn=lambda drawn: predictor.of_scores(drawn, base.values))
+        return _traced(predictor, base, fitted, trace)
 
     # ------------------------------------------------------------------ without the group
 
@@ -251,9 +278,8 @@ class FairRegression(Repairer):
         loss = self._loss(table.reading)
         base = mean_of(problem, self.learner, loss, self.l2, seed)
         group = groups_of(problem, self.learner, self.l2, seed)
-        alone = (
-            problem.features is None and not problem.protected_as_feature
-        )  # the score says all that is known
+        # where the score is all that is known, the rule is of it alone
+        alone = problem.features is None and not problem.protected_as_feature
         rows = problem.once(
             ("plug-in", id(base), id(group), loss),
             lambda: PluginProblem(base.values, group.values, groups.codes, table.rows.weight, loss, alone),
@@ -263,55 +289,80 @@ class FairRegression(Repairer):
         predictor = PluginScore(base.scorer, group.scorer if found.rule.groups else base.scorer, found.rule)
         fitted = predictor.of_scores(table, base.values, group.values)
         notes = tuple(_notes_on_plugin(problem, rows, found, slack))
-        trace = FitTrace(found.solved, found.iterations, found.loss, found.gap, notes)
+        trace = FitTrace(found.solved, found.iterations, found.loss, math.nan, notes)
+        if found.solved:
+            proven = Certificate(
+                f"{loss} loss expected of the scores, over the draws",
+                found.loss,
+                found.bound,
+                "rules, drawn or not, of the expected label and the cell, within the slack by the same shares of groups",
+            )
+            trace = replace(trace, gap=found.gap, certificates=(proven,))
+        if predictor.randomized:
+            trace = replace(
+                trace, redrawn=lambda drawn: predictor.of_scores(drawn, base.values, group.values)
+            )
         return _traced(predictor, base, fitted, trace)
 
     # ------------------------------------------------------------------ a model class
 
     def _by_reduction(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
-        """Return the paper's mixture of models, found in scores from 0 to 1."""
+        """Return a mixture of models, found in scores from 0 to 1.
+
+        A learner's models are judged by scores of models that have not seen the row; those of the oracles ``direct``
+        and ``cost-sensitive``, which are linear, on the rows they were fitted to.
+        """
         groups, table = problem.cells, problem.table
         loss, y = self._loss(table.reading), label_of(problem)
-        design = design_of(problem, self.learner)
+        design, weight = design_of(problem, self.learner), table.rows.weight
         low, high = (0.0, 1.0) if loss == "logistic" else (float(y.min()), float(y.max()))
         span = high - low or 1.0  # labels that are all the same have no units
         bounds = (low, high) if loss != "logistic" else None
         link: Link = "sigmoid" if loss == "logistic" else "identity"
-
-        def linear(model: LinearModel) -> Member:
-            coef, intercept = model.coef, model.intercept
-            if link == "identity":
-                coef, intercept = span * coef, low + span * intercept
-            return LinearMember(coef[:, None], np.array([intercept]), link)
+        scaled = np.round((y - low) / span / GRAIN) * GRAIN
 
         def fitted(target: Floats) -> tuple[Member, Floats]:
-            member = fit_mean(
-                design.matrix,
-                low + span * target,
-                table.rows.weight,
-                learner=self.learner,
-                loss=loss if loss == "logistic" else "square",
-                l2=self.l2,
-                seed=seed,
-            )
-            return member, np.clip((member.predict(design.matrix) - low) / span, 0.0, 1.0)
+            def member_of(rows: Ints) -> Member:
+                return fit_mean(
+                    design.matrix[rows],
+                    target[rows],
+                    None if weight is None else weight[rows],
+                    learner=self.learner,
+                    loss=loss if loss == "logistic" else "square",
+                    l2=self.l2,
+                    seed=seed,
+                )
+
+            member = member_of(np.arange(y.size))
+            return member, out_of_fold(member_of, design.matrix, design.folds, member)
 
         oracle = self._oracle(loss, design.matrix, fitted)
-        found = reduce((y - low) / span, groups.codes, table.rows.weight, self._slacks(groups), loss, oracle)
+        found = reduce(scaled, groups.codes, weight, self._slacks(groups), loss, oracle)
         members: list[Member] = []
         for model in found.models:
+            member = model
             if isinstance(model, float):
-                members.append(ConstantMember(np.array([low + span * model])))
-            else:
-                members.append(linear(model) if isinstance(model, LinearModel) else model)
+                member = ConstantMember(np.array([model]))
+            elif isinstance(model, LinearModel):
+                member = LinearMember(model.coef[:, None], np.array([model.intercept]), link)
+            members.append(rescaled(member, low, span))
         scorers = tuple(Scorer(design.features, member, bounds) for member in members)
-        averaged = self.mixture == "averaged"
-        objective = found.loss * (span**2 if loss == "square" else span if loss == "absolute" else 1.0)
+        rule = ModelMixture(scorers, found.weights, averaged=self.mixture == "averaged")
+        base = learned_of(problem, self.learner, loss, self.l2, seed)
+        learned = isinstance(oracle, Heuristic)
+        unit = span**2 if loss == "square" else span if loss == "absolute" else 1.0
         trace = FitTrace(
-            True, found.calls, objective, math.nan, tuple(_notes_on_mixture(found, span, averaged))
+            found.converged,
+            found.calls,
+            found.loss * unit,
+            math.nan,
+            tuple(_notes_on_mixture(found, span, rule.averaged)),
+            base=Unrepaired(base.scorer),
+            fitted=rule.of_values(table, low + span * found.values) if learned else None,
+            base_fitted=base.values if learned else None,
+            quantities=tuple(_of_mixture(found, unit, groups)),
         )
-        trace = replace(trace, base=Unrepaired(model_of(problem, self.learner, loss, self.l2, seed)))
-        return ModelMixture(scorers, found.weights, averaged).traced(trace)
+        return rule.traced(trace)
 
     def _oracle(self, loss: str, X: Floats, fit: Callable[[Floats], tuple[Any, Floats]]) -> Oracle:
         """Return the oracle in force."""
@@ -348,14 +399,39 @@ class FairRegression(Repairer):
         limits, design = self._limits(groups), design_of(problem, self.learner)
         y, weight = label_of(problem), problem.table.rows.weight
         bounds = bounds_of(problem, loss)
-        one = solve_linear(design.matrix, y, groups.codes, weight, limits, loss=loss, l2=self.l2)
+        one = solve_linear(design.matrix, y, groups.codes, weight, limits, loss=loss, l2=self.l2, into=bounds)
         if isinstance(one, Infeasible):
-            raise _refused(one, limits, groups, f"linear model ({loss} loss)")
+            raise _refused(one, limits, groups, f"linear model ({loss} loss)", moved=bounds is not None)
         link: Link = "sigmoid" if loss == "logistic" else "identity"
         member = LinearMember(one.coef[:, None], np.array([one.intercept]), link)
-        prices = _priced(one.multipliers, groups)
         base = Unrepaired(model_of(problem, self.learner, loss, self.l2, seed))
-        trace = FitTrace(one.converged, one.iterations, one.objective, one.gap, prices, base=base)
+        notes = list(_priced(one.multipliers, groups))
+        proven: tuple[Certificate, ...] = ()
+        if math.isnan(one.bound):
+            notes.append(
+                "no linear model holds the bounds as it is; this one does with its values moved into [0, 1], and may "
+                "not be the best such"
+            )
+        else:
+            before = " (before values are moved into [0, 1])" if bounds is not None else ""
+            proven = (
+                Certificate(
+                    f"mean {loss} loss plus l2 times the squared coefficients",
+                    one.objective,
+                    one.bound,
+                    f"linear models{before} that hold --bound",
+                ),
+            )
+        trace = FitTrace(
+            one.converged,
+            one.iterations,
+            one.objective,
+            one.objective - one.bound,
+            tuple(notes),
+            base=base,
+            certificates=proven,
+            quantities=tuple(_found(one.losses, limits, one.multipliers, groups)),
+        )
         single = ModelMixture((Scorer(design.features, member, bounds),), np.ones(1), averaged=True)
         return single.traced(trace)
 
@@ -363,8 +439,8 @@ class FairRegression(Repairer):
         """Return an average of boosted trees within the bounds."""
         groups, loss = problem.cells, self._loss(problem.table.reading)
         limits, design = self._limits(groups), design_of(problem, self.learner)
-        y, weight = label_of(problem), problem.table.rows.weight
-        bounds = bounds_of(problem, loss)
+        weight, bounds = problem.table.rows.weight, bounds_of(problem, loss)
+        y, level, unit = _standardised(label_of(problem), weight, loss)
 
         def fit(row_weight: Floats) -> tuple[Member, Floats]:
             def member_of(rows: Ints) -> Member:
@@ -382,22 +458,47 @@ class FairRegression(Repairer):
                 return bool((row_weight[rows] > 0).any())
 
             member = member_of(np.arange(y.size))
-            return member, out_of_fold(member_of, design.matrix, design.folds, member, usable)
+            values = out_of_fold(member_of, design.matrix, design.folds, member, usable)
+            return member, values if bounds is None else np.clip(
+                values, *((end - level) / unit for end in bounds)
+            )
 
-        many = solve_members(fit, lambda u: LOSSES[loss].value(y, u), groups.codes, weight, limits)
+        def losses(u: Floats) -> tuple[Floats, Floats]:
+            return LOSSES[loss].value(y, u), LOSSES[loss].slope(y, u)
+
+        many = solve_members(fit, losses, groups.codes, weight, limits / unit**2)
         if isinstance(many, Infeasible):
-            raise _refused(many, limits, groups, f"average of boosted trees that was tried ({loss} loss)")
-        scorers = tuple(Scorer(design.features, member, bounds) for member in many.models)
+            many = replace(many, losses=many.losses * unit**2)
+            raise _refused(many, limits, groups, f"average of boosted trees ({loss} loss)")
+        scorers = tuple(
+            Scorer(design.features, rescaled(member, level, unit), bounds) for member in many.models
+        )
         learned = learned_of(problem, self.learner, loss, self.l2, seed)
-        base = Unrepaired(learned.scorer)
+        value, bound = many.objective * unit**2, many.bound * unit**2
+        left = Quantity(
+            "gain left",
+            many.left * unit**2,
+            "loss that the last fit would have saved a mixture at the prices it was made for; trees need not be the "
+            "best for their prices, so this is no bound",
+        )
         trace = FitTrace(
-            True,
+            many.converged,
             many.rounds,
-            many.objective,
-            math.nan,
-            base=base,
+            value,
+            value - bound,
+            base=Unrepaired(learned.scorer),
             base_fitted=learned.values,
-            fitted=many.values,
+            fitted=level + unit * many.values,
+            certificates=(
+                Certificate(
+                    f"mean {loss} loss",
+                    value,
+                    bound,
+                    f"averages within --bound of the {many.rounds} models that were fitted",
+                    "the rows of the fit, each predicted by trees that have not seen it",
+                ),
+            ),
+            quantities=(left, *_found(many.losses * unit**2, limits, many.multipliers, groups)),
         )
         return ModelMixture(scorers, many.weights, averaged=True).traced(trace)
 
@@ -441,28 +542,89 @@ def _check_chances(problem: RepairProblem) -> None:
         )
 
 
-def _refused(found: Infeasible, limits: Floats, groups: Groups, what: str) -> DataError:
-    """Return the refusal of bounds that cannot be held, with what can."""
-    asked = np.isfinite(limits)
-    level = limits[asked]
-    reach = (
-        f"the least bound that can be held in every group is {level[0] + found.excess:.6g}"
-        if (level == level[0]).all()
-        else f"every one is at least {found.excess:.3g} above some bound"
+GRAIN = 2.0**-32
+"""What labels are rounded to, in standard deviations: far below what any label means, far above what a change of unit
+does to them, so that learners see the same labels in any unit."""
+
+
+def _standardised(y: Floats, weight: Floats | None, loss: str) -> tuple[Floats, float, float]:
+    """Return labels of mean 0 and variance 1 with what they were, ``level + unit * label``; for the log loss as is."""
+    if loss == "logistic":
+        return y, 0.0, 1.0
+    level, unit = standard_of(y, weight)
+    return np.round((y - level) / unit / GRAIN) * GRAIN, level, unit
+
+
+def _refused(
+    found: Infeasible, limits: Floats, groups: Groups, what: str, *, moved: bool = False
+) -> DataError:
+    """Return the refusal of bounds that were not held: what is proven of which models, and what was found."""
+    least = ""
+    if found.excess:
+        least = (
+            f"the least bound that can be held in every group is {_above(found.level)}"
+            if math.isfinite(found.level)
+            else f"every one is at least {found.excess:.3g} above some bound"
+        )
+        weights = ", ".join(
+            f"{name} {weight:.3g}"
+            for name, weight in zip(groups.names, found.weights, strict=True)
+            if weight > 1e-6
+        )
+        least += f" (proof: group weights {weights})"
+        if not moved:
+            return DataError(f"no {what} holds --bound on the rows of the fit: {least}; raise it")
+    far = np.where(np.isfinite(limits), found.losses - limits, -math.inf)
+    worst = int(np.argmax(far))
+    reached = (
+        f"the best one found has a loss of {_above(found.losses[worst])} in group {groups.names[worst]!r}"
     )
-    weights = ", ".join(
-        f"{name} {weight:.3g}"
-        for name, weight in zip(groups.names, found.weights, strict=True)
-        if weight > 1e-6
+    before = f"; before values are moved into [0, 1] there is none: {least}" if least else ""
+    return DataError(
+        f"no {what} that holds --bound on the rows of the fit was found, which does not prove that there is none: "
+        f"{reached}{before}; raise it"
     )
-    proof = f" (proof: group weights {weights})" if found.certified else ""
-    return DataError(f"no {what} holds --bound on the rows of the fit: {reach}{proof}; raise it")
+
+
+def _above(number: float) -> str:
+    """Return a number to six digits, not rounded down, so that what is named is enough."""
+    if not number > 0:
+        return f"{number:.6g}"
+    grain = 10.0 ** (math.floor(math.log10(number)) - 5)
+    return f"{math.ceil(number * (1 + SURE) / grain) * grain:.6g}"
+
+
+def _found(losses: Floats, limits: Floats, multipliers: Floats, groups: Groups) -> Iterator[Quantity]:
+    """Yield loss, bound and multiplier of each group."""
+    for name, loss, limit, price in zip(groups.names, losses, limits, multipliers, strict=True):
+        yield Quantity("loss", loss, "mean loss on the rows of the fit", name)
+        if math.isfinite(limit):
+            yield Quantity("bound", limit, "largest mean loss that was asked for", name)
+            yield Quantity(
+                "multiplier", price, "what a unit more of the bound would save in the objective", name
+            )
 
 
 def _priced(multipliers: Floats, groups: Groups) -> tuple[str, ...]:
     """Return a note on the groups whose bound costs something."""
     paid = [f"{name} {m:.3g}" for name, m in zip(groups.names, multipliers, strict=True) if m > 0]
     return (f"bounds that bind, with what a unit more would save: {', '.join(paid)}",) if paid else ()
+
+
+def _of_mixture(found: Mixture, unit: float, groups: Groups) -> Iterator[Quantity]:
+    """Yield what is known of a mixture, which is no certificate."""
+    yield Quantity(
+        "gap seen",
+        found.gap_seen * unit,
+        "loss that the oracle's cheapest models would still save; as they need not be the cheapest, this is no bound",
+    )
+    yield Quantity("nu", found.nu * unit, "gap seen with which the search has converged")
+    for name, distance in zip(groups.names, found.ks, strict=True):
+        yield Quantity(
+            "distance", distance, "of the group to everybody, over the draws, on the rows of the fit", name
+        )
+    for i, weight in enumerate(found.weights):
+        yield Quantity("weight", weight, f"of model {i + 1} in the mixture")
 
 
 def _notes_on_mixture(found: Mixture, span: float, averaged: bool) -> Iterator[str]:
@@ -503,16 +665,42 @@ def pairs_of(text: str, names: tuple[str, ...], option: str) -> dict[str, float]
     return out
 
 
-def _notes_on(found: TubeFit, groups: Groups, slack: Floats) -> Iterator[str]:
+def _loss_of(found: TubeFit, scores: Scores, loss: str) -> float:
+    """Return the loss of a tube on the rows of the fit, expected over labels and draws."""
+    parts = (scores.coupling(found.tube, k) for k in range(scores.groups))
+    return sum(
+        float(share * (mass * expected_loss(loss, old, new)).sum())
+        for share, (old, new, mass) in zip(scores.shares, parts, strict=True)
+    )
+
+
+def _notes_on(found: TubeFit, scores: Scores) -> Iterator[str]:
     """Yield what the user should know of a tube."""
-    yield from _note_on_share(found.tube.share, found.ks, slack, groups)
-    if found.tube.share == 0 and found.tube.drawn:
-        held = (
-            "holds in expectation over the draws"
-            if found.expected
-            else "holds for the rows of the fit as drawn"
+    if found.tube.values is None:
+        return
+    yield (
+        "each row's value is drawn by its identity from those that its own score stands for; it varies by "
+        f"{scores.spread_of(found.tube):.3g} on average (standard deviation), and the slack holds in expectation over "
+        "the draws; --decisions deterministic does without"
+    )
+
+
+def _notes_without_draws(
+    found: TubeFit, drawn: TubeFit, cost: float, groups: Groups, slack: Floats
+) -> Iterator[str]:
+    """Yield what it costs that rows of one score have one value."""
+    if found.tube.values is None:
+        return
+    worst = int(np.argmax(found.ks - slack))
+    yield (
+        f"without draws, on the rows of the fit: ks.to_overall {found.ks.max():.4f} instead of {drawn.ks.max():.4f}, "
+        f"and the expected loss is {'higher' if cost > 0 else 'lower'} by {abs(cost):.3g}"
+    )
+    if not found.holds:
+        yield Caution(
+            f"rows of one score have one value, so the slack does not hold: group {groups.names[worst]!r} is "
+            f"{found.ks[worst]:.4f} from everybody, where {slack[worst]:g} was asked; --decisions randomized holds it"
         )
-        yield f"many rows share a score; they are spread by a draw from the row's identity, and the slack {held}"
 
 
 def _notes_on_plugin(
@@ -564,17 +752,3 @@ def _notes_on_selection(table: Table, rows: PluginProblem, found: PluginFit) -> 
         if now < RARE * was:
             told = "nobody is" if now < 1e-12 else f"{now:.2%} of the rows are"
             yield Caution(f"{told} {word} the threshold {cut:g} after the repair, {was:.1%} before; move it")
-
-
-def _note_on_share(share: float, ks: Floats, slack: Floats, groups: Groups) -> Iterator[str]:
-    """Yield a note where the slack is below what so few rows can show."""
-    if share <= 0:
-        return
-    far = ks / (1 - share) if share < 1 else ks
-    worst = int(np.argmax(far))
-    rows = int(np.count_nonzero(groups.codes == worst))
-    more = f"; take --slack {float(far.max()) * 1.005:.2g} or more to do without" if share < 1 else ""
-    yield Caution(
-        f"a slack of {slack.min():g} cannot be shown on the {rows:,} rows of group {groups.names[worst]!r} by moving "
-        f"scores alone, so {share:.1%} of the rows, drawn by identity, get everybody's mean{more}"
-    )

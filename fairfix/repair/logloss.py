@@ -155,7 +155,10 @@ class LogLoss(Repairer):
             *self._notes(rule, found, problem, [_scores(design.matrix, end) for end in (found, base)]),
         )
         trace = FitTrace(found.converged, found.steps, found.objective, found.gap, notes)
-        return replace(rule, trace=replace(trace, base=Unrepaired(_scorer(design, base))))
+        trace = replace(trace, base=Unrepaired(_scorer(design, base)))
+        if rule.rounded:
+            trace = replace(trace, randomized=replace(rule, rounded=False, trace=trace))
+        return replace(rule, trace=trace)
 
     def _solve(
         self,

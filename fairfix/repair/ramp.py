@@ -96,9 +96,6 @@ NARROWEST = 1e-6
 MISCALIBRATED = 0.02
 """Mean miscalibration inside groups, beyond what chance gives, from which on a note is due."""
 
-FEW_ROWS = 30
-"""A cell with fewer rows is named in a note."""
-
 ABOUT_LABELS = ("equal_opportunity", "equalized_odds")
 
 
@@ -218,6 +215,13 @@ class Ramp(Repairer):
         """Whether the fit uses labels."""
         return self.calibration != "none" or self.rho == "labels"
 
+    @classmethod
+    def contenders(cls, reading: Reading) -> Iterator[tuple[str, Repairer]]:
+        """Yield a constraint for each gap of decisions."""
+        yield cls.name, cls()
+        yield f"{cls.name}, equal opportunity", cls(constraint="equal_opportunity")
+        yield f"{cls.name}, equalized odds", cls(constraint="equalized_odds")
+
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         if problem.table.reading.score_scale == "raw":
             self._check_raw(problem)
@@ -336,7 +340,7 @@ class Ramp(Repairer):
         if self.constraint == "equal_opportunity":
             return self._opportunity_ramps(points, lift)
 
-        if self.constraint == "demographic_parity" and not problem.again((self.calibration, key)):
+        if self.constraint == "demographic_parity" and not problem.many_fits:
             scores = [p.score + lift if lift else p.score for p in points]
             best = solve_points(
                 scores, [p.weight for p in points], self.gamma, self.slack, self._rate(cells, lift)

@@ -2,7 +2,7 @@ r"""Robust: score thresholds that keep true groups alike where only noisy groups
 
 .. math::
     \min_F\; \sum_{k,b} n_k(b, 0) F_k(b) + n_k(b, 1) \{1 - F_k(b)\} \quad\text{s.t.}\quad
-    \mathrm{TPR}_j(q, F) \ge \mathrm{TPR}(F) - \epsilon \;\text{ for every true group } j
+    |\mathrm{TPR}_j(q, F) - \mathrm{TPR}(F)| \le \epsilon \;\text{ for every true group } j
     \text{ and every } q \in \mathcal{U} .
 
 ``n_k(b, y)`` are the masses of the data by recorded (noisy) group ``k``, bin ``b`` of the score and label ``y``. A row
@@ -21,17 +21,18 @@ group ``j``, and ``U`` holds those that the data, the noise table and an assumpt
                       same name, by the radii of the table
 ==============  ====  ===============================================  ============================================
 
-=======================  =====================================================
-``constraint``           what holds for every true group ``j``
-=======================  =====================================================
-``demographic_parity``   ``|SR_j - SR| <= slack``
-``equal_opportunity``    ``TPR_j >= TPR - slack``
-``equalized_odds``       that, and ``FPR_j <= FPR + slack``
-=======================  =====================================================
+=======================  ======================================  ======================================
+``constraint``           ``sides`` both                          ``sides`` one, as in the paper
+=======================  ======================================  ======================================
+``demographic_parity``   ``|SR_j - SR| <= slack``                ``SR_j >= SR - slack``
+``equal_opportunity``    ``|TPR_j - TPR| <= slack``              ``TPR_j >= TPR - slack``
+``equalized_odds``       that, and ``|FPR_j - FPR| <= slack``    that, and ``FPR_j <= FPR + slack``
+=======================  ======================================  ======================================
 
 The programs, their worst cases and the margin of ``z`` standard errors are in :mod:`fairfix.optim.noisy_repair`. The
-guarantee is about the rows of the fit, with the table taken as known. The table's columns are rescaled to the masses of
-the recorded groups (and labels) in these rows; see :mod:`fairfix.noise`.
+guarantee is about the rows of the fit, with the table taken as known. The table is carried over to the recorded groups
+(and labels) of these rows; where it is not known what of it holds there, every table that may be is in ``U``; see
+:mod:`fairfix.noise`.
 
 The rule may use the recorded group (``thresholds="group"``) or be the same for everybody (``"blind"``), which leaves
 little to choose and so costs more.
@@ -42,7 +43,8 @@ paper                             here              meaning
 ``G``, ``G hat``                  true, noisy       groups
 ``P(G = j | G hat = k)``          table             what is known of the noise, from other data
 ``w``, ``p~``                     ``q``             what the adversary chooses
-``alpha``                         ``slack``         allowed difference to the rate over everybody
+``alpha``                         ``slack``         allowed difference to the rate over everybody, with
+                                                    ``sides`` one
 ``phi(x; theta) >= 0``            ``F_k(b)``        decision
 ================================  ================  ==============================================
 
@@ -53,9 +55,11 @@ worst case over ``q`` is a linear program (or a sum) that does not depend on the
 error is least, or takes the best single one (``decisions="deterministic"``); see :mod:`fairfix.optim.noisy_ideal`.
 
 The paper's own two methods are there as well: ``solver="dro"`` (N0, a ball around each recorded group) and
-``solver="soft"`` (N1, soft assignments; N2 with ``assumption="certified"``) train a linear rule over features that does
-not use the recorded group, with exact worst cases in place of steps of an adversary; see
-:mod:`fairfix.optim.noisy_training`. No optimum is claimed there.
+``solver="soft"`` (N1, soft assignments; N2 with ``assumption="certified"``) train a linear rule over features, with
+exact worst cases in place of steps of an adversary; see :mod:`fairfix.optim.noisy_training`. N0 to N2 hold for any
+decision, so the recorded group may be among the features (``--protected-as-feature``): the rule is then a score without
+it and a threshold per recorded group. What is told under N3 and N4 is about ``P(noisy | true)`` among rows that the
+rules of all groups treat alike, so each row is decided by the rule of every group for it. No optimum is claimed there.
 
 References
 ----------
@@ -67,16 +71,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 import numpy as np
+from scipy.special import expit
 
 from fairfix.chances import ScoreCurves
 from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError, UsageError
+from fairfix.features import Features
 from fairfix.learners import LinearMember
-from fairfix.noise import NoiseTable
+from fairfix.noise import Noise, radii_for
 from fairfix.optim.noisy_groups import RATIOS, Refuted, tv_bounds, vacuous, valid_radius
 from fairfix.optim.noisy_ideal import MOST, rules_of, solve_ideal, usual_bins
 from fairfix.optim.noisy_repair import (
@@ -93,26 +99,33 @@ from fairfix.optim.noisy_repair import (
     breakdown_of,
     rate_bounds,
     solve_noisy,
+    where_of,
 )
-from fairfix.optim.noisy_training import Adversary, Near, Trained, Within, train
+from fairfix.optim.noisy_training import Adversary, Either, Near, Trained, Within, train
 from fairfix.optim.piecewise import Piecewise
 from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
-from fairfix.repair.learned import Scored, design_of, l2_param, label_of, learner_param, mean_of
+from fairfix.repair.learned import Design, Scored, design_of, l2_param, label_of, learner_param, mean_of
 from fairfix.table import Reading
 from fairfix.values import Scorer, Unrepaired
 
-COMPARISONS: dict[Parity, str] = {
+COMPARISONS = {
     "demographic_parity": "selection_rate.difference.to_overall",
     "equal_opportunity": "true_positive_rate.difference.to_overall",
     "equalized_odds": "equalized_odds.difference.to_overall",
 }
+
+SAME = 1e-9
+"""Difference of joint masses below which tables are one."""
 
 CERTAIN = 1e-9
 """A chance this near to 0 or 1 is one."""
 
 FEW = 0.02
 """Share of everybody, accepted or not, that is worth a word."""
+
+LITTLE = 0.25
+"""Share of those whom the base accepts (or refuses) that is worth a word, if no more are left."""
 
 HOLDS = 1e-6
 """What a constraint may be missed by, as programs are solved to no more."""
@@ -151,27 +164,30 @@ class Robust(Repairer):
     knows_noise: ClassVar[bool] = True
 
     slack: float = param(
-        0.05,
-        "how far the rate of a true group may be from the rate over everybody; below it for true positives, above it "
-        "for false positives, either way for selection",
-        at_least=0.0,
+        0.05, "how far the rate of a true group may be from the rate over everybody", at_least=0.0
     )
     constraint: str = param(
-        "demographic_parity", "what is held alike among the true groups", choices=tuple(DEMANDS)
+        "demographic_parity", "what is held alike among the true groups", choices=tuple(COMPARISONS)
+    )
+    sides: str = param(
+        "both",
+        "both: the slack bounds the distance either way; one: only to the worse, as in the paper (selection and true "
+        "positive rates below that of everybody, false positive rates above)",
+        choices=("both", "one"),
     )
     solver: str = param(
         "thresholds",
         "thresholds of a score, the best there are; the same by a search of all rules of a small class (ideal); or a "
-        "linear rule over features without the recorded group, trained against the worst distribution within the radii "
-        "of the table (dro) or the worst soft assignment (soft)",
+        "linear rule over features, trained against the worst distribution within the radii of the table (dro) or the "
+        "worst soft assignment (soft)",
         choices=("thresholds", "ideal", "dro", "soft"),
     )
     assumption: str = param(
         "auto",
         "what is assumed of the noise: nothing but the table by label (certified) or without (soft); that it depends "
         "on outcomes by at most epsilon; that it depends on the true group alone (identified); with solver ideal also: "
-        "nothing but the radii of the table (radii); auto: certified if the table has labels, else soft; with solver "
-        "soft: soft; with solver dro: radii",
+        "nothing but the radii (radii); auto: what --noise-epsilon or --noise-class-conditional state, else certified "
+        "if the table has labels, else soft; with solver soft: soft; with solver dro: radii",
         choices=("auto", "certified", "soft", "epsilon", "identified", "radii"),
     )
     epsilon: float = param(
@@ -206,29 +222,65 @@ class Robust(Repairer):
     @property
     def bounds(self) -> str:
         """Identifier of the audit comparison that ``slack`` bounds, were it made among the true groups."""
-        return COMPARISONS[self.parity]
+        found = COMPARISONS[self.constraint]
+        return found if self.sides == "both" else f"{found} (groups worse off only)"
 
     @property
     def parity(self) -> Parity:
         """The constraint, by its type."""
-        return cast("Parity", self.constraint)
+        return cast("Parity", self.constraint if self.sides == "both" else f"one_sided_{self.constraint}")
 
     @property
-    def sides(self) -> tuple[tuple[str, float], ...]:
+    def demands(self) -> tuple[tuple[str, float], ...]:
         """Rates of true groups that the slack bounds, with the side."""
         return DEMANDS[self.parity]
 
-    @property
-    def trusts_recording(self) -> bool:
-        """Whether noise is taken to depend on the true group alone."""
-        return self.assumption == "identified"
+    def noise_in_force(self, noise: Noise) -> Noise:
+        """Return what is said of the noise, and what the assumption says besides."""
+        name = self._named(noise)
+        if name == "identified":
+            if noise.epsilon is not None:
+                raise UsageError(
+                    f"{self.name}: assumption identified says that noise depends on the true group alone, and "
+                    "--noise-epsilon that it may depend on outcomes; give one of them"
+                )
+            return replace(noise, class_conditional=True)
+        if name == "epsilon" and not noise.class_conditional:
+            return replace(noise, epsilon=self._eps(noise))
+        return noise
+
+    def _named(self, noise: Noise) -> str:
+        """Return the name of the assumption in force: auto is what is said of the noise, or nothing but the table."""
+        if self.assumption != "auto":
+            return self.assumption
+        if self.solver == "dro" or noise.table is None:
+            return "radii"
+        if self.solver == "soft":
+            return "soft"
+        if self.solver == "thresholds" and noise.class_conditional:
+            return "identified"
+        if self.solver == "thresholds" and noise.epsilon is not None:
+            return "epsilon"
+        return "certified" if noise.table.by_label else "soft"
+
+    def _eps(self, noise: Noise) -> float:
+        """Return the eps of assumption epsilon."""
+        usual = next(part.default for part in self.parameter_fields() if part.name == "epsilon")
+        if noise.epsilon is None or self.epsilon == noise.epsilon:
+            return self.epsilon
+        if self.epsilon != usual:
+            raise UsageError(
+                f"{self.name}: --epsilon {self.epsilon:g} and --noise-epsilon {noise.epsilon:g} say different things "
+                "of the noise; give one of them"
+            )
+        return noise.epsilon
 
     @classmethod
-    def noisy_contenders(cls, reading: Reading, noise: NoiseTable) -> Iterator[tuple[str, Repairer]]:
+    def noisy_contenders(cls, reading: Reading, noise: Noise) -> Iterator[tuple[str, Repairer]]:
         """Yield what assumes least, and what assumes most; for rates given the label too."""
         yield cls.name, cls()
         yield f"{cls.name}, identified", cls(assumption="identified")
-        if noise.by_label:
+        if noise.table is not None and noise.table.by_label:
             yield f"{cls.name}, equal opportunity", cls(constraint="equal_opportunity")
         yield (
             f"{cls.name}, equal opportunity, identified",
@@ -244,21 +296,22 @@ class Robust(Repairer):
         assumed = self._assumed(problem, problem.noise)
         scored = mean_of(problem, self.learner, "logistic", self.l2, seed)
         seen = Seen.of(problem, scored, self.parity, self._bins(assumed, len(problem.cells.levels)))
-        own = seen.n.sum(1).T if problem.noise.by_label else seen.n.sum((1, 2))
-        table = problem.noise.fitted(problem.cells.names, own)
-        used = _over_labels(table) if isinstance(assumed, Soft) else table
+        known = Known.of(problem, seen.n.sum(1))
         if isinstance(assumed, Identified):
             assumed = Identified(self.z, seen.rows)
         found = (
-            self._searched(problem, seen, table, assumed)
+            self._searched(problem, seen, known, assumed)
             if self.solver == "ideal"
-            else self._solved(seen, used, assumed)
+            else self._solved(seen, known, assumed)
         )
         chance = np.where(found.F < CERTAIN, 0.0, np.where(found.F > 1 - CERTAIN, 1.0, found.F))
         groups, blind = problem.cells, self.thresholds == "blind"
         notes = (
+            *self._alike_said(problem, scored.values, chance[problem.cells.codes, seen.at]),
             *self._said(problem, found, chance),
-            *self._relied(problem, seen, table, chance, assumed, self._assumption_said(table, assumed)),
+            *self._relied(
+                problem, seen, known, chance, assumed, self._assumption_said(problem.noise, assumed)
+            ),
         )
         base = Unrepaired(scored.scorer) if scored.scorer.member is not None else None
         trace = FitTrace(
@@ -300,16 +353,13 @@ class Robust(Repairer):
         return bins
 
     def _searched(
-        self, problem: RepairProblem, seen: Seen, table: Floats, assumed: Assumption | Radii
+        self, problem: RepairProblem, seen: Seen, known: Known, assumed: Assumption | Radii
     ) -> NoisyRepair:
         """Return the best mixture of the rules of a small class, or the best of them."""
-        noise, names = problem.noise, problem.cells.names
-        assert noise is not None
-        plain = _over_labels(table)
-        adversary: Adversary = Within(table if isinstance(assumed, Certified) else plain)
         if isinstance(assumed, Radii):
-            self._same_groups(names, noise, "--assumption radii")
-            adversary = Near(valid_radius(plain[[noise.true.index(name) for name in names]]))
+            adversary: Adversary = Near(self._radii(problem, known, "--assumption radii"))
+        else:
+            adversary = known.adversary(by_label=isinstance(assumed, Certified))
         return solve_ideal(
             seen.n,
             adversary,
@@ -319,15 +369,19 @@ class Robust(Repairer):
             single=self.decisions == "deterministic",
         )
 
-    def _same_groups(self, names: tuple[str, ...], noise: NoiseTable, what: str) -> None:
-        """Raise where there is no ball around each recorded group, as true groups have other names."""
-        if set(names) != set(noise.true):
+    def _radii(self, problem: RepairProblem, known: Known, what: str) -> Floats:
+        """Return the radii of balls; raise where there are none, as true groups have other names."""
+        if known.radii is None:
+            assert problem.noise is not None
+            assert problem.noise.table is not None
             raise UsageError(
                 f"{self.name}: {what} needs the same true as recorded groups, since a ball is around each; the noise "
-                f"table has {', '.join(noise.true)} and the data {', '.join(names)}. Take --assumption or --solver soft"
+                f"table has {', '.join(problem.noise.table.true)} and the data {', '.join(problem.cells.names)}. Take "
+                "--assumption or --solver soft"
             )
+        return known.radii
 
-    def _assumed(self, problem: RepairProblem, noise: NoiseTable) -> Assumption | Radii:
+    def _assumed(self, problem: RepairProblem, noise: Noise) -> Assumption | Radii:
         """Return the assumption in force.
 
         Raises
@@ -341,12 +395,15 @@ class Robust(Repairer):
                 f"{self.name}: the score must not use the noisy group {' x '.join(columns)}; leave out "
                 "--protected-as-feature"
             )
-        name = self.assumption
-        if name == "auto":
-            name = "certified" if noise.by_label else "soft"
-            if name == "soft" and self.constraint != "demographic_parity":
-                raise UsageError(f"{self.name}: {NEEDS_LABELS.format(constraint=self.constraint)}")
-        if name == "certified" and not noise.by_label:
+        name, by_label = self._named(noise), noise.table is not None and noise.table.by_label
+        if noise.table is None and name != "radii":
+            raise UsageError(
+                f"{self.name}: radii alone do not tell what assumption {name} needs; give a noise table with --noise, "
+                "or take --solver ideal or dro with --assumption radii"
+            )
+        if self.assumption == "auto" and name == "soft" and self.constraint != "demographic_parity":
+            raise UsageError(f"{self.name}: {NEEDS_LABELS.format(constraint=self.constraint)}")
+        if name == "certified" and not by_label:
             raise UsageError(
                 f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or take "
                 "--assumption soft"
@@ -364,18 +421,21 @@ class Robust(Repairer):
                     "thresholds for that"
                 )
             return SMALL[name]
-        for option, value in (("assumption", "radii"), ("decisions", "deterministic")):
-            if getattr(self, option) == value:
+        for option, value, given in (
+            ("assumption", "radii", name),
+            ("decisions", "deterministic", self.decisions),
+        ):
+            if given == value:
                 raise UsageError(f"{self.name}: --{option} {value} is of --solver ideal; take that")
         assumptions: dict[str, Assumption] = {
             "certified": Certified(),
             "soft": Soft(),
-            "epsilon": Sensitive(self.epsilon),
+            "epsilon": Sensitive(self._eps(noise)),
             "identified": Identified(self.z),
         }
         return assumptions[name]
 
-    def _solved(self, seen: Seen, table: Floats, assumed: Assumption | Radii) -> NoisyRepair:
+    def _solved(self, seen: Seen, known: Known, assumed: Assumption | Radii) -> NoisyRepair:
         """Return the thresholds.
 
         Raises
@@ -385,8 +445,15 @@ class Robust(Repairer):
         """
         assert not isinstance(assumed, Radii)
         slack = min(self.slack, 1.0)  # rates differ by no more
+        if isinstance(assumed, Sensitive) and known.recording is None:
+            raise DataError(
+                f"{self.name}: the noise table does not tell how large the true groups are, which assumption epsilon "
+                "needs; say --noise-keep true-given-noisy if that holds, or take --assumption certified or soft"
+            )
+        table, *others = known.of_assumption(assumed)
+        blind = self.thresholds == "blind"
         try:
-            return solve_noisy(seen.n, table, self.parity, slack, assumed, blind=self.thresholds == "blind")
+            return solve_noisy(seen.n, table, self.parity, slack, assumed, blind=blind, others=others)
         except Refuted as error:
             raise DataError(
                 f"{self.name}: {error}; take a larger --epsilon, fewer --bins, or --assumption certified or soft"
@@ -396,19 +463,16 @@ class Robust(Repairer):
 
     # ------------------------------------------------------------------ training
 
-    def _train(self, problem: RepairProblem, noise: NoiseTable, seed: int) -> RepairedPredictor:
+    def _train(self, problem: RepairProblem, noise: Noise, seed: int) -> RepairedPredictor:
         """Train a linear rule and say what it relies on."""
         self._refuse(problem)
         names, by_label = problem.cells.names, self.assumption == "certified"
-        self._refuse_noise(names, noise)
+        self._refuse_noise(noise)
         scored = mean_of(problem, self.learner, "logistic", self.l2, seed)
         design, label, codes = design_of(problem, self.learner), label_of(problem), problem.cells.codes
-        table = self._table(problem, noise)
-        plain = _over_labels(table)
-        radius = (
-            valid_radius(plain[[noise.true.index(name) for name in names]]) if self.solver == "dro" else None
-        )
-        adversary = Within(table if by_label else plain) if radius is None else Near(radius)
+        known = Known.of(problem, self._own(problem))
+        radius = self._radii(problem, known, "--solver dro") if self.solver == "dro" else None
+        adversary = known.adversary(by_label=by_label) if radius is None else Near(radius)
         member = scored.scorer.member
         start = np.append(member.coef[:, 0], member.intercept) if isinstance(member, LinearMember) else None
         try:
@@ -426,16 +490,12 @@ class Robust(Repairer):
             )
         except ValueError as error:
             raise DataError(f"{self.name}: {error}") from error
-        made = LinearMember(found.coef[:, None], np.array([found.intercept]), "sigmoid")
-        rule = ScoreCurves(
-            (), ((),), Scorer(design.features, made), (Piecewise.steps([-1.0, 0.0], [0.0, 1.0]),)
-        )
-        decided = rule.curves[0](2.0 * made.predict(design.matrix) - 1.0)
-        seen, chance = Seen.decided(problem, decided)
+        rule, each = _rule(problem, design, found)
+        seen, chance = Seen.decided(problem, each)
         assumed: Assumption = Certified() if by_label else Soft()
         notes = (
-            *self._said_of_training(problem, found, decided),
-            *self._relied(problem, seen, table, chance, assumed, self._training_said(noise, names, radius)),
+            *self._said_of_training(problem, found, each[np.arange(codes.size), codes]),
+            *self._relied(problem, seen, known, chance, assumed, self._training_said(noise, names, radius)),
         )
         if radius is not None:
             notes = (*notes, *self._empty_balls(seen.merged(chance), radius, names))
@@ -445,29 +505,32 @@ class Robust(Repairer):
         )
         return rule.traced(trace)
 
-    def _refuse_noise(self, names: tuple[str, ...], noise: NoiseTable) -> None:
+    def _refuse_noise(self, noise: Noise) -> None:
         """Raise where the noise table does not go with a trained rule."""
-        if self.assumption == "certified" and not noise.by_label:
+        if noise.table is None and self.solver == "soft":
+            raise UsageError(
+                f"{self.name}: --solver soft needs a noise table (--noise FILE); radii are for --solver dro"
+            )
+        if self.assumption == "certified" and not (noise.table is not None and noise.table.by_label):
             raise UsageError(
                 f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or take "
                 "--assumption soft"
             )
-        if self.solver == "dro":
-            self._same_groups(names, noise, "--solver dro")
 
     def _refuse(self, problem: RepairProblem) -> None:
         """Raise where something does not go with a trained rule."""
         who = f"{self.name}: --solver {self.solver}"
         columns = problem.cells.columns
-        if problem.features is None:
+        if not problem.features:
             raise UsageError(
                 f"{who} trains a model, and a score alone is nothing to train on; name columns with --features, or "
                 "take --solver thresholds"
             )
-        used = columns if problem.protected_as_feature else tuple(c for c in columns if c in problem.features)
+        used = [column for column in columns if column in problem.features]
         if used:
             raise UsageError(
-                f"{who} makes a rule that must not use the noisy group {' x '.join(used)}; leave it out of the features"
+                f"{who} sees the recorded group {' x '.join(used)} with --protected-as-feature; leave it out of the "
+                "features"
             )
         if self.learner != "linear":
             raise UsageError(f"{who} trains a linear rule; leave out --learner {self.learner}")
@@ -484,12 +547,11 @@ class Robust(Repairer):
             if getattr(self, name) != defaults[name]:
                 raise UsageError(f"{who} has no use for --{name}, which is of {of}; leave it out")
 
-    def _table(self, problem: RepairProblem, noise: NoiseTable) -> Floats:
-        """Return the noise table, rescaled to the rows of the fit; by label if it is."""
+    def _own(self, problem: RepairProblem) -> Floats:
+        """Return the masses of recorded groups by label in the rows of the fit, shape (K, 2)."""
         codes, many = problem.cells.codes, len(problem.cells.levels)
         label, weight = label_of(problem).astype(np.int64), problem.weight
-        own = np.bincount(2 * codes + label, weight, 2 * many).reshape(many, 2) / weight.sum()
-        return noise.fitted(problem.cells.names, own.T if noise.by_label else own.sum(1))
+        return np.bincount(2 * codes + label, weight, 2 * many).reshape(many, 2) / weight.sum()
 
     def _said_of_training(self, problem: RepairProblem, found: Trained, decided: Floats) -> Iterator[str]:
         """Yield what is unusual about a trained rule."""
@@ -510,19 +572,25 @@ class Robust(Repairer):
                     f"the repaired rule accepts {taken:.2%} of everybody: hardly more than a constant is guaranteed"
                 )
         yield f"a linear rule trained by {found.steps} steps: the best that was met, not the best that there is"
+        if problem.protected_as_feature:
+            yield (
+                f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; they do not without "
+                "--protected-as-feature"
+            )
         yield from self._cut_said(problem)
 
-    def _training_said(self, noise: NoiseTable, names: tuple[str, ...], radius: Floats | None) -> str:
+    def _training_said(self, noise: Noise, names: tuple[str, ...], radius: Floats | None) -> str:
         """Return what a trained rule relies on."""
         if radius is None:
             if self.assumption == "certified":
                 return "relies on N2 (certified): any noise that fits the noise table by label"
-            unused = "; its labels are used by --assumption certified" if noise.by_label else ""
+            by_label = noise.table is not None and noise.table.by_label
+            unused = "; its labels are used by --assumption certified" if by_label else ""
             return f"relies on N1 (soft): any noise that fits the noise table without labels{unused}"
         each = ", ".join(f"{name!r} {r:.3f}" for name, r in zip(names, radius, strict=True))
         return (
             "relies on N0 (dro): any distribution within total variation of that of the recorded group of the same "
-            f"name, the radii valid whatever the noise that fits the noise table ({each})"
+            f"name, {_radii_said(noise)} ({each})"
         )
 
     def _empty_balls(self, short: Merged, radius: Floats, names: tuple[str, ...]) -> Iterator[str]:
@@ -548,6 +616,10 @@ class Robust(Repairer):
             yield Caution(
                 f"no thresholds satisfy the constraint: these miss it by the least, {found.violation:.4f} of a rate"
             )
+        if self.sides == "one":
+            yield (
+                "only one side is held (--sides one): groups may be as much better off than everybody as they like"
+            )
         if chance.min() == chance.max():
             what = "the same chance" if 0 < chance.min() < 1 else "yes" if chance.min() == 1 else "no"
             yield Caution(
@@ -560,21 +632,32 @@ class Robust(Repairer):
             yield f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; --thresholds blind does not"
         yield from self._cut_said(problem)
 
+    def _alike_said(self, problem: RepairProblem, base: Floats, chance: Floats) -> Iterator[str]:
+        """Yield that nearly everybody is decided alike, where the base does not."""
+        weight = problem.weight / problem.weight.sum()
+        taken, was = float(weight @ chance), float(weight @ (base >= problem.table.reading.cut))
+        few, had = min(taken, 1 - taken), was if taken < 0.5 else 1 - was
+        if 0 < few < max(FEW, LITTLE * had):
+            yield Caution(
+                f"the repaired rule accepts {taken:.2%} of everybody, where the base accepts {was:.2%}: the constraint "
+                "is held by deciding nearly everybody alike"
+            )
+
     def _cut_said(self, problem: RepairProblem) -> Iterator[str]:
         """Yield that errors count alike where the base decides at another threshold than 0.5."""
         if abs(problem.table.reading.cut - 0.5) > HOLDS:
             yield "both kinds of error count alike in the repair, wherever the threshold of the base decisions lies"
 
-    def _assumption_said(self, table: Floats, assumed: Assumption | Radii) -> str:
+    def _assumption_said(self, noise: Noise, assumed: Assumption | Radii) -> str:
         """Return what thresholds rely on."""
-        label = " and the label" if table.ndim == 3 else ""
+        label = " and the label" if noise.table is not None and noise.table.by_label else ""
         return {
             Certified: "relies on N2 (certified): any noise that fits the noise table by label",
             Soft: "relies on N1 (soft): any noise that fits the noise table without labels",
             Radii: "relies on N0 (radii): any distribution within total variation of that of the recorded group of the "
-            "same name, the radii valid whatever the noise that fits the noise table",
+            f"same name, {_radii_said(noise)}",
             Sensitive: f"relies on N3 (epsilon): noise that fits the noise table and, given the true group{label}, "
-            f"depends on the score{'' if label else ' and the label'} by at most {self.epsilon:g}",
+            f"depends on the score{'' if label else ' and the label'} by at most {self._eps(noise):g}",
             Identified: f"relies on N4 (identified): noise that depends on the true group{label} alone, with a margin "
             f"of {self.z:g} standard errors",
         }[type(assumed)]
@@ -583,7 +666,7 @@ class Robust(Repairer):
         self,
         problem: RepairProblem,
         seen: Seen,
-        table: Floats,
+        known: Known,
         chance: Floats,
         assumed: Assumption | Radii,
         relies: str,
@@ -591,21 +674,20 @@ class Robust(Repairer):
         """Yield what the result relies on, its worst case under other assumptions, and what breaks it."""
         noise = problem.noise
         assert noise is not None
-        short = seen.merged(chance)
-        plain = _over_labels(table)
-        label = " and the label" if table.ndim == 3 else ""
-        yield f"{relies}; on the rows of the fit, the table taken as known"
+        table, short = noise.table, seen.merged(chance)
+        kept = "" if table is None else f"; {_kept_said(noise, assumed)}"
+        yield f"{relies}; on the rows of the fit, the table taken as known{kept}"
         if (
             isinstance(assumed, Identified | Sensitive)
             and not problem.seen_by_model
             and problem.features is None
         ):
             yield f"that the score does not use {' x '.join(problem.cells.columns)!r} is taken on trust"
-        said = list(self._worst_cases(problem, seen, short, table))
+        said = list(self._worst_cases(problem, seen, short, known))
         extra = [
             name
-            for k, name in enumerate(noise.noisy)
-            if name not in problem.cells.names and noise.values[..., k].any()
+            for k, name in enumerate(() if table is None else table.noisy)
+            if table is not None and name not in problem.cells.names and table.values[..., k].any()
         ]
         if extra:
             yield Caution(
@@ -614,69 +696,68 @@ class Robust(Repairer):
             )
         yield "the tables of the report are by recorded group, but for what is named true_groups"
         yield (
-            f"the worst true group is on the wrong side of the rate over everybody by at most {'; '.join(said)}; the "
-            f"slack is {self.slack:g}"
+            f"the worst true group is {where_of(self.demands)} the rate over everybody by at most {'; '.join(said)}; "
+            f"the slack is {self.slack:g}"
         )
-        yield self._breakdown(short, table, label, assumed)
+        if table is not None:
+            yield self._breakdown(short, known, " and the label" if table.by_label else "", assumed, noise)
         if isinstance(assumed, Soft) and self.solver != "dro" and self.constraint != "demographic_parity":
-            empty = vacuous(short.cells, plain, RATIOS["true_positive_rate"])
-            names = [name for name, bad in zip(noise.true, empty, strict=True) if bad]
+            assert table is not None
+            plain = [_over_labels(one) for one in known.tables]
+            empty = np.any([vacuous(short.cells, one, RATIOS["true_positive_rate"]) for one in plain], axis=0)
+            names = [name for name, bad in zip(table.true, empty, strict=True) if bad]
             if names:
                 yield (
                     f"the table without labels guarantees {', '.join(map(repr, names))} nothing: all of their "
                     "positives may be among those that a rule misses"
                 )
 
-    def _worst_cases(self, problem: RepairProblem, seen: Seen, short: Merged, table: Floats) -> Iterator[str]:
-        """Yield how far the worst true group is on the wrong side under each description of the noise."""
-        assert problem.noise is not None
-        plain = _over_labels(table)
-        label = " and the label" if table.ndim == 3 else ""
-        worst: dict[str, tuple[Floats, Assumption]] = {}
-        if not set(problem.cells.columns) & set(problem.seen_by_model):
+    def _worst_cases(self, problem: RepairProblem, seen: Seen, short: Merged, known: Known) -> Iterator[str]:
+        """Yield how far the worst true group is away (or on the wrong side) under each description of the noise."""
+        label = " and the label" if known.by_label else ""
+        worst: dict[str, tuple[tuple[Floats, ...], Assumption]] = {}
+        if known.conditional is not None and not set(problem.cells.columns) & set(problem.seen_by_model):
             text = f"noise depends on the true group{label} alone (N4, an estimate)"
-            worst[text] = table, Identified(0.0, seen.rows)
-        if table.ndim == 3:
-            worst["any noise that fits the table by label (N2)"] = table, Certified()
-        worst["any noise that fits the table without labels (N1)"] = plain, Soft()
-        for text, (known, what) in worst.items():
+            worst[text] = (known.conditional,), Identified(0.0, seen.rows)
+        if known.by_label:
+            worst["any noise that fits the table by label (N2)"] = known.tables, Certified()
+        if known.tables:
+            plain = tuple(_over_labels(table) for table in known.tables)
+            worst["any noise that fits the table without labels (N1)"] = plain, Soft()
+        for text, (tables, what) in worst.items():
             try:
-                gap = self._shortfall(short, known, what)
+                gap = max(self._shortfall(short, table, what) for table in tables)
             except ValueError:  # not identified
                 continue
             yield f"{gap:z.4f} if {text}"
-        ball = self._ball(problem, short, plain, problem.noise)
-        if ball is not None:
-            yield f"{ball:z.4f} within the radii of the table (N0)"
+        if known.radii is not None:
+            out = []
+            for rate, sign in DEMANDS[self.parity]:
+                low, high = tv_bounds(short.cells, known.radii, RATIOS[rate])
+                out.append(sign * (short.overall(rate) - (low if sign > 0 else high)))
+            yield f"{float(np.nanmax(out)):z.4f} within the radii (N0)"
 
     def _shortfall(self, short: Merged, table: Floats, assumed: Assumption) -> float:
-        """Return what the worst true group is on the wrong side by, over all rates of the constraint."""
+        """Return what the worst true group is away (or on the wrong side) by, over all rates of the constraint."""
         out = []
         for rate, sign in DEMANDS[self.parity]:
             low, high = rate_bounds(short.n, table, short.chance, rate, assumed)
             out.append(sign * (short.overall(rate) - (low if sign > 0 else high)))
         return float(np.nanmax(out))
 
-    def _ball(self, problem: RepairProblem, short: Merged, table: Floats, noise: NoiseTable) -> float | None:
-        """Return the shortfall within the radii, None where true and noisy groups are not the same."""
-        names = problem.cells.names
-        if set(names) != set(noise.true):
-            return None
-        radius = valid_radius(table[[noise.true.index(name) for name in names]])
-        out = []
-        for rate, sign in DEMANDS[self.parity]:
-            low, high = tv_bounds(short.cells, radius, RATIOS[rate])
-            out.append(sign * (short.overall(rate) - (low if sign > 0 else high)))
-        return float(np.nanmax(out))
-
-    def _breakdown(self, short: Merged, table: Floats, label: str, assumed: Assumption | Radii) -> str:
+    def _breakdown(
+        self, short: Merged, known: Known, label: str, assumed: Assumption | Radii, noise: Noise
+    ) -> str:
         """Return how much noise may depend on outcomes before the constraint can break."""
-        found = breakdown_of(short.n, table, short.chance, self.parity, min(self.slack, 1.0))
+        if known.recording is None:
+            return "the noise table does not tell how large the true groups are, so there is no eps*"
+        found = breakdown_of(short.n, known.recording, short.chance, self.parity, min(self.slack, 1.0))
         given = "decisions" if label else "decisions and the label"
         about = f"P(noisy | true{', label' if label else ''}) depends on {given}"
         eps = found.eps
         if isinstance(assumed, Sensitive):  # known of bins, which say more than levels of the decision
-            eps = self.epsilon if math.isnan(eps) else max(eps, self.epsilon)
+            own = self._eps(noise)
+            eps = own if math.isnan(eps) else max(eps, own)
         if math.isnan(eps):
             return (
                 f"the slack need not hold even if {about} by the least that the data allow, "
@@ -685,6 +766,88 @@ class Robust(Repairer):
         if eps >= 1:
             return f"the slack holds however much {about} (eps* = 1)"
         return f"the slack holds as long as {about} by at most eps* = {eps:.3f}"
+
+
+def _radii_said(noise: Noise) -> str:
+    """Return where the radii come from."""
+    return (
+        "the radii valid whatever the noise that fits the noise table"
+        if noise.radii is None
+        else "by the radii given"
+    )
+
+
+def _kept_said(noise: Noise, assumed: Assumption | Radii) -> str:
+    """Return what of the noise table is taken to hold for the rows."""
+    ways = (noise.of_recording,) if isinstance(assumed, Identified | Sensitive) else noise.ways
+    both = " or ".join(f"P({way.replace('-given-', ' | ')})" for way in ways)
+    return f"of it {both} holds for them{', whichever is worse' if len(ways) > 1 else ''}"
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of the noise in the rows of the fit.
+
+    Attributes
+    ----------
+    tables
+        All joint masses of true and recorded groups that may be, shape (J, K) each, or by label (2, J, K); none where
+        there are radii alone.
+    recording
+        Those that statements about ``P(noisy | true)`` are about (N3); None where the table does not tell them.
+    conditional
+        A table with the ``P(noisy | true)`` itself, of any shares (N4); None without a table.
+    radii
+        Shape (K,); None where true and recorded groups have other names.
+    """
+
+    tables: tuple[Floats, ...]
+    recording: Floats | None
+    conditional: Floats | None
+    radii: Floats | None
+
+    @classmethod
+    def of(cls, problem: RepairProblem, own: Floats) -> Known:
+        """Carry the table over to masses of recorded groups by label, shape (K, 2), of total 1."""
+        names, said = problem.cells.names, problem.noise
+        assert said is not None
+        given = None
+        if said.radii is not None:
+            given = radii_for(said.radii, names, " x ".join(problem.cells.columns))
+        if said.table is None:
+            return cls((), None, None, given)
+        said, masses = said.for_data(names, own.T if said.table.by_label else own.sum(1))
+        table = said.table
+        assert table is not None
+        here = slice(len(names))
+        joints = said.tables(masses)[..., here]
+        tables = [joints[0]]
+        tables += [joint for joint in joints[1:] if np.abs(joint - joints[0]).max() > SAME]
+        recording = said.recording(masses)
+        recording = None if recording is None else recording[..., here]
+        raw = table.values[..., here] if said.of_recording == "noisy-given-true" else recording
+        if given is None and set(names) == set(table.true):
+            order = [table.true.index(name) for name in names]
+            given = np.max([valid_radius(_over_labels(one)[order]) for one in tables], axis=0)
+        return cls(tuple(tables), recording, raw, given)
+
+    @property
+    def by_label(self) -> bool:
+        """Whether the table is by label."""
+        return bool(self.tables) and self.tables[0].ndim == 3
+
+    def of_assumption(self, assumed: Assumption) -> tuple[Floats, ...]:
+        """Return the tables that an assumption is about."""
+        if isinstance(assumed, Identified):
+            return () if self.conditional is None else (self.conditional,)
+        if isinstance(assumed, Sensitive):
+            return () if self.recording is None else (self.recording,)
+        return tuple(_over_labels(one) for one in self.tables) if isinstance(assumed, Soft) else self.tables
+
+    def adversary(self, *, by_label: bool) -> Adversary:
+        """Return any noise that fits one of the tables, by label or not."""
+        found = tuple(Within(one if by_label else _over_labels(one)) for one in self.tables)
+        return found[0] if len(found) == 1 else Either(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -699,17 +862,21 @@ class Seen:
         Least ``2 s - 1`` of each bin, shape (B,); lower ones are in the first bin.
     rows
         Effective number of rows.
+    at
+        Bin of each row.
     """
 
     n: Floats
     edges: Floats
     rows: float
+    at: Ints
 
     @classmethod
     def of(cls, problem: RepairProblem, scored: Scored, constraint: Parity, bins: int) -> Seen:
         """Count the rows; a row without weight has no part in anything."""
         score, label, weight = 2.0 * scored.values - 1.0, label_of(problem).astype(np.int64), problem.weight
-        asked = weight > 0 if constraint == "demographic_parity" else (weight > 0) & (label == 1)
+        of_label = any(len(LABELS[rate]) == 1 for rate, _ in DEMANDS[constraint])
+        asked = (weight > 0) & (label == 1) if of_label else weight > 0
         if not asked.any():
             raise DataError(f"there is no row with label 1, which {constraint} needs")
         edges = bin_edges(score[asked], weight[asked], bins, 2.0 * problem.table.reading.cut - 1.0)
@@ -718,19 +885,24 @@ class Seen:
         shape = (len(groups.levels), edges.size, 2)
         index = np.ravel_multi_index((groups.codes, at, label), shape)
         n = np.bincount(index, weight, math.prod(shape)).reshape(shape)
-        return cls(n / n.sum(), edges, float(weight.sum() ** 2 / (weight**2).sum()))
+        return cls(n / n.sum(), edges, float(weight.sum() ** 2 / (weight**2).sum()), at)
 
     @classmethod
-    def decided(cls, problem: RepairProblem, decided: Floats) -> tuple[Seen, Floats]:
-        """Return rows counted by decision, and the chances of the bins that this makes, shape (K, B)."""
+    def decided(cls, problem: RepairProblem, each: Floats) -> tuple[Seen, Floats]:
+        """Return rows counted by what each group's rule decides, (n, K), and the chances of these bins, (K, B).
+
+        Edges are the mean chances of the bins, of which there is one score for all groups.
+        """
         label, weight = label_of(problem).astype(np.int64), problem.weight
-        levels, at = np.unique(decided[weight > 0], return_inverse=True)
         own = np.flatnonzero(weight > 0)
-        shape = (len(problem.cells.levels), levels.size, 2)
-        index = np.ravel_multi_index((problem.cells.codes[own], at, label[own]), shape)
+        levels, at = np.unique(each[own], axis=0, return_inverse=True)
+        shape = (len(problem.cells.levels), len(levels), 2)
+        index = np.ravel_multi_index((problem.cells.codes[own], at.ravel(), label[own]), shape)
         n = np.bincount(index, weight[own], math.prod(shape)).reshape(shape)
         rows = float(weight.sum() ** 2 / (weight**2).sum())
-        return cls(n / n.sum(), 2.0 * levels - 1.0, rows), np.tile(levels, (shape[0], 1))
+        place = np.zeros(label.size, dtype=np.int64)
+        place[own] = at.ravel()
+        return cls(n / n.sum(), 2.0 * levels.mean(1) - 1.0, rows, place), levels.T
 
     def merged(self, chance: Floats) -> Merged:
         """Return the data with bins joined that are decided alike in every group."""
@@ -756,6 +928,35 @@ class Merged:
         yes, no = self.chance[:, :, None] * self.n, (1 - self.chance)[:, :, None] * self.n
         taken, left = yes.sum(1), no.sum(1)
         return np.stack([taken[:, 1], left[:, 1], taken[:, 0], left[:, 0]], axis=1)
+
+
+def _rule(problem: RepairProblem, design: Design, found: Trained) -> tuple[ScoreCurves, Floats]:
+    """Return a trained rule, and what it decides of the rows of the fit in each recorded group, shape (n, K).
+
+    Where the recorded group is a feature, the rule is a score of the others and a threshold per group, so that a group
+    that the fit has not seen gets no decision. Forms are divided by the largest distance of a threshold to their
+    middle, since a sigmoid tells numbers apart near 0 alone.
+    """
+    groups, features = problem.cells, design.features
+    seen = problem.protected_as_feature
+    columns = tuple(one for one in features.columns if one.kind != "group")
+    plain = sum(len(one.titles) for one in columns)  # columns of groups come last
+    matrix, coef = design.matrix[:, :plain], found.coef[:plain]
+    first = [int(np.flatnonzero(groups.codes == k)[0]) for k in range(len(groups.levels) if seen else 1)]
+    lifts = found.intercept + design.matrix[first, plain:] @ found.coef[plain:]
+    middle = float(lifts.min() + lifts.max()) / 2
+    scale = max(float(np.ptp(lifts)) / 2, 1.0)
+    made = LinearMember(coef[:, None] / scale, np.array([middle / scale]), "sigmoid")
+    edges = 2.0 * expit((middle - lifts) / scale) - 1.0
+    rule = ScoreCurves(
+        groups.columns if seen else (),
+        groups.levels if seen else ((),),
+        Scorer(Features(columns), made),
+        tuple(Piecewise.steps([-1.0, float(edge)], [0.0, 1.0]) for edge in edges),
+    )
+    score = 2.0 * made.predict(matrix) - 1.0
+    each = np.stack([curve(score) for curve in rule.curves], -1)
+    return rule, each if seen else np.repeat(each, len(groups.levels), 1)
 
 
 def _over_labels(table: Floats) -> Floats:

@@ -22,13 +22,19 @@ move too.
 ================  ==================================================================  ==================
 
 ``linear`` and ``network`` are about models that look at the protected columns (``--protected-as-feature``) or at
-comparable values. ``rho auto`` takes the smallest of a grid (by factors of 3) for which at most a share ``slack`` of
-decisions changes under flips, measured on a fold of the rows of the fit that the model has not seen; if none does, an
-exact solution where there is one.
+comparable values. ``rho auto`` sets a fifth of the rows aside and takes the smallest of a grid (by factors of 3) for
+which these rows show that at most a share ``slack`` of decisions, at the threshold in force, changes under flips: by
+the upper 95 % limit of Clopper and Pearson, which holds for all of the grid together. The model that they judged
+ships as it is. If none is shown to hold the slack, an exact solution ships where there is one, fitted to all rows.
 
-``equal-rates`` is not SenSeI: it makes groups alike, which individual fairness does not. It can make *individual*
-unfairness worse, by rewarding values that tell the group; a note raises the alarm where decisions come to hang more on
-such values, whether they were declared comparable or not.
+A network is trained until a fifth of the rows that it may learn from, which it does not, say that it gets no better;
+at a radius the regularizer on these rows is told between the value of a plan that was found and a bound for all
+plans.
+
+``equal-rates`` holds the slack on the rows of the fit, if it can, as the shipped rule decides them; that may take a
+mixture of rules, so that some decisions are drawn. It is not SenSeI: it makes groups alike, which individual fairness
+does not. It can make *individual* unfairness worse, by rewarding values that tell the group; a note raises the alarm
+where decisions come to hang more on such values, whether they were declared comparable or not.
 
 Comparable pairs of people (``--pairs``, for ``linear``) make their mean difference, oriented from the first to the
 second, a direction along which the score is constant.
@@ -57,13 +63,13 @@ M. Yurochkin, A. Bower and Y. Sun, *Training individually fair ML models with se
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fairfix.counts import Floats, Ints
+from fairfix.counts import Bools, Floats, Ints
 from fairfix.errors import DataError, UsageError
 from fairfix.features import Features
 from fairfix.flips import (
@@ -75,20 +81,51 @@ from fairfix.flips import (
     protected_flips,
     proxies,
 )
-from fairfix.learners import LinearMember, Member, NetworkMember, fit_classes, fit_mean, folds_of, out_of_fold
+from fairfix.learners import (
+    LinearMember,
+    Member,
+    NetworkMember,
+    fit_classes,
+    fit_mean,
+    folds_of,
+    hashed,
+    out_of_fold,
+)
+from fairfix.optim.blind_rates import HeldRates, Rows, View, held_rates
 from fairfix.optim.plugin import expected_loss
-from fairfix.optim.sensei import distinct_rows, equal_rates, fit_linear, fit_network
+from fairfix.optim.sensei import (
+    EqualRates,
+    distinct_rows,
+    equal_rates,
+    fit_linear,
+    network_regularizer,
+    stopped_network,
+)
 from fairfix.predictors import Caution, FitTrace, RepairedPredictor
 from fairfix.repair.base import Repairer, RepairProblem, param
-from fairfix.repair.learned import FOLDS, bounds_of, l2_param, label_of, learner_param, model_of
+from fairfix.repair.learned import FOLDS, bounds_of, label_of, learner_param, model_of
 from fairfix.table import Reading, Table, Task
-from fairfix.values import BlindRule, ModelMixture, Scorer, Unrepaired
+from fairfix.uncertainty import Proportions
+from fairfix.values import BlindRule, ModelMixture, Scorer, Unrepaired, chances_of
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Weights of the regularizer that are tried, from the smallest on."""
 
-TRIED_STEPS, STEPS = 800, 3000
-"""Steps of a network: while a weight is sought, and for good."""
+SURE = 0.05
+"""Chance at which what is said of a chosen weight may be false."""
+
+MEASURED = 500
+"""Rows that judge a network on which its regularizer is bounded, at most: a second, by 100 ReLUs."""
+
+REACHED = 0.5
+"""Share of the best plan's value that the steps of a network's training have to reach: with less than half it has not
+trained against what it says it does."""
+
+ROUNDING = 1e-6
+"""How far above the slack a gap may be by the tolerance of the linear program."""
+
+DEAR = 0.01
+"""Balanced accuracy that it may cost to hold equal rates in two views of the rows instead of one: a point."""
 
 ALARM = 0.02
 """More decisions than this share that come to hang on what tells the group raise the alarm."""
@@ -124,15 +161,16 @@ class Sensei(Repairer):
     )
     rho: float | str = param(
         "auto",
-        "weight of the regularizer; auto: the smallest of a grid that holds the slack on rows not fitted to; inf: "
-        "exactly constant (linear)",
+        "weight of the regularizer; auto: the smallest of a grid that is shown to hold the slack, at the threshold in "
+        "force, by rows not fitted to; inf: exactly constant (linear)",
         words=("auto",),
         at_least=0.0,
         selectable=True,
     )
     radius: float = param(
         0.0,
-        "mean squared distance that features may move besides, in standard deviations; 0: flips only",
+        "mean squared distance that features may move besides: numbers in standard deviations, another category is 1; "
+        "0: flips only",
         at_least=0.0,
         selectable=True,
     )
@@ -143,7 +181,12 @@ class Sensei(Repairer):
         choices=("none", "logistic", "means", "pooled"),
     )
     learner: str = learner_param()
-    l2: float = l2_param()
+    l2: float = param(
+        1e-3,
+        "weight of the squared coefficients of a linear model, or weights of a network, beside the mean loss",
+        at_least=0.0,
+        selectable=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -300,82 +343,104 @@ class Sensei(Repairer):
                 "of the fit"
             )
         notes += _proposed(problem, self)
-        rho: float = 0.0 if not flips and not self.radius else math.nan
-        if math.isnan(rho):
-            rho, said = self._weight(X, y, weight, changed, span, seed)
+        asked = 0.0 if not flips and not self.radius else self.rho
+        data = _Data(X, y, weight, changed, span, features.reach)
+        if asked == "auto":
+            rho, member, trace, said = self._chosen(data, table.reading.cut, seed)
             notes += said
-        member, trace = self._member(X, y, weight, changed, span, rho, seed, STEPS)
+        else:
+            rho = float(asked)
+            member, trace = self._member(data, rho, seed)
         if len(span):
-            notes.append(self._cost(X, y, weight, changed, span, rho, seed))
+            notes.append(self._cost(data, rho, table.reading.cut, seed))
+        if rho == math.inf:
+            assert isinstance(member, LinearMember)
+            member = _constant(member, features, dict(self.comparables))
         scorer = Scorer(features, member)
-        return self._traced(problem, scorer, seed, replace(trace, notes=tuple(notes)))
+        return self._traced(problem, scorer, seed, replace(trace, notes=(*notes, *trace.notes)))
 
-    def _member(
-        self,
-        X: Floats,
-        y: Floats,
-        weight: Floats,
-        changed: _Changed,
-        span: Floats,
-        rho: float,
-        seed: int,
-        steps: int,
-    ) -> tuple[Member, FitTrace]:
+    def _member(self, data: _Data, rho: float, seed: int) -> tuple[Member, FitTrace]:
         """Return the model for one weight of the regularizer."""
         if self.solver == "linear":
-            one = fit_linear(X, y, weight, changed, span, rho=rho, eps=self.radius, l2=self.l2)
+            one = fit_linear(
+                data.X,
+                data.y,
+                data.weight,
+                data.changed,
+                data.span,
+                rho=rho,
+                eps=self.radius,
+                l2=self.l2,
+                metric_inverse=np.diag(data.reach),
+            )
             linear = LinearMember(one.coef[:, None], np.array([one.intercept]), "sigmoid")
             return linear, FitTrace(one.converged, one.steps, one.objective, one.gap)
-        bounds = np.stack([X.min(axis=0), X.max(axis=0)])
-        net = fit_network(
-            X,
-            y,
-            weight,
-            changed,
-            rho=rho,
-            eps=self.radius,
-            steps=steps,
-            seed=seed,
-            balanced=False,
-            bounds=bounds,
+        judged = np.flatnonzero(_held(data, seed + 1))
+        bounds = np.stack([data.X.min(axis=0), data.X.max(axis=0)])
+        free: dict[str, Any] = {"eps": self.radius, "bounds": bounds, "metric_inverse": np.diag(data.reach)}
+        fit = stopped_network(
+            data.X, data.y, data.weight, data.changed, judged, rho=rho, l2=self.l2, seed=seed, **free
         )
-        member = NetworkMember(net.W1, net.b1, net.w2, np.array([net.b2], dtype=np.float64))
-        return member, FitTrace(True, steps, math.nan)
-
-    def _weight(
-        self, X: Floats, y: Floats, weight: Floats, changed: _Changed, span: Floats, seed: int
-    ) -> tuple[float, list[str]]:
-        """Return the weight of the regularizer, and how it was found."""
-        if self.rho != "auto":
-            return float(self.rho), []
-        if not changed.many:
-            return GRID[0], [
-                "no decision changes with flips: rho is the least of the grid; choose another with --rho"
-            ]
-        folds = folds_of(X, FOLDS)
-        fit, held = np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)
-        if not held.size or len(np.unique(y[fit])) < 2:
-            return GRID[-1], ["too few rows to choose rho by; the largest of the grid is taken"]
-        grid = (*GRID, math.inf) if self.solver == "linear" and not self.radius else GRID
-        share = math.nan
-        for rho in grid:
-            member, _ = self._member(
-                X[fit], y[fit], weight[fit], changed.take(fit), span, rho, seed, TRIED_STEPS
+        net, converged, notes = fit.network, fit.converged, []
+        if self.radius > 0:
+            some = data.take(
+                judged[:: -(-judged.size // MEASURED)] if judged.size else np.arange(len(data.y))
             )
-            decided = np.stack([member.predict(changed.variant(k, held)) >= 0.5 for k in range(changed.many)])
-            differs = decided.any(axis=0) & ~decided.all(axis=0)
-            share = float(np.average(differs, weights=weight[held]))
-            if share <= self.slack:
-                said = (
-                    f"rho {rho:g} is the smallest of the grid under which at most {self.slack:g} of decisions change "
-                    f"with flips: {share:.4f} on rows not fitted to"
-                )
-                return rho, [said]
-        said = (
-            f"no rho of the grid holds the slack of {self.slack:g}: with {grid[-1]:g}, {share:.4f} of decisions change "
-            "with flips; take --solver merge or average, which are exact"
+            found = network_regularizer(net, some.X, some.changed, weight=some.weight, **free)
+            converged = converged and found.trained >= REACHED * found.plan.value
+            notes.append(
+                f"the regularizer at radius {self.radius:g}, on {len(some.y):,} rows that the weights were not fitted "
+                f"to: at least {found.plan.value:.4g}, by a plan that was found, and at most {found.upper:.4g}, by a "
+                f"bound for all plans; the steps of the training reach {found.trained:.4g}"
+            )
+        member = NetworkMember(net.W1, net.b1, net.w2, np.array([net.b2], dtype=np.float64))
+        return member, FitTrace(converged, fit.steps, fit.objective, notes=tuple(notes))
+
+    def _chosen(self, data: _Data, cut: float, seed: int) -> tuple[float, Member, FitTrace, list[str]]:
+        """Return the smallest weight of the regularizer that is shown to hold the slack, with its model.
+
+        A model is fitted to four fifths of the rows and shipped as it is, so that what is said of it is measured on
+        rows that it has not seen: at most a share of decisions changes under flips, by the upper limit of Clopper and
+        Pearson. The limits of all weights hold together (Bonferroni), so the one that is chosen by them is as good as
+        any. A model that is constant by its form needs no measuring and is fitted to all rows.
+        """
+        exact = self.solver == "linear" and not self.radius
+        if not data.changed.many:
+            member, trace = self._member(data, GRID[0], seed)
+            said = "no decision changes with flips: rho is the least of the grid; choose another with --rho"
+            return GRID[0], member, trace, [said]
+        held = _held(data, seed)
+        fit, away = data.take(np.flatnonzero(~held)), np.flatnonzero(held)
+        usable = away.size > 0 and len(np.unique(fit.y[fit.weight > 0])) == 2
+        found = None
+        for rho in GRID if usable else ():
+            member, trace = self._member(fit, rho, seed)
+            share, most = _flipping(member, data, away, cut, SURE / len(GRID))
+            found = rho, member, trace
+            said = (
+                f"at most {most:.4f} of decisions at {cut:g} change with flips, with {1 - SURE:.0%} confidence "
+                f"({share:.4f} of the {away.size:,} rows that rho was chosen by, which the model was not fitted to)"
+            )
+            if most <= self.slack:
+                return *found, [
+                    f"rho {rho:g} is the smallest of the grid that is shown to hold the slack: {said}"
+                ]
+        if exact:
+            member, trace = self._member(data, math.inf, seed)
+            why = (
+                f"rho inf: no smaller one is shown to hold the slack of {self.slack:g} by the {away.size:,} rows set "
+                "aside to choose it; no decision changes with flips, by the form of the model"
+            )
+            return math.inf, member, trace, [why]
+        if found is None:
+            member, trace = self._member(data, GRID[-1], seed)
+            why = "too few rows to choose rho by; the largest of the grid is taken, and the slack is not shown to hold"
+            return GRID[-1], member, trace, [Caution(why)]
+        why = (
+            f"no rho of the grid is shown to hold the slack of {self.slack:g}: with {found[0]:g}, {said}; take "
+            "--solver merge or average, which are exact, more rows or more slack"
         )
-        return grid[-1], [said]
+        return *found, [Caution(why)]
 
     def _span(
         self, problem: RepairProblem, features: Features, X: Floats, y: Floats, weight: Floats
@@ -405,27 +470,16 @@ class Sensei(Repairer):
                 out += list(_apart(X, groups.codes, many, weight, y))
         return np.array(out)
 
-    def _cost(
-        self,
-        X: Floats,
-        y: Floats,
-        weight: Floats,
-        changed: _Changed,
-        span: Floats,
-        rho: float,
-        seed: int,
-    ) -> str:
+    def _cost(self, data: _Data, rho: float, cut: float, seed: int) -> str:
         """Return what learned directions cost, on a fold that is not fitted to."""
-        folds = folds_of(X, FOLDS)
-        fit, held = np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)
-        none = np.zeros((0, X.shape[1]))
+        held = _held(data, seed)
+        fit, away = data.take(np.flatnonzero(~held)), np.flatnonzero(held)
+        none = np.zeros((0, data.X.shape[1]))
         found = []
-        for directions in (none, span):
-            member, _ = self._member(
-                X[fit], y[fit], weight[fit], changed.take(fit), directions, rho, seed, TRIED_STEPS
-            )
-            right = (member.predict(X[held]) >= 0.5) == (y[held] == 1)
-            found.append(float(np.average(right, weights=weight[held])))
+        for directions in (none, data.span):
+            member, _ = self._member(replace(fit, span=directions), rho, seed)
+            right = (member.predict(data.X[away]) >= cut) == (data.y[away] == 1)
+            found.append(float(np.average(right, weights=data.weight[away])))
         return f"learned directions cost accuracy: {found[1]:.4f} instead of {found[0]:.4f} on rows not fitted to"
 
     # ------------------------------------------------------------------ equal rates
@@ -460,19 +514,51 @@ class Sensei(Repairer):
             )
             scorers.append((Scorer(features, members[0]), Scorer(features, members[1])))
             chances.append((values[0], values[1]))
-        rule = equal_rates(chance, tuple(chances), tolerance=min(self.slack, 1.0), weight=weight)
-        predictor = BlindRule(Scorer(features, whole), tuple(scorers), rule)
-        tied = Caution(
-            f"{rule.tied:.1%} of the rows lie on the border of the decision; the slack may be missed by as much"
+        start = equal_rates(chance, tuple(chances), tolerance=min(self.slack, 1.0), weight=weight)
+        codes = tuple(table.groups([name]).codes for name in problem.cells.columns)
+        known = Rows(y, codes, problem.weight / problem.weight.sum())
+        unseen = chance, tuple(chances)
+        held = self._held_rates(
+            start, chances_of(table, Scorer(features, whole), tuple(scorers)), unseen, known
         )
+        predictor = BlindRule(Scorer(features, whole), tuple(scorers), held.mixture)
+        own, other = predictor.predict(table), held.mixture.chance(*unseen)
+        gap, apart = (float(np.abs(known.gaps(one)).max()) for one in (own, other))
+        right, free = (
+            known.balanced(one)
+            for one in (
+                other,
+                (start.priced(np.zeros(held.mixture.prices.shape[1])).score(*unseen) > 0) + 0.0,
+            )
+        )
+        holds = gap <= self.slack + ROUNDING
+        said = (
+            f"true positive and true negative rates of groups are within {gap:.4f} of everybody's on the rows of the "
+            f"fit, as the rule decides them, and within {apart:.4f} by members that have not seen the row; the slack "
+            f"is {self.slack:g}"
+        )
+        cost = f"balanced accuracy is {right:.4f}, and {free:.4f} without the slack, by the same members"
+        dear = free > 0.5 and right - 0.5 < 0.5 * (free - 0.5)
         notes = (
-            *([tied] if rule.tied > 1e-3 else []),
+            said if holds else Caution(f"the slack does not hold: {said}"),
+            Caution(f"the slack costs most of what features tell: {cost}") if dear else cost,
             *_proposed(problem, self),
             *_alarm(problem, self, predictor, Scorer(features, whole)),
         )
         base = Unrepaired(model_of(problem, self.learner, "logistic", self.l2, seed))
-        gap = max(rule.bound - rule.value, 0.0)
-        return predictor.traced(FitTrace(rule.converged, 1, -rule.value, gap, notes, base=base))
+        return predictor.traced(FitTrace(holds, held.rounds, -right, notes=notes, base=base))
+
+    def _held_rates(self, start: EqualRates, shipped: View, unseen: View, known: Rows) -> HeldRates:
+        """Return the mixture that holds the slack on the rows, as the members that ship see them and as others do.
+
+        Where both together cost too much, linear members count as they ship, for what they have learned of single rows
+        is little, and trees as members that have not seen the rows.
+        """
+        slack = min(self.slack, 1.0)
+        both = held_rates(start, (shipped, unseen), known, slack)
+        one = held_rates(start, (shipped if self.learner == "linear" else unseen,), known, slack)
+        right = [known.balanced(each.mixture.chance(*unseen)) for each in (both, one)]
+        return both if right[0] >= right[1] - DEAR else one
 
     def _groups_given(
         self,
@@ -506,6 +592,72 @@ class Sensei(Repairer):
         values = member.predict(X)
         values[rows] = out_of_fold(fit, X[rows], folds[rows], member, usable)
         return member, values
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """What a regularized model is fitted to.
+
+    Rows, labels and weights, the rows under flips, free directions, and how far columns move at the cost of 1.
+    """
+
+    X: Floats
+    y: Floats
+    weight: Floats
+    changed: _Changed
+    span: Floats
+    reach: Floats
+
+    def take(self, rows: Ints) -> _Data:
+        """Return some rows."""
+        some = self.X[rows], self.y[rows], self.weight[rows], self.changed.take(rows)
+        return _Data(*some, self.span, self.reach)
+
+
+def _constant(member: LinearMember, features: Features, same: Mapping[str, tuple[str, ...]]) -> LinearMember:
+    """Return a member that is constant under flips up to rounding as one that is to the bit.
+
+    Coefficients of all levels of a group are equal, so that the intercept can take them; those of comparable values
+    are equal, or 0 where one of the values has no column.
+    """
+    coef, intercept, at = member.coef.copy(), member.intercept.copy(), 0
+    for one in features.columns:
+        own = np.arange(at, at + len(one.titles))
+        at += len(one.titles)
+        if one.kind == "group":
+            intercept += coef[own].mean()
+            coef[own] = 0.0
+        elif one.name in same:
+            alike = own[[level in same[one.name] for level in one.levels]]
+            coef[alike] = coef[alike].mean() if alike.size == len(same[one.name]) else 0.0
+    return replace(member, coef=coef, intercept=intercept)
+
+
+def _held(data: _Data, seed: int) -> Bools:
+    """Return which rows are set aside, one in ``FOLDS``, shape (n,).
+
+    Drawn for each row by itself and not for each set of values, as folds elsewhere: what is measured on these rows is
+    said of all, so that of many equal rows some have to be among them. Which of equal rows does not matter, so the
+    draw hangs on their values and their number among them: on the order of rows it does not hang.
+    """
+    keys = hashed(np.column_stack([data.X, data.y, data.weight]))
+    order = np.argsort(keys, kind="stable")
+    first = np.flatnonzero(np.append(True, keys[order][1:] != keys[order][:-1]))
+    number = np.empty(keys.size)
+    number[order] = np.arange(keys.size) - np.repeat(first, np.diff(np.append(first, keys.size)))
+    parts = [(keys >> np.uint64(32)).astype(float), (keys & np.uint64(2**32 - 1)).astype(float), number]
+    return folds_of(np.column_stack([*parts, np.full(keys.size, float(seed))]), FOLDS) == 0
+
+
+def _flipping(member: Member, data: _Data, rows: Ints, cut: float, alpha: float) -> tuple[float, float]:
+    """Return the share of rows whose decision is not the same under all flips, and its upper limit."""
+    decided = np.stack(
+        [member.predict(data.changed.variant(k, rows)) >= cut for k in range(data.changed.many)]
+    )
+    differs, w = decided.any(axis=0) & ~decided.all(axis=0), data.weight[rows]
+    sums = ([(w**power)[some].sum()] for power in (1, 2) for some in (differs, ~differs))
+    share = Proportions.weighted(*sums)
+    return float(share.value[0]), float(share.limits(2.0 * alpha)[1][0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -637,11 +789,11 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
         comparable = parse_comparable(text)
         (name, values), *_ = comparable
         flips = [Flip({}, {name: value}, everybody=True) for value in values]
-        rules: tuple[Callable[[Table], Floats], ...] = (plain, rule.predict)
+        rules: tuple[Callable[[Table], Floats], ...] = (lambda rows: plain(rows) >= 0.5, rule.predict)
         share = []
         for one in rules:
-            decided = np.stack([one(flipped(some, flip, comparable)) >= 0.5 for flip in flips])
-            share.append(float(np.mean(decided.any(axis=0) & ~decided.all(axis=0))))
+            chance = np.stack([one(flipped(some, flip, comparable)) for flip in flips]).astype(float)
+            share.append(float(np.mean(np.ptp(chance, axis=0))))
         if share[1] > share[0] + ALARM:
             yield Caution(
                 f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(values)}, {share[1]:.1%} "

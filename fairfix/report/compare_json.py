@@ -9,8 +9,9 @@ from typing import Any
 from fairfix import __version__
 from fairfix.compare import ComparisonOutcome, Point
 from fairfix.proof import RowCounts
-from fairfix.report.json_ import number, value_dict
-from fairfix.report.repair_json import rows_dict
+from fairfix.report.json_ import columns_dict, number, reading_dict, value_dict
+from fairfix.report.repair_json import message_dict, rows_dict
+from fairfix.table import Reading
 
 COMPARE_SCHEMA = "fairfix.compare/1"
 
@@ -26,7 +27,8 @@ def _point(point: Point) -> dict[str, Any]:
         "randomized": point.randomized,
         "protected_at_predict": point.needs_protected,
         "front": list(point.front),
-        "notes": list(point.notes),
+        "messages": [message_dict(note) for note in point.notes],
+        "notes": [str(note) for note in point.notes],
     }
 
 
@@ -40,6 +42,7 @@ def compare_dict(
     rows: RowCounts,
     inferred: Mapping[str, str],
     settings: Mapping[str, Any],
+    reading: Reading,
 ) -> dict[str, Any]:
     """Return the JSON form of a comparison."""
     return {
@@ -48,9 +51,10 @@ def compare_dict(
         "data": {
             "source": source,
             "rows": rows_dict(rows),
+            "columns": columns_dict(reading),
             "inferred": dict(inferred),
         },
-        "settings": dict(settings),
+        "settings": {**reading_dict(reading), **settings},
         "split": {"fit": outcome.fitted, "holdout": outcome.held},
         "contenders": [
             {"title": title, "parameters": {k: v for k, v in parameters.items() if k != "slack"}}

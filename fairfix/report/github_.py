@@ -12,7 +12,9 @@ from typing import Any
 
 from fairfix.report.verdicts import judged, limit, sentence, title, waivers
 
-LEVELS = {"fail": "error", "undecided": "warning", "waived": "notice"}
+LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
+"""Levels of checks by their severity."""
+
 WAIVERS = {"used": "notice", "not needed": "notice"}
 """Levels of waivers by what they do; all others are warnings."""
 
@@ -21,10 +23,10 @@ def render(result: Mapping[str, Any]) -> str:
     """Return the checks as workflow commands, one line each."""
     found = judged(result, "github")
     lines = [
-        _command(LEVELS[check["verdict"]], title(check), f"{sentence(check)}. It {limit(check)}.")
-        for verdict in LEVELS
+        _command(level, title(check), f"{sentence(check)}. It {limit(check)}.")
+        for severity, level in LEVELS.items()
         for check in found.checks
-        if check["verdict"] == verdict
+        if check["severity"] == severity
     ]
     lines += [
         _command(WAIVERS.get(state, "warning"), f"waiver of {check}", told)

@@ -28,7 +28,7 @@ from fairfix.report.layout import (
 )
 from fairfix.report.style import STYLE
 from fairfix.report.svg import CURVES, Curve, Dot, Gap, Pair, dots, lines, pairs, span_of
-from fairfix.report.verdicts import WORDS, limit, meaning
+from fairfix.report.verdicts import WORDS, limit, meaning, measured
 from fairfix.report.words import readable
 
 MOST_ROWS = 30
@@ -79,7 +79,9 @@ def render(result: Mapping[str, Any], *, detail: bool = False) -> str:
     result = readable(result)
     page = _Page(result)
     kind = str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
-    heading, *rest = layout(result, detail=detail)
+    heading, *rest = layout(
+        result, detail=detail or kind == "repair"
+    )  # what a solver found is folded nowhere
     body = [_head(heading, result)]
     if len(rest) > FEW_SECTIONS:
         body.append(_contents([_titled(section.title) for section in rest], kind == "compare"))
@@ -218,7 +220,7 @@ def _named(
         told = result["definitions"]
         heads = [(name, name) for name in told] if detail else HEADLINES
         found = [(title, name, told[name]) for name, title in heads if name in told and title in shown]
-        checked = [str(check["id"]).partition("[")[0] for check in result["checks"]]
+        checked = [check["comparison"] for check in result["checks"]]
         known = {name for _, name, _ in (*metrics, *found)}
         more = [name for name in dict.fromkeys(checked) if name not in known]
     else:
@@ -228,7 +230,7 @@ def _named(
             for point in result.get("points", ())
             for name in (*point.get("gaps", ()), *point.get("qualities", ()))
         ]
-        names += [row["name"] for row in result.get("proof", {}).get("holdout", {}).get("table", ())]
+        names += [row["id"] for row in result.get("proof", {}).get("holdout", {}).get("table", ())]
         more = list(dict.fromkeys(name.partition(" ")[0] for name in names))
     return [*metrics, *found, *((_titled(name), name, meaning(name, result)) for name in more)]
 
@@ -271,10 +273,7 @@ class _Page:
 
     def _limits(self, checks: Sequence[Mapping[str, Any]]) -> str:
         """Return every limit in words."""
-        gate = self.result.get("settings", {}).get("gate_on")
-        if gate is None:  # a repair says it in the reasons
-            alone = ("the value is beyond the limit", "the value is within the limit")
-            gate = "point" if any(str(check["reason"]).startswith(alone) for check in checks) else "interval"
+        gate = checks[0]["gate_on"]
         how = (
             "A check fails when the whole interval of its value lies beyond the limit, passes when the whole "
             "interval lies within it, and is undecided else."
@@ -283,7 +282,7 @@ class _Page:
         )
         told = "".join(
             f"<dt><code>{_broken(str(check['check']))}</code> {escape(str(check['attribute']))}</dt>"
-            f"<dd>{_broken(limit(check))}: {_broken(meaning(str(check['id']).partition('[')[0], self.result))}.</dd>"
+            f"<dd>{_broken(limit(check))}: {_broken(measured(check, self.result))}.</dd>"
             for check in checks
         )
         return f"<h3>The limits in words</h3><p>{how} An undefined value cannot pass.</p><dl>{told}</dl>"
@@ -549,7 +548,7 @@ HINTS = {
 
 def _panel(row: Mapping[str, Any]) -> str:
     """Return with which other rows of a proof one shares an axis."""
-    name = str(row["name"]).partition(" ")[0]
+    name = str(row["id"])
     if ".ratio." in name:
         return "ratios"
     if ".difference." in name or ".covariance." in name or name.startswith("ks."):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairfix import __version__
+from fairfix.checks import GateOn, record
 from fairfix.findings import (
     AuditReport,
     Block,
@@ -26,6 +27,7 @@ from fairfix.findings import (
     Value,
 )
 from fairfix.metrics import MEANS, RATES
+from fairfix.table import Reading
 
 AUDIT_SCHEMA = "fairfix.audit/1"
 
@@ -106,6 +108,7 @@ def value_dict(value: Value) -> dict[str, Any]:
 def _group(group: GroupReport) -> dict[str, Any]:
     out: dict[str, Any] = {
         "group": group.name,
+        "levels": list(group.levels),
         "rows": group.rows,
         "weight": group.weight,
         "share": group.share,
@@ -167,19 +170,19 @@ def _distribution(shares: ScoreShares) -> dict[str, Any]:
     return out
 
 
-def check_dict(result: CheckResult) -> dict[str, Any]:
+def check_dict(result: CheckResult, gate_on: GateOn) -> dict[str, Any]:
     """Return a judged check."""
-    return {
-        "check": result.check.text,
-        "id": result.id,
-        "attribute": result.attribute,
-        "verdict": result.verdict,
-        "reason": result.reason,
-        "operator": result.check.operator,
-        "limit": result.check.limit,
-        **value_dict(result.value) | {"reason": result.reason},
-        "groups": list(result.groups),
-    }
+    return record(
+        result.check,
+        result.ruling,
+        of="value",
+        attribute=result.attribute,
+        columns=result.columns,
+        complete=result.complete,
+        gate_on=gate_on,
+        found=value_dict(result.value),
+        groups=result.groups,
+    )
 
 
 def noise_dict(noise: NoiseReport) -> dict[str, Any]:
@@ -230,6 +233,8 @@ def _membership(found: MembershipReport) -> dict[str, Any]:
         "vectors": found.vectors,
         "bins": found.bins,
         "smallest_bin": found.smallest_bin,
+        "searched": found.searched,
+        "held": found.held,
     }
 
 
@@ -281,7 +286,7 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
         "data": _data(report),
         "settings": _settings(report),
         **_suppressed(report),
-        "checks": [check_dict(result) for result in report.checks],
+        "checks": [check_dict(result, report.settings.gate_on) for result in report.checks],
         "overall": _group(report.overall),
         "pooled_median": report.pooled_median,
         "attributes": [_block(block) for block in report.blocks if not block.stratum],
@@ -296,7 +301,23 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
 
 def _data(report: AuditReport) -> dict[str, Any]:
     """Return what was read, and what its columns are."""
-    columns = report.reading.columns
+    return {
+        "source": report.source,
+        "rows": {
+            "read": report.rows_read,
+            "used": report.rows_used,
+            "excluded": [{"reason": why, "rows": rows} for why, rows in report.excluded.items()],
+        },
+        "weight": report.weight,
+        "columns": columns_dict(report.reading),
+        "inferred": dict(report.inferred),
+        "model": dict(report.model),
+    }
+
+
+def columns_dict(reading: Reading) -> dict[str, Any]:
+    """Return which column is what."""
+    columns = reading.columns
     named = {
         "protected": list(columns.protected),
         "label": columns.label,
@@ -306,27 +327,19 @@ def _data(report: AuditReport) -> dict[str, Any]:
         "weight": columns.weight,
         "strata": list(columns.strata),
     }
-    return {
-        "source": report.source,
-        "rows": {
-            "read": report.rows_read,
-            "used": report.rows_used,
-            "excluded": [{"reason": why, "rows": rows} for why, rows in report.excluded.items()],
-        },
-        "weight": report.weight,
-        "columns": {part: name for part, name in named.items() if name},
-        "inferred": dict(report.inferred),
-        "model": dict(report.model),
-    }
+    return {part: name for part, name in named.items() if name}
+
+
+def reading_dict(reading: Reading) -> dict[str, Any]:
+    """Return how labels and scores are read."""
+    return {"task": reading.task, "score_scale": reading.score_scale, "threshold": reading.threshold}
 
 
 def _settings(report: AuditReport) -> dict[str, Any]:
     """Return what was asked for."""
-    reading, settings = report.reading, report.settings
+    settings = report.settings
     return {
-        "task": reading.task,
-        "score_scale": reading.score_scale,
-        "threshold": reading.threshold,
+        **reading_dict(report.reading),
         "confidence": settings.confidence,
         "gate_on": settings.gate_on,
         "exact": settings.exact,

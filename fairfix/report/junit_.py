@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from fairfix.report.verdicts import Judged, judged, limit, meaning, rule, sentence, title, waivers
+from fairfix.report.verdicts import Judged, judged, limit, measured, rule, sentence, title, waivers
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML cannot hold, not even escaped."""
@@ -71,7 +71,7 @@ def _case(suite: Element, check: Mapping[str, Any], found: Judged, result: Mappi
     case = SubElement(
         suite, "testcase", {"classname": _clean(name), "name": _clean(title(check)), "time": "0"}
     )
-    told = f"{sentence(check)}\n{limit(check)}\n{meaning(rule(check), result)}"
+    told = f"{sentence(check)}\n{limit(check)}\n{measured(check, result)}"
     if check["verdict"] == "fail":
         inner = SubElement(case, "failure", {"message": _clean(sentence(check)), "type": _clean(rule(check))})
         inner.text = _clean(told)

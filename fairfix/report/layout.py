@@ -138,7 +138,7 @@ def layout(result: Mapping[str, Any], *, detail: bool = False) -> Iterator[Secti
     """Yield the sections of a result's JSON form."""
     kind = str(result["schema"]).rpartition("/")[0]
     if kind == "fairfix.repair":
-        yield from _repair(result)
+        yield from _repair(result, detail=detail)
     elif kind == "fairfix.compare":
         yield from _compare(result)
     else:
@@ -247,7 +247,9 @@ def _baseline(found: Mapping[str, Any]) -> Section:
     titles = dict(HEADLINES)
     rows = []
     for one in found["changes"]:
-        name, _, where = one["id"][:-1].partition("[")
+        name, where = one["comparison"], one["attribute"]
+        if "group" in one:
+            where = f"{where}={one['group']}"
         told = "undefined" if one["value"] is None else _signed(one)
         rows.append(
             (titles.get(name, name), where, interval(one["old"]), interval(one["new"]), told, _worse(one))
@@ -505,8 +507,18 @@ def _noise_facts(noise: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{name}: {told}" for name, told in noise["assumptions"].items() if name != rests)
     yield from (_membership_facts if "membership" in noise else _table_facts)(noise)
     drawn = noise["resampling"]
-    yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
+    if drawn["replicates"]:
+        yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
+    else:
+        yield "sampling error by limits for means, each figure by itself"
     yield from noise["notes"]
+
+
+def _carried(kept: str) -> str:
+    """Return in words what of a noise table holds for the data."""
+    if kept == "either":
+        return "carried over with P(true | noisy) or with P(noisy | true) as it is, whichever is worse"
+    return f"carried over with P({kept.replace('-given-', ' | ')}) as it is"
 
 
 def _table_facts(noise: Mapping[str, Any]) -> Iterator[str]:
@@ -515,13 +527,10 @@ def _table_facts(noise: Mapping[str, Any]) -> Iterator[str]:
         kind = TABLE_WORDS[table["values"]].format(rows=table["rows"] or 0)
         yield f"noise by {noise['source']}: {kind}{', by label' if table['by_label'] else ''}"
     if table["shift"] is not None:
-        yield (
-            f"recorded groups of table and data: total variation {show(table['shift'])}; "
-            f"carried over with P({table['kept'].replace('-given-', ' | ')}) as it is"
-        )
+        yield f"recorded groups of table and data: total variation {show(table['shift'])}; {_carried(table['kept'])}"
     elif table["values"]:
-        yield f"carried over with P({table['kept'].replace('-given-', ' | ')}) as it is"
-    if table["transport_difference"]:
+        yield _carried(table["kept"])
+    if table["transport_difference"] and table["kept"] != "either":
         other = {"true-given-noisy": "P(noisy | true)", "noisy-given-true": "P(true | noisy)"}[table["kept"]]
         by = "N2" if table["by_label"] else "N1"
         yield f"the other way, with {other} as it is, {by} would say: " + "; ".join(
@@ -565,7 +574,7 @@ def _membership_facts(noise: Mapping[str, Any]) -> Iterator[str]:
 # ---------------------------------------------------------------------- repair
 
 
-def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
+def _repair(result: Mapping[str, Any], *, detail: bool) -> Iterator[Section]:
     yield Section(
         f"fairfix repair of {result['data']['source']} by {result['method']}", tuple(_repair_facts(result))
     )
@@ -590,6 +599,8 @@ def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
         if proof and "other" in proof:
             other = "rounded" if proof["reading"] == "drawn" else "drawn"
             yield Section(f"{title}: {READINGS[other]} instead", (), (_before_and_after(proof["other"]),))
+    if detail and "solution" in result:
+        yield _solution(result["solution"])
     if result["selection"]:
         tried = tuple(
             (s["parameters"], show(s["score"]), "chosen" if s["chosen"] else "") for s in result["selection"]
@@ -601,6 +612,33 @@ def _repair(result: Mapping[str, Any]) -> Iterator[Section]:
         )
 
 
+def _solution(found: Mapping[str, Any]) -> Section:
+    """Return how the fit went: what is proven of it, and what the solver found."""
+    rows = tuple(
+        (one.get("group", ""), one["name"], exact(one["value"]), one["meaning"])
+        for one in found["quantities"]
+    )
+    grids = (Grid(("group", "number", "value", "what it is"), rows, 4, "Numbers of the fit", 1),)
+    return Section("How the fit went", tuple(solution_facts(found)), grids if rows else ())
+
+
+def solution_facts(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how a solver stopped, and what is proven of what it left."""
+    how = "reached its tolerance" if found["converged"] else "stopped before its tolerance"
+    yield f"the solver {how} ({found['iterations']:,} steps); objective {exact(found['objective'])}"
+    if found["certificates"]:
+        yield from (f"certified: {one['says']}" for one in found["certificates"])
+    elif found["gap"] is not None:
+        yield f"gap of the objective, as the solver has it: {exact(found['gap'])}"
+    else:
+        yield "no bound on the least objective is known, so nothing is certified"
+
+
+def exact(number: float | None) -> str:
+    """Return a number of a solver for reading, to six digits whatever its size; an unknown one as a dash."""
+    return "–" if number is None else f"{number:.6g}"
+
+
 READINGS = {
     "drawn": "decisions drawn with the probability, as expected",
     "rounded": "decisions rounded at the threshold",
@@ -609,8 +647,23 @@ READINGS = {
 
 
 def _before_and_after(table: Sequence[Mapping[str, Any]]) -> Grid:
-    rows = tuple((r["name"], interval(r["before"]), interval(r["after"]), _change(r)) for r in table)
-    return Grid(("metric", "before", "after", "change"), rows, caption="Before and after")
+    also = [(key, title) for key, title in BESIDE.items() if any(key in r for r in table)]
+    rows = tuple(
+        (
+            r["name"],
+            interval(r["before"]),
+            interval(r["after"]),
+            _change(r),
+            *(f"{r[key]:.4f}" if key in r else "–" for key, _ in also),
+        )
+        for r in table
+    )
+    titles = ("metric", "before", "after", "change", *(title for _, title in also))
+    return Grid(titles, rows, caption="Before and after")
+
+
+BESIDE = {"delivered": "as drawn", "expected": "expected"}
+"""What stands beside numbers of drawn results: decisions as they are drawn, or what is expected of drawn values."""
 
 
 def _noise(proof: Mapping[str, Any]) -> Iterator[str]:
@@ -627,7 +680,9 @@ def _change(row: Mapping[str, Any]) -> str:
     if before is None or after is None:
         return "–"
     change = row.get("change")
-    return f"{after - before:+.4f}" if change is None else _signed(change, 4)
+    if change is None or (change["low"] is None and change["high"] is None):
+        return f"{after - before:+.4f}"
+    return _signed(change, 4)
 
 
 def _repair_facts(result: Mapping[str, Any]) -> Iterator[str]:

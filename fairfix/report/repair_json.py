@@ -7,17 +7,23 @@ from typing import Any
 
 from fairfix import __version__
 from fairfix.flips import described
+from fairfix.predictors import Note
 from fairfix.proof import Outcome, Proof, ProofRow, RowCounts
 from fairfix.repaired import Repaired
-from fairfix.report.json_ import check_dict, value_dict
+from fairfix.report.json_ import check_dict, columns_dict, reading_dict, value_dict
 
 REPAIR_SCHEMA = "fairfix.repair/1"
 
 
 def _row(row: ProofRow) -> dict[str, Any]:
-    out = {"name": row.name, "before": value_dict(row.before), "after": value_dict(row.after)}
+    out: dict[str, Any] = {"name": row.name, "id": row.id, "attribute": row.attribute or None}
+    out |= {"before": value_dict(row.before), "after": value_dict(row.after)}
     if row.change is not None:
         out["change"] = value_dict(row.change)
+    if row.delivered is not None:
+        out["delivered"] = row.delivered
+    if row.expected is not None:
+        out["expected"] = row.expected
     return out
 
 
@@ -32,6 +38,12 @@ def _proof(proof: Proof) -> dict[str, Any]:
         out["reading"] = "drawn" if proof.drawn else "rounded"
         out["other"] = [_row(row) for row in proof.other]
     return out
+
+
+def message_dict(note: Note) -> dict[str, str]:
+    """Return what is said, with its code where it has one."""
+    code = {"code": note.code} if note.code else {}
+    return {"severity": note.severity, **code, "text": str(note)}
 
 
 def rows_dict(rows: RowCounts) -> dict[str, Any]:
@@ -49,7 +61,7 @@ def repair_dict(
     fingerprint: str,
 ) -> dict[str, Any]:
     """Return the JSON form of a repair."""
-    verdict = outcome.holdout.after.verdict
+    verdict, settings = outcome.holdout.after.verdict, outcome.holdout.after.settings
     same = described(outcome.reading.columns.protected, outcome.repairer.comparables)
     individual = outcome.repairer.criterion.startswith("decision_flips")
     return {
@@ -64,8 +76,14 @@ def repair_dict(
         "data": {
             "source": source,
             "rows": rows_dict(rows),
+            "columns": columns_dict(outcome.reading),
             "inferred": dict(inferred),
             "fingerprint": fingerprint,
+        },
+        "settings": {
+            **reading_dict(outcome.reading),
+            "confidence": settings.confidence,
+            "gate_on": settings.gate_on,
         },
         "requires": repaired.requires(),
         "split": dict(outcome.sizes),
@@ -77,8 +95,10 @@ def repair_dict(
             }
             for candidate in outcome.selection
         ],
+        "solution": outcome.predictor.trace.state(),
         "proof": {"fit": _proof(outcome.fit), "holdout": _proof(outcome.holdout)},
-        "checks": [check_dict(result) for result in outcome.checks],
+        "checks": [check_dict(result, settings.gate_on) for result in outcome.checks],
+        "messages": [message_dict(note) for note in outcome.messages],
         "warnings": list(outcome.warnings),
         "notes": list(outcome.notes),
     }

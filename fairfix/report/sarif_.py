@@ -13,23 +13,23 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from fairfix.report.verdicts import judged, limit, meaning, rule, sentence
+from fairfix.report.verdicts import judged, limit, measured, rule, sentence
 
-LEVELS = {"fail": "error", "undecided": "warning", "waived": "error"}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def render(result: Mapping[str, Any]) -> str:
     """Return the checks as a SARIF log."""
     found = judged(result, "sarif")
-    rules = list(dict.fromkeys(rule(check) for check in found.checks))
+    about = {rule(check): measured(check, result) for check in found.checks}
+    rules = list(about)
     uri = quote(found.source.replace("\\", "/"), safe="/") or "data"
     run = {
         "tool": {
             "driver": {
                 "name": "fairfix",
                 "version": str(result["fairfix"]),
-                "rules": [_rule(identifier, result) for identifier in rules],
+                "rules": [_rule(*one) for one in about.items()],
             }
         },
         "automationDetails": {"id": f"fairfix/{found.command}/"},
@@ -38,7 +38,7 @@ def render(result: Mapping[str, Any]) -> str:
         "results": [
             _result(check, rules.index(rule(check)), uri)
             for check in found.checks
-            if check["verdict"] in LEVELS
+            if check["severity"] != "none"
         ],
         "columnKind": "unicodeCodePoints",
         "properties": {
@@ -53,8 +53,7 @@ def render(result: Mapping[str, Any]) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _rule(identifier: str, result: Mapping[str, Any]) -> dict[str, Any]:
-    told = meaning(identifier, result)
+def _rule(identifier: str, told: str) -> dict[str, Any]:
     return {
         "id": identifier,
         "shortDescription": {"text": identifier.replace("_", " ").replace(".", ", ")},
@@ -65,13 +64,27 @@ def _rule(identifier: str, result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result(check: Mapping[str, Any], index: int, uri: str) -> dict[str, Any]:
-    told = ("value", "low", "high", "limit", "operator", "attribute", "groups", "verdict", "reason")
+    told = (
+        "value",
+        "low",
+        "high",
+        "limit",
+        "operator",
+        "attribute",
+        "columns",
+        "groups",
+        "verdict",
+        "code",
+        "reason",
+        "gate_on",
+        "complete",
+    )
     print_ = hashlib.sha256(f"{check['id']} {check['operator']} {check['limit']}".encode()).hexdigest()
     return {
         "ruleId": rule(check),
         "ruleIndex": index,
         "kind": "fail",
-        "level": LEVELS[check.get("waived", check)["verdict"]],
+        "level": check.get("waived", check)["severity"],
         "message": {"text": _message(f"{sentence(check)}. It {limit(check)}.")},
         "locations": [
             {

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairfix.baseline import CHANGE
 from fairfix.errors import UsageError
 from fairfix.report import NO_CHECKS
 from fairfix.report.json_ import definition, formula
@@ -50,12 +49,7 @@ def judged(result: Mapping[str, Any], name: str) -> Judged:
     command = str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
     if command == "compare":
         raise UsageError(NO_CHECKS.format(name=name))
-    columns = result["data"].get("columns", {}).get("protected")
-    if columns is None and command == "audit":  # groups are known by chances alone
-        columns = ()
-    if columns is None:  # a repair names the attributes in its checks and in its proof
-        names = [row["name"] for row in result["proof"]["holdout"]["table"]]
-        columns = dict.fromkeys(name.partition(" [")[2][:-1] for name in names if name.endswith("]"))
+    columns = result["data"]["columns"].get("protected", ())  # none where groups are known by chances alone
     return Judged(command, str(result["data"]["source"]), tuple(columns), result["checks"])
 
 
@@ -91,14 +85,19 @@ def limit(check: Mapping[str, Any]) -> str:
 
 
 def rule(check: Mapping[str, Any]) -> str:
-    """Return what is measured, without the attribute: the check's id up to its bracket."""
-    return str(check["id"]).partition("[")[0]
+    """Return what is measured, without the attribute."""
+    change = "change." if check["of"] == "change" else ""
+    return change + str(check["comparison"])
+
+
+def measured(check: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Return the definition of what a check is about."""
+    change = "the new value minus that of the baseline; " if check["of"] == "change" else ""
+    return change + meaning(str(check["comparison"]), result)
 
 
 def meaning(identifier: str, result: Mapping[str, Any]) -> str:
     """Return the definition of a comparison or a metric: the result's own, else the one of this version."""
-    if identifier.startswith(CHANGE):
-        return f"the new value minus that of the baseline; {meaning(identifier.removeprefix(CHANGE), result)}"
     told = result.get("definitions", {}).get(identifier)
     if told:
         return str(told)

@@ -22,6 +22,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from fairfix.cli import run
+from fairfix.engine import read_table
+from fairfix.proof import split_rows
+from fairfix.table import Reading
 from scipy import stats
 
 SURE = 1e-4
@@ -93,6 +96,14 @@ NOT_SAID = Tried(0)
 def judged(holds: bool, where: str) -> Tried:
     """Return a sentence that was printed once, and false unless it ``holds``; ``where`` describes the world."""
     return Tried(1, () if holds else (where,))
+
+
+def parts_of(frame: pd.DataFrame, path: str, reading: Reading) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows of a file that a repair with seed 0 and nothing to choose is fitted to, and those held out."""
+    split_rng, _ = np.random.default_rng(0).spawn(2)
+    split = split_rows(read_table(path, reading), split_rng, validation=0.0, holdout=0.3)
+    fit, held = (frame.iloc[rows].reset_index(drop=True) for rows in (split.fit, split.holdout))
+    return fit, held
 
 
 Try = Callable[[np.random.Generator, Shell], Tried]

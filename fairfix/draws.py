@@ -1,0 +1,72 @@
+"""Draws: a number in [0, 1) per row, from a keyed hash of what identifies the row.
+
+Where an id identifies rows, a row's draw hangs on the id alone. Where the row's own values do, equal rows would share
+one, and a rule that treats a share ``p`` of them in one way would treat all or none so. Therefore the occurrences of a
+row are counted, and the ``j``-th (from 0) of equal rows gets the hash of the row plus the ``j``-th number of van der
+Corput's sequence, modulo 1. So the draws of equal rows lie evenly: of ``m`` of them ``m p`` are below ``p``, give or
+take ``2 (log2(m) / 3 + 1)`` (the bound of Béjian and Faure, 1977, at both ends of the shifted interval).
+Which of equal rows gets which draw hangs on their order, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Hashes = npt.NDArray[np.uint64]
+
+BITS = np.uint64(53)
+"""Bits of a draw: as many as a float from 0 to 1 has."""
+
+Seen = dict[int, int]
+"""How often each row has occurred, by its hash."""
+
+
+def hashes_of(identities: Iterable[bytes], key: bytes) -> Hashes:
+    """Return BLAKE2b of 8 bytes of each identity, read big-endian and cut to the upper 53 bits, shape (n,)."""
+    blake2b = hashlib.blake2b
+    whole = b"".join(blake2b(identity, digest_size=8, key=key).digest() for identity in identities)
+    return np.asarray(np.frombuffer(whole, dtype=">u8").astype(np.uint64) >> np.uint64(11))
+
+
+def shared(hashes: Hashes) -> Floats:
+    """Return the draws of rows with ids, shape (n,): one id, one draw."""
+    return np.asarray(hashes.astype(np.float64) * 2.0**-53)
+
+
+def apart(hashes: Hashes, seen: Seen) -> Floats:
+    """Return the draws of rows that their own values identify, shape (n,): equal rows are told apart.
+
+    Parameters
+    ----------
+    hashes
+        Of the rows' values, 53 bits each, shape (n,).
+    seen
+        Occurrences so far, which are counted on.
+    """
+    order = np.argsort(hashes, kind="stable")
+    own, first, many = np.unique(hashes[order], return_index=True, return_counts=True)
+    before = np.zeros(own.size, dtype=np.uint64)
+    for i, (row, more) in enumerate(zip(own.tolist(), many.tolist(), strict=True)):
+        before[i] = seen.get(row, 0)
+        seen[row] = int(before[i]) + more
+    occurrence = np.empty(hashes.size, dtype=np.uint64)
+    rank = np.arange(hashes.size) - np.repeat(first, many)
+    occurrence[order] = np.repeat(before, many) + rank.astype(np.uint64)
+    whole = (np.uint64(1) << BITS) - np.uint64(1)
+    return shared((hashes + van_der_corput(occurrence)) & whole)
+
+
+def van_der_corput(number: Hashes) -> Hashes:
+    """Return the 53 lowest bits of numbers in reverse order, shape (n,): 1, 2, 3 give 1/2, 1/4, 3/4 of 2^53."""
+    out = np.zeros(number.shape, dtype=np.uint64)
+    rest, one, place = number.copy(), np.uint64(1), BITS
+    while rest.any() and place:
+        place -= one
+        out |= (rest & one) << place
+        rest >>= one
+    return out

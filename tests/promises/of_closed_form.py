@@ -1,0 +1,196 @@
+"""Promises of the closed form of fair regression, held against linear programs over randomised maps."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import scipy.sparse as sp
+from fairfix.optim.parity import ks_to_overall
+from fairfix.repaired import Repaired
+from fairfix.table import Columns, Reading
+from scipy.optimize import linprog
+
+from tests.promises.harness import Shell, Tried, judged, parts_of, promise
+
+Floats = npt.NDArray[np.float64]
+
+TIMES = 16
+"""Copies of a row that tell what it gets on average: without ids equal rows get draws that lie evenly."""
+
+
+def world(rng: np.random.Generator, *, most: int = 60) -> pd.DataFrame:
+    """Return rows of a regression with few distinct scores, or few rows: a program over them is small."""
+    groups = int(rng.integers(2, 6))
+    tied = rng.random() < 0.6
+    rows = int(np.exp(rng.uniform(np.log(60), np.log(30_000)))) if tied else int(rng.integers(60, 2 * most))
+    code = np.concatenate(
+        [np.arange(groups).repeat(3), rng.choice(groups, rows, p=rng.dirichlet(np.full(groups, 3.0)))]
+    )
+    score = rng.normal(rng.uniform(-0.8, 0.8, groups)[code], rng.uniform(0.5, 1.5, groups)[code])
+    if tied:  # 2 to about 25 values
+        score = np.round(score * rng.choice([0.3, 1.0, 2.0, 4.0]))
+    units = 10.0 ** rng.integers(-6, 7)
+    frame = pd.DataFrame({"group": [f"g{k}" for k in code], "score": score * units})
+    frame["y"] = frame["score"] + units * rng.normal(size=len(frame))
+    if rng.random() < 0.4:
+        frame["weight"] = rng.integers(1, 4, len(frame)).astype(float)
+    return frame
+
+
+COLUMNS = ("--protected", "group", "--label", "y", "--score", "score", "--task", "regression")
+CLOSED = ("--method", "fair-regression", "--protected-as-feature")
+
+
+def repaired(shell: Shell, frame: pd.DataFrame, slack: float, *more: object) -> pd.DataFrame:
+    """Return the rows of a fit ``TIMES`` over, with the values that the shipped rule gives them."""
+    path = shell.write(frame)
+    weight = ("--weight", "weight") if "weight" in frame else ()
+    done = shell.run(
+        "repair", path, *CLOSED, *COLUMNS, *weight, "--slack", slack, "-o", "r.fairfix", "-q", *more
+    )
+    assert done.status == 0, done.err
+    rows, _ = parts_of(frame, path, Reading(Columns(("group",), label="y", score="score"), task="regression"))
+    many = rows.loc[rows.index.repeat(TIMES)].reset_index(drop=True)
+    out = shell.predict("r.fairfix", shell.write(many, "many.parquet"))
+    many["value"] = out["prediction"].to_numpy()
+    return many
+
+
+def cost_of(rows: pd.DataFrame) -> float:
+    """Return the mean square of what is moved, in units of the variance of the scores."""
+    weight = rows.get("weight")
+    moved = np.average((rows["value"] - rows["score"]) ** 2, weights=weight)
+    return float(moved / rows["score"].var())
+
+
+def distance_of(rows: pd.DataFrame) -> float:
+    """Return the largest distance of a group to everybody."""
+    codes, _ = pd.factorize(rows["group"])
+    weight = rows["weight"].to_numpy() if "weight" in rows else None
+    return float(ks_to_overall(rows["value"].to_numpy(), codes, weight, codes.max() + 1).max())
+
+
+def least_cost(rows: pd.DataFrame, slack: float) -> float:
+    """Return the least cost of all randomised maps of (score, group) to the scores and the values that were shipped.
+
+    Variables are the masses that go from an atom to a value; in every group they make its distribution, and at every
+    value no group's share below it is further from everybody's than the slack.
+    """
+    plain, units = rows.iloc[::TIMES], rows["score"].std()
+    weight = plain["weight"] if "weight" in plain else pd.Series(1.0, plain.index)
+    atoms = weight.groupby([plain["group"], plain["score"]]).sum().reset_index(name="mass")
+    atoms["mass"] /= atoms["mass"].sum()
+    grid = np.unique(np.concatenate([rows["value"], rows["score"]])) / units
+    if grid.size > 200:
+        grid = np.unique(np.concatenate([np.quantile(grid, np.linspace(0, 1, 200))]))
+    score, mass, codes = (
+        atoms["score"].to_numpy() / units,
+        atoms["mass"].to_numpy(),
+        pd.factorize(atoms["group"])[0],
+    )
+    price = (score[:, None] - grid) ** 2
+    share = np.bincount(codes, mass)
+    below = sp.csr_matrix(np.tril(np.ones((grid.size, grid.size)))[:-1])
+    away = []
+    for k in range(share.size):
+        per_atom = np.where(codes == k, 1.0 / share[k], 0.0) - 1.0
+        away.append(sp.kron(per_atom[None], below))
+    limits = sp.vstack([*away, *(-part for part in away)])
+    found = linprog(
+        price.ravel(),
+        A_ub=limits,
+        b_ub=np.full(limits.shape[0], slack),
+        A_eq=sp.kron(sp.eye(mass.size), np.ones((1, grid.size))),
+        b_eq=mass,
+        method="highs",
+    )
+    assert found.status == 0, found.message
+    return float(found.fun)
+
+
+def size_of_atoms(rows: pd.DataFrame) -> float:
+    """Return the largest share of its group that one score has."""
+    weight = rows["weight"] if "weight" in rows else pd.Series(1.0, rows.index)
+    mass = weight.groupby([rows["group"], rows["score"]]).sum()
+    return float((mass / weight.groupby(rows["group"]).sum()).max())
+
+
+@promise("closed form: no map of score and group that holds the slack costs less", level=0, quick=4, full=200)
+def the_closed_form_is_optimal(rng: np.random.Generator, shell: Shell) -> Tried:
+    frame, slack = world(rng, most=35), float(rng.choice([0.0, 0.005, 0.02, 0.05, 0.1, 0.2]))
+    rows = repaired(shell, frame, slack)
+    least, cost = least_cost(rows, slack), cost_of(rows)
+    where = f"cost {cost:.5f}, least {least:.5f}, slack {slack}, {len(frame)} rows"
+    return judged(cost <= 1.01 * least + 1e-6, where)
+
+
+@promise(
+    "closed form: the distance on the rows of the fit is within the slack, in expectation",
+    level=0,
+    quick=3,
+    full=200,
+)
+def the_slack_holds(rng: np.random.Generator, shell: Shell) -> Tried:
+    frame, slack = world(rng, most=300), float(rng.choice([0.0, 0.01, 0.03, 0.1, 0.3]))
+    rows = repaired(shell, frame, slack)
+    found = distance_of(rows)
+    # of one score, at most one copy of TIMES lies on the wrong side of a threshold, in a group and in everybody
+    where = f"distance {found:.5f}, slack {slack}, {len(frame)} rows"
+    return judged(found <= slack + 2.0 * size_of_atoms(rows) / TIMES + 1e-9, where)
+
+
+@promise("closed form: more slack costs no more", level=0, quick=1, full=60)
+def more_slack_costs_no_more(rng: np.random.Generator, shell: Shell) -> Tried:
+    frame = world(rng, most=300)
+    slacks = np.sort(rng.choice([0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3], 4, replace=False))
+    costs = np.array([cost_of(repaired(shell, frame, float(slack))) for slack in slacks])
+    # the cost is that of TIMES draws a row, so it is off by up to a step of a level
+    rise = float((np.diff(costs) - 0.002 * costs[:-1]).max())
+    return judged(rise <= 1e-6, f"slacks {slacks} cost {costs.round(6)}, {len(frame)} rows")
+
+
+@promise("closed form: scores in other units get the same values in those units", level=0, quick=2, full=60)
+def units_do_not_matter(rng: np.random.Generator, shell: Shell) -> Tried:
+    frame, slack = world(rng, most=200), float(rng.choice([0.0, 0.02, 0.1]))
+    power = float(10.0 ** rng.integers(-6, 7))
+    frame[["score", "y"]] /= frame["score"].std()
+    other = frame.assign(score=frame["score"] * power, y=frame["y"] * power)
+    options = (*CLOSED, *COLUMNS, "--slack", slack, "-q", "-o", "r.fairfix")
+    learned = ("--features", "x,z") if rng.random() < 0.5 else ()
+    rules = []
+    for one in (frame, other):
+        rows = one.assign(x=frame["y"] + frame["score"], z=frame["score"].round())
+        assert shell.run("repair", shell.write(rows), *options, *learned).status == 0
+        rules.append(Repaired.load(shell.folder / "r.fairfix").predictor.state()[1])
+    off = 0.0
+    for name in set(rules[0]) & {"values", "first", "last", "steps", "low", "high"}:
+        first, then = (rule[name] / (scale if name in ("values", "first", "last") else 1.0)
+                       for rule, scale in zip(rules, (1.0, power), strict=True))  # fmt: skip
+        off = max(off, float(np.abs(first - then).max()) if first.shape == then.shape else np.inf)
+    return judged(
+        off <= 1e-6, f"off by {off:.1e} of a standard deviation, times {power:g}, slack {slack}, {learned}"
+    )
+
+
+@promise(
+    "closed form without draws: one value for one score, at the distance that is told",
+    level=0,
+    quick=2,
+    full=100,
+)
+def one_score_has_one_value(rng: np.random.Generator, shell: Shell) -> Tried:
+    frame, slack = world(rng, most=200), float(rng.choice([0.0, 0.02, 0.1]))
+    path, weight = shell.write(frame), ("--weight", "weight") if "weight" in frame else ()
+    more = ("--slack", slack, "--decisions", "deterministic", "-o", "r.fairfix", "-q")
+    done = shell.run("repair", path, *CLOSED, *COLUMNS, *weight, *more)
+    assert done.status == 0, done.err
+    rows, _ = parts_of(frame, path, Reading(Columns(("group",), label="y", score="score"), task="regression"))
+    rows["value"] = shell.predict("r.fairfix", shell.write(rows, "rows.parquet"))["prediction"].to_numpy()
+    split = int((rows.groupby(["group", "score"])["value"].nunique() > 1).sum())
+    told = next(r for r in done.result["proof"]["fit"]["table"] if r["name"] == "ks.to_overall [group]")
+    far, warned = distance_of(rows), any("the slack does not hold" in one for one in done.result["warnings"])
+    right = abs(told["after"]["value"] - far) < 1e-9 and warned == (far > slack + 1e-12)
+    return judged(
+        not split and right, f"{split} scores with two values, {far:.4f} from everybody, slack {slack}"
+    )

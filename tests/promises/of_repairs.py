@@ -1,0 +1,240 @@
+"""Promises of what a repair says of itself: its gaps before and after, what rounding does, what small groups cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
+
+RATES = {
+    "selection_rate.difference.between_groups": ("all",),
+    "true_positive_rate.difference.between_groups": ("positives",),
+    "equalized_odds.difference.between_groups": ("positives", "negatives"),
+}
+"""Gaps of decisions, and the rows whose rates they compare."""
+
+
+def _drawn(rng: np.random.Generator, sizes: Any, shift: Any, skill: Any) -> pd.DataFrame:
+    """Return scored rows of groups whose mean scores differ by shifts on the log-odds; ``skill`` may be by group."""
+    code = np.repeat(np.arange(len(sizes)), sizes)
+    z = rng.normal(size=code.size) + np.asarray(shift)[code]
+    label = rng.random(code.size) < 1 / (1 + np.exp(-np.broadcast_to(skill, len(sizes))[code] * z))
+    score = 1 / (1 + np.exp(-z))
+    return pd.DataFrame(
+        {"race": [f"g{k}" for k in code], "label": label.astype(int), "score": score.clip(1e-6, 1 - 1e-6)}
+    )
+
+
+def _gap(frame: pd.DataFrame, chance: Any, rows: tuple[str, ...]) -> float:
+    """Return the largest difference of rates, over the kinds of rows."""
+    y, codes = frame["label"].to_numpy(), frame["race"].to_numpy()
+    kept = {"all": np.ones(len(y), bool), "positives": y == 1, "negatives": y == 0}
+    out = []
+    for name in rows:
+        inside = kept[name]
+        rates = pd.Series(np.asarray(chance, float)[inside]).groupby(codes[inside]).mean()
+        out.append(float(rates.max() - rates.min()))
+    return max(out)
+
+
+def _distance(frame: pd.DataFrame, value: Any) -> float:
+    """Return the largest distance between a group's distribution of values and everybody's."""
+    value, codes = np.asarray(value, float), frame["race"].to_numpy()
+    at = np.unique(value)
+    everybody = np.searchsorted(np.sort(value), at, "right") / value.size
+    return max(
+        float(np.abs(np.searchsorted(np.sort(some), at, "right") / some.size - everybody).max())
+        for some in (value[codes == name] for name in np.unique(codes))
+    )
+
+
+def _sizes(rng: np.random.Generator, least: int, most: int) -> Any:
+    groups = int(rng.integers(2, 7))
+    return np.round(np.exp(rng.uniform(np.log(least), np.log(most), groups))).astype(int)
+
+
+def _rows(result: dict[str, Any]) -> dict[str, Any]:
+    return {row["name"].partition(" ")[0]: row for row in result["proof"]["holdout"]["table"]}
+
+
+@promise("95 % interval of the change of a gap, held-out rows", level=0.05, quick=10, full=1000)
+def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
+    sizes = _sizes(rng, 60, 2500)
+    shift = rng.choice([0.0, 0.3, 1.0]) * rng.normal(size=sizes.size)
+    skill = float(rng.choice([0.3, 1.0, 3.0]))
+    frame = _drawn(rng, sizes, shift, skill)
+    many = np.maximum(sizes * 40_000 // sizes.sum(), 2000)
+    world = _drawn(rng, many, shift, skill)
+    method = [
+        ("ramp", "--slack", rng.choice([0, 0.05])),
+        ("ramp", "--constraint", "equal_opportunity"),
+        ("ramp", "--constraint", "equalized_odds", "--slack", 0.02),
+        ("ramp", "--decisions", "deterministic"),
+        ("fair-regression", "--protected-as-feature", "--slack", rng.choice([0.02, 0.1])),
+    ][rng.integers(5)]
+    seed = int(rng.integers(1000))
+    done = shell.run(
+        "repair",
+        shell.write(frame),
+        "--protected",
+        "race",
+        "--method",
+        *method,
+        "--seed",
+        seed,
+        "-o",
+        "r.fairfix",
+    )
+    if done.status == 2:
+        return NOT_SAID
+    after = shell.predict("r.fairfix", shell.write(world, "world.parquet"))
+    rows, out = _rows(done.result), Tried(0)
+    if method[0] == "ramp":
+        base = world["score"] >= 0.5
+        truth = {
+            name: _gap(world, after["p_positive"], of) - _gap(world, base, of) for name, of in RATES.items()
+        }
+    else:
+        truth = {"ks.to_overall": _distance(world, after["prediction"]) - _distance(world, world["score"])}
+    for name, change in truth.items():
+        said = rows[name].get("change", {})
+        if said.get("low") is None or said.get("high") is None:
+            continue
+        told = f"{method}: {name} changes by {change:.4f}, not in [{said['low']:.4f}, {said['high']:.4f}], {sizes}"
+        out += judged(said["low"] <= change <= said["high"], told)
+    return out
+
+
+@promise(
+    "a repair that says nothing of it had a gap above its slack to repair", level=0.05, quick=10, full=500
+)
+def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tried:
+    sizes = _sizes(rng, 40, 1500)
+    shift = rng.choice([0.0, 0.1, 1.5]) * rng.normal(size=sizes.size)
+    frame = _drawn(rng, sizes, shift, 1.0)
+    world = _drawn(rng, [40_000] * sizes.size, shift, 1.0)
+    slack = float(rng.choice([0.0, 0.05, 0.2]))
+    done = shell.run(
+        "repair",
+        shell.write(frame),
+        "--protected",
+        "race",
+        "--method",
+        "ramp",
+        "--slack",
+        slack,
+        "-o",
+        "r.fairfix",
+    )
+    codes = [one.get("code") for one in done.result.get("messages", ())]
+    if "gap_before" in codes:
+        return NOT_SAID
+    true = _gap(world, world["score"] >= 0.5, ("all",))
+    return judged(true > max(slack, 0.01), f"the true gap was {true:.3f}, slack {slack}, and nothing is said")
+
+
+@promise(
+    "a rounded rule that misses its slack or leaves the gap as it was says so first",
+    level=0.0,
+    quick=6,
+    full=300,
+)
+def rounding_that_undoes_the_repair(rng: np.random.Generator, shell: Shell) -> Tried:
+    sizes = _sizes(rng, 200, 1500)
+    frame = _drawn(rng, sizes, rng.choice([0.5, 1.5]) * rng.normal(size=sizes.size), 1.0)
+    if rng.random() < 0.5:
+        frame["score"] = frame["score"].round(int(rng.integers(1, 3))).clip(0.01, 0.99)
+    method = [("logloss",), ("ramp",), ("ramp", "--constraint", "equalized_odds")][rng.integers(3)]
+    slack = float(rng.choice([0.0, 0.05]))
+    common = ("--protected", "race", "--slack", slack, "--decisions", "deterministic", "-o", "r.fairfix")
+    done = shell.run("repair", shell.write(frame), "--method", *method, *common)
+    if done.status == 2:
+        return NOT_SAID
+    name = done.result["criterion"]
+    fit, held = (
+        next(row for row in done.result["proof"][part]["table"] if row["name"].startswith(name))
+        for part in ("fit", "holdout")
+    )
+    positives = frame.groupby("race")["label"].agg(lambda y: min(y.sum(), (1 - y).sum()))
+    one = 2.0 / float(min(sizes) if method[-1] != "equalized_odds" else positives.min())
+    undone = fit["after"]["value"] > slack + 2 * one or held["after"]["value"] > held["before"]["value"]
+    if not undone:
+        return NOT_SAID
+    told = (
+        f"{method} slack {slack}: {fit['after']['value']:.3f} on the fit, {held['before']['value']:.3f} to "
+    )
+    first = done.result.get("messages") or [{}]
+    return judged(
+        str(first[0].get("code")).startswith("rounding"), f"{told}{held['after']['value']:.3f} held out"
+    )
+
+
+@promise(
+    "a group of few rows that makes most of the cost is named with what the repair costs without it",
+    level=0.05,
+    quick=6,
+    full=200,
+    must_say=0.3,
+)
+def small_groups_that_cost(rng: np.random.Generator, shell: Shell) -> Tried:
+    sizes = np.append(rng.integers(1500, 4000, int(rng.integers(2, 4))), int(rng.integers(25, 150)))
+    shift = np.append(rng.normal(0, 0.15, sizes.size - 1), rng.choice([-1.0, 0.0, 1.0]))
+    skill = np.append(np.full(sizes.size - 1, 3.0), rng.choice([0.0, 3.0], p=[0.7, 0.3]))
+    frame = _drawn(rng, sizes, shift, skill)
+    constraint = str(
+        rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"], p=[0.1, 0.2, 0.7])
+    )
+    common = ("--protected", "race", "--method", "ramp", "--constraint", constraint, "-o", "r.fairfix")
+    small = f"g{sizes.size - 1}"
+    done = shell.run("repair", shell.write(frame), *common)
+    if done.status == 2:
+        return NOT_SAID
+    without = shell.run("repair", shell.write(frame[frame["race"] != small]), *common)
+    costs = []
+    for ran in (done, without):
+        row = _rows(ran.result)["accuracy"]
+        costs.append(row["before"]["value"] - row["after"]["value"])
+    told = [one["text"] for one in done.result.get("messages", ()) if one.get("code") == "small_group"]
+    where = f"{constraint} costs {costs[0]:.3f}, {costs[1]:.3f} without {small} of {sizes[-1]} rows: {told}"
+    if told:
+        return judged(f"'{small}'" in told[0] and costs[0] - costs[1] > 0, where)
+    # silence promises that no small group makes most of a cost that another split of the rows would show too
+    return judged(costs[0] - costs[1] < max(0.03, costs[0] / 2), where)
+
+
+@promise(
+    "a comparison has the repair that is about each gap it shows, also where the group is seen",
+    level=0.0,
+    quick=3,
+    full=100,
+)
+def compared_with_its_own_method(rng: np.random.Generator, shell: Shell) -> Tried:
+    sizes = rng.integers(150, 500, int(rng.integers(2, 4)))
+    frame = _drawn(rng, sizes, rng.normal(size=sizes.size), 1.0)
+    slack, seed = float(rng.choice([0.0, 0.05])), int(rng.integers(99))
+    common = ("--protected", "race", "--seed", seed)
+    data = shell.write(frame)
+    compared = shell.run("compare", data, *common, "--slacks", slack, "--methods", "ramp,fair-regression")
+    points = [point for point in compared.result["points"] if "failure" not in point]
+    gap, method = [
+        ("selection_rate.difference.between_groups", ("ramp",)),
+        ("true_positive_rate.difference.between_groups", ("ramp", "--constraint", "equal_opportunity")),
+        ("equalized_odds.difference.between_groups", ("ramp", "--constraint", "equalized_odds")),
+        ("ks.to_overall", ("fair-regression", "--protected-as-feature")),
+    ][rng.integers(4)]
+    done = shell.run("repair", data, *common, "--method", *method, "--slack", slack, "-o", "r.fairfix")
+    if done.status == 2:
+        return NOT_SAID
+    rows = _rows(done.result)
+    quality = "accuracy" if "accuracy" in rows else "square_loss"
+    place = [rows[name]["after"]["value"] for name in (gap, quality)]
+    there = [
+        (p["gaps"][f"{gap} [race]"]["value"], p["qualities"][quality]["value"])
+        for p in points
+        if f"{gap} [race]" in p["gaps"] and quality in p["qualities"]
+    ]
+    near = any(np.allclose(place, one, atol=1e-9) for one in there)
+    return judged(near, f"{method} slack {slack}: {gap}, {quality} {place} is not among {there}")

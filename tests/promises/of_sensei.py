@@ -1,0 +1,240 @@
+"""Promises of individual fairness: of flips, of equal rates and of the regularizer, against the rule that ships."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from fairfix.engine import read_table
+from fairfix.flips import flipped, protected_flips
+from fairfix.io import open_source
+from fairfix.proof import split_rows, with_threshold
+from fairfix.repair.sensei import MEASURED, _Changed, _Data, _held
+from fairfix.repaired import Repaired
+from fairfix.table import Columns, Reading
+from scipy.optimize import linprog
+
+from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
+
+PEOPLE = 20_000
+"""Rows that stand for the population."""
+
+
+@dataclass(frozen=True)
+class World:
+    """People whose features have units of their own, hang on the group, and may all be categories."""
+
+    groups: int
+    units: np.ndarray[Any, Any]
+    lean: np.ndarray[Any, Any]
+    coef: np.ndarray[Any, Any]
+    bonus: np.ndarray[Any, Any]
+    texts: int
+    middle: float
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator, columns: int) -> World:
+        groups = int(rng.integers(2, 5))
+        numbers = 0 if rng.random() < 0.3 else columns
+        return cls(
+            groups,
+            10.0 ** rng.uniform(-6, 6, numbers),
+            rng.normal(size=(numbers, groups)) * rng.choice([0.0, 1.0]),
+            rng.normal(size=numbers) / np.sqrt(max(numbers, 1)),
+            rng.normal(size=groups) * rng.choice([0.2, 1.0]),
+            1 if numbers and rng.random() < 0.5 else 2,
+            rng.uniform(-1.5, 1.5),
+        )
+
+    def people(self, rng: np.random.Generator, many: int) -> pd.DataFrame:
+        group = np.arange(many) % self.groups
+        Z = rng.normal(size=(many, self.units.size)) + self.lean.T[group]
+        texts = [(rng.integers(0, 4, many) + (rng.random(many) < 0.4) * group) % 4 for _ in range(self.texts)]
+        z = self.middle + Z @ self.coef + self.bonus[group] + sum(0.5 * (text - 1.5) for text in texts)
+        return pd.DataFrame(
+            {f"x{j}": column * unit for j, (column, unit) in enumerate(zip(Z.T, self.units, strict=True))}
+            | {f"c{j}": np.array(list("abcd"))[text] for j, text in enumerate(texts)}
+            | {
+                "sex": [f"g{k}" for k in group],
+                "label": (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int),
+            }
+        )
+
+
+def repaired(shell: Shell, frame: pd.DataFrame, *more: object) -> tuple[Ran, str]:
+    """Return what the repair of a file said, and where its artifact is."""
+    names = ",".join(name for name in frame if name not in ("sex", "label"))
+    made = str(shell.folder / "made.fairfix")
+    given = ("--method", "sensei", "--protected", "sex", "--label", "label", "--features", names, "-o", made)
+    done = shell.run("repair", shell.write(frame), *given, *more)
+    assert done.status == 0, done.err
+    return done, made
+
+
+def said(done: Ran) -> str:
+    """Return all notes and warnings."""
+    return " | ".join((*done.result["warnings"], *done.result["notes"]))
+
+
+def flips_of(shell: Shell, made: str, people: pd.DataFrame, cut: float) -> float:
+    """Return the share of people whose decision changes if they were of another group."""
+    decided = [
+        shell.predict(made, shell.write(people.assign(sex=level), "people.parquet"))["prediction"] >= cut
+        for level in sorted(people["sex"].unique())
+    ]
+    found = np.stack(decided)
+    return float((found.any(axis=0) & ~found.all(axis=0)).mean())
+
+
+def few_or_many(rng: np.random.Generator, most: int) -> int:
+    return round(np.exp(rng.uniform(np.log(56), np.log(most))))
+
+
+def chosen(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, World, float, float]:
+    """Return a linear repair with a chosen weight, its world, threshold and slack."""
+    world = World.drawn(rng, int(rng.integers(2, 12)))
+    cut, slack = round(rng.uniform(0.05, 0.95), 3), float(rng.choice([0.0, 0.01, 0.05, 0.2]))
+    frame = world.people(rng, few_or_many(rng, 6000))
+    more = ("--solver", "linear", "--protected-as-feature", "--threshold", cut, "--slack", slack)
+    done, made = repaired(shell, frame, *more)
+    return done, made, world, cut, slack
+
+
+@promise("at most this share of decisions changes with flips (rho auto)", level=0.05, quick=4, full=300)
+def what_rho_auto_says(rng: np.random.Generator, shell: Shell) -> Tried:
+    done, made, world, cut, slack = chosen(rng, shell)
+    found = re.search(r"at most ([0-9.]+) of decisions at", said(done))
+    old = re.search(r"with flips: ([0-9.]+) on rows not fitted to", said(done))
+    most = float((found or old)[1]) if found or old else 0.0 if "rho inf" in said(done) else None
+    if most is None:
+        return NOT_SAID
+    truth = flips_of(shell, made, world.people(rng, PEOPLE), cut)
+    # what is measured on so many people is off by at most three standard errors
+    near = 3.0 * np.sqrt(max(most * (1.0 - most), 0.0) / PEOPLE)
+    return judged(truth <= most + near, f"{truth:.4f} > {most} at {cut}, slack {slack}")
+
+
+@promise("95 % interval of the share of decisions that change", level=0.05, quick=4, full=300)
+def interval_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
+    done, made, world, cut, _ = chosen(rng, shell)
+    rows = {row["name"]: row["after"] for row in done.result["proof"]["holdout"]["table"]}
+    row = rows["decision_flips.under_flips [sex]"]
+    truth = flips_of(shell, made, world.people(rng, PEOPLE), cut)
+    near = 3.0 * np.sqrt(truth * (1.0 - truth) / PEOPLE)
+    holds = row["low"] - near <= truth <= row["high"] + near
+    return judged(holds, f"{truth:.4f} not in [{row['low']}, {row['high']}] at {cut}")
+
+
+def rows_of_the_fit(frame: pd.DataFrame, path: str) -> tuple[Any, np.ndarray[Any, Any], np.random.Generator]:
+    """Return the table, the numbers of the rows that a repair with seed 0 fits to, and its source of chance."""
+    names = [name for name in frame if name not in ("sex", "label")]
+    reading = with_threshold(Reading(Columns(("sex",), label="label")))
+    table = read_table(open_source(path), reading, names)
+    split_rng, fit_rng = np.random.default_rng(0).spawn(2)
+    return table, split_rows(table, split_rng, validation=0.0, holdout=0.3).fit, fit_rng
+
+
+@promise("equal rates are within this of everybody's on the rows of the fit", level=0.0, quick=3, full=150)
+def gap_of_equal_rates(rng: np.random.Generator, shell: Shell) -> Tried:
+    world = World.drawn(rng, int(rng.integers(2, 12)))
+    frame = world.people(rng, few_or_many(rng, 4000) + 200)
+    slack = float(rng.choice([0.0, 0.01, 0.05, 0.2]))
+    try:
+        done, made = repaired(shell, frame, "--solver", "equal-rates", "--slack", slack)
+    except AssertionError as error:
+        if "has no rows of one label" in str(error):
+            return NOT_SAID
+        raise
+    path = shell.write(frame)
+    _, fit, _ = rows_of_the_fit(frame, path)
+    out = shell.predict(made, path).iloc[fit]
+    y, sex, chance = (
+        frame["label"].to_numpy()[fit],
+        frame["sex"].to_numpy()[fit],
+        out["p_positive"].to_numpy(),
+    )
+    gap = max(
+        abs(chance[(y == label) & (sex == one)].mean() - chance[y == label].mean())
+        for label in (0, 1)
+        for one in np.unique(sex)
+    )
+    told = re.search(r"within ([0-9.]+) of everybody's on the rows of the fit", said(done))
+    printed = float(told[1]) if told else slack
+    holds = abs(printed - gap) <= 1e-4 if told else gap <= slack + 1e-6
+    fits = gap <= slack + 1e-5 or "the slack does not hold" in said(done)
+    return judged(holds and fits, f"gap {gap:.4f}, said {printed}, slack {slack}, {len(fit)} rows")
+
+
+@promise("the regularizer at a radius is between its bounds (network)", level=0.0, quick=1, full=40)
+def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
+    world = World.drawn(rng, int(rng.integers(2, 5)))
+    frame = world.people(rng, few_or_many(rng, 400))
+    radius = round(float(np.exp(rng.uniform(np.log(0.01), np.log(2.0)))), 4)
+    more = (
+        "--solver",
+        "network",
+        "--protected-as-feature",
+        "--rho",
+        rng.choice([0.0, 1.0]),
+        "--radius",
+        radius,
+    )
+    done, made = repaired(shell, frame, *more)
+    told = re.search(r"at least ([0-9.e+-]+), by a plan .* at most ([0-9.e+-]+), by a bound", said(done))
+    if not told:
+        return NOT_SAID
+    low, high = float(told[1]), float(told[2])
+    table, fit, fit_rng = rows_of_the_fit(frame, shell.write(frame))
+    seed, table = int(fit_rng.integers(2**31)), table.take(fit)
+    (scorer,) = Repaired.load(made).predictor.scorers
+    X, y = scorer.features.matrix(table), np.asarray(table.rows.label, dtype=float)
+    flips = [scorer.features.matrix(flipped(table, flip)) for flip in protected_flips(table, ("sex",))]
+    held = np.flatnonzero(
+        _held(_Data(X, y, np.ones(y.size), _Changed.of(X, flips), X[:0], scorer.features.reach), seed + 1)
+    )
+    held = held[:: -(-held.size // MEASURED)] if held.size else np.arange(y.size)
+    found = attack(rng, scorer.member, X, [one[held] for one in flips], held, scorer.features.reach, radius)
+    return judged(low <= high and found <= high * (1 + 1e-3), f"{found:.4g} not below {high:.4g}; {low:.4g}")
+
+
+def attack(
+    rng: np.random.Generator,
+    net: Any,
+    X: np.ndarray[Any, Any],
+    flips: list[np.ndarray[Any, Any]],
+    rows: np.ndarray[Any, Any],
+    reach: np.ndarray[Any, Any],
+    radius: float,
+) -> float:
+    """Return the value of the best plan over random steps and climbs from these, by a linear program."""
+    low, high = X.min(axis=0), X.max(axis=0)
+
+    def logit(Z: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.clip(np.maximum(Z @ net.hidden + net.hidden_bias, 0.0) @ net.out + net.out_bias[0], -8, 8)
+
+    own, cost = logit(X[rows]), np.where(reach > 0, 1.0 / np.where(reach > 0, reach, 1.0), 0.0)
+    gains, costs = [np.zeros(rows.size)], [np.zeros(rows.size)]
+    for start in flips:
+        gains, costs = [*gains, (logit(start) - own) ** 2], [*costs, np.zeros(rows.size)]
+        for _ in range(6):
+            away = rng.normal(size=start.shape) * np.sqrt(reach)
+            length = np.sqrt(radius) * 2.0 ** rng.uniform(-1, 4)
+            for _ in range(4):
+                size = np.sqrt((away**2 * cost).sum(axis=1, keepdims=True))
+                there = np.where(
+                    reach > 0, np.clip(start + length * away / np.maximum(size, 1e-300), low, high), start
+                )
+                gains.append((logit(there) - own) ** 2)
+                costs.append(((there - start) ** 2 * cost).sum(axis=1))
+                slope = ((there @ net.hidden + net.hidden_bias > 0) * net.out) @ net.hidden.T
+                away = np.sign(logit(there) - own)[:, None] * slope * reach + 1e-9 * away
+    G, C = np.stack(gains, axis=1), np.stack(costs, axis=1)
+    n, many = G.shape
+    each = np.kron(np.eye(n), np.ones((1, many)))
+    found = linprog(
+        -G.ravel() / n, C.ravel()[None] / n, [radius], each, np.ones(n), bounds=(0, 1), method="highs"
+    )
+    return -float(found.fun)
