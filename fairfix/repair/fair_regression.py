@@ -295,7 +295,7 @@ class FairRegression(Repairer):
                 f"{loss} loss expected of the scores, over the draws",
                 found.loss,
                 found.bound,
-                "rules, drawn or not, of the expected label and the cell, within the slack by the same shares of groups",
+                "rules, drawn or not, of expected label and cell, within the slack by the same shares of groups",
             )
             trace = replace(trace, gap=found.gap, certificates=(proven,))
         if predictor.randomized:
