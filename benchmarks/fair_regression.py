@@ -198,7 +198,8 @@ def fronts() -> None:
     """Print the fronts of all data sets."""
     print("### Test loss and KS at equal training KS\n")
     print(
-        "Every method has the same ten slacks, of which the training rows choose. Mean over splits ± standard error; in brackets the excess over the unconstrained linear model, divided by "
+        "Every method has the same ten slacks, of which the training rows choose. Mean over splits ± standard error; "
+        "in brackets the excess over the unconstrained linear model, divided by "
         "that of the better of the authors' oracles; not for 2,000 rows, where that model overfits. KS is of a group "
         "to everybody, over all thresholds. Base scores of ours are out of fold.\n"
     )

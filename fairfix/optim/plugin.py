@@ -486,7 +486,7 @@ class _Program:
         self.problem, self.slack, self.tree = problem, slack, problem._tree
         code, share = self.tree.code, problem.share
         many = self.tree.single.size
-        self.weight: Floats = np.bincount(code, share, many).round(13)
+        self.weight: Floats = np.bincount(code, share, many).astype(np.float64).round(13)
         self.eta: Floats = (
             np.bincount(code, share * problem.standard, many) / np.maximum(self.weight, 1e-300)
         ).round(12)
