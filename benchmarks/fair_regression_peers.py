@@ -138,20 +138,14 @@ def judged(loss: str, rows: Matrix, values: Floats, chances: Floats | None = Non
     return Point(mean_loss(loss, np.tile(rows.y, many), values.ravel(), weight), float(ks))
 
 
-def at_distance(points: list[Point], ks: float) -> float:
-    """Return the loss at a distance on the lower hull of points, NaN where none is as near."""
-    near = sorted((p.ks, p.loss) for p in points)
-    hull: list[tuple[float, float]] = []
-    for x, y in near:
-        while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (x - hull[-2][0]) >= (y - hull[-2][1]) * (
-            hull[-1][0] - hull[-2][0]
-        ):
-            hull.pop()
-        hull.append((x, y))
-    if hull[0][0] > ks:
-        return float("nan")
-    xs, ys = np.array(hull).T
-    return float(np.interp(ks, xs, np.minimum.accumulate(ys)))
+def chosen(found: list[tuple[Point, Point]], ks: float) -> Point:
+    """Return the test point of what a user would take: of (train, test) points, the least training loss within ``ks``.
+
+    Nothing is chosen on the test rows, whose distance may be larger. A thousandth more is let pass, since distances of
+    drawn values are counted.
+    """
+    near = [pair for pair in found if pair[0].ks <= ks + 1e-3]
+    return min(near, key=lambda pair: pair[0].loss)[1]
 
 
 # ---------------------------------------------------------------------- the authors' algorithm

@@ -356,7 +356,7 @@ class PluginProblem:
         cell = rule.cells(self.eta, self.pi)
         mass = np.bincount(cell * many + self.codes, self.share, len(chance) * many).reshape(-1, many)
         away = (mass / self.shares - mass.sum(axis=1, keepdims=True)).T @ np.cumsum(chance, axis=1)
-        return np.abs(away).max(axis=1)
+        return np.asarray(np.abs(away).max(axis=1))
 
     @cached_property
     def _tree(self) -> _Tree:
@@ -486,7 +486,7 @@ class _Program:
         self.problem, self.slack, self.tree = problem, slack, problem._tree
         code, share = self.tree.code, problem.share
         many = self.tree.single.size
-        self.weight: Floats = np.bincount(code, share, many).round(13)
+        self.weight: Floats = np.bincount(code, share, many).astype(np.float64).round(13)
         self.eta: Floats = (
             np.bincount(code, share * problem.standard, many) / np.maximum(self.weight, 1e-300)
         ).round(12)
@@ -523,8 +523,9 @@ class _Program:
 
     def solve(self) -> tuple[PluginRule, float, int] | None:
         """Return the rule, the bound on the loss of any and the iterations; None where the solver fails."""
-        from scipy.optimize import linprog
+        from scipy import optimize
 
+        program: Any = optimize.linprog  # its stubs know no limits as an array
         problem, slack = self.problem, self.slack
         cells, wide = self.weight.size, self.grid.size
         if wide < 2:
@@ -536,7 +537,7 @@ class _Program:
         paid = np.concatenate([(cells * self.weight[:, None] * cost).ravel(), np.zeros(len(limits))])
         bounds = np.concatenate([np.tile([0.0, np.inf], (cells * wide, 1)), limits])
         for method in ("highs-ipm", "highs-ds"):
-            found: Any = linprog(
+            found = program(
                 paid,
                 A_eq=matrix,
                 b_eq=right,

@@ -278,9 +278,8 @@ class FairRegression(Repairer):
         loss = self._loss(table.reading)
         base = mean_of(problem, self.learner, loss, self.l2, seed)
         group = groups_of(problem, self.learner, self.l2, seed)
-        alone = (
-            problem.features is None and not problem.protected_as_feature
-        )  # the score says all that is known
+        # where the score is all that is known, the rule is of it alone
+        alone = problem.features is None and not problem.protected_as_feature
         rows = problem.once(
             ("plug-in", id(base), id(group), loss),
             lambda: PluginProblem(base.values, group.values, groups.codes, table.rows.weight, loss, alone),
@@ -290,7 +289,19 @@ class FairRegression(Repairer):
         predictor = PluginScore(base.scorer, group.scorer if found.rule.groups else base.scorer, found.rule)
         fitted = predictor.of_scores(table, base.values, group.values)
         notes = tuple(_notes_on_plugin(problem, rows, found, slack))
-        trace = FitTrace(found.solved, found.iterations, found.loss, found.gap, notes)
+        trace = FitTrace(found.solved, found.iterations, found.loss, math.nan, notes)
+        if found.solved:
+            proven = Certificate(
+                f"{loss} loss expected of the scores, over the draws",
+                found.loss,
+                found.bound,
+                "rules, drawn or not, of expected label and cell, within the slack by the same shares of groups",
+            )
+            trace = replace(trace, gap=found.gap, certificates=(proven,))
+        if predictor.randomized:
+            trace = replace(
+                trace, redrawn=lambda drawn: predictor.of_scores(drawn, base.values, group.values)
+            )
         return _traced(predictor, base, fitted, trace)
 
     # ------------------------------------------------------------------ a model class

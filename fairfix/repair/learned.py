@@ -3,6 +3,9 @@
 A repair that is fitted on top of a model has to see the model's scores as new rows will get them. Scores of rows that
 the model was fitted to are too confident, those of trees badly so. So every row is scored by a member that was fitted
 without it, in ``FOLDS`` folds; new rows are scored by the member fitted to all.
+
+Equal rows are of one fold. So where there are only a few different rows, many times each, a member without a fold would
+not know whole kinds of rows; then all are scored by the member fitted to all, which one row hardly changes.
 """
 
 from __future__ import annotations
@@ -16,12 +19,16 @@ import numpy as np
 from fairfix.counts import Floats, Ints
 from fairfix.errors import DataError
 from fairfix.features import Features
-from fairfix.learners import Member, fit_classes, fit_mean, folds_of, out_of_fold
+from fairfix.learners import Member, fit_classes, fit_mean, folds_of, hashed, out_of_fold
 from fairfix.repair.base import RepairProblem, param
 from fairfix.values import Scorer
 
 FOLDS = 5
 """Parts of the rows, each scored by a member fitted to the others."""
+
+
+REPEATED = 25
+"""Rows of each kind, on average, from which on scores of the member fitted to all rows are taken for all."""
 
 
 def learner_param() -> Any:
@@ -150,7 +157,10 @@ def _scored(
 ) -> Scored:
     design = design_of(problem, learner)
     member = fit(np.arange(len(problem.table)), None)
-    values = out_of_fold(lambda rows: fit(rows, member), design.matrix, design.folds, member, usable)
+    if np.unique(hashed(design.matrix)).size * REPEATED <= len(design.matrix):
+        values = member.predict(design.matrix)
+    else:
+        values = out_of_fold(lambda rows: fit(rows, member), design.matrix, design.folds, member, usable)
     return Scored(
         Scorer(design.features, member, bounds), values if bounds is None else np.clip(values, *bounds)
     )
