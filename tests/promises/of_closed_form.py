@@ -64,6 +64,21 @@ def cost_of(rows: pd.DataFrame) -> float:
     return float(moved / rows["score"].var())
 
 
+def uneven_cost(rows: pd.DataFrame) -> float:
+    """Return by how much the cost may be off since a row is drawn ``TIMES`` times and not for ever.
+
+    Of m rows of one score that are equal, 2 (log2(m) / 3 + 1) lie on the wrong side of a step of their values, and the
+    steps add up to their range; rows that differ by weight have ``TIMES`` copies in a row, of which one does.
+    """
+    moved = (rows["value"] - rows["score"]) ** 2 / rows["score"].var()
+    weight = rows.get("weight", pd.Series(1.0, rows.index))
+    parts = moved.groupby([rows["group"], rows["score"]])
+    mass = weight.groupby([rows["group"], rows["score"]]).sum() / weight.sum()
+    many = parts.size()
+    off = np.minimum(1.0 / TIMES if "weight" in rows else 1.0, 2 * (np.log2(many) / 3 + 1) / many)
+    return float((mass * (parts.max() - parts.min()) * off).sum())
+
+
 def distance_of(rows: pd.DataFrame) -> float:
     """Return the largest distance of a group to everybody."""
     codes, _ = pd.factorize(rows["group"])
@@ -116,13 +131,13 @@ def size_of_atoms(rows: pd.DataFrame) -> float:
     return float((mass / weight.groupby(rows["group"]).sum()).max())
 
 
-@promise("closed form: no map of score and group that holds the slack costs less", level=0, quick=4, full=200)
+@promise("closed form: no map of score and group that holds the slack costs less", level=0, quick=3, full=200)
 def the_closed_form_is_optimal(rng: np.random.Generator, shell: Shell) -> Tried:
     frame, slack = world(rng, most=35), float(rng.choice([0.0, 0.005, 0.02, 0.05, 0.1, 0.2]))
     rows = repaired(shell, frame, slack)
     least, cost = least_cost(rows, slack), cost_of(rows)
     where = f"cost {cost:.5f}, least {least:.5f}, slack {slack}, {len(frame)} rows"
-    return judged(cost <= 1.01 * least + 1e-6, where)
+    return judged(cost <= 1.01 * least + uneven_cost(rows) + 1e-9, where)
 
 
 @promise(
@@ -144,10 +159,10 @@ def the_slack_holds(rng: np.random.Generator, shell: Shell) -> Tried:
 def more_slack_costs_no_more(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = world(rng, most=300)
     slacks = np.sort(rng.choice([0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3], 4, replace=False))
-    costs = np.array([cost_of(repaired(shell, frame, float(slack))) for slack in slacks])
-    # the cost is that of TIMES draws a row, so it is off by up to a step of a level
-    rise = float((np.diff(costs) - 0.002 * costs[:-1]).max())
-    return judged(rise <= 1e-6, f"slacks {slacks} cost {costs.round(6)}, {len(frame)} rows")
+    found = [repaired(shell, frame, float(slack)) for slack in slacks]
+    costs, off = (np.array([part(rows) for rows in found]) for part in (cost_of, uneven_cost))
+    rise = float((np.diff(costs) - off[1:] - off[:-1]).max())
+    return judged(rise <= 1e-9, f"slacks {slacks} cost {costs.round(6)}, {len(frame)} rows")
 
 
 @promise("closed form: scores in other units get the same values in those units", level=0, quick=2, full=60)
