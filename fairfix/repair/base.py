@@ -355,7 +355,8 @@ class Repairer(ABC):
         """Return the predictor, with a warning if it has not converged."""
         if not predictor.trace.converged:
             warnings.warn(
-                f"{self.name} stopped after {predictor.trace.iterations} steps without reaching its tolerance",
+                f"{self.name} stopped after {predictor.trace.iterations} steps without reaching what it searches for; "
+                "this is the best that it met",
                 ConvergenceWarning,
                 stacklevel=3,
             )

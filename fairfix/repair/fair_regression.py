@@ -265,7 +265,7 @@ class FairRegression(Repairer):
             notes = tuple(_notes_without_draws(found, drawn, value - cost, groups, slack))
         predictor = GroupTube(groups.columns, groups.levels, base.scorer, found.tube)
         fitted = predictor.of_scores(table, base.values)
-        trace = FitTrace(True, found.tried, value, math.nan, notes)
+        trace = FitTrace(True, found.tried, value, math.nan, notes)  # a closed form: nothing is iterated
         if predictor.randomized:
             trace = replace(trace, redrawn=lambda drawn: predictor.of_scores(drawn, base.values))
         return _traced(predictor, base, fitted, trace)

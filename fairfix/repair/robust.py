@@ -501,7 +501,13 @@ class Robust(Repairer):
             notes = (*notes, *self._empty_balls(seen.merged(chance), radius, names))
         base = Unrepaired(scored.scorer)
         trace = FitTrace(
-            True, found.steps, found.error, float("nan"), notes, base=base, base_fitted=scored.values
+            found.feasible,
+            found.steps,
+            found.error,
+            float("nan"),
+            notes,
+            base=base,
+            base_fitted=scored.values,
         )
         return rule.traced(trace)
 

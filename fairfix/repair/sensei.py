@@ -400,6 +400,7 @@ class Sensei(Repairer):
             data.X, data.y, data.weight, data.changed, judged, rho=rho, l2=self.l2, seed=seed, **free
         )
         net, converged, notes = fit.network, fit.converged, []
+        found_out = [Quantity("rho", rho, "weight of the regularizer")]
         if self.radius > 0:
             some = data.take(
                 judged[:: -(-judged.size // MEASURED)] if judged.size else np.arange(len(data.y))
@@ -411,8 +412,15 @@ class Sensei(Repairer):
                 f"to: at least {found.plan.value:.4g}, by a plan that was found, and at most {found.upper:.4g}, by a "
                 f"bound for all plans; the steps of the training reach {found.trained:.4g}"
             )
+            where = f"the regularizer at radius {self.radius:g} on rows that the weights were not fitted to"
+            found_out += [
+                Quantity("regularizer at least", found.plan.value, f"{where}, by a plan that was found"),
+                Quantity("regularizer at most", found.upper, f"{where}, by a bound for all plans"),
+                Quantity("regularizer in training", found.trained, f"{where}, by the steps of the training"),
+            ]
         member = NetworkMember(net.W1, net.b1, net.w2, np.array([net.b2], dtype=np.float64))
-        return member, FitTrace(converged, fit.steps, fit.objective, notes=tuple(notes))
+        trace = FitTrace(converged, fit.steps, fit.objective, notes=tuple(notes), quantities=tuple(found_out))
+        return member, trace
 
     def _chosen(self, data: _Data, cut: float, seed: int) -> tuple[float, Member, FitTrace, list[str]]:
         """Return the smallest weight of the regularizer that is shown to hold the slack, with its model.
@@ -434,7 +442,12 @@ class Sensei(Repairer):
         for rho in GRID if usable else ():
             member, trace = self._member(fit, rho, seed)
             share, most = _flipping(member, data, away, cut, SURE / len(GRID))
-            found = rho, member, trace
+            rows = f"of decisions at {cut:g} change with flips"
+            flips = (
+                Quantity("flips at most", most, f"share {rows}, with {1 - SURE:.0%} confidence"),
+                Quantity("flips measured", share, f"share {rows}, on {away.size:,} rows not fitted to"),
+            )
+            found = rho, member, replace(trace, quantities=(*trace.quantities, *flips))
             said = (
                 f"at most {most:.4f} of decisions at {cut:g} change with flips, with {1 - SURE:.0%} confidence "
                 f"({share:.4f} of the {away.size:,} rows that rho was chosen by, which the model was not fitted to)"
@@ -559,7 +572,18 @@ class Sensei(Repairer):
             *_alarm(problem, self, predictor, Scorer(features, whole)),
         )
         base = Unrepaired(model_of(problem, self.learner, "logistic", self.l2, seed))
-        return predictor.traced(FitTrace(holds, held.rounds, -right, notes=notes, base=base))
+        rates = "largest distance of a group's true positive or true negative rate to everybody's"
+        found = (
+            Quantity("gap", gap, f"{rates}, as the rule decides the rows of the fit"),
+            Quantity("gap unseen", apart, f"{rates}, by members that have not seen the row"),
+            Quantity("balanced accuracy", right, "by members that have not seen the row"),
+            Quantity(
+                "balanced accuracy without slack", free, "of the best rule without it, by the same members"
+            ),
+        )
+        return predictor.traced(
+            FitTrace(holds, held.rounds, -right, notes=notes, base=base, quantities=found)
+        )
 
     def _held_rates(self, start: EqualRates, shipped: View, unseen: View, known: Rows) -> HeldRates:
         """Return the mixture that holds the slack on the rows, as the members that ship see them and as others do.
