@@ -159,14 +159,14 @@ def test_the_bound_of_averages_is_below_all_of_them() -> None:
     def fit(weight: Floats) -> tuple[Floats, Floats]:
         root = np.sqrt(weight)
         v = np.linalg.lstsq(A * root[:, None], root * y, rcond=None)[0]
-        seen.append(A @ v)
+        seen.append(v)
         return v, A @ v
 
     level, _ = best_level(X, y, codes, None, 3, loss="square")
     bounds = np.full(3, 1.05 * level)
     found = solve_members(fit, lambda u: ((u - y) ** 2, 2 * (u - y)), codes, None, bounds)
     q = cp.Variable(len(seen))
-    off = np.array(seen).T @ q - y
+    off = A @ (np.array(seen).T @ q) - y
     held = [cp.sum_squares(off[codes == k]) / (codes == k).sum() <= bounds[k] for k in range(3)]
     cost = cp.Minimize(cp.sum_squares(off) / y.size)
     least = cp.Problem(cost, [*held, q >= 0, cp.sum(q) == 1]).solve(solver="CLARABEL")
