@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from fairfix.checks import FLIP_SCOPES, FLIPS, METRICS, Check, exit_status
+from fairfix.checks import FLIP_SCOPES, FLIPS, METRICS, Check, GateOn, exit_status
 from fairfix.errors import ExitStatus, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +98,30 @@ def test_three_verdicts(
 
     assert check.judge(*numbers, complete=complete, gate_on="interval").verdict == by_interval
     assert check.judge(*numbers, complete=complete, gate_on="point").verdict == by_point
+
+
+@pytest.mark.parametrize("gate_on", ["interval", "point"])
+@pytest.mark.parametrize(
+    ("operator", "at_the_limit"), [(">", "pass"), (">=", "fail"), ("<", "pass"), ("<=", "fail")]
+)
+def test_what_is_exactly_at_the_limit(operator: str, at_the_limit: str, gate_on: GateOn) -> None:
+    """A value at the limit fails where the operator has the equals sign, and there alone."""
+    check = Check.parse(f"dp.difference{operator}0.1")
+    beyond, within = (0.2, 0.05) if ">" in operator else (0.05, 0.2)
+
+    for value, verdict in ((0.1, at_the_limit), (beyond, "fail"), (within, "pass")):
+        assert check.judge(value, value, value, complete=True, gate_on=gate_on).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "verdict"),
+    [(0.09, 0.0, "pass"), (0.09, 0.02, "undecided"), (0.11, 0.02, "undecided"), (0.15, 0.02, "fail")],
+)
+def test_a_point_is_known_to_its_numerical_error(value: float, bound: float, verdict: str) -> None:
+    """Within the error of a number it cannot be told on which side of the limit it lies."""
+    check = Check.parse("auc.difference>0.1")
+
+    assert check.judge(value, 0.0, 1.0, complete=True, gate_on="point", bound=bound).verdict == verdict
 
 
 @given(

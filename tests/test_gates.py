@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.baseline import Allowance, change
-from fairfix.checks import Check
+from fairfix.checks import Check, record
 from fairfix.cli.options import today
 from fairfix.errors import ConfigError, UsageError
 from fairfix.report import FORMATS
 from fairfix.uncertainty import Proportions, difference_between_groups
-from fairfix.waivers import Waiver
+from fairfix.waivers import Waiver, apply
 
 from tests.conftest import Call
 
@@ -476,6 +476,39 @@ def test_a_waiver_can_name_one_limit() -> None:
     assert found.covers({**judged, "limit": 0.1})
     assert not found.covers({**judged, "limit": 0.2})
     assert not found.covers({**judged, "limit": 0.1, "comparison": "ks.between_groups"})
+
+
+def test_a_waiver_does_not_pass_where_a_group_has_no_value() -> None:
+    """Up to its limit it waives a value over all groups; over some of them the value passes no limit."""
+    assert waived_verdict(0.15, 0.0, 0.2, complete=True) == "waived"
+    assert waived_verdict(0.15, 0.0, 0.2, complete=False) == "undecided"
+
+
+def test_a_waiver_does_not_pass_within_the_error_of_a_number() -> None:
+    """A value whose numerical error reaches beyond the waiver's limit is undecided there."""
+    assert waived_verdict(0.19, 0.005, 0.2, complete=True) == "waived"
+    assert waived_verdict(0.19, 0.02, 0.2, complete=True) == "undecided"
+
+
+def waived_verdict(value: float, bound: float, limit: float, *, complete: bool) -> str:
+    """Return the verdict of ``auc.difference>0.1``, by its value, under a waiver up to a limit."""
+    check = Check.parse("auc.difference>0.1")
+    ruling = check.judge(value, value, value, complete=complete, gate_on="point", bound=bound)
+    assert ruling.verdict == "fail"
+    judged = record(
+        check,
+        ruling,
+        of="value",
+        attribute="race",
+        columns=["race"],
+        complete=complete,
+        gate_on="point",
+        found={"value": value, "low": value, "high": value, "bound": bound},
+        groups=["a", "b"],
+    )
+    table = {"check": "auc.difference", "reason": "x", "expires": date(2027, 1, 1), "limit": limit}
+    (found,), _ = apply([judged], [Waiver.parse(table, "here")], date(2026, 6, 30))
+    return str(found["verdict"])
 
 
 def test_today_comes_from_one_place(monkeypatch: pytest.MonkeyPatch) -> None:

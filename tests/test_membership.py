@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.findings import Settings
 from fairfix.io import open_source
 from fairfix.membership import (
+    Limits,
     MembershipGroups,
     audit_membership,
     merged,
@@ -217,6 +219,37 @@ def test_limits_are_of_rows_on_which_nothing_was_chosen() -> None:
     again = groups_of({name: values[order] for name, values in data.items()})
     assert (again.judged.weight == found.judged.weight).all()
     assert (groups_of(data, seed=1).judged.weight != found.judged.weight).any()
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Highest rates of groups whose upper limits are those of normal distributions."""
+
+    rate: np.ndarray
+
+    def upper(self, level: float) -> np.ndarray:
+        """Return the limits that are missed with a chance of ``level``."""
+        return self.rate + 0.01 * stats.norm.isf(level)
+
+
+def test_limits_of_a_comparison_are_shared_by_its_pairs() -> None:
+    """Both rates of a pair share its level; the end that any of the six pairs may set is shared by them all besides.
+
+    Rates are known but for sampling error here, so that a limit of a difference adds those of two rates.
+    """
+    rates = np.array([0.2, 0.4, 0.7])
+    high, low = Normal(rates), Normal(1.0 - rates)
+    known = {"selection_rate": (rates, rates)}
+    limits = Limits(known, {}, 0.05, {"selection_rate": (high, low)})  # type: ignore[dict-item]
+    near, far = (2 * 0.01 * stats.norm.isf(0.025 / share / 2) for share in (6, 1))
+    single, of_three = (0.01 * stats.norm.isf(0.025 / share) for share in (1, 3))
+
+    found = limits.of_comparison("difference", ["selection_rate"])
+    assert found.outer_low == pytest.approx(0.5 - near)
+    assert found.outer_high == pytest.approx(0.5 + far)
+    found = limits.of_comparison("min", ["selection_rate"])
+    assert found.outer_low == pytest.approx(0.2 - single)
+    assert found.outer_high == pytest.approx(0.2 + of_three)
 
 
 def test_weighted_rates_are_of_rows_not_of_bins() -> None:

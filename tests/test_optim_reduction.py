@@ -68,6 +68,18 @@ def test_the_mixture_holds_the_slack_at_every_threshold(oracle: str, slack: floa
     )
 
 
+def test_the_slack_holds_where_thresholds_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thresholds may be added, what the program misses between them is mended by more of the constant."""
+    monkeypatch.setattr("fairfix.optim.reduction.CUTS", 1)
+    monkeypatch.setattr("fairfix.optim.reduction.GRID", 3)
+    X, y, codes = rows(1)
+    slack = 0.02
+    found = reduce(y, codes, None, np.full(2, slack), "square", Direct(X, sigmoid=False), rounds=1)
+
+    assert (found.ks <= slack + 1e-9).all()
+    assert found.loss < np.var(y)
+
+
 def test_the_direct_oracle_is_the_best_of_the_three() -> None:
     """At equal slack the direct oracle's mixture has the least loss, and more slack costs less."""
     X, y, codes = rows(2)
@@ -119,6 +131,44 @@ def test_weights_of_the_program_are_those_of_all_thresholds() -> None:
     )
 
     assert found.loss == pytest.approx(whole.fun, abs=1e-5)
+
+
+def test_what_the_search_says_of_itself_is_so() -> None:
+    """Over a finite family with an exact oracle: the estimate is below the least loss, and only near it is it told so.
+
+    The least loss is that of the linear program over the whole family, with a constraint at every score.
+    """
+    _, y, codes = rows(4, many=60)
+    rng = np.random.default_rng(7)
+    family = [
+        np.clip(y + spread * rng.normal(size=60), 0, 1).round(2) for spread in np.repeat([0.02, 0.1, 0.2], 4)
+    ]
+    slack = 0.1
+
+    def best(problem: Penalised) -> tuple[int, Floats]:
+        which = min(range(len(family)), key=lambda i: problem.cost(family[i]))
+        return which, family[which]
+
+    found = [reduce(y, codes, None, np.full(2, slack), "square", best, rounds=most) for most in (1, 2, 40)]
+    constant = np.full(60, min(np.linspace(0, 1, 1001), key=lambda c: np.mean((y - c) ** 2)))
+    columns = [constant, *family]
+    cuts = np.unique(np.concatenate(columns))
+    table = np.stack(
+        [[np.mean(u[codes == k] > z) - np.mean(u > z) for k in (0, 1) for z in cuts] for u in columns], axis=1
+    )
+    least = linprog(
+        [np.mean((u - y) ** 2) for u in columns],
+        A_ub=np.concatenate([table, -table]),
+        b_ub=np.full(2 * len(table), slack),
+        A_eq=np.ones((1, len(columns))),
+        b_eq=[1],
+    ).fun
+
+    assert all(one.estimate <= least + 1e-9 for one in found)
+    assert not found[0].converged
+    assert found[0].loss - least > found[0].nu, "a search of one round is far off here"
+    assert found[-1].converged
+    assert found[-1].loss - least <= found[-1].nu
 
 
 @pytest.mark.parametrize(("loss", "sigmoid"), [("square", False), ("logistic", True)])

@@ -241,17 +241,18 @@ def test_the_multipliers_alone_reach_the_same_point(
     np.testing.assert_allclose(alone.coef, joint.coef, atol=1e-5)
 
 
+@pytest.mark.parametrize("slack", [0.0, 0.05])
 @pytest.mark.parametrize("steps", [1, 2, 3])
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_the_certificate_holds_before_the_end(
-    steps: int, constraint: str, monkeypatch: pytest.MonkeyPatch
+    steps: int, constraint: str, slack: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped early, the value is within the certified distance of the optimum, and is not called converged."""
     X, y, _, cells = data(8, 400, 4, 3, constraint)
-    best = solve(X, y, cells, l2=0.01)
+    best = solve(X, y, cells, slack=slack, l2=0.01)
     monkeypatch.setattr(game, "STEPS", steps)
     monkeypatch.setattr(game, "ROUNDS", 0)
-    early = solve(X, y, cells, l2=0.01)
+    early = solve(X, y, cells, slack=slack, l2=0.01)
 
     assert abs(early.objective - best.objective) <= early.gap + 1e-12
     if early.gap > 1e-6:
@@ -271,6 +272,20 @@ def test_the_certificate_knows_how_far_prices_may_go(
     start = solve(X, y, cells, l2=0.01, start=replace(plain, prices=np.zeros(cells.events.size)))
 
     assert 1e-3 < best.objective - start.objective <= start.gap
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_the_certificate_pays_for_the_slack(constraint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the optimum of another slack the model is best for its prices and the rates hold, but prices are too high."""
+    X, y, _, cells = data(8, 400, 4, 3, constraint)
+    best = solve(X, y, cells, slack=0.05, l2=0.01)
+    strict = solve(X, y, cells, l2=0.01)
+    monkeypatch.setattr(game, "ROUNDS", 0)
+    monkeypatch.setattr(game, "STEPS", 0)
+    start = solve(X, y, cells, slack=0.05, l2=0.01, start=strict)
+
+    assert 1e-4 < abs(start.objective - best.objective) <= start.gap
+    assert not start.converged
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from statistics import NormalDist
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -20,7 +21,7 @@ from fairfix.auditor import audit
 from fairfix.baseline import Allowance, compare
 from fairfix.engine import read_table
 from fairfix.errors import DataError
-from fairfix.paired import Changes, Matched, match
+from fairfix.paired import Changes, Family, Matched, Reaches, _change_of_largest, _reach, match
 from fairfix.report import FORMATS
 from fairfix.report.json_ import audit_dict
 from fairfix.table import Columns, Reading, Table
@@ -378,3 +379,24 @@ def test_an_id_alone_changes_nothing(call: Call) -> None:
     without = call(*ARGUMENTS[:-2], "--format", "json")
 
     assert with_id == without
+
+
+def test_the_largest_may_be_another_group_than_before() -> None:
+    """Ends are over every group that may have been the largest before and every one that may be it now."""
+    unit, off = np.eye(3), np.full(3, 0.02)
+    reach = (off, off)
+    units: Any = SimpleNamespace(reaches=lambda level: Reaches(reach, reach, (off / 10, off / 10)))
+    family = Family(np.array([0.50, 0.10, 0.49]), np.array([0.30, 0.90, 0.88]), unit, unit)
+    low, high = _change_of_largest(family, units, 0.05)
+    apart = float(np.hypot(0.02, 0.02))
+
+    assert low == pytest.approx(0.88 - 0.50 - apart)
+    assert high == pytest.approx(0.90 - 0.49 + apart)
+
+
+def test_a_change_of_slopes_reaches_as_far_as_the_change_itself() -> None:
+    """Where the limits of both files cancel out, what the rows' own change allows is still there."""
+    new, old, change = (np.full(1, reach) for reach in (0.02, 0.03, 0.005))
+    by = Reaches((old, old), (new, new), (change, change))
+
+    np.testing.assert_allclose(_reach(np.array([1.5]), np.array([1.0]), by), 0.005)

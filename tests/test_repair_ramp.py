@@ -6,16 +6,17 @@ import warnings
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from fairfix.auditor import audit
 from fairfix.engine import read_table
-from fairfix.errors import DataError, UsageError
-from fairfix.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.errors import ConvergenceWarning, DataError, UsageError
+from fairfix.predictors import Caution, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.proof import repair_table
-from fairfix.repair import RepairProblem
+from fairfix.repair import RepairProblem, ramp
 from fairfix.repair.base import expected_accuracy
 from fairfix.repair.ramp import Ramp
 from fairfix.table import Columns, Reading, Table
@@ -475,6 +476,41 @@ def test_covariance_of_many_groups_needs_a_ramp_where_slack_is_left() -> None:
     """The step has no closed form there, and says what to do."""
     with pytest.raises(UsageError, match="--gamma above 0"):
         fit(Ramp(constraint="covariance", gamma=0.0, slack=0.01), table_of(frame()))
+
+
+def test_what_one_stratum_misses_is_said_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stratum that has not converged, or has a gap left, is not hidden by one that has none."""
+    plain, calls = ramp.solve_points, []
+
+    def first_is_off(*given: Any) -> Any:
+        calls.append(given)
+        return replace(plain(*given), converged=False, gap=0.25) if len(calls) == 1 else plain(*given)
+
+    monkeypatch.setattr(ramp, "solve_points", first_is_off)
+    data = frame()
+    with pytest.warns(ConvergenceWarning):
+        predictor = Ramp().fit(RepairProblem(table_of(data, strata=("job",))), rng=np.random.default_rng(0))
+    first = sorted(set(data["job"].to_pylist()))[0]
+    share = float(np.mean([job == first for job in data["job"].to_pylist()]))
+    (proven,) = predictor.trace.certificates
+
+    assert len(calls) == 2
+    assert not predictor.trace.converged
+    assert predictor.trace.gap == pytest.approx(0.25 * share, abs=1e-9)
+    assert proven.value - proven.bound == pytest.approx(predictor.trace.gap, abs=1e-12)
+
+
+def test_a_stream_that_has_not_settled_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates that are off the band are a caution, and the fit is not called converged."""
+    plain = ramp.learn
+    monkeypatch.setattr(
+        ramp, "learn", lambda *given, **more: replace(plain(*given, **more), converged=False, off=0.03)
+    )
+    with pytest.warns(ConvergenceWarning):
+        predictor = Ramp(solver="sgd").fit(RepairProblem(table_of(frame())), rng=np.random.default_rng(0))
+
+    assert not predictor.trace.converged
+    assert any(isinstance(note, Caution) and "3.0e-02" in note for note in predictor.trace.notes)
 
 
 def test_a_stratum_without_a_group_leaves_its_rows_undecided() -> None:

@@ -22,10 +22,12 @@ from fairfix.flips import flipped, protected_flips
 from fairfix.learners import NetworkMember
 from fairfix.predictors import Caution, RepairedPredictor
 from fairfix.proof import repair_table
+from fairfix.repair import sensei
 from fairfix.repair.base import RepairProblem
 from fairfix.repair.sensei import Sensei, _apart
 from fairfix.repaired import Repaired
 from fairfix.table import Columns, Reading, Table
+from scipy import stats
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -200,6 +202,39 @@ def test_the_weight_is_the_smallest_that_holds_the_slack(slack: float) -> None:
     assert (rho == np.inf) == (slack == 0.0)  # no number of rows shows that none changes
     if rho > 0.1:
         assert share(changes(less, new)) > most - 0.02
+
+
+def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_not_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The measured share is that of the shipped model on the rows set aside, a fifth of all that are not in the fit.
+
+    The limit is Clopper and Pearson's, one-sided, with the 5 % shared by the weights of the grid.
+    """
+    seen: list[tuple[int, Any]] = []
+    fitted, judge = Sensei._member, sensei._flipping
+
+    def fitting(self: Sensei, data: Any, *more: Any) -> Any:
+        seen.append((len(data.y), None))
+        return fitted(self, data, *more)
+
+    def judging(member: Any, data: Any, rows: Any, *more: Any) -> Any:
+        seen.append((0, rows))
+        return judge(member, data, rows, *more)
+
+    monkeypatch.setattr(Sensei, "_member", fitting)
+    monkeypatch.setattr(sensei, "_flipping", judging)
+    table = table_of(frame(many=3000))
+    predictor = fit(Sensei(solver="linear", slack=0.1), table, protected_as_feature=True)
+    (many, _), (_, rows) = seen[-2:]
+    told = {one.name: one.value for one in predictor.trace.quantities}
+    k = round(told["flips measured"] * rows.size)
+
+    assert rows.size == 3000 - many
+    assert 0.1 < rows.size / 3000 < 0.3
+    assert 0 < told["flips measured"] == pytest.approx(share(changes(predictor, table.take(rows))), abs=1e-12)
+    limit = stats.beta.ppf(1 - 0.05 / len(sensei.GRID), k + 1, rows.size - k)
+    assert told["flips at most"] == pytest.approx(limit, rel=1e-6)
 
 
 def test_a_network_is_the_same_for_any_number_of_threads() -> None:
