@@ -754,4 +754,7 @@ def _notes_on_selection(table: Table, rows: PluginProblem, found: PluginFit) -> 
     for was, now, word in ((before, after, "at or above"), (1 - before, 1 - after, "below")):
         if now < RARE * was:
             told = "nobody is" if now < 1e-12 else f"{now:.2%} of the rows are"
-            yield Caution(f"{told} {word} the threshold {cut:g} after the repair, {was:.1%} before; move it")
+            yield Caution(
+                f"{told} {word} the threshold {cut:g} after the repair, {was:.1%} before; move it",
+                "selection",
+            )
