@@ -36,7 +36,7 @@ MATERIAL = 0.01
 """Least cost that is told of small groups: a share of the decisions, or of the base's loss."""
 
 SHOWN = 1e-3
-"""A slack is missed if it is by more than this: what is expected of drawn values is known to half of it."""
+"""A slack is missed if it is by more than this, which is far above the tolerances of all solvers."""
 
 EVENTS: Mapping[str, tuple[int | None, ...]] = {
     "selection_rate": (None,),

@@ -554,10 +554,11 @@ def _doubts(
             step = one_row(fitted, groups, asked.metric)
             yield from of_rounding(asked, fit.after, holdout.before, holdout.after, step)
         yield from of_gaps(asked, holdout.before, holdout.after)
-    if fit is not None and predictor.trace.randomized is None and not repairer.demands:
-        reached = fit.after.value if fit.expected is None else fit.expected
-        if predictor.gives == "decision" or fit.expected is not None or not shown[0].randomized:
-            yield from of_slack(asked, reached)
+    told = (
+        predictor.gives == "decision" or not shown[0].randomized
+    )  # what is expected, not one draw of values
+    if fit is not None and told and predictor.trace.randomized is None and not repairer.demands:
+        yield from of_slack(asked, fit.after.value)
     if not any(isinstance(note, Caution) and note.code == "selection" for note in predictor.trace.notes):
         taken = next((r for r in shown[1].table if r.name == "selection_rate"), None)
         if taken is not None:
