@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n au
 # tests whose numbers could hang on the processor, the BLAS, the threads or the versions
 NUMERIC := tests/test_optim_*.py tests/test_repair_contract.py tests/test_logloss.py tests/test_fair_regression.py \
 	tests/test_robust.py tests/test_repair_ramp.py tests/test_proof.py
-.PHONY: help demo test check portable lint types docs docs-check bench sample clean
+.PHONY: help demo test check portable lint types docs docs-check bench promises sample clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -81,6 +81,9 @@ docs-check: $(VENV)/dev.stamp
 
 bench: $(VENV)/bench.stamp ## Measure against the peers and write the tables to docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py
+
+promises: $(VENV)/test.stamp ## Hold what fairfix says against many worlds of known truth, and print the table
+	$(BIN)/python benchmarks/promises.py
 
 sample: $(VENV)/base.stamp ## Generate sample_data/ anew
 	$(BIN)/python sample_data/generate.py

@@ -29,6 +29,7 @@ SCRIPTS = {
     "noisy_repair.py": (),
     "coverage.py": ("--simulations", "2000"),
     "gates.py": ("--sets", "1000"),
+    "promises.py": (),
 }
 """Script -> its arguments, in the order of the page."""
 

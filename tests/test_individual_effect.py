@@ -285,10 +285,10 @@ def test_keys_are_equal_where_values_are() -> None:
 
 
 def test_residual_intervals_contain_the_effect() -> None:
-    """Of 12 tables 11 intervals of 95 % contain it, or say that they cannot tell, as few do."""
+    """Of 8 tables 7 intervals of 95 % contain it, or say that they cannot tell, as few do."""
     found, undecided = [], 0
     kinds = [("probability", 0.4), ("probability", 0.0), ("decision", 0.5), ("real", 0.3)]
-    for seed in range(12):
+    for seed in range(8):
         kind, bonus = kinds[seed % 4]
         score, group, X, truth = world(seed, kind=kind, bonus=bonus)
         (contrast,) = residual_effect(score, group, X).contrasts
@@ -298,8 +298,8 @@ def test_residual_intervals_contain_the_effect() -> None:
         raw = score[group == 0].mean() - score[group == 1].mean()
         assert abs(raw - truth) > 5 * abs(contrast.value - truth)
 
-    assert sum(found) >= 11
-    assert undecided <= 3
+    assert sum(found) >= 7
+    assert undecided <= 2
 
 
 def test_an_index_of_many_columns_is_not_taken_for_an_effect() -> None:

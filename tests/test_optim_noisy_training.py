@@ -201,7 +201,7 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     v = np.array([0.4, -0.3, 0.5, 0.2, 0.1])
     accept = rows.A @ v >= 0
     cells = rows.cells(accept)
-    extra = costs_of(cells, adversary, "equalized_odds", np.full((2, 3), 0.2))
+    extra = costs_of(cells, adversary, "one_sided_equalized_odds", np.full((2, 3), 0.2))
     costs = 1 - 2 * rows.y + extra.ravel()[rows.places(accept)]
     slope = surrogate(rows, v, costs, 0.01)[1]
     h = 1e-7
