@@ -6,6 +6,8 @@ code                    said where
 ``rounding``            a rule was made deterministic, and misses its slack on the rows of the fit or leaves the gap
 ``gap_before``          the gap before the repair may have been within the slack already
 ``gap_after``           the gap after it is not smaller, on held-out rows
+``slack``               the rule misses its slack on the rows of the fit
+``selection``           nearly everybody, or everybody, is decided alike; the methods that know why say it themselves
 ``small_group``         groups of few rows make most of what the repair costs the others
 ======================  ==============================================================================================
 
@@ -32,6 +34,9 @@ FEW = 100
 
 MATERIAL = 0.01
 """Least cost that is told of small groups: a share of the decisions, or of the base's loss."""
+
+SHOWN = 1e-3
+"""A slack is missed if it is by more than this, which is far above the tolerances of all solvers."""
 
 EVENTS: Mapping[str, tuple[int | None, ...]] = {
     "selection_rate": (None,),
@@ -87,6 +92,26 @@ def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
         yield Caution(
             f"the gap is not smaller: {asked.comparison} was {show(before)} on held-out rows and is {show(after)}",
             "gap_after",
+        )
+
+
+def of_slack(asked: Asked, reached: float) -> Iterator[Caution]:
+    """Yield that a rule misses its slack on the rows of the fit, where ``reached`` is expected over its draws."""
+    if asked.is_gap and asked.slack is not None and reached > asked.slack + SHOWN:
+        yield Caution(
+            f"the slack {asked.slack:g} does not hold: {asked.comparison} is {reached:.4f} on the rows of the fit",
+            "slack",
+        )
+
+
+def of_selection(before: Value, after: Value) -> Iterator[Caution]:
+    """Yield that everybody is decided alike after the repair, on held-out rows, where the base does not."""
+    if after.value in (0.0, 1.0) and 0.0 < before.value < 1.0:
+        which = "yes" if after.value else "no"
+        yield Caution(
+            f"the repaired rule decides {which!r} for everybody on held-out rows, of which the base selects "
+            f"{before.value:.1%}",
+            "selection",
         )
 
 

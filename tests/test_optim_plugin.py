@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import cvxpy as cp
@@ -216,3 +217,22 @@ def test_the_log_loss_is_exact_at_the_ends() -> None:
 
     np.testing.assert_array_equal(expected_loss("logistic", ends, ends), [0, 0])
     assert np.isinf(expected_loss("logistic", ends, 1 - ends)).all()
+
+
+def test_the_unit_of_survey_weights_does_not_matter() -> None:
+    """Weights of a survey that are whole numbers are no repetitions: cells must not learn single rows by heart."""
+    rng = np.random.default_rng(0)
+    codes, weight = rng.integers(0, 2, 1500), np.rint(rng.lognormal(12, 0.5, 1500))
+    eta = np.clip(rng.beta(2, 4, 1500) + 0.1 * codes, 0, 1)
+    chance = 1 / (1 + np.exp(-4 * (eta - 0.4)))
+    problem = PluginProblem(
+        eta, np.column_stack([1 - chance, chance]), codes, weight, "logistic", by_label=True
+    )
+    slack = np.full(2, 0.02)
+    one, other = problem.fit(slack), replace(problem, weight=weight / 7).fit(slack)
+
+    assert other.loss == pytest.approx(one.loss, rel=1e-9)
+    assert problem.rows == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
+    # a table of counts has few points, which stand for as many people as it says
+    few = replace(problem, eta=eta.round(1), pi=np.full((1500, 2), 0.5))
+    assert few.rows == weight.sum()

@@ -15,7 +15,9 @@ from fairfix.findings import Settings
 from fairfix.predictors import decide, is_random
 from fairfix.proof import repair_table, split_rows
 from fairfix.repair import methods
+from fairfix.repair.fair_regression import FairRegression
 from fairfix.repair.ramp import Ramp
+from fairfix.repair.sensei import Sensei
 from fairfix.table import Columns, Reading, Table
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,6 +147,57 @@ def test_a_rule_that_decides_the_same_for_everybody_is_called_out() -> None:
     rows = read_table(data, Reading(Columns(("race",), label="label", score="score")))
 
     assert any("for everybody" in note for note in repair_table(rows, Ramp()).warnings)
+
+
+def test_whatever_method_decides_the_same_for_everybody_says_so() -> None:
+    """A model of features that tell nothing selects nobody, where the score selected some: a warning, with a code."""
+    rng = np.random.default_rng(0)
+    score = rng.beta(1, 3, 800)
+    data = pd.DataFrame(
+        {"race": ["a", "b"] * 400, "score": score, "label": (rng.random(800) < score).astype(int)}
+    ).assign(x=rng.random(800))
+    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")), columns=("x",))
+    outcome = repair_table(rows, Sensei(), features=("x",))
+    told = [note for note in outcome.messages if note.code == "selection"]
+
+    assert outcome.predictor.predict(rows).max() < 0.5
+    assert [note.severity for note in told] == ["warning"]
+    assert "'no' for everybody" in told[0]
+    assert not [n for n in repair_table(rows, Ramp()).messages if n.code == "selection"]
+
+
+def test_a_slack_that_is_missed_on_the_rows_of_the_fit_is_named() -> None:
+    """Scores that are wrong of a group hold equal opportunity by themselves, not by the labels."""
+    rng = np.random.default_rng(0)
+    race, truth = rng.choice(["a", "b"], 2000), rng.beta(2, 2, 2000)
+    data = pd.DataFrame({"race": race, "label": (rng.random(2000) < truth).astype(int)})
+    data = data.assign(score=np.where(race == "a", truth, truth**2))
+    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")))
+    loose, kept = (
+        repair_table(rows, Ramp(constraint="equal_opportunity", slack=0.05, calibrate=how))
+        for how in ("none", "isotonic")
+    )
+    gap = {row.id: row for row in loose.fit.table}["true_positive_rate.difference.between_groups"].after.value
+    (told,) = (note for note in loose.messages if note.code == "slack")
+
+    assert gap > 0.06
+    assert f"the slack 0.05 does not hold: true_positive_rate.difference.between_groups is {gap:.4f}" in told
+    assert not [note for note in kept.messages if note.code == "slack"]
+
+
+def test_what_is_expected_of_drawn_values_is_within_the_slack_of_few_rows() -> None:
+    """On the rows of the fit the slack holds in expectation over the draws, and the figure says so to four digits."""
+    rng = np.random.default_rng(1)
+    race, score = (
+        rng.choice(["a", "b", "c", "d"], 160, p=[0.6, 0.25, 0.1, 0.05]),
+        rng.integers(0, 11, 160) / 10,
+    )
+    data = pd.DataFrame({"race": race, "score": score, "label": (rng.random(160) < score).astype(int)})
+    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")))
+    outcome = repair_table(rows, FairRegression(slack=0.02))
+    row = next(row for row in outcome.fit.table if row.name == "ks.to_overall [race]")
+
+    assert row.expected == pytest.approx(0.02, abs=5e-4)
 
 
 @given(

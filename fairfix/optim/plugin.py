@@ -60,6 +60,9 @@ ROWS = 4
 VALUES = 64
 """Values of the program, two thirds of them even in the distribution of the score, one third in the score."""
 
+REPEATED = 10
+"""Greatest whole weight that is surely taken for a number of repetitions; survey weights are mostly above."""
+
 KNOWN = 100
 """Rows of one point from which on its recorded share of a group is taken for the true one, ..."""
 
@@ -285,10 +288,16 @@ class PluginProblem:
 
     @cached_property
     def rows(self) -> float:
-        """Number of rows: the sum of weights that count repetitions, else how many equal weights would tell as much."""
+        """Number of rows: the sum of weights that count repetitions, else how many equal weights would tell as much.
+
+        Whole weights count repetitions if they are small, or if rows share points, as in a table of counts. Else they
+        are those of a survey, and each row is one person, whatever the unit of its weight.
+        """
         weight = np.ones(self.eta.size) if self.weight is None else self.weight
         if (weight == np.rint(weight)).all():
-            return float(weight.sum())
+            points = np.unique(np.column_stack([self.eta, self.pi])[weight > 0], axis=0)
+            if weight.max() <= REPEATED or len(points) <= self.eta.size / 2:
+                return float(weight.sum())
         return float(1.0 / (self.share @ self.share))
 
     @cached_property

@@ -752,6 +752,9 @@ def _notes_on_selection(table: Table, rows: PluginProblem, found: PluginFit) -> 
     after = float(rows.share @ selected[found.rule.cells(rows.eta, rows.pi)])
     before = float(rows.share @ (rows.eta >= cut))
     for was, now, word in ((before, after, "at or above"), (1 - before, 1 - after, "below")):
-        if now < RARE * was:
+        if was > 1e-9 and now < RARE * was:  # what is less is rounding of the shares of all rows
             told = "nobody is" if now < 1e-12 else f"{now:.2%} of the rows are"
-            yield Caution(f"{told} {word} the threshold {cut:g} after the repair, {was:.1%} before; move it")
+            yield Caution(
+                f"{told} {word} the threshold {cut:g} after the repair, {was:.1%} before; move it",
+                "selection",
+            )

@@ -649,7 +649,10 @@ def _notes(rules: Sequence[_Rule], points: Sequence[Points]) -> tuple[str, ...]:
     least, most = min(shares), max(shares)
     if most <= 0.0 or least >= 1.0:
         return (
-            Caution(f"the repaired rule decides {'negative' if most <= 0 else 'positive'} for everybody"),
+            Caution(
+                f"the repaired rule decides {'negative' if most <= 0 else 'positive'} for everybody",
+                "selection",
+            ),
         )
     return ()
 

@@ -308,7 +308,7 @@ class Robust(Repairer):
         groups, blind = problem.cells, self.thresholds == "blind"
         notes = (
             *self._alike_said(problem, scored.values, chance[problem.cells.codes, seen.at]),
-            *self._said(problem, found, chance),
+            *self._said(problem, found, chance, scored.values),
             *self._relied(
                 problem, seen, known, chance, assumed, self._assumption_said(problem.noise, assumed)
             ),
@@ -569,13 +569,15 @@ class Robust(Repairer):
         if found.constant:
             what = "yes" if found.intercept >= 0 else "no"
             yield Caution(
-                f"the repaired rule decides the same for everybody ({what}): nothing less was found to be guaranteed"
+                f"the repaired rule decides the same for everybody ({what}): nothing less was found to be guaranteed",
+                "selection",
             )
         else:
             taken = problem.weight @ decided / problem.weight.sum()
             if not FEW <= taken <= 1 - FEW:
                 yield Caution(
-                    f"the repaired rule accepts {taken:.2%} of everybody: hardly more than a constant is guaranteed"
+                    f"the repaired rule accepts {taken:.2%} of everybody: hardly more than a constant is guaranteed",
+                    "selection",
                 )
         yield f"a linear rule trained by {found.steps} steps: the best that was met, not the best that there is"
         if problem.protected_as_feature:
@@ -616,7 +618,9 @@ class Robust(Repairer):
 
     # ------------------------------------------------------------------ what the user should know
 
-    def _said(self, problem: RepairProblem, found: NoisyRepair, chance: Floats) -> Iterator[str]:
+    def _said(
+        self, problem: RepairProblem, found: NoisyRepair, chance: Floats, score: Floats
+    ) -> Iterator[str]:
         """Yield what is unusual about a solution."""
         if not found.feasible:
             yield Caution(
@@ -628,9 +632,9 @@ class Robust(Repairer):
             )
         if chance.min() == chance.max():
             what = "the same chance" if 0 < chance.min() < 1 else "yes" if chance.min() == 1 else "no"
-            yield Caution(
-                f"the repaired rule decides the same for everybody ({what}): nothing less is guaranteed"
-            )
+            anyway = found.feasible and chance.min() == chance.max() == (score >= 0.5).mean()
+            why = "no score lies on the other side of 0.5" if anyway else "nothing less is guaranteed"
+            yield Caution(f"the repaired rule decides the same for everybody ({what}): {why}", "selection")
         if self.solver == "ideal":
             which = "the best" if self.decisions == "deterministic" else "a mixture"
             yield f"{which} of {found.programs:,} rules, each held to its own worst noise"
@@ -646,7 +650,8 @@ class Robust(Repairer):
         if 0 < few < max(FEW, LITTLE * had):
             yield Caution(
                 f"the repaired rule accepts {taken:.2%} of everybody, where the base accepts {was:.2%}: the constraint "
-                "is held by deciding nearly everybody alike"
+                "is held by deciding nearly everybody alike",
+                "selection",
             )
 
     def _cut_said(self, problem: RepairProblem) -> Iterator[str]:
