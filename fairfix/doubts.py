@@ -230,7 +230,7 @@ def of_small_groups(
 
 def _event(table: Table, label: int | None) -> tuple[Bools, Floats]:
     """Return which rows are those of a label, and the weight of every row."""
-    weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
+    weight = table.weight
     if label is None or table.rows.label is None:
         return np.ones(len(table), dtype=bool), weight
     return np.asarray(table.rows.label == label), weight

@@ -48,17 +48,22 @@ def apart(hashes: Hashes, seen: Seen) -> Floats:
     seen
         Occurrences so far, which are counted on.
     """
-    order = np.argsort(hashes, kind="stable")
-    own, first, many = np.unique(hashes[order], return_index=True, return_counts=True)
+    own, place, many = np.unique(hashes, return_inverse=True, return_counts=True)
     before = np.zeros(own.size, dtype=np.uint64)
     for i, (row, more) in enumerate(zip(own.tolist(), many.tolist(), strict=True)):
         before[i] = seen.get(row, 0)
         seen[row] = int(before[i]) + more
-    occurrence = np.empty(hashes.size, dtype=np.uint64)
-    rank = np.arange(hashes.size) - np.repeat(first, many)
-    occurrence[order] = np.repeat(before, many) + rank.astype(np.uint64)
     whole = (np.uint64(1) << BITS) - np.uint64(1)
-    return shared((hashes + van_der_corput(occurrence)) & whole)
+    return shared((hashes + van_der_corput(before[place] + occurrences(hashes))) & whole)
+
+
+def occurrences(hashes: Hashes) -> Hashes:
+    """Return the number of each row among those of its hash, in their order, shape (n,), from 0."""
+    order = np.argsort(hashes, kind="stable")
+    first, many = np.unique(hashes[order], return_index=True, return_counts=True)[1:]
+    out = np.empty(hashes.size, dtype=np.uint64)
+    out[order] = np.arange(hashes.size) - np.repeat(first, many)
+    return out
 
 
 def van_der_corput(number: Hashes) -> Hashes:

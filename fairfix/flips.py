@@ -150,7 +150,7 @@ def changes_of(table: Table, columns: Sequence[str], comparable: Comparable) -> 
     The protected columns are changed jointly, by the share of each of their combinations; comparable values by their
     shares among the rows that have them, each column by itself.
     """
-    weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
+    weight = table.weight
     groups = table.groups(list(columns))
     whole = [
         (level, mass)

@@ -374,7 +374,7 @@ def within_radius(
     )
     here = np.maximum((logit.max(axis=0)[asked] - own) ** 2, (logit.min(axis=0)[asked] - own) ** 2)
     gains, away = np.column_stack([here, gains]), np.column_stack([np.zeros(asked.size), away**2])
-    weight = np.ones(len(some)) if some.rows.weight is None else some.rows.weight
+    weight = some.weight
     number = np.repeat(np.arange(asked.size), gains.shape[1])
     price = regularizer_empirical(
         number, gains.ravel(), away.ravel(), radius, many=asked.size, weight=weight[asked]
@@ -448,7 +448,7 @@ def _compared(
 ) -> Iterator[ComparisonReport]:
     """Yield the four numbers of a kind of flips, from scores of shape (1 + K, n); NaN is a score that there is not."""
     reason = UNSEEN if np.isnan(scores).any() else judge.blind if blind else ""
-    weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
+    weight = table.weight
     spread: Floats = np.asarray(scores[1:].max(axis=0) - scores[1:].min(axis=0))
 
     def mean(values: Floats, support: tuple[float, float], alpha: float = 1.0 - confidence) -> Value:

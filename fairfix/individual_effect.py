@@ -740,16 +740,21 @@ class _Learner:
     def _grow_mean(self, y: Floats, rows: Ints, more: Floats, rounds: int) -> Callable[[Ints], Floats]:
         from sklearn.ensemble import HistGradientBoostingRegressor
 
-        X, named = np.column_stack([self.X, more]), np.append(self.named, False)
-        model = HistGradientBoostingRegressor(
+        X, model = self._grown(HistGradientBoostingRegressor, y, rows, more, rounds)
+        return lambda new: np.asarray(model.predict(X[new]), dtype=np.float64)
+
+    def _grown(self, kind: Any, target: Any, rows: Ints, more: Floats, rounds: int) -> tuple[Floats, Any]:
+        """Return all columns with more of them, and trees that foretell a target from these, fitted to rows."""
+        X = np.column_stack([self.X, more])
+        added = np.zeros(X.shape[1] - self.X.shape[1], dtype=bool)
+        model = kind(
             max_iter=rounds,
             max_leaf_nodes=LEAVES,
-            categorical_features=named,
+            categorical_features=np.append(self.named, added),
             early_stopping=False,
             random_state=self.seed,
         )
-        model.fit(binnable(X[rows]), y, sample_weight=self.w[rows])
-        return lambda new: np.asarray(model.predict(X[new]), dtype=np.float64)
+        return X, model.fit(binnable(X[rows]), target, sample_weight=self.w[rows])
 
     def chances(self) -> Floats:
         """Return the chances of the groups at each row, shape (n, K).
@@ -781,16 +786,7 @@ class _Learner:
     def _grow_chances(self, rows: Ints, more: Floats) -> Callable[[Ints], Floats]:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        X = np.column_stack([self.X, more])
-        named = np.append(self.named, np.zeros(more.shape[1], dtype=bool))
-        model = HistGradientBoostingClassifier(
-            max_iter=ROUNDS,
-            max_leaf_nodes=LEAVES,
-            categorical_features=named,
-            early_stopping=False,
-            random_state=self.seed,
-        )
-        model.fit(binnable(X[rows]), self.codes[rows], sample_weight=self.w[rows])
+        X, model = self._grown(HistGradientBoostingClassifier, self.codes[rows], rows, more, ROUNDS)
         return lambda new: np.asarray(model.predict_proba(X[new]), dtype=np.float64)
 
 

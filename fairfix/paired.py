@@ -305,7 +305,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     for side, table in zip(sides, (old, new), strict=True):
         assert side is not None
         value, base = side
-        weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
+        weight = table.weight
         mass = weight * base
         total = by(mass)
         estimates.append(_estimates(name, table.reading, value, weight, base, by, weighted=weighted))

@@ -538,8 +538,7 @@ def _doubts(
     held: Table,
 ) -> Iterator[Caution]:
     """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
-    slack = None if getattr(repairer, "group_slack", "") or not repairer.has_slack else repairer.slack
-    asked = Asked(_criterion(repairer, held.reading), slack)
+    asked = Asked(_criterion(repairer, held.reading), repairer.slack_of_all)
     groups = fitted.groups()
     attribute = " x ".join(groups.columns)
     if repairer.demands:  # of true groups, as far as anything is known of them
@@ -970,7 +969,7 @@ def _paired(difference: Floats, table: Table, settings: Settings) -> Value:
 
 
 def _mean(values: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
-    weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
+    weight = table.weight
     sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
     estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)

@@ -732,6 +732,11 @@ class Table:
         draw = None if whole is None else lambda some: whole(rows[some])
         return replace(self, rows=some, features=features, draw=draw)
 
+    @property
+    def weight(self) -> Floats:
+        """Row weights, shape (n,); ones when there are none."""
+        return np.ones(len(self)) if self.rows.weight is None else self.rows.weight
+
     def with_decision(self, decision: Floats) -> Table:
         """Return the table with the given probabilities of a positive decision instead of its own."""
         columns = replace(self.reading.columns, prediction=None, probability="p_positive")

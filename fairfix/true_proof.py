@@ -123,7 +123,7 @@ def _profiles(table: Table, names: tuple[str, ...], predictor: RepairedPredictor
     found, into = np.unique(each, axis=0, return_inverse=True)
     groups = table.groups()
     codes = np.array([names.index(name) for name in groups.names])[groups.codes]
-    weight = np.ones(len(table)) if table.rows.weight is None else table.rows.weight
+    weight = table.weight
     shape = (len(names), len(found), 2)
     at = np.ravel_multi_index((codes, into.ravel(), label.astype(np.int64)), shape)
     masses = np.bincount(at, weight, int(np.prod(shape))).reshape(shape)

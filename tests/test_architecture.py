@@ -119,6 +119,7 @@ MAY_IMPORT = {
     "repair": {
         "chances",
         "counts",
+        "draws",
         "errors",
         "features",
         "flips",

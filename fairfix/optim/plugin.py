@@ -143,7 +143,7 @@ class PluginRule:
         nodes = np.arange(self.part.size)
         inner = self.below >= 0
         leaves = np.sort(self.part[~inner])
-        cells = np.ceil(self.upto).astype(np.int64) - 1 if np.isfinite(self.upto).all() else np.full(1, -1)
+        cells = self._cell_of_value if np.isfinite(self.upto).all() else np.full(1, -1)
         return bool(
             self.part.size == self.cut.size == self.below.size > 0
             and self.upto.size == self.values.size
@@ -171,8 +171,12 @@ class PluginRule:
     @cached_property
     def spread(self) -> npt.NDArray[np.bool_]:
         """Which cells have more than one value, shape (C,)."""
-        cells = np.ceil(self.upto).astype(np.int64) - 1
-        return np.bincount(cells) > 1
+        return np.bincount(self._cell_of_value) > 1
+
+    @property
+    def _cell_of_value(self) -> Ints:
+        """The cell of each value, shape (T,)."""
+        return np.asarray(np.ceil(self.upto).astype(np.int64) - 1)
 
     def cells(self, eta: Floats, pi: Floats) -> Ints:
         """Return the cell of each row, shape (n,), from ``eta`` (n,) and ``pi`` (n, K)."""
@@ -194,7 +198,7 @@ class PluginRule:
     def chances(self) -> tuple[Floats, Floats]:
         """Return the distinct values (V,) and the chance of each in each cell (C, V)."""
         values, place = np.unique(self.values, return_inverse=True)
-        cell = np.ceil(self.upto).astype(np.int64) - 1
+        cell = self._cell_of_value
         before = np.concatenate([[0.0], self.upto[:-1]])
         out = np.zeros((int(cell[-1]) + 1, values.size))
         np.add.at(out, (cell, place), self.upto - np.maximum(before, cell))

@@ -165,8 +165,7 @@ class RepairProblem:
     @property
     def weight(self) -> Floats:
         """Row weights, shape (n,); ones when there are none."""
-        weight = self.table.rows.weight
-        return np.ones(len(self.table)) if weight is None else weight
+        return self.table.weight
 
 
 @dataclass(frozen=True)
@@ -255,6 +254,11 @@ class Repairer(ABC):
     def has_slack(self) -> bool:
         """Whether the slack changes the fit with these parameters, so that a comparison varies it."""
         return True
+
+    @property
+    def slack_of_all(self) -> float | None:
+        """The slack that holds for every group alike; None where there is none such."""
+        return self.slack if self.has_slack else None
 
     @property
     def knows_pairs(self) -> bool:

@@ -184,6 +184,11 @@ class FairRegression(Repairer):
         return self.constraint == "bounded_group_loss" or self.solver == "reduction"
 
     @property
+    def slack_of_all(self) -> float | None:
+        """The slack, unless groups have their own."""
+        return None if self.group_slack else super().slack_of_all
+
+    @property
     def sees_groups(self) -> bool:
         """Whether the protected columns have to be features: the closed form treats groups apart."""
         return self.solver == "closed-form"

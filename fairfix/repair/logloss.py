@@ -168,10 +168,10 @@ class LogLoss(Repairer):
             found.objective,
             found.gap,
             notes,
+            base=Unrepaired(_scorer(design, base)),
             certificates=(proven,),
             quantities=tuple(self._found(found, l2, groups)),
         )
-        trace = replace(trace, base=Unrepaired(_scorer(design, base)))
         if rule.rounded:
             trace = replace(trace, randomized=replace(rule, rounded=False, trace=trace))
         return replace(rule, trace=trace)

@@ -307,7 +307,7 @@ class Robust(Repairer):
         chance = np.where(found.F < CERTAIN, 0.0, np.where(found.F > 1 - CERTAIN, 1.0, found.F))
         groups, blind = problem.cells, self.thresholds == "blind"
         notes = (
-            *self._alike_said(problem, scored.values, chance[problem.cells.codes, seen.at]),
+            *self._alike_said(problem, scored.values, chance[groups.codes, seen.bins(scored)]),
             *self._said(problem, found, chance, scored.values),
             *self._relied(
                 problem, seen, known, chance, assumed, self._assumption_said(problem.noise, assumed)
@@ -874,14 +874,11 @@ class Seen:
         Least ``2 s - 1`` of each bin, shape (B,); lower ones are in the first bin.
     rows
         Effective number of rows.
-    at
-        Bin of each row.
     """
 
     n: Floats
     edges: Floats
     rows: float
-    at: Ints
 
     @classmethod
     def of(cls, problem: RepairProblem, scored: Scored, constraint: Parity, bins: int) -> Seen:
@@ -892,12 +889,16 @@ class Seen:
         if not asked.any():
             raise DataError(f"there is no row with label 1, which {constraint} needs")
         edges = bin_edges(score[asked], weight[asked], bins, 2.0 * problem.table.reading.cut - 1.0)
-        at: Ints = np.maximum(np.searchsorted(edges, score, side="right") - 1, 0)
+        at = _bins(edges, score)
         groups = problem.cells
         shape = (len(groups.levels), edges.size, 2)
         index = np.ravel_multi_index((groups.codes, at, label), shape)
         n = np.bincount(index, weight, math.prod(shape)).reshape(shape)
-        return cls(n / n.sum(), edges, float(weight.sum() ** 2 / (weight**2).sum()), at)
+        return cls(n / n.sum(), edges, float(weight.sum() ** 2 / (weight**2).sum()))
+
+    def bins(self, scored: Scored) -> Ints:
+        """Return the bin of each row, shape (n,)."""
+        return _bins(self.edges, 2.0 * scored.values - 1.0)
 
     @classmethod
     def decided(cls, problem: RepairProblem, each: Floats) -> tuple[Seen, Floats]:
@@ -912,9 +913,7 @@ class Seen:
         index = np.ravel_multi_index((problem.cells.codes[own], at.ravel(), label[own]), shape)
         n = np.bincount(index, weight[own], math.prod(shape)).reshape(shape)
         rows = float(weight.sum() ** 2 / (weight**2).sum())
-        place = np.zeros(label.size, dtype=np.int64)
-        place[own] = at.ravel()
-        return cls(n / n.sum(), 2.0 * levels.mean(1) - 1.0, rows, place), levels.T
+        return cls(n / n.sum(), 2.0 * levels.mean(1) - 1.0, rows), levels.T
 
     def merged(self, chance: Floats) -> Merged:
         """Return the data with bins joined that are decided alike in every group."""
@@ -969,6 +968,11 @@ def _rule(problem: RepairProblem, design: Design, found: Trained) -> tuple[Score
     score = 2.0 * made.predict(matrix) - 1.0
     each = np.stack([curve(score) for curve in rule.curves], -1)
     return rule, each if seen else np.repeat(each, len(groups.levels), 1)
+
+
+def _bins(edges: Floats, score: Floats) -> Ints:
+    """Return the bin of each score ``2 s - 1``, shape (n,); those below all edges are in the first."""
+    return np.asarray(np.maximum(np.searchsorted(edges, score, side="right") - 1, 0))
 
 
 def _over_labels(table: Floats) -> Floats:

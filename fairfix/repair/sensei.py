@@ -70,6 +70,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairfix.counts import Bools, Floats, Ints
+from fairfix.draws import occurrences
 from fairfix.errors import DataError, UsageError
 from fairfix.features import Features
 from fairfix.flips import (
@@ -678,12 +679,9 @@ def _held(data: _Data, seed: int) -> Bools:
     draw hangs on their values and their number among them: on the order of rows it does not hang.
     """
     keys = hashed(np.column_stack([data.X, data.y, data.weight]))
-    order = np.argsort(keys, kind="stable")
-    first = np.flatnonzero(np.append(True, keys[order][1:] != keys[order][:-1]))
-    number = np.empty(keys.size)
-    number[order] = np.arange(keys.size) - np.repeat(first, np.diff(np.append(first, keys.size)))
-    parts = [(keys >> np.uint64(32)).astype(float), (keys & np.uint64(2**32 - 1)).astype(float), number]
-    return np.asarray(folds_of(np.column_stack([*parts, np.full(keys.size, float(seed))]), FOLDS) == 0)
+    parts = [keys >> np.uint64(32), keys & np.uint64(2**32 - 1), occurrences(keys)]
+    values = np.column_stack([*parts, np.full(keys.size, seed)]).astype(np.float64)
+    return np.asarray(folds_of(values, FOLDS) == 0)
 
 
 def _flipping(member: Member, data: _Data, rows: Ints, cut: float, alpha: float) -> tuple[float, float]:
