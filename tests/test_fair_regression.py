@@ -228,15 +228,20 @@ def test_group_slacks_bind_the_groups_that_are_named() -> None:
     assert ks_to_overall(predictor.trace.fitted, codes, None, 2)[0] <= 0.02 + rows + 1e-9
 
 
+def tied(rows: int) -> tuple[Table, np.random.Generator]:
+    """Return rows with scores of one decimal, higher in one of two groups, and the generator that drew them."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, rows)
+    score = np.clip(rng.beta(2, 3, rows) + 0.2 * group, 0, 1).round(1)
+    data = pa.table(
+        {"sex": group.astype(str), "label": (rng.random(rows) < score).astype(int), "score": score}
+    )
+    return read_table(data, Reading(Columns(("sex",), label="label", score="score"))), rng
+
+
 def test_tied_scores_are_spread_by_identity() -> None:
     """With few different scores values are drawn, the same for the same draws, and the slack holds on average."""
-    rng = np.random.default_rng(0)
-    group = rng.integers(0, 2, 2000)
-    score = np.clip(rng.beta(2, 3, 2000) + 0.2 * group, 0, 1).round(1)
-    data = pa.table(
-        {"sex": group.astype(str), "label": (rng.random(2000) < score).astype(int), "score": score}
-    )
-    table = read_table(data, Reading(Columns(("sex",), label="label", score="score")))
+    table, rng = tied(2000)
     draw = rng.random(2000)
     problem = RepairProblem(table, protected_as_feature=True)
     predictor = FairRegression(slack=0.02).fit(problem, rng=rng)
@@ -253,13 +258,7 @@ def test_tied_scores_are_spread_by_identity() -> None:
 
 def test_equal_rows_without_ids_are_told_apart() -> None:
     """Without ids the distance as delivered is the expected one but for a few rows, however many are equal."""
-    rng = np.random.default_rng(0)
-    group = rng.integers(0, 2, 2000)
-    score = np.clip(rng.beta(2, 3, 2000) + 0.2 * group, 0, 1).round(1)
-    table = read_table(
-        pa.table({"sex": group.astype(str), "label": (rng.random(2000) < score).astype(int), "score": score}),
-        Reading(Columns(("sex",), label="label", score="score")),
-    )
+    table, rng = tied(2000)
     predictor = FairRegression(slack=0.02).fit(RepairProblem(table, protected_as_feature=True), rng=rng)
     far = ks_to_overall(predictor.predict(table), table.groups().codes, None, 2)
 
@@ -268,17 +267,11 @@ def test_equal_rows_without_ids_are_told_apart() -> None:
 
 def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> None:
     """--decisions deterministic says what it reaches, and warns where the slack does not hold."""
-    rng = np.random.default_rng(0)
-    group = rng.integers(0, 2, 500)
-    score = np.clip(rng.beta(2, 3, 500) + 0.2 * group, 0, 1).round(1)
-    data = pa.table(
-        {"sex": group.astype(str), "label": (rng.random(500) < score).astype(int), "score": score}
-    )
-    table = read_table(data, Reading(Columns(("sex",), label="label", score="score")))
+    table, rng = tied(500)
     problem = RepairProblem(table, protected_as_feature=True)
     predictor = FairRegression(slack=0.02, decisions="deterministic").fit(problem, rng=rng)
-    values = predictor.predict(table)
-    far = ks_to_overall(values, table.groups().codes, None, 2).max()
+    values, score, group = predictor.predict(table), table.rows.score, table.groups().codes
+    far = ks_to_overall(values, group, None, 2).max()
 
     assert not predictor.randomized
     for k in (0, 1):

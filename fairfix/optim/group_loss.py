@@ -105,11 +105,6 @@ class GroupLossSolution:
     iterations: int
     converged: bool
 
-    @property
-    def gap(self) -> float:
-        """How far the objective may lie above the least."""
-        return self.objective - self.bound
-
 
 @dataclass(frozen=True, eq=False)
 class Infeasible:
