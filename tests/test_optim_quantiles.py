@@ -194,6 +194,14 @@ def test_values_keep_the_order_inside_a_group() -> None:
         assert (high[:-1] <= low[1:] + 1e-12).all()
 
 
+def test_values_are_between_the_least_and_the_largest_score() -> None:
+    for seed in range(40):
+        scores = sample(seed, 3, digits=0)
+        ends = np.concatenate(scores.knots).min(), np.concatenate(scores.knots).max()
+        values = near_everybody(scores, np.zeros(3)).values
+        assert (ends[0], ends[1]) == (min(ends[0], values[0]), max(ends[1], values[-1]))
+
+
 def test_weights_are_repeated_rows() -> None:
     """Whole weights and repeated rows give the same tube."""
     weighted = sample(9, 3, digits=1)

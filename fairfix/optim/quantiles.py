@@ -327,7 +327,10 @@ def near_everybody(scores: Scores, slack: Floats) -> Tube:
     g = inner + np.clip(before[:, at] + part * (upto - before)[:, at] - inner, -e, e)
     g = np.maximum.accumulate(np.clip(g, 0.0, 1.0), axis=1)
     steps = np.concatenate([g, np.ones((scores.groups, 1))], axis=1)
-    values, steps = _pooled(np.maximum.accumulate(z), steps, np.diff(t))
+    z = np.clip(
+        np.maximum.accumulate(z), old[0], old[-1]
+    )  # a mean of scores, which rounding may move out of them
+    values, steps = _pooled(z, steps, np.diff(t))
     return Tube(scores.levels, values, steps)
 
 

@@ -14,7 +14,7 @@ import contextlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,7 @@ class Promise:
     tries: Try
     name: str
 
-    def in_worlds(self, seeds: Iterator[int] | range, folder: Path) -> Tried:
+    def in_worlds(self, seeds: Iterable[int], folder: Path) -> Tried:
         """Try the promise on one world per seed; a false one names its seed."""
         total = NOT_SAID
         for seed in seeds:
