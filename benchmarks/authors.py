@@ -1,6 +1,6 @@
 r"""The ramp by the schedule that its authors published: stochastic, then full dual gradient steps.
 
-For each group ``k`` the problem of :mod:`fairfix.repair.ramp` has two multipliers, ``lambda`` for ``m_k <= rho + d``
+For each group ``k`` the problem of :mod:`fairfix.methods.ramp` has two multipliers, ``lambda`` for ``m_k <= rho + d``
 and ``mu`` for ``m_k >= rho - d`` (``d = slack / 2``), and the rule ``q = clip((f - lambda + mu) / gamma, 0, 1)``.
 The dual gradients are ``d + rho - mean(q)`` and ``d - rho + mean(q)``. The schedule, facts only:
 

@@ -1,4 +1,4 @@
-"""Measures whether the intervals of fairfix.uncertainty hold what they promise.
+"""Measures whether the intervals of fairfix.stats.uncertainty hold what they promise.
 
 Draws counts from known truths, computes every interval with the library's own functions, and counts how
 often the truth lies inside. Nominal 95 %; less than 93 % anywhere is a fault. Prints Markdown::
@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from fairfix import special
-from fairfix import uncertainty as un
+from fairfix.stats import special
+from fairfix.stats import uncertainty as un
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]

@@ -31,12 +31,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from fairfix.auditor import audit
-from fairfix.distributions import View, candidate_bins, distances
-from fairfix.engine import collect, scan
-from fairfix.findings import Settings
-from fairfix.io import BATCH_ROWS, CSV_BLOCK, open_source
-from fairfix.table import Columns, Reading
+from fairfix.auditing.audit import audit
+from fairfix.auditing.distances import View, candidate_bins, distances
+from fairfix.auditing.results import Settings
+from fairfix.data.files import BATCH_ROWS, CSV_BLOCK, open_source
+from fairfix.data.scan import collect, scan
+from fairfix.data.table import Columns, Reading
 
 Job = Callable[[], object]
 
@@ -259,7 +259,9 @@ def exact_ks(path: Path, how: Reading) -> None:
 
 def memory_section(path: Path, rows: int) -> Iterator[str]:
     """Yield the peaks of whole commands, and what exactness adds to one pass."""
-    _, imports = child("import fairfix.auditor, fairfix.cli.audit, fairfix.report.json_, pyarrow.parquet")
+    _, imports = child(
+        "import fairfix.auditing.audit, fairfix.cli.audit, fairfix.auditing.as_json, pyarrow.parquet"
+    )
     total, more = (Goal(150, unit=" MB"), Goal(60, unit=" MB")) if rows >= LARGE else (None, None)
     shown = []
     for groups in (("race",), GROUPS):

@@ -15,14 +15,14 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from fairfix.engine import read_table
-from fairfix.learners import fit_mean
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading, Table
+from fairfix.methods.base import RepairProblem
+from fairfix.methods.fair_regression import FairRegression
+from fairfix.models.learners import fit_mean
 from fairfix.optim.group_loss import GroupLossSolution, best_level, solve_linear
 from fairfix.optim.quantiles import Scores, fit_tube
 from fairfix.optim.reduction import Direct, reduce
-from fairfix.repair.base import RepairProblem
-from fairfix.repair.fair_regression import FairRegression
-from fairfix.table import Columns, Reading, Table
 
 from fair_regression_peers import (
     Data,

@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from fairfix.auditor import audit
-from fairfix.baseline import Allowance, compare
-from fairfix.checks import Check, GateOn
-from fairfix.findings import Settings
-from fairfix.report.json_ import audit_dict
+from fairfix.auditing.as_json import audit_dict
+from fairfix.auditing.audit import audit
+from fairfix.auditing.baseline import Allowance, compare
+from fairfix.auditing.checks import Check, GateOn
+from fairfix.auditing.results import Settings
+from fairfix.data.table import Columns, Reading
 from fairfix.report.layout import HEADLINES
-from fairfix.table import Columns, Reading
 from numpy.typing import NDArray
 
 READING = Reading(Columns(("group",), label="label", prediction="decision"))

@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from fairfix.auditor import judge, with_default_threshold
-from fairfix.engine import scan
-from fairfix.findings import Settings
-from fairfix.io import open_source
-from fairfix.noise import Noise, NoiseTable
-from fairfix.optim.noisy_groups import RATIOS, conditional_radius, tv_bounds
-from fairfix.table import Columns, Reading
-from fairfix.true_groups import Seen, TrueGroups, seen
+from fairfix.auditing.audit import judge, with_default_threshold
+from fairfix.auditing.results import Settings
+from fairfix.data.files import open_source
+from fairfix.data.scan import scan
+from fairfix.data.table import Columns, Reading
+from fairfix.noisy.bounds import RATIOS, conditional_radius, tv_bounds
+from fairfix.noisy.description import Noise, NoiseTable
+from fairfix.noisy.true_groups import Seen, TrueGroups, seen
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler

@@ -21,15 +21,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from fairfix.engine import read_table
-from fairfix.noise import Noise, NoiseTable
-from fairfix.optim.noisy_groups import valid_radius
-from fairfix.optim.noisy_repair import Assumption, Certified, Identified, Parity, Sensitive, Soft, solve_noisy
-from fairfix.optim.noisy_training import Adversary, Near, Within, train
-from fairfix.repair import RepairProblem
-from fairfix.repair.learned import mean_of
-from fairfix.repair.robust import Robust, Seen
-from fairfix.table import Columns, Reading, Table
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading, Table
+from fairfix.methods import RepairProblem
+from fairfix.methods.learned import mean_of
+from fairfix.methods.robust import Robust, Seen
+from fairfix.noisy.bounds import valid_radius
+from fairfix.noisy.description import Noise, NoiseTable
+from fairfix.noisy.repair import Assumption, Certified, Identified, Parity, Sensitive, Soft, solve_noisy
+from fairfix.noisy.training import Adversary, Near, Within, train
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 

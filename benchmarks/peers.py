@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from fairfix.engine import read_table
-from fairfix.repair.base import Repairer, RepairProblem
-from fairfix.table import Columns, Reading, Table
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading, Table
+from fairfix.methods.base import Repairer, RepairProblem
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 Floats = npt.NDArray[np.float64]

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from fairfix.repair.base import Repairer, RepairProblem
-from fairfix.repair.ramp import Ramp
+from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.methods.ramp import Ramp
 
 from authors import GAMMAS, RATES, grid
 from engine import table

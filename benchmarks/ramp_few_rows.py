@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from fairfix.repair.base import Repairer
-from fairfix.repair.ramp import Ramp
+from fairfix.methods.base import Repairer
+from fairfix.methods.ramp import Ramp
 
 from engine import table
 from peers import Floats, Rows, fairlearn, installed, joined, repaired

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from fairfix.data.table import Table
+from fairfix.methods.base import RepairProblem
+from fairfix.methods.ramp import Ramp
 from fairfix.optim.ramp import RampSolution
 from fairfix.optim.windows import solve_points
-from fairfix.repair.base import RepairProblem
-from fairfix.repair.ramp import Ramp
-from fairfix.table import Table
 
 from authors import GAMMAS, RATES, Schedule, grid
 from engine import Goal, table

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from fairfix.engine import read_table
-from fairfix.features import Features
-from fairfix.flips import Flip, changes_of, flipped, protected_flips
-from fairfix.individual_effect import keys_of, matched_effect, residual_effect
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading, Table
+from fairfix.individual.by_scores import keys_of, matched_effect, residual_effect
+from fairfix.individual.flips import Flip, changes_of, flipped, protected_flips
+from fairfix.methods.base import RepairProblem
+from fairfix.methods.sensei import Sensei, _Changed
+from fairfix.models.features import Features
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scoring import Averaged
 from fairfix.optim.sensei import fit_network
-from fairfix.predictors import RepairedPredictor
-from fairfix.repair.base import RepairProblem
-from fairfix.repair.sensei import Sensei, _Changed
-from fairfix.scoring import Averaged
-from fairfix.table import Columns, Reading, Table
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression

@@ -18,13 +18,13 @@ from importlib import import_module
 from pathlib import Path
 
 import fairfix
-from fairfix.checks import FLIP_SCOPES
+from fairfix.auditing.as_json import OTHER_FORMULAS, SCOPES
+from fairfix.auditing.checks import FLIP_SCOPES
+from fairfix.auditing.metrics import ALIASES, MEANS, RATES
 from fairfix.cli import COMMANDS, cli
-from fairfix.explain import INTERVALS, needs_of, undefined_of
-from fairfix.metrics import ALIASES, MEANS, RATES
-from fairfix.repair import methods
+from fairfix.methods import methods
 from fairfix.report import FORMATS, GATED
-from fairfix.report.json_ import OTHER_FORMULAS, SCOPES
+from fairfix.tasks.explain import INTERVALS, needs_of, undefined_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

@@ -19,36 +19,36 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from fairfix.auditor import audit
-    from fairfix.checks import Check
-    from fairfix.engine import read_table
+    from fairfix.auditing.audit import audit
+    from fairfix.auditing.checks import Check
+    from fairfix.auditing.results import AuditReport, Settings
+    from fairfix.data.scan import read_table
+    from fairfix.data.table import Columns, Reading, Table
     from fairfix.errors import ArtifactError, DataError, FairfixError, ModelError, UsageError
-    from fairfix.findings import AuditReport, Settings
-    from fairfix.proof import Outcome, repair_table
-    from fairfix.repair import Repairer, RepairProblem, methods
-    from fairfix.repaired import Repaired
-    from fairfix.table import Columns, Reading, Table
+    from fairfix.methods import Repairer, RepairProblem, methods
+    from fairfix.models.repaired import Repaired
+    from fairfix.tasks.proof import Outcome, repair_table
 
 _HOME = {
     "ArtifactError": "errors",
-    "AuditReport": "findings",
-    "Check": "checks",
-    "Columns": "table",
+    "AuditReport": "auditing.results",
+    "Check": "auditing.checks",
+    "Columns": "data.table",
     "DataError": "errors",
     "FairfixError": "errors",
     "ModelError": "errors",
-    "Outcome": "proof",
-    "Reading": "table",
-    "RepairProblem": "repair",
-    "Repaired": "repaired",
-    "Repairer": "repair",
-    "Settings": "findings",
-    "Table": "table",
+    "Outcome": "tasks.proof",
+    "Reading": "data.table",
+    "RepairProblem": "methods",
+    "Repaired": "models.repaired",
+    "Repairer": "methods",
+    "Settings": "auditing.results",
+    "Table": "data.table",
     "UsageError": "errors",
-    "audit": "auditor",
-    "methods": "repair",
-    "read_table": "engine",
-    "repair_table": "proof",
+    "audit": "auditing.audit",
+    "methods": "methods",
+    "read_table": "data.scan",
+    "repair_table": "tasks.proof",
 }
 
 __all__ = [

@@ -13,7 +13,7 @@ For a new row with probability ``s`` and group ``k`` the repaired rule gives
 
 which is what ``predict_proba`` returns, while ``predict`` draws the decision by a keyed hash of the row's own
 values: 1 if ``hash(key, row) < p``. So both are functions of the row and the fitted object alone, but for equal rows,
-which are told apart by their order (:mod:`fairfix.draws`). A method that
+which are told apart by their order (:mod:`fairfix.data.draws`). A method that
 repairs values gives the repaired probability of the *label* instead: ``predict_proba`` returns it, and ``predict``
 is positive where it is at least one half.
 
@@ -50,14 +50,14 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from fairfix.counts import Floats, Ints
+from fairfix.data.counts import Floats, Ints
+from fairfix.data.files import open_source
+from fairfix.data.table import Columns, Reading, Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.io import open_source
-from fairfix.noise import Noise, NoiseTable, read_noise
-from fairfix.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
-from fairfix.repair import Repairer, RepairProblem, methods
-from fairfix.repaired import hash_key
-from fairfix.table import Columns, Reading, Table, assemble
+from fairfix.methods import Repairer, RepairProblem, methods
+from fairfix.models.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
+from fairfix.models.repaired import hash_key
+from fairfix.noisy.description import Noise, NoiseTable, read_noise
 
 __all__ = ["InputError", "RepairedClassifier", "SettingError"]
 
@@ -132,8 +132,8 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
     noise
         How the protected groups of ``X`` differ from the true ones, for a method that knows noise: a data frame
         with the columns ``true``, ``noisy``, ``label`` (optional) and ``count`` or ``probability``, the path of
-        such a file, a :class:`~fairfix.noise.NoiseTable`, or a :class:`~fairfix.noise.Noise`, which also says what of
-        the table holds for ``X``, and what is assumed of the noise.
+        such a file, a :class:`~fairfix.noisy.description.NoiseTable`, or a :class:`~fairfix.noisy.description.Noise`,
+        which also says what of the table holds for ``X``, and what is assumed of the noise.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
     estimator_
         The classifier, fitted on all rows; with ``cv="prefit"`` the one that was given.
     predictor_
-        The repaired rule, a :class:`~fairfix.predictors.RepairedPredictor`.
+        The repaired rule, a :class:`~fairfix.models.predictors.RepairedPredictor`.
     trace_
         How its fit went.
     protected_names_

@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow.csv
 import pytest
 from fairfix.cli import COMMANDS
-from fairfix.predictors import RepairedPredictor, decide
-from fairfix.repair import methods
-from fairfix.repaired import Repaired, identity_of
+from fairfix.methods import methods
+from fairfix.models.predictors import RepairedPredictor, decide
+from fairfix.models.repaired import Repaired, identity_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "sample_data" / "README.md"]

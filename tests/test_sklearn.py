@@ -16,12 +16,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from fairfix.engine import read_table
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.predictors import is_random
-from fairfix.repair import RepairProblem, methods
+from fairfix.methods import RepairProblem, methods
+from fairfix.models.predictors import is_random
 from fairfix.sklearn import InputError, RepairedClassifier, SettingError
-from fairfix.table import Columns, Reading
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer

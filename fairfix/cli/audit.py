@@ -33,14 +33,14 @@ from fairfix.cli.progress import working
 from fairfix.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from fairfix.auditor import More
-    from fairfix.baseline import Allowance
-    from fairfix.countfile import CountFile
-    from fairfix.findings import AuditReport, ComparisonReport, Settings
-    from fairfix.io import Source
-    from fairfix.models import ScoringModel
-    from fairfix.noise import Noise
-    from fairfix.table import Reading, Table
+    from fairfix.auditing.audit import More
+    from fairfix.auditing.baseline import Allowance
+    from fairfix.auditing.countfile import CountFile
+    from fairfix.auditing.results import AuditReport, ComparisonReport, Settings
+    from fairfix.data.files import Source
+    from fairfix.data.table import Reading, Table
+    from fairfix.models.user_file import ScoringModel
+    from fairfix.noisy.description import Noise
 
 PROFILES = ("ll144", "ugesp", "lending", "eu")
 
@@ -166,9 +166,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     if given["show_settings"]:
         show_settings(ctx)
-    from fairfix.baseline import Allowance
-    from fairfix.checks import exit_status
-    from fairfix.report.json_ import audit_dict
+    from fairfix.auditing.as_json import audit_dict
+    from fairfix.auditing.baseline import Allowance
+    from fairfix.auditing.checks import exit_status
 
     check_outputs(given)
     for name in ("comparable", "radius"):
@@ -190,7 +190,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         return 0
     result = audit_dict(report)
     if given["profile"]:
-        from fairfix.profiles import profile
+        from fairfix.auditing.profiles import profile
 
         result["profile"] = profile(given["profile"], result, (given["exclude_small"] or "").strip())
     if old is not None:
@@ -205,8 +205,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
 
 def _settings(given: Mapping[str, Any], protected: Sequence[str], *, exact: bool) -> Settings:
     """Return what is to be computed."""
-    from fairfix.checks import Check
-    from fairfix.findings import Settings
+    from fairfix.auditing.checks import Check
+    from fairfix.auditing.results import Settings
 
     return Settings(
         confidence=given["confidence"],
@@ -223,8 +223,8 @@ def _settings(given: Mapping[str, Any], protected: Sequence[str], *, exact: bool
 
 def _of_data(ctx: click.Context, given: Mapping[str, Any]) -> tuple[AuditReport | None, CountFile | None]:
     """Audit data; return the report, None where there are only counts, and the counts that are to be saved."""
-    from fairfix.auditor import audit, require_two_groups
-    from fairfix.countfile import count
+    from fairfix.auditing.audit import audit, require_two_groups
+    from fairfix.auditing.countfile import count
 
     if not given["data"]:
         raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
@@ -270,7 +270,7 @@ def _of_members(
     given: Mapping[str, Any],
 ) -> AuditReport:
     """Audit data with a probability of membership per true group."""
-    from fairfix.membership import audit_membership
+    from fairfix.noisy.membership import audit_membership
 
     independent, seed = given["noise_independent"], given["seed"]
     return audit_membership(source, reading, groups, settings, independent=independent, seed=seed, more=more)
@@ -285,7 +285,7 @@ def _of_noisy(
     given: Mapping[str, Any],
 ) -> AuditReport:
     """Audit recorded groups and the true ones behind them, and say which checks are about the recorded ones."""
-    from fairfix.true_groups import audit_noisy
+    from fairfix.noisy.true_groups import audit_noisy
 
     report = audit_noisy(source, reading, noise, settings, seed=given["seed"], more=more)
     for check in settings.checks:
@@ -302,8 +302,8 @@ def _of_piece(
     saved: CountFile, settings: Settings, more: More | None, given: Mapping[str, Any]
 ) -> AuditReport | None:
     """Audit what was counted and saved; a piece that is no data set of its own is no error if nothing hangs on it."""
-    from fairfix.auditor import require_two_groups
-    from fairfix.countfile import audit_counts
+    from fairfix.auditing.audit import require_two_groups
+    from fairfix.auditing.countfile import audit_counts
 
     try:
         report = audit_counts(saved, settings, more)
@@ -324,8 +324,8 @@ def _of_counts(ctx: click.Context, given: Mapping[str, Any]) -> AuditReport:
     UsageError
         An option says something else about the data than the file, or needs its rows.
     """
-    from fairfix.auditor import require_two_groups
-    from fairfix.countfile import CountFile, audit_counts
+    from fairfix.auditing.audit import require_two_groups
+    from fairfix.auditing.countfile import CountFile, audit_counts
 
     for name in ("data", "model", "trust_model", "features"):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
@@ -395,7 +395,7 @@ def _membership(given: Mapping[str, Any]) -> dict[str, str] | None:
         if given["noise_independent"]:
             raise UsageError("--noise-independent goes with --noise-membership")
         return None
-    from fairfix.membership import parse_membership
+    from fairfix.noisy.membership import parse_membership
 
     for name, remedy in (
         ("noise", "describe true groups in one way"),
@@ -470,9 +470,9 @@ def _compare(
     result: dict[str, Any], old: Any, allowances: Sequence[Allowance], given: Mapping[str, Any]
 ) -> None:
     """Add what has changed since the baseline, and its checks, to a result."""
-    from fairfix.baseline import compare, require_comparable
+    from fairfix.auditing.baseline import compare, require_comparable
+    from fairfix.auditing.waivers import worst
     from fairfix.report.layout import HEADLINES
-    from fairfix.waivers import worst
 
     name = given["baseline"]
     try:
@@ -517,13 +517,13 @@ def _compare_rows(
     result: dict[str, Any], settings: Settings, allowances: Sequence[Allowance], given: Mapping[str, Any]
 ) -> None:
     """Add what has changed on the rows that are in both files, and its checks, to a result."""
-    from fairfix.auditor import audit, require_two_groups, with_default_threshold
-    from fairfix.baseline import compare
-    from fairfix.io import open_source
-    from fairfix.paired import Changes, doubt, match
-    from fairfix.report.json_ import audit_dict
+    from fairfix.auditing.as_json import audit_dict
+    from fairfix.auditing.audit import audit, require_two_groups, with_default_threshold
+    from fairfix.auditing.baseline import compare
+    from fairfix.auditing.paired import Changes, doubt, match
+    from fairfix.auditing.waivers import worst
+    from fairfix.data.files import open_source
     from fairfix.report.layout import HEADLINES
-    from fairfix.waivers import worst
 
     source, reading, _, _ = open_data({**given, "quiet": True})
     reading, name = with_default_threshold(reading), given["id"]
@@ -559,7 +559,7 @@ def _with_ids(source: Source, reading: Reading, name: str) -> Table:
     """Return the rows of a file with their ids, which stay texts where the file is one of text."""
     import pyarrow as pa
 
-    from fairfix.engine import read_table
+    from fairfix.data.scan import read_table
 
     source.require((name,))
     kind = pa.string() if source.text else source.schema.field(name).type
@@ -574,8 +574,8 @@ def _individual(
     given: Mapping[str, Any],
 ) -> dict[str, list[ComparisonReport]]:
     """Return what is found of individual fairness, by attribute; what is proposed is only said."""
-    from fairfix.flips import parse_comparable, proxies
-    from fairfix.individual import of_model, of_scores, readable_table
+    from fairfix.individual.by_model import of_model, of_scores, readable_table
+    from fairfix.individual.flips import parse_comparable, proxies
 
     comparable = parse_comparable(";".join(given["comparable"]))
     names = given["features"] or None if model is None else model.feature_names

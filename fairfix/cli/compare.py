@@ -27,9 +27,9 @@ from fairfix.cli.progress import working
 from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
-    from fairfix.compare import Contender
-    from fairfix.noise import Noise
-    from fairfix.table import Reading
+    from fairfix.data.table import Reading
+    from fairfix.noisy.description import Noise
+    from fairfix.tasks.compare import Contender
 
 
 @click.command("compare")
@@ -72,10 +72,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     if given["show_settings"]:
         show_settings(ctx)
-    from fairfix.compare import compare_table, fits
-    from fairfix.engine import read_table
-    from fairfix.proof import RowCounts
-    from fairfix.report.compare_json import compare_dict
+    from fairfix.data.scan import read_table
+    from fairfix.tasks.as_json import compare_dict
+    from fairfix.tasks.compare import compare_table, fits
+    from fairfix.tasks.proof import RowCounts
 
     check_outputs(given, gated=False)
     kind = _picture_kind(given["picture"])
@@ -144,8 +144,8 @@ def chosen(
     UsageError
         A method is unknown or does not fit the data, or none does.
     """
-    from fairfix.compare import Contender
-    from fairfix.repair import methods
+    from fairfix.methods import methods
+    from fairfix.tasks.compare import Contender
 
     known = methods()
     names = [name.strip() for name in asked.split(",")] if asked else list(known)
@@ -205,7 +205,7 @@ def _picture_kind(path: str | None) -> str:
 
 
 def _draw(result: Mapping[str, Any], path: str, kind: str) -> None:
-    from fairfix.io import atomic_output
+    from fairfix.data.files import atomic_output
     from fairfix.report.picture import draw
 
     content = draw(result, kind)

@@ -14,7 +14,7 @@ from fairfix.cli.options import option
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the names that begin so, for the completion of the shell."""
-    from fairfix.explain import names
+    from fairfix.tasks.explain import names
 
     return [name for name in names() if name.startswith(incomplete)]
 
@@ -34,7 +34,7 @@ def command(name: str | None, format_: str, debug: bool) -> int:
     fairfix explain selection_rate.ratio.to_overall
     fairfix explain 'dp.difference[race]>0.1'
     """
-    from fairfix.explain import explain, overview
+    from fairfix.tasks.explain import explain, overview
 
     if name is None:
         listed = overview()

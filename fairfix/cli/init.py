@@ -45,9 +45,9 @@ def command(data: str, **given: Any) -> int:
     fairfix init loans.parquet
     fairfix init loans.csv --protected race --label repaid --positive-label yes
     """
-    from fairfix.io import open_source, write_text
-    from fairfix.starter import first_configuration
-    from fairfix.table import Columns
+    from fairfix.data.files import open_source, write_text
+    from fairfix.data.table import Columns
+    from fairfix.tasks.starter import first_configuration
 
     target = Path(given["output"])
     check_files([(f"--output {target}", str(target))], {"data": data})

@@ -23,7 +23,7 @@ def command(artifact: str, format_: str, debug: bool) -> int:
     fairfix inspect repaired.fairfix
     fairfix inspect all.counts
     """
-    from fairfix.artifact import COUNTS, fingerprint, kind_of, read
+    from fairfix.data.container import COUNTS, fingerprint, kind_of, read
 
     if kind_of(artifact) == COUNTS:
         return _show_counts(artifact, format_)
@@ -43,8 +43,8 @@ def command(artifact: str, format_: str, debug: bool) -> int:
 
 def _show_counts(path: str, format_: str) -> int:
     """Print what was counted, and how."""
-    from fairfix.artifact import fingerprint
-    from fairfix.countfile import CountFile
+    from fairfix.auditing.countfile import CountFile
+    from fairfix.data.container import fingerprint
 
     content = CountFile.load(path)
     facts = {**content.facts(), "sha256": fingerprint(path)}

@@ -29,7 +29,7 @@ def command(counts: tuple[str, ...], **given: Any) -> int:
     fairfix merge part-1.counts part-2.counts -o all.counts
     fairfix audit --from-counts all.counts
     """
-    from fairfix.countfile import CountFile, merged, repeated
+    from fairfix.auditing.countfile import CountFile, merged, repeated
 
     check_files([(f"--output {given['output']}", given["output"])], {})
     seen: dict[Path, str] = {}

@@ -17,11 +17,11 @@ from click.core import ParameterSource
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 
 if TYPE_CHECKING:
-    from fairfix.io import Source
-    from fairfix.models import ScoringModel
-    from fairfix.noise import Noise, NoiseTable
-    from fairfix.table import Columns, Reading
-    from fairfix.waivers import Waiver
+    from fairfix.auditing.waivers import Waiver
+    from fairfix.data.files import Source
+    from fairfix.data.table import Columns, Reading
+    from fairfix.models.user_file import ScoringModel
+    from fairfix.noisy.description import Noise, NoiseTable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -204,7 +204,7 @@ def noise_of(given: Mapping[str, Any]) -> Noise | None:
             if given[name] not in (None, (), False):
                 raise UsageError(f"--{name.replace('_', '-')} goes with --noise FILE")
         return None
-    from fairfix.noise import Noise, parse_radii
+    from fairfix.noisy.description import Noise, parse_radii
 
     table = _noise_table(given)
     radii = None if given["noise_radius"] is None else parse_radii(given["noise_radius"])
@@ -213,8 +213,8 @@ def noise_of(given: Mapping[str, Any]) -> Noise | None:
 
 def _noise_table(given: Mapping[str, Any]) -> NoiseTable | None:
     """Return the table of --noise; None where there are radii alone."""
-    from fairfix.io import open_source
-    from fairfix.noise import WORDS, read_noise, tabulate
+    from fairfix.data.files import open_source
+    from fairfix.noisy.description import WORDS, read_noise, tabulate
 
     columns = given["noise_columns"]
     if not given["noise"]:
@@ -284,7 +284,7 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
     """Make the configuration file the source of defaults, before any other option is read."""
     if ctx.resilient_parsing or ctx.meta.get("fairfix.no_config"):
         return value
-    from fairfix.config import find_config, load_config
+    from fairfix.cli.config import find_config, load_config
 
     path = Path(value) if value else find_config(Path.cwd())
     if path is None:
@@ -299,7 +299,7 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
         method: {str(params[name].name): value for name, value in table.items() if name in params}
         for method, table in config.methods.items()
     }
-    ctx.meta["fairfix.waivers"] = (path.name, config.waivers)
+    ctx.meta["fairfix.auditing.waivers"] = (path.name, config.waivers)
     return str(path)
 
 
@@ -345,7 +345,7 @@ def apply_method_table(ctx: click.Context) -> None:
         if ctx.get_parameter_source(name) in (None, ParameterSource.DEFAULT):
             ctx.params[name] = ",".join(map(str, value)) if isinstance(value, list) else value
             ctx.set_parameter_source(name, ParameterSource.DEFAULT_MAP)
-    from fairfix.repair import methods
+    from fairfix.methods import methods
 
     chosen = methods().get(ctx.params.get("method") or "")
     for part in chosen.parameter_fields() if chosen else ():
@@ -374,7 +374,7 @@ def _key(param: click.Parameter) -> str:
 
 def method_names() -> frozenset[str]:
     """Return the names of the repair methods."""
-    from fairfix.repair import methods
+    from fairfix.methods import methods
 
     return frozenset(methods())
 
@@ -432,9 +432,9 @@ def today() -> date:
 
 def waivers_of(ctx: click.Context) -> list[Waiver]:
     """Return the waivers of the configuration."""
-    from fairfix.waivers import Waiver
+    from fairfix.auditing.waivers import Waiver
 
-    name, tables = ctx.meta.get("fairfix.waivers", ("", ()))
+    name, tables = ctx.meta.get("fairfix.auditing.waivers", ("", ()))
     return [Waiver.parse(table, name) for table in tables]
 
 
@@ -442,8 +442,8 @@ def apply_waivers(result: dict[str, Any], waivers: Sequence[Waiver], given: Mapp
     """Add what the waivers do to a result; without any, nothing."""
     if not waivers:
         return
+    from fairfix.auditing.waivers import apply, worst
     from fairfix.report.layout import STATES
-    from fairfix.waivers import apply, worst
 
     now = today()
     result["checks"], told = apply(result["checks"], waivers, now)
@@ -504,9 +504,9 @@ def open_data(
     given: Mapping[str, Any], *, score_needed: bool = True, protected_needed: bool = True
 ) -> tuple[Source, Reading, dict[str, str], ScoringModel | None]:
     """Return the source, how to read it, what was inferred, and the model that scores it, if any."""
-    from fairfix.inference import infer_columns
-    from fairfix.io import open_source
-    from fairfix.table import Reading
+    from fairfix.data.files import open_source
+    from fairfix.data.naming import infer_columns
+    from fairfix.data.table import Reading
 
     columns = _columns(given, protected_needed=protected_needed)
     source = open_source(given["data"])
@@ -536,7 +536,7 @@ def open_data(
 
 
 def _columns(given: Mapping[str, Any], *, protected_needed: bool) -> Columns:
-    from fairfix.table import Columns
+    from fairfix.data.table import Columns
 
     if protected_needed and not given["protected"]:
         raise UsageError("name the protected column with --protected COLUMN")
@@ -557,8 +557,8 @@ def _columns(given: Mapping[str, Any], *, protected_needed: bool) -> Columns:
 def _scored(
     given: Mapping[str, Any], source: Source, columns: Columns
 ) -> tuple[Source, Columns, ScoringModel]:
-    from fairfix.models import load_model
-    from fairfix.scoring import MODEL_SCORE, ScoredSource
+    from fairfix.models.scoring import MODEL_SCORE, ScoredSource
+    from fairfix.models.user_file import load_model
 
     model = load_model(
         given["model"],
@@ -590,7 +590,7 @@ def publish(
     result: Mapping[str, Any], given: Mapping[str, Any], printed: str, files: Sequence[tuple[str, str]]
 ) -> None:
     """Write the files, print, and append to the step summary of a GitHub workflow."""
-    from fairfix.io import write_text
+    from fairfix.data.files import write_text
 
     for path, content in files:
         write_text(path, content)

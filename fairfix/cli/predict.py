@@ -14,8 +14,8 @@ from fairfix.errors import ModelError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fairfix.io import Source
-    from fairfix.repaired import Repaired
+    from fairfix.data.files import Source
+    from fairfix.models.repaired import Repaired
 
 
 @click.command("predict")
@@ -69,8 +69,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if given["show_settings"]:
         show_settings(ctx)
     check_files([(f"--output {given['output']}", given["output"])], given)
-    from fairfix.io import TableWriter, atomic_output, open_source
-    from fairfix.repaired import Repaired
+    from fairfix.data.files import TableWriter, atomic_output, open_source
+    from fairfix.models.repaired import Repaired
 
     repaired = Repaired.load(given["artifact"])
     if given["unseen_group"]:
@@ -107,8 +107,8 @@ def _scored(source: Source, repaired: Repaired, given: Mapping[str, Any]) -> Sou
         raise UsageError(
             f"this artifact needs the scores of {repaired.base['name']}; give that file with --model"
         )
-    from fairfix.models import file_hash, load_model
-    from fairfix.scoring import Averaged, ScoredSource
+    from fairfix.models.scoring import Averaged, ScoredSource
+    from fairfix.models.user_file import file_hash, load_model
 
     if file_hash(given["model"]) != repaired.base["sha256"]:
         raise ModelError(

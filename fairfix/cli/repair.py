@@ -31,17 +31,17 @@ from fairfix.cli.progress import working
 from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
-    from fairfix.findings import Settings
-    from fairfix.io import Source
-    from fairfix.models import ScoringModel
-    from fairfix.noise import Noise
-    from fairfix.predictors import RepairedPredictor
-    from fairfix.proof import Outcome, RowCounts
-    from fairfix.repair import Repairer
-    from fairfix.repair.base import Rule
-    from fairfix.repaired import Repaired
-    from fairfix.scoring import Averaged
-    from fairfix.table import Reading, Table
+    from fairfix.auditing.results import Settings
+    from fairfix.data.files import Source
+    from fairfix.data.table import Reading, Table
+    from fairfix.methods import Repairer
+    from fairfix.methods.base import Rule
+    from fairfix.models.predictors import RepairedPredictor
+    from fairfix.models.repaired import Repaired
+    from fairfix.models.scoring import Averaged
+    from fairfix.models.user_file import ScoringModel
+    from fairfix.noisy.description import Noise
+    from fairfix.tasks.proof import Outcome, RowCounts
 
 
 class RepairCommand(click.Command):
@@ -56,7 +56,7 @@ class RepairCommand(click.Command):
 
 def method_options() -> list[click.Option]:
     """Return one option per hyper-parameter; methods that share a name share the option."""
-    from fairfix.repair import methods
+    from fairfix.methods import methods
 
     shown: dict[str, dict[str, tuple[Any, Rule]]] = {}
     for name, method in methods().items():
@@ -185,9 +185,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if given["show_settings"]:
         show_settings(ctx)
     given = dict(ctx.params)
-    from fairfix.checks import Check, exit_status
-    from fairfix.findings import Settings
-    from fairfix.report.repair_json import repair_dict
+    from fairfix.auditing.checks import Check, exit_status
+    from fairfix.auditing.results import Settings
+    from fairfix.tasks.as_json import repair_dict
 
     check_outputs(given)
     waivers = waivers_of(ctx)
@@ -252,7 +252,7 @@ class _Job:
 
 def _in_memory(job: _Job, given: Mapping[str, Any]) -> tuple[Outcome, RowCounts, str]:
     """Repair with all rows at hand; return the outcome, what became of the rows, and the data's fingerprint."""
-    from fairfix.proof import RowCounts, repair_table
+    from fairfix.tasks.proof import RowCounts, repair_table
 
     table, data = _read(job, given)
     outcome = repair_table(
@@ -275,7 +275,7 @@ def _in_memory(job: _Job, given: Mapping[str, Any]) -> tuple[Outcome, RowCounts,
 
 def _repaired(job: _Job, outcome: Outcome, data: str, given: Mapping[str, Any]) -> Repaired:
     """Return the predictor with all that is needed to use it, but for the facts."""
-    from fairfix.repaired import Repaired, at_predict_time, hash_key, identity_columns
+    from fairfix.models.repaired import Repaired, at_predict_time, hash_key, identity_columns
 
     return Repaired(
         job.repairer.name,
@@ -365,10 +365,10 @@ def _read(job: _Job, given: Mapping[str, Any]) -> tuple[Table, str]:
     """Return the rows in memory, with their draws where the method may need them, and the data's fingerprint."""
     from dataclasses import replace
 
-    from fairfix.engine import count_table, read_table
-    from fairfix.proof import HELD_ROWS
-    from fairfix.repaired import IDENTITY_TYPES, fingerprint, hash_key, identity_columns, row_draws
-    from fairfix.table import PLAIN_SCORE
+    from fairfix.data.scan import count_table, read_table
+    from fairfix.data.table import PLAIN_SCORE
+    from fairfix.models.repaired import IDENTITY_TYPES, fingerprint, hash_key, identity_columns, row_draws
+    from fairfix.tasks.proof import HELD_ROWS
 
     source, reading = job.source, job.reading
     few = source.about_rows <= HELD_ROWS  # else draws that no method needs are not worth the memory
@@ -394,7 +394,7 @@ def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[A
     UsageError
         No such method, or a parameter that it has not, or a value it cannot take.
     """
-    from fairfix.repair import methods
+    from fairfix.methods import methods
 
     known = methods()
     if given["method"] not in known:
@@ -425,8 +425,8 @@ def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[A
 
 def _from_stream(job: _Job, given: Mapping[str, Any]) -> tuple[Outcome, RowCounts, str]:
     """Learn from the file as it is read, returning as :func:`_in_memory`; what needs all rows at once is refused."""
-    from fairfix.proof import RowCounts, repair_stream
-    from fairfix.repaired import fingerprint
+    from fairfix.models.repaired import fingerprint
+    from fairfix.tasks.proof import RowCounts, repair_stream
 
     if job.choices:
         raise UsageError(
@@ -460,8 +460,8 @@ def _pairs(reading: Reading, given: Mapping[str, Any]) -> tuple[tuple[str, str],
         return ()
     import pyarrow as pa
 
+    from fairfix.data.files import open_source
     from fairfix.errors import DataError
-    from fairfix.io import open_source
 
     if reading.columns.id is None:
         raise UsageError("--pairs names people by their ids; say with --id which column has them")
@@ -492,9 +492,9 @@ def _unlabelled(reading: Reading, given: Mapping[str, Any], model: ScoringModel 
         return None
     from dataclasses import replace
 
-    from fairfix.engine import read_table
-    from fairfix.io import open_source
-    from fairfix.scoring import ScoredSource
+    from fairfix.data.files import open_source
+    from fairfix.data.scan import read_table
+    from fairfix.models.scoring import ScoredSource
 
     source: Source = open_source(given["unlabelled"])
     if model is not None:
@@ -510,7 +510,7 @@ def _check_ids(source: Source, reading: Reading, given: Mapping[str, Any]) -> No
         return
     source.require([name])
     if given["duplicate_ids"] == "error":
-        from fairfix.repaired import IDENTITY_TYPES, check_unique
+        from fairfix.models.repaired import IDENTITY_TYPES, check_unique
 
         types = {name: IDENTITY_TYPES["text"]}
         check_unique([b.column(0) for part in source.parts([name], types) for b in part.batches()], name)
@@ -520,8 +520,8 @@ def _without_score(source: Source, model: ScoringModel | None) -> Any:
     """Return the schema of the data as it comes, without a score that a model file fills in."""
     import pyarrow as pa
 
-    from fairfix.scoring import MODEL_SCORE
-    from fairfix.table import PLAIN_SCORE
+    from fairfix.data.table import PLAIN_SCORE
+    from fairfix.models.scoring import MODEL_SCORE
 
     made = (MODEL_SCORE, PLAIN_SCORE)
     fields: Sequence[Any] = [field for field in source.schema if model is None or field.name not in made]
@@ -538,9 +538,9 @@ def _averaged(
     UsageError
         There is no model file, or it looks at nothing that is flipped.
     """
-    from fairfix.flips import changes_of, check_comparable
-    from fairfix.individual import readable_table
-    from fairfix.scoring import Averaged, ScoredSource
+    from fairfix.individual.by_model import readable_table
+    from fairfix.individual.flips import changes_of, check_comparable
+    from fairfix.models.scoring import Averaged, ScoredSource
 
     if model is None or not isinstance(source, ScoredSource):
         raise UsageError(

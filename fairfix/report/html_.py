@@ -13,7 +13,7 @@ from html import escape
 from importlib.util import find_spec
 from typing import Any
 
-from fairfix.report.json_ import formula
+from fairfix.auditing.as_json import formula
 from fairfix.report.layout import (
     HEADLINES,
     MARKS,

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairfix.auditing.as_json import definition, formula
 from fairfix.errors import UsageError
 from fairfix.report import NO_CHECKS
-from fairfix.report.json_ import definition, formula
 from fairfix.report.layout import MARKS, STATES, interval
 
 NOTHING_GATED = "no limits were given, so nothing was gated"

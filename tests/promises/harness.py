@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from fairfix.cli import run
-from fairfix.engine import read_table
-from fairfix.proof import split_rows
-from fairfix.table import Reading
+from fairfix.data.scan import read_table
+from fairfix.data.table import Reading
+from fairfix.tasks.proof import split_rows
 from scipy import stats
 
 SURE = 1e-4

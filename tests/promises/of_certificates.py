@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from fairfix.engine import read_table
-from fairfix.proof import split_rows
-from fairfix.table import Columns, Reading
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading
+from fairfix.tasks.proof import split_rows
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
 from tests.promises.of_group_loss import HOLDOUT, Truth, World, bounded

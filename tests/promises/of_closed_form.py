@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import scipy.sparse as sp
+from fairfix.data.table import Columns, Reading
+from fairfix.models.repaired import Repaired
 from fairfix.optim.parity import ks_to_overall
-from fairfix.repaired import Repaired
-from fairfix.table import Columns, Reading
 from scipy.optimize import linprog
 
 from tests.promises.harness import Shell, Tried, judged, parts_of, promise

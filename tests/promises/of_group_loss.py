@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from fairfix.engine import read_table
-from fairfix.proof import split_rows
-from fairfix.table import Columns, Reading
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading
+from fairfix.tasks.proof import split_rows
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
 
@@ -211,7 +211,7 @@ def units_mean_nothing(rng: np.random.Generator, shell: Shell) -> Tried:
 
 def _rule(world: World, shell: Shell, *more: object) -> Floats:
     """Return what the rule is: its values, or of a mixture the values of each model weighed by its chance."""
-    from fairfix.repaired import Repaired
+    from fairfix.models.repaired import Repaired
 
     loaded = Repaired.load(shell.folder / "r.fairfix")
     if not loaded.predictor.randomized:

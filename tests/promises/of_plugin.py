@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import scipy.sparse as sp
-from fairfix.engine import read_table
-from fairfix.proof import split_rows
-from fairfix.table import Columns, Reading
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading
+from fairfix.tasks.proof import split_rows
 from scipy.optimize import linprog
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise

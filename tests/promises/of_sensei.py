@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from fairfix.engine import read_table
-from fairfix.flips import flipped, protected_flips
-from fairfix.io import open_source
-from fairfix.proof import split_rows, with_threshold
-from fairfix.repair.sensei import MEASURED, _Changed, _Data, _held
-from fairfix.repaired import Repaired
-from fairfix.table import Columns, Reading
+from fairfix.data.files import open_source
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading
+from fairfix.individual.flips import flipped, protected_flips
+from fairfix.methods.sensei import MEASURED, _Changed, _Data, _held
+from fairfix.models.repaired import Repaired
+from fairfix.tasks.proof import split_rows, with_threshold
 from scipy.optimize import linprog
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise

@@ -1,0 +1,434 @@
+"""Baselines: how much worse a model has become than a saved result says it was.
+
+A saved audit and a new one are compared number by number. The change of a number is the new value minus the old
+one, with an interval made from the two intervals. The two audits are taken as independent samples, so the limits
+combine as MOVER does it (Zou and Donner; Newcombe's *square and add*). With ``v [l, u]`` old and ``v' [l', u']``
+new::
+
+    low  = v' - v - sqrt((v' - l')² + (u - v)²)          high = v' - v + sqrt((u' - v')² + (v - l)²)
+
+The lower end asks how far the new value may lie too high and the old one too low, and adds both distances as
+independent errors add; limits need not be symmetric. Each end of a largest gap already counts how many groups were
+compared, so no further correction is made for them. A gap is never negative: as long as its new interval reaches
+down to 0, ``low`` is at most ``-v``, so a change between two fair models is called worse only where the new gap
+itself is called positive. Where the two audits share rows, their errors go up and down together; the interval is
+then too wide, never too narrow, as long as the two models err alike.
+
+``fails`` means what it means for every check: the whole interval of the change lies beyond the number allowed.
+Which way is worse hangs on the comparison: a gap is worse when it is larger, a ratio when it is smaller, the worst
+group's accuracy when it is smaller. What cannot be compared is said, and never passes.
+
+Where both files of rows are at hand, :mod:`fairfix.auditing.paired` gives the limits of a change on the same rows.
+
+References
+----------
+Newcombe (1998), Statistics in Medicine 17. Zou and Donner (2008), Statistics in Medicine 27.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fairfix.auditing.checks import Check, GateOn, Ruling, identifier, record
+from fairfix.auditing.metrics import RATES
+from fairfix.errors import DataError, UsageError
+
+CHANGE = "change."
+"""What the text of a check of a change begins with."""
+
+SCHEMA = "fairfix.audit/1"
+
+BETTER_LARGER = frozenset(
+    (
+        "accuracy",
+        "auc",
+        "true_positive_rate",
+        "true_negative_rate",
+        "positive_predictive_value",
+        "negative_predictive_value",
+    )
+)
+BETTER_SMALLER = frozenset(
+    (
+        "false_positive_rate",
+        "false_negative_rate",
+        "log_loss",
+        "square_loss",
+        "absolute_loss",
+        "calibration_error",
+    )
+)
+"""Metrics of one group of which it is known which way is better; of a selection rate it is not."""
+
+OF_DECISIONS = frozenset(
+    (
+        *(name for name, rate in RATES.items() if "decision" in rate.needs),
+        "equalized_odds",
+        "decision_flips",
+    )
+)
+"""Metrics that another threshold makes other numbers."""
+
+Name = tuple[str, str, str]
+"""What is compared: comparison or metric, attribute, and group or an empty text."""
+
+Entry = tuple[Mapping[str, Any], bool]
+"""A value with its interval, and whether no group's value is undefined."""
+
+PairedEnds = tuple[float, float, bool] | str
+"""Limits of a change, and whether those of independent samples hold as well; or why rows cannot be paired."""
+
+Limits = Callable[[str, str, Sequence[str], str], PairedEnds]
+"""From a comparison, an attribute, its columns and a group to the ends of its change on the same rows."""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How much worse numbers may become.
+
+    Attributes
+    ----------
+    text
+        As the user wrote it.
+    amount
+        The largest change for the worse that is allowed, not negative.
+    check
+        Which comparison it is about; None for every comparison of the short report and of ``--fail-on``.
+    """
+
+    text: str
+    amount: float
+    check: Check | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Allowance:
+        """Read ``0.02`` or ``dp.difference>0.02``.
+
+        Raises
+        ------
+        UsageError
+            The text is neither, or the amount is negative.
+        """
+        try:
+            found = cls(text.strip(), float(text))
+        except ValueError:
+            check = Check.parse(text)
+            if not check.operator.startswith(">"):
+                raise UsageError(
+                    f"--fail-on-worse {text!r}: write by how much it may become worse, as 'dp.ratio>0.02', for "
+                    "ratios too"
+                ) from None
+            found = cls(check.text, check.limit, check)
+        if not (math.isfinite(found.amount) and found.amount >= 0):
+            raise UsageError(f"--fail-on-worse {text!r}: the amount must be a number of at least 0")
+        return found
+
+
+def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
+    """Raise where a baseline is no audit, or no number of it can be compared.
+
+    Raises
+    ------
+    DataError
+        Names the file and what differs.
+    """
+    if not isinstance(old, Mapping) or old.get("schema") != SCHEMA:
+        raise DataError(f"{name} is no result of 'fairfix audit' in JSON; write one with --out json=FILE")
+    was, now = old["settings"], new["settings"]
+    for key, option in (
+        ("task", "--task"),
+        ("score_scale", "--score-scale"),
+        ("confidence", "--confidence"),
+    ):
+        if was[key] != now[key]:
+            raise DataError(
+                f"the baseline {name} was made with {option} {was[key]}, this audit with {now[key]}; make both alike"
+            )
+    ours = [block["attribute"] for block in new["attributes"]]
+    if not {block["attribute"] for block in old["attributes"]} & set(ours):
+        raise DataError(f"the baseline {name} audits none of {', '.join(ours)}")
+
+
+def compare(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    allowances: Sequence[Allowance],
+    usual: Sequence[str],
+    gate_on: GateOn,
+    paired: Limits | None = None,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Compare two audits in JSON form.
+
+    Parameters
+    ----------
+    old, new
+        The saved result and the one of this run.
+    allowances
+        How much worse numbers may become; an allowance for one comparison goes before one for all.
+    usual
+        Identifiers of the comparisons of the short report.
+    gate_on
+        Whether the interval of a change or the change alone has to stay within the allowance.
+    paired
+        What knows the limits on the same rows; None for independent samples.
+
+    Returns
+    -------
+    The ``baseline`` section of the result, and the judged checks.
+
+    Raises
+    ------
+    UsageError
+        An allowance names an attribute that is not audited, or a number of which no way is the worse one.
+    """
+    limited = {
+        (check["comparison"], check["attribute"], check.get("group", "")): check for check in new["checks"]
+    }
+    columns = {block["attribute"]: block["columns"] for block in new["attributes"]}
+    changes, incomparable, checks = [], [], []
+    for name in _wanted(new, allowances, usual, limited):
+        comparison, attribute, group = name
+        called = {
+            "id": identifier(*name),
+            "comparison": comparison,
+            "attribute": attribute,
+            **({"group": group} if group else {}),
+        }
+        named, amount = _allowed(allowances, comparison, attribute, group)
+        reason, was, now = _entries(old, new, comparison, attribute, group)
+        text = f"{comparison}>{amount:g}" if named is None else named.text
+        about = {"of": "change", "attribute": attribute, "columns": columns[attribute], "gate_on": gate_on}
+        if reason:
+            incomparable.append({**called, "reason": reason})
+            if named is not None:
+                check = _check(text, name, amount, ".ratio." not in comparison)
+                ruling = Ruling("undecided", "not_comparable", f"not comparable: {reason}")
+                nothing = dict.fromkeys(("value", "low", "high"))
+                checks.append(record(check, ruling, **about, complete=False, found=nothing, groups=()))
+            continue
+        assert was is not None
+        assert now is not None
+        larger = _larger_is_worse(comparison, group, limited.get(name))
+        ends: PairedEnds | None = None
+        if paired is not None:
+            ends = paired(comparison, attribute, columns[attribute], group)
+        found = {**called, **_changed(was[0], now[0], ends, larger)}
+        changes.append(found)
+        if named is None and amount < 0:
+            continue
+        if larger is None:
+            if named is None:
+                continue
+            raise UsageError(
+                f"--fail-on-worse {named.text!r}: which way is worse? say so by a limit of the number, such as "
+                f"--fail-on '{comparison}<0.1'"
+            )
+        check, complete = _check(text, name, amount, larger), was[1] and now[1]
+        ruling = _ruling(check, found, complete, gate_on)
+        groups = now[0].get("groups", ())
+        checks.append(record(check, ruling, **about, complete=complete, found=found, groups=groups))
+    section = {
+        "source": old["data"]["source"],
+        "fairfix": old["fairfix"],
+        "rows": old["data"]["rows"]["used"],
+        "allowed": [allowance.text for allowance in allowances],
+        "changes": changes,
+        "not_comparable": incomparable,
+    }
+    return section, checks
+
+
+def change(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Return new minus old, with limits by square and add; NaN and infinite limits where one is undefined."""
+    if old["value"] is None or new["value"] is None:
+        return math.nan, -math.inf, math.inf
+    value = new["value"] - old["value"]
+    (old_down, old_up), (new_down, new_up) = (_reach(one) for one in (old, new))
+    return value, value - math.hypot(new_down, old_up), value + math.hypot(new_up, old_down)
+
+
+def _changed(
+    was: Mapping[str, Any], now: Mapping[str, Any], ends: PairedEnds | None, larger: bool | None
+) -> dict[str, Any]:
+    """Return the JSON form of a change, with the limits ``ends`` on the same rows where there are some."""
+    value, low, high = change(was, now)
+    apart = ends if isinstance(ends, str) else ""
+    if ends is not None and not isinstance(ends, str) and not math.isnan(value):
+        both = (max(low, ends[0]), min(high, ends[1])) if ends[2] else ends[:2]
+        low, high = min(both[0], value), max(both[1], value)
+    found: dict[str, Any] = {
+        "old": _interval(was),
+        "new": _interval(now),
+        "value": _number(value),
+        "low": _number(low),
+        "high": _number(high),
+        "worse": None if larger is None else ("larger" if larger else "smaller"),
+        **({"not_paired": apart} if apart else {}),
+    }
+    if bound := was.get("bound", 0.0) + now.get("bound", 0.0):  # both numerical errors may point the same way
+        found["bound"] = bound
+    if math.isnan(value):
+        found["reason"] = "undefined in the baseline" if was["value"] is None else "undefined now"
+    return found
+
+
+def _reach(one: Mapping[str, Any]) -> tuple[float, float]:
+    """Return how far below and above a value its limits lie."""
+    low, high = one["low"], one["high"]
+    down = math.inf if low is None else max(one["value"] - low, 0.0)
+    return down, math.inf if high is None else max(high - one["value"], 0.0)
+
+
+def _wanted(
+    new: Mapping[str, Any],
+    allowances: Sequence[Allowance],
+    usual: Sequence[str],
+    limited: Mapping[Name, Any],
+) -> Iterator[Name]:
+    """Yield what is to be compared: the usual comparisons, those limited, those named."""
+    seen = set()
+    for block in new["attributes"]:
+        attribute, there = block["attribute"], {c["id"] for c in block["comparisons"]}
+        chosen = [(name, attribute, "") for name in usual if name in there]
+        chosen += [name for name in limited if name[1] == attribute]
+        for allowance in allowances:
+            if allowance.check is not None and allowance.check.attribute in (None, attribute):
+                chosen.append((allowance.check.comparison, attribute, allowance.check.group or ""))
+        for name in dict.fromkeys(chosen):
+            seen.add(attribute)
+            yield name
+    for allowance in allowances:
+        if allowance.check is not None and allowance.check.attribute not in (None, *seen):
+            raise UsageError(
+                f"--fail-on-worse {allowance.text!r}: {allowance.check.attribute!r} is not audited; audited are "
+                f"{', '.join(block['attribute'] for block in new['attributes'])}"
+            )
+
+
+def _allowed(
+    allowances: Sequence[Allowance], comparison: str, attribute: str, group: str
+) -> tuple[Allowance | None, float]:
+    """Return the allowance that names a comparison, and the amount; -1 where nothing limits it."""
+    amount = -1.0
+    for allowance in allowances:
+        check = allowance.check
+        if check is None:
+            amount = allowance.amount
+        elif (
+            check.comparison == comparison
+            and check.attribute in (None, attribute)
+            and (check.group or "") == group
+        ):
+            return allowance, allowance.amount
+    return None, amount
+
+
+def _entries(
+    old: Mapping[str, Any], new: Mapping[str, Any], comparison: str, attribute: str, group: str
+) -> tuple[str, Entry | None, Entry | None]:
+    """Return why two numbers cannot be compared, or both."""
+    was, now = (
+        next((b for b in result["attributes"] if b["attribute"] == attribute), None) for result in (old, new)
+    )
+    if was is None or now is None:
+        return "the baseline does not audit this attribute", None, None
+    reason = _other_groups(was, now, group) or _other_question(old, new, comparison, attribute)
+    first, second = (_entry(block, comparison, group) for block in (was, now))
+    if not reason and (first is None or second is None):
+        reason = f"it is not in {'the baseline' if first is None else 'this audit'}"
+    return reason, first, second
+
+
+def _other_groups(was: Mapping[str, Any], now: Mapping[str, Any], group: str) -> str:
+    then, today = ({one["group"] for one in block["groups"]} for block in (was, now))
+    if group or then == today:
+        return ""
+    if was.get("hidden") or now.get("hidden"):
+        return "the groups shown are not the same, as some are hidden"
+    told = [
+        f"{', '.join(sorted(names))} only {where}"
+        for names, where in ((then - today, "in the baseline"), (today - then, "now"))
+        if names
+    ]
+    return f"the groups are not the same: {'; '.join(told)}"
+
+
+def _other_question(old: Mapping[str, Any], new: Mapping[str, Any], comparison: str, attribute: str) -> str:
+    """Return which setting gives a number another meaning in the two audits."""
+    metric, scope = comparison.partition(".")[0], comparison.rpartition(".")[2]
+    was, now = old["settings"], new["settings"]
+    columns = [result["data"]["columns"] for result in (old, new)]
+    if any(("weight" in one) != ("weight" in columns[0]) for one in columns):
+        return "only one of the two is weighted"
+    if metric in OF_DECISIONS and was["threshold"] != now["threshold"]:
+        then, today = ("none" if s["threshold"] is None else f"{s['threshold']:g}" for s in (was, now))
+        return f"the thresholds of decisions differ: {then} in the baseline, {today} now"
+    told = [result["definitions"].get(comparison) for result in (old, new)]
+    if all(told) and told[0] != told[1]:
+        return "the two have different definitions"
+    if scope == "to_reference" and was["reference"].get(attribute) != now["reference"].get(attribute):
+        return "the reference groups differ"
+    if scope == "within_strata":
+        strata = [
+            {b["stratum"] for b in result["strata"] if b["attribute"] == attribute} for result in (old, new)
+        ]
+        if strata[0] != strata[1]:
+            return "the strata are not the same"
+    return ""
+
+
+def _entry(block: Mapping[str, Any], comparison: str, group: str) -> Entry | None:
+    if group:
+        value = next((g["metrics"].get(comparison) for g in block["groups"] if g["group"] == group), None)
+        return None if value is None else ({**value, "groups": [group]}, True)
+    found = next((c for c in block["comparisons"] if c["id"] == comparison), None)
+    return None if found is None else (found, not found.get("undefined"))
+
+
+def _larger_is_worse(comparison: str, group: str, limited: Mapping[str, Any] | None) -> bool | None:
+    """Return whether larger is worse; None where nobody can say."""
+    metric, _, rest = comparison.partition(".")
+    if ".ratio." in comparison:
+        return False
+    if not group and rest not in ("min", "max"):
+        return True
+    if limited is not None:
+        return str(limited["operator"]).startswith(">")
+    return False if metric in BETTER_LARGER else (True if metric in BETTER_SMALLER else None)
+
+
+def _ruling(check: Check, found: Mapping[str, Any], complete: bool, gate_on: GateOn) -> Ruling:
+    """Judge a change like any number."""
+    value, low, high = ends_of(found)
+    bound = float(found.get("bound", 0.0))
+    ruling = check.judge(value, low, high, complete=complete, gate_on=gate_on, bound=bound)
+    return replace(ruling, reason=f"{ruling.reason} ({found['reason']})") if found.get("reason") else ruling
+
+
+def ends_of(found: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Return value and limits of a number in JSON form; undefined ones as NaN and infinities."""
+    value, low, high = (found[name] for name in ("value", "low", "high"))
+    return (
+        math.nan if value is None else value,
+        -math.inf if low is None else low,
+        math.inf if high is None else high,
+    )
+
+
+def _check(text: str, name: Name, amount: float, larger: bool) -> Check:
+    """Return the condition on the change under which the run fails: above the amount, or below minus it."""
+    comparison, attribute, group = name
+    limit, sign = (amount, ">") if larger else (-amount, "<")
+    told = text.partition(">")[0].strip()
+    return Check(f"{CHANGE}{told}{sign}{limit + 0.0:g}", comparison, attribute, group or None, sign, limit)
+
+
+def _interval(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: one[key] for key in ("value", "low", "high", "reason", "bound") if key in one}
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

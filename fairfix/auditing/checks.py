@@ -1,0 +1,354 @@
+"""Checks: a metric, a limit, and one of three verdicts.
+
+A check is written as the condition under which the model *fails*::
+
+    dp.difference>0.1                  largest difference in selection rate between two groups
+    dp.ratio<0.8                       smallest ratio of selection rates
+    dp.covariance>0.01                 covariance of the selection with membership of a group
+    eo.difference.to_overall>0.05      scope: between_groups (default), to_overall, to_reference, within_strata
+    ks[race]>0.05                      only for the protected column race
+    dp.difference.true_groups>0.1      of the groups behind noisy ones (audit --noise); under_n1: by the table alone
+    decision_flips>0.01                share of rows whose decision changes with the group (audit --individual)
+    accuracy.min<0.7                   the worst group: min or max
+    true_positive_rate[race=Black]<0.6 one group
+    true_positive_rate.true_groups[race=Black]<0.6  one true group (audit --noise)
+
+With a confidence interval ``[low, high]`` of the value, a check *fails* when the whole interval satisfies
+the condition, *passes* when none of it does, and is *undecided* else. Gating on the point compares the
+value alone. An undefined value never passes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from fairfix.auditing.metrics import ALIASES, MEANS, RATES
+from fairfix.errors import ExitStatus, UsageError
+
+Verdict = Literal["pass", "fail", "undecided"]
+GateOn = Literal["interval", "point"]
+Code = Literal[
+    "beyond_limit",
+    "within_limit",
+    "limit_inside",
+    "within_error",
+    "group_undefined",
+    "value_undefined",
+    "not_computed",
+    "not_shown",
+    "not_comparable",
+    "few_common_rows",
+]
+"""Why a check has its verdict."""
+
+Severity = Literal["error", "warning", "note", "none"]
+
+SEVERITIES: Mapping[str, Severity] = {
+    "fail": "error",
+    "undecided": "warning",
+    "waived": "note",
+    "pass": "none",
+}
+"""How loud a verdict is where a format has levels."""
+
+AT_ANY_LIMIT = frozenset(("not_computed", "not_shown", "not_comparable", "few_common_rows"))
+"""Codes of checks that are undecided whatever the limit is, also where there is a value."""
+Undecided = Literal["exit3", "pass", "fail"]
+
+OTHER_METRICS = ("auc", "calibration_error", "scoring_rate", "equalized_odds", "ks")
+"""Metrics that are neither a plain rate nor a plain mean."""
+
+FLIPS = ("decision_flips", "score_change", "score_effect", "transport_cost")
+"""What is found when rows are changed in what does not count."""
+
+EFFECTS = ("matched_effect", "residual_effect")
+"""What scores alone tell of such changes."""
+
+GAPS = ("equalized_odds", "ks", *FLIPS, *EFFECTS)
+"""Those that only comparisons have, not groups."""
+
+METRICS = (*RATES, *(name for name in MEANS if name != "square_loss_real"), *OTHER_METRICS, *FLIPS, *EFFECTS)
+KINDS = ("difference", "ratio", "covariance", "min", "max")
+SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
+NOISE_SCOPES = ("true_groups", *(f"under_n{level}" for level in range(5)))
+"""Of the groups behind noisy ones, under the strongest assumption that was stated, or under that one."""
+
+NOISE_METRICS = (
+    "selection_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "accuracy",
+    "positive_predictive_value",
+    "equalized_odds",
+)
+"""Metrics of which something is known for the groups behind noisy ones."""
+
+FLIP_SCOPES = ("under_flips", "under_comparable", "under_everybody", "within_radius")
+
+_EXPRESSION = re.compile(
+    r"\s*(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?\s*(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s*"
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A condition under which the model fails.
+
+    Attributes
+    ----------
+    text
+        As the user wrote it.
+    comparison
+        Identifier of the comparison it looks at, as in the report (``selection_rate.difference.between_groups``),
+        or the name of a metric when one ``group`` is named.
+    attribute, group
+        The protected attribute it is restricted to, and the group; None for all attributes.
+    operator, limit
+        The value fails when ``value operator limit``.
+    """
+
+    text: str
+    comparison: str
+    attribute: str | None
+    group: str | None
+    operator: str
+    limit: float
+
+    @classmethod
+    def parse(cls, text: str) -> Check:
+        """Read a check.
+
+        Raises
+        ------
+        UsageError
+            The text is not a check, or names a metric, kind or scope that does not exist.
+        """
+        match = _EXPRESSION.fullmatch(text)
+        if match is None:
+            raise UsageError(
+                f"cannot read the check {text!r}; write it like 'dp.difference>0.1' or 'ks[race]>0.05'"
+            )
+        metric = ALIASES.get(match["metric"], match["metric"])
+        if metric not in METRICS:
+            near = get_close_matches(metric, [*METRICS, *ALIASES], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise UsageError(
+                f"check {text!r}: unknown metric {metric!r}{hint} Known are {', '.join(METRICS)}"
+            )
+        attribute, _, group = (part.strip() for part in (match["where"] or "").partition("="))
+        comparison = _comparison(text, metric, match["rest"].split(".")[1:], grouped=bool(group))
+        return cls(
+            text.strip(),
+            comparison,
+            _attribute(attribute),
+            group or None,
+            match["op"],
+            _limit(text, match["limit"]),
+        )
+
+    @property
+    def of_true_groups(self) -> bool:
+        """Whether it is about the groups behind noisy ones."""
+        return self.comparison.rpartition(".")[2] in NOISE_SCOPES
+
+    @property
+    def true_groups(self) -> str:
+        """The same condition on true groups, as the user would write it."""
+        metric, kind = self.comparison.split(".")[:2]
+        where = f"[{self.attribute}]" if self.attribute else ""
+        return f"{metric}.{kind}.true_groups{where}{self.operator}{self.limit:g}"
+
+    def violated_by(self, value: float) -> bool:
+        """Return whether a value satisfies the failing condition."""
+        match self.operator:
+            case ">":
+                return value > self.limit
+            case ">=":
+                return value >= self.limit
+            case "<":
+                return value < self.limit
+            case _:
+                return value <= self.limit
+
+    def judge(
+        self,
+        value: float,
+        low: float,
+        high: float,
+        *,
+        complete: bool,
+        gate_on: GateOn,
+        bound: float = 0.0,
+    ) -> Ruling:
+        """Judge a value and its interval.
+
+        ``complete`` is False when some group's value is undefined: then the check can fail but not pass. ``bound`` is
+        the numerical error of the value, within which it cannot be told on which side of a limit it lies.
+        """
+        if math.isnan(value):
+            return Ruling("undecided", "value_undefined", "the value is undefined")
+        ends = (value - bound, value + bound) if gate_on == "point" else (low, high)
+        beyond = [self.violated_by(end) for end in ends]
+        what = "the value is" if gate_on == "point" else "the whole interval lies"
+        if all(beyond):
+            return Ruling("fail", "beyond_limit", f"{what} beyond the limit")
+        if not complete:
+            return Ruling("undecided", "group_undefined", "a group's value is undefined")
+        if any(beyond) and gate_on == "point":
+            return Ruling("undecided", "within_error", "the limit is within the numerical error of the value")
+        if any(beyond):
+            why = "" if self.of_true_groups else ": too few rows to tell"
+            return Ruling("undecided", "limit_inside", f"the limit lies inside the interval{why}")
+        return Ruling("pass", "within_limit", f"{what} within the limit")
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """A verdict, its reason as a code, and the same in words."""
+
+    verdict: Verdict
+    code: Code
+    reason: str
+
+
+def identifier(comparison: str, attribute: str, group: str | None) -> str:
+    """Return how a check is called in results: the comparison, and of what."""
+    return f"{comparison}[{attribute}{f'={group}' if group else ''}]"
+
+
+def record(
+    check: Check,
+    ruling: Ruling,
+    *,
+    of: Literal["value", "change"],
+    attribute: str,
+    columns: Sequence[str],
+    complete: bool,
+    gate_on: GateOn,
+    found: Mapping[str, Any],
+    groups: Sequence[str],
+) -> dict[str, Any]:
+    """Return the JSON form of a judged check.
+
+    ``of`` is whether it is about a value or about its change since a baseline, ``columns`` are those that make the
+    ``attribute``, and ``found`` has the value with its interval.
+    """
+    name = identifier(check.comparison, attribute, check.group)
+    return {
+        "check": check.text,
+        "id": f"change.{name}" if of == "change" else name,
+        "of": of,
+        "comparison": check.comparison,
+        "attribute": attribute,
+        "columns": list(columns),
+        **({"group": check.group} if check.group else {}),
+        "verdict": ruling.verdict,
+        "severity": SEVERITIES[ruling.verdict],
+        "code": ruling.code,
+        "reason": ruling.reason,
+        "gate_on": gate_on,
+        "complete": complete,
+        "operator": check.operator,
+        "limit": check.limit,
+        "value": found["value"],
+        "low": found["low"],
+        "high": found["high"],
+        **({"bound": found["bound"]} if found.get("bound") else {}),
+        "groups": list(groups),
+    }
+
+
+def rule(judged: dict[str, Any], ruling: Ruling) -> None:
+    """Give a judged check in JSON form another verdict."""
+    judged |= {
+        "verdict": ruling.verdict,
+        "severity": SEVERITIES[ruling.verdict],
+        "code": ruling.code,
+        "reason": ruling.reason,
+    }
+
+
+def _attribute(text: str) -> str | None:
+    """Normalise the name of an intersection: ``race*sex`` and ``race x sex`` are one."""
+    return re.sub(r"\s+x\s+|\s*\*\s*", " x ", text) or None
+
+
+def _limit(text: str, limit: str) -> float:
+    try:
+        value = float(limit)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UsageError(f"check {text!r}: the limit {limit!r} is not a number")
+    return value
+
+
+def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> str:
+    """Return the report's identifier of what the check compares."""
+    if grouped:
+        return _of_one_group(text, metric, rest)
+    if metric in FLIPS:
+        scope = rest.pop(0) if rest else "under_flips"
+        if rest or scope not in FLIP_SCOPES:
+            raise UsageError(
+                f"check {text!r}: write {metric} or {metric}.SCOPE with {', '.join(FLIP_SCOPES)}"
+            )
+        return f"{metric}.{scope}"
+    if metric in EFFECTS and not rest:
+        return f"{metric}.difference.between_groups"
+    kind = rest.pop(0) if rest and rest[0] in KINDS else None
+    usual = "to_overall" if kind == "covariance" else "between_groups"
+    scope = rest.pop(0) if rest and rest[0] in (*SCOPES, *NOISE_SCOPES) else usual
+    if rest:
+        raise UsageError(
+            f"check {text!r}: unknown part {rest[0]!r}; after the metric comes a kind ({', '.join(KINDS)}) "
+            f"and then a scope ({', '.join((*SCOPES, *NOISE_SCOPES))})"
+        )
+    if scope in NOISE_SCOPES:
+        if metric not in NOISE_METRICS or kind not in ("difference", "ratio", "min", "max"):
+            raise UsageError(
+                f"check {text!r}: of true groups there are difference, ratio, min and max of {', '.join(NOISE_METRICS)}"
+            )
+        return f"{metric}.{kind}.{scope}"
+    if metric == "ks":
+        if kind in (None, "difference"):
+            return f"ks.{scope}"
+        raise UsageError(
+            f"check {text!r}: ks is a difference already; write 'ks>0.05' or 'ks.to_overall>0.05'"
+        )
+    if kind is None:
+        raise UsageError(
+            f"check {text!r}: say what of {metric} is limited, for example '{metric}.difference>0.1'"
+        )
+    return f"{metric}.{kind}" if kind in ("min", "max") else f"{metric}.{kind}.{scope}"
+
+
+def _of_one_group(text: str, metric: str, rest: list[str]) -> str:
+    """Return the identifier of a value of one group."""
+    if len(rest) == 1 and rest[0] in NOISE_SCOPES:
+        rates = [name for name in NOISE_METRICS if name not in GAPS]
+        if metric not in rates:
+            raise UsageError(f"check {text!r}: of one true group there are {', '.join(rates)}")
+        return f"{metric}.{rest[0]}"
+    if rest:
+        raise UsageError(f"check {text!r}: one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'")
+    if metric in GAPS:
+        raise UsageError(
+            f"check {text!r}: {metric} compares groups, one group has none; drop the group, or limit a rate"
+        )
+    return metric
+
+
+def exit_status(verdicts: Iterable[str], undecided: Undecided = "exit3") -> ExitStatus:
+    """Return the exit status of a run with these verdicts: fail beats undecided beats pass."""
+    seen = set(verdicts)
+    if "fail" in seen or ("undecided" in seen and undecided == "fail"):
+        return ExitStatus.FAILED
+    if "undecided" in seen and undecided == "exit3":
+        return ExitStatus.UNDECIDED
+    return ExitStatus.OK

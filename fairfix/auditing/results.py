@@ -1,0 +1,364 @@
+"""Findings: what an audit is asked for and what it returns. Frozen, plain, computed elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fairfix.auditing.checks import Check, GateOn, Ruling, Verdict, identifier
+from fairfix.data.table import Reading
+from fairfix.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to compute, apart from how the columns are read.
+
+    Attributes
+    ----------
+    confidence
+        Of every interval, simultaneous over the groups it compares.
+    intersect
+        Also audit the cells of all protected columns together.
+    reference
+        Reference group per attribute name.
+    exact
+        Compute KS, AUC and the pooled median from rows; else from bins in one pass, with certified bounds.
+    threads
+        Of the scan; None chooses.
+    checks, gate_on
+        Limits, and whether the interval or the point has to hold them.
+    suppress_below
+        Hide groups with fewer rows, and others so that these cannot be computed; 0 hides none.
+    """
+
+    confidence: float = 0.95
+    intersect: bool = False
+    reference: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = True
+    threads: int | None = None
+    checks: tuple[Check, ...] = ()
+    gate_on: GateOn = "interval"
+    suppress_below: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.confidence < 1:
+            raise UsageError(f"the confidence {self.confidence} is not in [0.5, 1); 0.95 is usual")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number with its interval; ``value`` is NaN where it is undefined, then ``reason`` says why.
+
+    ``bound`` is the certified numerical error of a value taken from bins, 0 where it is exact.
+    """
+
+    value: float
+    low: float
+    high: float
+    reason: str = ""
+    bound: float = 0.0
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """One row of the group table; ``weight`` is the sum of weights, ``share`` its part of the whole.
+
+    ``score_deviation`` is the standard deviation of the score over the rows, each by its weight.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    rows: int
+    weight: float
+    share: float
+    metrics: Mapping[str, Value]
+    calibration: tuple[Mapping[str, float | None], ...] = ()
+    score_deviation: float | None = None
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """One comparison: which groups reach it, which are undefined, and each group's own where it has one.
+
+    ``at`` is the score at which a KS distance is reached; ``stratum`` where a ``within_strata`` one is.
+    """
+
+    id: str
+    value: Value
+    groups: tuple[str, ...]
+    undefined: tuple[str, ...] = ()
+    per_group: Mapping[str, Value] = field(default_factory=dict)
+    pairs: Mapping[tuple[str, str], Value] = field(default_factory=dict)
+    at: float | None = None
+    stratum: str = ""
+
+
+@dataclass(frozen=True)
+class ScoreShares:
+    """Distribution functions of the score at a few scores, and where two groups are furthest apart.
+
+    Attributes
+    ----------
+    scores
+        Increasing; close to quantiles of everybody's score, the smallest and largest included.
+    below, everybody
+        Share of rows with a lower score than each of ``scores``, per group and of everybody.
+    gap_groups, gap_score, gap_shares
+        The two groups that are furthest apart, the score at which they are, and the share of each that lies at or below
+        it; with scores from bins, below it. Empty, None and empty with fewer than two groups.
+    """
+
+    scores: tuple[float, ...]
+    below: Mapping[str, tuple[float, ...]]
+    everybody: tuple[float, ...]
+    gap_groups: tuple[str, ...] = ()
+    gap_score: float | None = None
+    gap_shares: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """One attribute, over everybody or inside one stratum; score distributions over everybody only.
+
+    ``hidden`` is the number of groups that are left out for having few rows, or to hide those that have.
+    ``true_groups`` holds values of true groups for checks, by metric and scope (``selection_rate.true_groups``). The
+    block of an attribute that is known by chances alone has no groups but those.
+    """
+
+    attribute: str
+    columns: tuple[str, ...]
+    stratum: str
+    groups: tuple[GroupReport, ...]
+    comparisons: Mapping[str, ComparisonReport]
+    distribution: ScoreShares | None = None
+    hidden: int = 0
+    true_groups: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """A check, judged for one attribute.
+
+    ``columns`` make the attribute; ``complete`` is False where a group's value is undefined.
+    """
+
+    check: Check
+    attribute: str
+    columns: tuple[str, ...]
+    value: Value
+    groups: tuple[str, ...]
+    ruling: Ruling
+    complete: bool
+
+    @property
+    def id(self) -> str:
+        """How the check is called in results."""
+        return identifier(self.check.comparison, self.attribute, self.check.group)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of it."""
+        return self.ruling.verdict
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        return self.ruling.reason
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where a number of true groups can lie under one assumption on the noise.
+
+    Attributes
+    ----------
+    low, high
+        The exact worst case on these rows; NaN where there is none, then ``reason`` says why.
+    outer_low, outer_high
+        The same with sampling error of the rows and, where it was counted, of the noise table.
+    """
+
+    low: float
+    high: float
+    outer_low: float
+    outer_high: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of a true group, or of a comparison of true groups, under every assumption.
+
+    Attributes
+    ----------
+    name
+        Metric, or comparison without its scope.
+    group
+        True group; empty for a comparison.
+    recorded
+        The same of the recorded groups; NaN where there is none.
+    naive
+        ``recorded`` give or take the share of the group that is recorded as another; no bound at all, or None.
+    weighted
+        Every row counted in each true group by its chance to be there; NaN where it is not known.
+    bounds
+        Assumption (N0 to N4) -> where the number lies.
+    identified, standard_error
+        Under N4, where it was stated; the standard error takes the table as known.
+    other
+        Bounds by N1 or N2 with the table carried over in the other way; None where that is the same.
+    curve
+        (eps, low, high) under N3; NaN where the data refute it.
+    certain_up_to
+        Of a difference: largest eps at which it is certain that there is one; NaN if it never is.
+    """
+
+    name: str
+    group: str
+    recorded: float
+    weighted: float
+    bounds: Mapping[str, Bound]
+    naive: tuple[float, float] | None = None
+    identified: float | None = None
+    standard_error: float | None = None
+    other: tuple[float, float] | None = None
+    curve: tuple[tuple[float, float, float], ...] = ()
+    certain_up_to: float | None = None
+
+
+@dataclass(frozen=True)
+class BreakdownReport:
+    """How much noise may depend on outcomes before a check's verdict on true groups is open.
+
+    ``holds_up_to`` and ``fails_up_to`` are the largest eps at which the limit is kept, or broken, for certain; NaN if
+    it never is.
+    """
+
+    check: str
+    holds_up_to: float
+    fails_up_to: float
+
+
+@dataclass(frozen=True)
+class MembershipReport:
+    """Probabilities of membership: true group -> column, and -> share; distinct vectors, and the bins made of them.
+
+    The worst case was looked for on ``searched`` rows, which the bins are of; its limits are those of ``held`` others.
+    """
+
+    columns: Mapping[str, str]
+    shares: Mapping[str, float]
+    vectors: int
+    bins: int
+    smallest_bin: int
+    searched: int
+    held: int
+
+
+@dataclass(frozen=True)
+class NoiseReport:
+    """What an audit says of true groups.
+
+    Attributes
+    ----------
+    attribute, source
+        The recorded groups' column, and where the noise is described.
+    true, noisy
+        Names of the groups.
+    form, rows, by_label, keep
+        Of the table: what its values are, rows counted, whether it is by label, and what of it is carried over.
+    table
+        Joint masses of true and recorded groups in the data, shape (J, K); empty without a table.
+    rests_on
+        The strongest assumption that was stated; what is gated rests on it.
+    stated
+        Assumption -> what was stated, in words.
+    unavailable
+        Assumption -> why there is no bound under it.
+    radii, conditional_radii
+        Group -> radius used, and the one that holds for equal marginals only.
+    shift
+        Total variation between the recorded groups of table and data.
+    transport_difference
+        Largest difference of the table to that carried over in the other way.
+    smallest_eps
+        The least eps that the data allow.
+    vacuous
+        (metric, group) of which the table without labels can say nothing, whatever the decisions are.
+    figures
+        Of groups, then of comparisons.
+    breakdowns
+        Of checks.
+    replicates, seed
+        Of the resampling.
+    notes
+        What the reader must know besides.
+    membership
+        Where rows carry probabilities of membership; then there are no recorded groups and no table.
+    """
+
+    attribute: str
+    source: str
+    true: tuple[str, ...]
+    noisy: tuple[str, ...]
+    form: str
+    rows: int | None
+    by_label: bool
+    keep: str
+    table: tuple[tuple[float, ...], ...]
+    rests_on: str
+    stated: Mapping[str, str]
+    unavailable: Mapping[str, str]
+    radii: Mapping[str, float]
+    conditional_radii: Mapping[str, float]
+    shift: float | None
+    transport_difference: float | None
+    smallest_eps: float | None
+    vacuous: tuple[tuple[str, str], ...]
+    figures: tuple[Figure, ...]
+    breakdowns: tuple[BreakdownReport, ...]
+    replicates: int
+    seed: int
+    notes: tuple[str, ...] = ()
+    membership: MembershipReport | None = None
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """Everything an audit found; :func:`fairfix.report.to_dict` is its JSON form.
+
+    ``left_out`` are attributes of which too few groups may be shown, ``hidden`` the number of groups not shown at all.
+    """
+
+    source: str
+    reading: Reading
+    settings: Settings
+    rows_read: int
+    rows_used: int
+    excluded: Mapping[str, int]
+    weight: float
+    overall: GroupReport
+    blocks: tuple[Block, ...]
+    not_computed: Mapping[str, str]
+    checks: tuple[CheckResult, ...]
+    pooled_median: float | None = None
+    model: Mapping[str, str] = field(default_factory=dict)
+    inferred: Mapping[str, str] = field(default_factory=dict)
+    noise: NoiseReport | None = None
+    left_out: tuple[str, ...] = ()
+    hidden: int = 0
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The worst verdict of the checks; None when nothing was gated."""
+        verdicts = {result.verdict for result in self.checks}
+        order: tuple[Verdict, ...] = ("fail", "undecided", "pass")
+        return next((verdict for verdict in order if verdict in verdicts), None)
+
+    def block(self, attribute: str, stratum: str = "") -> Block:
+        """Return the block of an attribute; ``KeyError`` when there is none."""
+        for block in self.blocks:
+            if (block.attribute, block.stratum) == (attribute, stratum):
+                return block
+        raise KeyError((attribute, stratum))

@@ -1,0 +1,593 @@
+"""Measure one view of the counts: an attribute over everybody or inside one stratum.
+
+:class:`Evidence` is what all views share: the counts and the few rows that exactness needs. :class:`Measured` turns
+them into estimates per group and into comparisons between groups, each with its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, curves, distances
+from fairfix.auditing.metrics import (
+    EQUALIZED_ODDS,
+    MEANS,
+    RATES,
+    Mean,
+    Metric,
+    Rate,
+    confusion,
+    label_table,
+    rate_sums,
+    share,
+)
+from fairfix.auditing.results import ComparisonReport, GroupReport, ScoreShares, Settings, Value
+from fairfix.data.counts import Counts, Floats, Ints, moved_bins
+from fairfix.data.scan import KeptRows
+from fairfix.data.table import Reading
+from fairfix.stats import uncertainty as un
+
+ROUNDING = 1e-10
+"""A variance that is a smaller part of the mean square may be nothing but rounding."""
+
+CALIBRATION_BINS = 16
+"""Equal-width bins of a calibration curve; a power of two, so that they are whole bins of the counts."""
+
+
+COARSE_BINS = 1024
+"""Bins of the score for calibration curves and the spread of areas."""
+
+
+NO_LIMIT = "too few rows carry a mean on a scale without end, so it has no limit on that side"
+"""Why an interval of a number that is defined is open."""
+
+
+INFINITE = "infinite: divided by 0, or too large for a floating-point number"
+"""Why a comparison that is defined has no number."""
+
+
+CURVE_POINTS = 101
+"""Scores at which a report has the distribution functions, at most."""
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """An attribute over everybody or in one stratum, as a partition of the cells, ``hidden`` groups left out."""
+
+    attribute: str
+    columns: tuple[str, ...]
+    stratum: str
+    partition: View
+    levels: tuple[tuple[str, ...], ...]
+    strata: int
+    reference: int | None
+    hidden: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Printable names of the groups."""
+        return tuple(" & ".join(level) for level in self.levels)
+
+
+# ---------------------------------------------------------------------- evidence
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What all views are computed from."""
+
+    counts: Counts
+    reading: Reading
+    settings: Settings
+    all_rows: KeptRows | None
+    some_rows: KeptRows | None
+    median: float | None
+    above_median: Floats | None
+
+    @cached_property
+    def coarse(self) -> Counts:
+        """The counts on few bins: enough for all but distances and areas, and much quicker to add up."""
+        grid = self.counts.grid
+        while grid is not None and grid.size > 2 * COARSE_BINS:
+            grid = grid.halved()
+        return self.counts if grid is None else self.counts.regrid(grid)
+
+    @cached_property
+    def missing(self) -> dict[str, str]:
+        """Metric -> reason for what this data cannot give."""
+        return not_computed(self)
+
+
+def unavailable(metric: Metric, evidence: Evidence) -> str:
+    """Return why a metric cannot be computed from this data, or an empty text."""
+    counts, reading = evidence.counts, evidence.reading
+    columns = reading.columns
+    for need in sorted(metric.needs):
+        if need == "label" and not counts.has_labels:
+            real = reading.task == "regression"
+            return (
+                "the label is a real number, not 0/1" if real else "no label column (name one with --label)"
+            )
+        if need == "real label" and not (reading.task == "regression" and columns.label):
+            return "needs a real-valued label (--task regression with --label)"
+        if need == "score" and "score" not in counts.sums:
+            return "no score column (name one with --score)"
+        if need == "probability" and ("square_loss" not in counts.sums or reading.task == "regression"):
+            return _no_probability(reading)
+        if (
+            need == "decision"
+            and counts.decisions is None
+            and (reading.threshold is None or counts.grid is None)
+        ):
+            if columns.score:
+                return "no decision: say at which score it is positive with --threshold"
+            return "no score and no decision column (name one with --score or --prediction)"
+    return ""
+
+
+def _no_probability(reading: Reading) -> str:
+    if reading.task == "regression":
+        return "a real-valued prediction is no probability"
+    if not reading.columns.score:
+        return "no score column (name one with --score)"
+    if reading.score_scale == "raw":
+        return "a raw score is no probability (--score-scale probability, margin or logit)"
+    return "no label column (name one with --label)"
+
+
+def metrics_of(evidence: Evidence) -> Iterator[tuple[str, Metric]]:
+    """Yield the plain rates and means under the names that reports use."""
+    yield from RATES.items()
+    real = evidence.reading.task == "regression"
+    for name, mean in MEANS.items():
+        if name == "square_loss_real":
+            if real:
+                yield "square_loss", mean
+        elif name != "square_loss" or not real:
+            yield name, mean
+
+
+def not_computed(evidence: Evidence) -> dict[str, str]:
+    """Return metric -> reason for what this data cannot give."""
+    counts, reading = evidence.counts, evidence.reading
+    out = {name: reason for name, metric in metrics_of(evidence) if (reason := unavailable(metric, evidence))}
+    if any(name in out for name in EQUALIZED_ODDS):
+        out["equalized_odds"] = out[next(name for name in EQUALIZED_ODDS if name in out)]
+    no_score = "no score column (name one with --score)"
+    if counts.grid is None:
+        out |= dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), no_score)
+        return out
+    if not counts.has_labels:
+        out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], evidence)
+    elif reading.score_scale not in ("probability", "margin"):
+        out["calibration_error"] = "calibration bins need scores in [0, 1]"
+    if evidence.above_median is None:
+        out["scoring_rate"] = "the exact pooled median needs a second pass (leave out --one-pass)"
+    return out
+
+
+# ---------------------------------------------------------------------- one view
+
+
+class Measured:
+    """Estimates and comparisons of one view."""
+
+    def __init__(self, view: GroupView, evidence: Evidence) -> None:
+        self.view = view
+        self.evidence = evidence
+        # intervals of strata hold for all strata at once, so the worst stratum's is an interval of the worst
+        self.alpha = (1.0 - evidence.settings.confidence) / view.strata
+        self.counts = evidence.coarse.fold(view.partition.group_of_cell, view.partition.size)
+        self.missing = evidence.missing
+        self._rests: dict[str, tuple[un.Estimates, Floats] | None] = {}
+
+    @cached_property
+    def sizes(self) -> tuple[Floats, Floats]:
+        """Sums of weights and of squared weights per group, shape (G,) each."""
+        return self.counts.weights.sum(axis=(1, 2)), self.counts.square_weights.sum(axis=(1, 2))
+
+    @cached_property
+    def table(self) -> Floats:
+        """The confusion table, with every decision negative where there is none."""
+        found = confusion(self.counts, self.evidence.reading.threshold)
+        return label_table(self.counts) if found is None else found
+
+    @cached_property
+    def estimates(self) -> dict[str, tuple[un.Estimates, str]]:
+        """Metric -> (estimates per group, why one can be undefined)."""
+        out: dict[str, tuple[un.Estimates, str]] = {}
+        for name, metric in metrics_of(self.evidence):
+            if name in self.missing:
+                continue
+            if isinstance(metric, Rate):
+                out[name] = (
+                    _proportions(*rate_sums(metric, self.table), self.counts.weighted),
+                    metric.undefined,
+                )
+            else:
+                assert isinstance(metric, Mean)
+                out[name] = (self._means(metric, *self.sizes, metric.sums(self.counts)), metric.undefined)
+        if "scoring_rate" not in self.missing:
+            above, rest = self._above_median()
+            out["scoring_rate"] = (_proportions(above, rest, self.counts.weighted), "no rows")
+        if "auc" not in self.missing:
+            out["auc"] = (self._areas(), "needs positives and negatives")
+        if "calibration_error" not in self.missing:
+            out["calibration_error"] = (self._calibration(), "no rows")
+        return out
+
+    def _means(self, metric: Mean, weight: Floats, weight2: Floats, sums: Floats) -> un.Means:
+        support = metric.support
+        reading = self.evidence.reading
+        if metric.name == "mean_score" and reading.task != "regression" and reading.score_scale != "raw":
+            support = (0.0, 1.0)
+        total, squares = (np.where(np.isfinite(part), part, np.nan) for part in (sums[:, 0], sums[:, 1]))
+        total = np.where(np.isnan(squares), np.nan, total)
+        return un.Means.from_sums(weight, weight2, total, squares, support=support)
+
+    def _above_median(self) -> tuple[Floats, Floats]:
+        cells = self.evidence.above_median
+        assert cells is not None
+        group = self.view.partition.group_of_cell
+        keep = group >= 0
+        out = np.zeros((self.view.partition.size, 2, 2))
+        np.add.at(out, group[keep], cells[keep])
+        return out[:, 0], out[:, 1]
+
+    def _areas(self) -> un.Areas:
+        value, slack = areas(self.evidence.counts, self.view.partition, self.evidence.all_rows)
+        weights, squares = self.counts.weights, self.counts.square_weights
+        with np.errstate(invalid="ignore", divide="ignore"):  # effective numbers, spread over the bins
+            effective = np.nan_to_num(weights.sum(axis=2, keepdims=True) / squares.sum(axis=2, keepdims=True))
+        negative, positive = np.moveaxis(weights * effective, 1, 0)
+        binned = un.Areas.from_histograms(positive, negative)
+        return replace(binned, area=value, numerical_error=slack)
+
+    @cached_property
+    def _probabilities(self) -> Floats:
+        """The middle of each bin of the counts, as a probability."""
+        grid = self.counts.grid
+        assert grid is not None
+        middle = (grid.edges[:-1] + grid.edges[1:]) / 2
+        return np.asarray((1 + middle) / 2 if self.evidence.reading.score_scale == "margin" else middle)
+
+    @cached_property
+    def _calibration_bins(self) -> Ints:
+        """The calibration bin of each bin of the counts."""
+        return np.clip((self._probabilities * CALIBRATION_BINS).astype(np.int64), 0, CALIBRATION_BINS - 1)
+
+    @cached_property
+    def _curve(self) -> tuple[Floats, Floats, Floats]:
+        """Per group and calibration bin: sums (w, w^2) of positives and of negatives, and the mean score."""
+        middle, coarse = self._probabilities, self._calibration_bins
+        weights, squares = (
+            moved_bins(t, coarse, CALIBRATION_BINS) for t in (self.counts.weights, self.counts.square_weights)
+        )
+        out = np.stack([weights, squares], axis=-1)
+        scored = moved_bins(
+            self.counts.weights.sum(axis=1) * np.clip(middle, 0.0, 1.0), coarse, CALIBRATION_BINS
+        )
+        weight = out[..., 0].sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return out[:, 1], out[:, 0], np.asarray(np.where(weight > 0, scored / weight, np.nan))
+
+    @property
+    def _score_error(self) -> float:
+        """How far the mean score of a calibration bin may be off: half a bin of the counts, as a probability."""
+        grid = self.counts.grid
+        assert grid is not None
+        return grid.width / (4 if self.evidence.reading.score_scale == "margin" else 2)
+
+    def _calibration(self) -> un.CalibrationErrors:
+        positive, negative, scores = self._curve
+        rates = _proportions(positive.reshape(-1, 2), negative.reshape(-1, 2), self.counts.weighted)
+        mass = positive[..., 0] + negative[..., 0]
+        return un.CalibrationErrors(rates, scores, mass, self._score_error)
+
+    # -------------------------------------------------------------- groups
+
+    def group_reports(self) -> tuple[GroupReport, ...]:
+        """Return the group table."""
+        weight, _ = self.sizes
+        rows = self.counts.rows.sum(axis=(1, 2))
+        limits = {name: un.simultaneous_limits(e, self.alpha) for name, (e, _) in self.estimates.items()}
+        curves = self._curve_reports() if "calibration_error" in self.estimates else [()] * len(weight)
+        total = float(self.evidence.counts.weights[self.view.partition.group_of_cell >= 0].sum())
+        spread = self._score_deviations()
+        return tuple(
+            GroupReport(
+                name,
+                self.view.levels[g],
+                int(rows[g]),
+                float(weight[g]),
+                float(weight[g]) / total,
+                {
+                    metric: _value(e.value[g], limits[metric][0][g], limits[metric][1][g], why, e.slack[g])
+                    for metric, (e, why) in self.estimates.items()
+                },
+                curves[g],
+                spread[g],
+            )
+            for g, name in enumerate(self.view.names)
+        )
+
+    def _score_deviations(self) -> list[float | None]:
+        r"""Return :math:`\sqrt{E_w[s^2] - E_w[s]^2}` per group; None without scores, or if lost in rounding."""
+        weight, _ = self.sizes
+        if "score" not in self.counts.sums:
+            return [None] * len(weight)
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            mean, square = (self.counts.sums["score"].sum(axis=1) / weight[:, None]).T
+            variance = square - mean**2
+            variance[~(variance > ROUNDING * square)] = np.nan
+        return [math.sqrt(one) if math.isfinite(one) else None for one in variance.tolist()]
+
+    def _curve_reports(self) -> list[tuple[Mapping[str, float | None], ...]]:
+        positive, negative, scores = self._curve
+        rows = moved_bins(self.counts.rows.sum(axis=1), self._calibration_bins, CALIBRATION_BINS)
+        rate = share(positive, negative)
+        weight = positive[..., 0] + negative[..., 0]
+        step = 1.0 / CALIBRATION_BINS
+        return [
+            tuple(
+                {
+                    "from": b * step,
+                    "to": (b + 1) * step,
+                    "rows": int(rows[g, b]),
+                    "weight": float(weight[g, b]),
+                    "mean_score": float(scores[g, b]),
+                    "rate": float(rate[g, b]),
+                }
+                for b in range(CALIBRATION_BINS)
+                if weight[g, b] > 0
+            )
+            for g in range(len(weight))
+        ]
+
+    # -------------------------------------------------------------- comparisons
+
+    def comparisons(self) -> Iterator[ComparisonReport]:
+        """Yield every comparison of the view."""
+        self._prepare()
+        for name, (estimates, why) in self.estimates.items():
+            yield from self._of_metric(name, estimates, why, self.alpha)
+        if all(name in self.estimates for name in EQUALIZED_ODDS):
+            yield from self._equalized_odds()
+        if self.counts.grid is not None:
+            yield from self._ks()
+
+    def _prepare(self) -> None:
+        """Compute all limits that the comparisons will ask for at once."""
+        k = self.view.partition.size
+
+        def prepare(names: Iterable[str], alpha: float) -> None:
+            rests = [found[0] for name in names if (found := self._others(name)) is not None]
+            un.prepare_together([*(self.estimates[name][0] for name in names), *rests], un.levels(alpha, k))
+
+        prepare(self.estimates, self.alpha)
+        prepare([name for name in EQUALIZED_ODDS if name in self.estimates], self.alpha / 2)
+
+    def _of_metric(
+        self, name: str, estimates: un.Estimates, why: str, alpha: float
+    ) -> Iterator[ComparisonReport]:
+        for kind, scope, compare in self._comparers(name, estimates):
+            yield self._report(f"{name}.{kind}.{scope}", compare(alpha), _or_zeros(why, kind))
+        yield self._report(f"{name}.min", un.worst(estimates, alpha, smallest=True), why)
+        yield self._report(f"{name}.max", un.worst(estimates, alpha, smallest=False), why)
+
+    def _comparers(
+        self, name: str, estimates: un.Estimates
+    ) -> Iterator[tuple[str, str, Callable[[float], un.Gap | un.Comparison]]]:
+        """Yield (kind, scope, function of alpha) of what makes sense for a metric."""
+        ratios = estimates.support[0] >= 0
+        yield "difference", "between_groups", lambda alpha: un.difference_between_groups(estimates, alpha)
+        if ratios:
+            yield "ratio", "between_groups", lambda alpha: un.ratio_between_groups(estimates, alpha)
+        others = self._others(name)
+        if others is not None:
+            rest, shares = others
+            yield (
+                "difference",
+                "to_overall",
+                lambda alpha: un.difference_to_overall(estimates, rest, shares, alpha),
+            )
+            if ratios:
+                yield "ratio", "to_overall", lambda alpha: un.ratio_to_overall(estimates, rest, shares, alpha)
+            if name == "selection_rate":
+                yield (
+                    "covariance",
+                    "to_overall",
+                    lambda alpha: un.covariance_to_overall(estimates, rest, shares, alpha),
+                )
+        reference = self.view.reference
+        if reference is not None:
+            yield (
+                "difference",
+                "to_reference",
+                lambda alpha: un.difference_to_reference(estimates, reference, alpha),
+            )
+            if ratios:
+                yield (
+                    "ratio",
+                    "to_reference",
+                    lambda alpha: un.ratio_to_reference(estimates, reference, alpha),
+                )
+
+    def _others(self, name: str) -> tuple[un.Estimates, Floats] | None:
+        """Return the estimates of everybody outside each group and the group's share of the denominator."""
+        if name not in self._rests:
+            self._rests[name] = self._computed_others(name)
+        return self._rests[name]
+
+    def _computed_others(self, name: str) -> tuple[un.Estimates, Floats] | None:
+        metric = dict(metrics_of(self.evidence)).get(name)
+        if isinstance(metric, Mean):
+            weight, weight2 = self.sizes
+            sums = metric.sums(self.counts)
+            return self._means(metric, *map(_rest, (weight, weight2, sums))), weight / weight.sum()
+        if isinstance(metric, Rate):
+            success, failure = rate_sums(metric, self.table)
+        elif name == "scoring_rate":
+            success, failure = self._above_median()
+        else:
+            return None
+        base = success[:, 0] + failure[:, 0]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares = np.nan_to_num(base / base.sum())
+        return _proportions(_rest(success), _rest(failure), self.counts.weighted), shares
+
+    def _equalized_odds(self) -> Iterator[ComparisonReport]:
+        """Yield the worse of the two rates' gaps, each at half the miscoverage."""
+        both = [(name, *self.estimates[name]) for name in EQUALIZED_ODDS]
+        why = "no positives or no negatives"
+        for comparers in zip(*(self._comparers(name, estimates) for name, estimates, _ in both), strict=True):
+            kind, scope, _ = comparers[0]
+            found = [compare(self.alpha / 2) for _, _, compare in comparers]
+            gaps = [f if isinstance(f, un.Gap) else f.gap for f in found]
+            gap = un.combine(*gaps, smallest=kind == "ratio")
+            if any(math.isnan(g.value) for g in gaps) and not gap.undefined:  # 0/0 in one of the two
+                gap = replace(gap, undefined=tuple(range(self.view.partition.size)))
+            yield self._report(f"equalized_odds.{kind}.{scope}", gap, _or_zeros(why, kind))
+
+    @cached_property
+    def _distances(self) -> Distances:
+        return distances(self.evidence.counts, self.view.partition, self.evidence.some_rows)
+
+    def distribution(self) -> ScoreShares | None:
+        """Return the distribution functions of the groups at a few scores; None without scores."""
+        if self.counts.grid is None:
+            return None
+        view = self.view.partition
+        found = curves(self.evidence.counts, view, self._distances, self.evidence.some_rows, CURVE_POINTS)
+        names = self.view.names
+        return ScoreShares(
+            tuple(found.scores.tolist()),
+            {name: tuple(found.groups[g].tolist()) for g, name in enumerate(names)},
+            tuple(found.overall.tolist()),
+            () if found.gap is None else tuple(names[g] for g in found.gap),
+            None if found.gap is None else found.gap_score,
+            () if found.gap is None else found.gap_shares,
+        )
+
+    def _ks(self) -> Iterator[ComparisonReport]:
+        found = self._distances
+        weight, weight2 = self.sizes
+        sizes = weight**2 / weight2
+        rest, rest2 = _rest(weight), _rest(weight2)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rests = np.nan_to_num(rest**2 / rest2)
+        overall = un.ks_to_overall(
+            found.to_overall, sizes, rests, weight / weight.sum(), self.alpha, found.to_overall_slack
+        )
+        top = int(np.argmax(found.to_overall))
+        bound = float(found.to_overall_slack.max())
+        yield self._report("ks.to_overall", overall, "", at=found.to_overall_at[top], bound=bound)
+        yield self._ks_between(found, sizes)
+
+    def _ks_between(self, found: Distances, sizes: Floats) -> ComparisonReport:
+        k = self.view.partition.size
+        if k <= ALL_PAIRS:
+            gap = un.ks_between_groups(found.between, sizes, self.alpha, found.between_slack)
+        else:
+            weights = self.counts.weights.sum(axis=1)
+            cdfs = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+            exact = float(found.between.max()) if self.evidence.some_rows is not None else None
+            gap = un.ks_between_cdfs(cdfs, sizes, self.alpha, exact)
+        if k < 2:
+            return self._report("ks.between_groups", gap, "fewer than two groups")
+        g, h = sorted(int(i) for i in np.unravel_index(np.argmax(found.between), found.between.shape))
+        report = self._report(
+            "ks.between_groups",
+            replace(gap, groups=(g, h)),
+            "",
+            at=found.between_at[g, h],
+            bound=float((found.between + found.between_slack).max() - found.between.max()),
+        )
+        return replace(report, pairs=self._pairs(found) if k <= ALL_PAIRS else {})
+
+    def _pairs(self, found: Distances) -> dict[tuple[str, str], Value]:
+        names, k = self.view.names, self.view.partition.size
+        return {
+            (names[g], names[h]): Value(
+                float(found.between[g, h]), math.nan, math.nan, "", float(found.between_slack[g, h])
+            )
+            for g in range(k)
+            for h in range(g + 1, k)
+        }
+
+    def _report(
+        self,
+        identifier: str,
+        found: un.Gap | un.Comparison,
+        why: str,
+        *,
+        at: float = math.nan,
+        bound: float = 0.0,
+    ) -> ComparisonReport:
+        names = self.view.names
+        gap = found if isinstance(found, un.Gap) else found.gap
+        undefined = tuple(names[g] for g in gap.undefined)
+        reason = ""
+        if math.isnan(gap.value) and len(names) < 2:
+            reason = "fewer than two groups"
+        elif math.isnan(gap.value) and not undefined:
+            undefined, reason = names, "0/0: it is 0 in every group"
+        elif math.isnan(gap.value):
+            reason = f"undefined in {', '.join(undefined)}: {why}"
+        elif undefined:
+            reason = f"over the rest; undefined in {', '.join(undefined)}: {why}"
+        elif math.isinf(gap.value):
+            reason = INFINITE
+        elif math.isinf(gap.high):
+            reason = NO_LIMIT
+        per_group = {}
+        if isinstance(found, un.Comparison):
+            bounds = np.broadcast_to(np.asarray(found.bound, dtype=np.float64), found.value.shape)
+            per_group = {
+                name: _value(found.value[g], found.low[g], found.high[g], why, bounds[g])
+                for g, name in enumerate(names)
+            }
+        return ComparisonReport(
+            identifier,
+            Value(gap.value, gap.low, gap.high, reason, max(bound, gap.bound)),
+            tuple(names[g] for g in gap.groups),
+            undefined,
+            per_group,
+            {},
+            at if math.isfinite(at) else None,
+        )
+
+
+def _or_zeros(why: str, kind: str) -> str:
+    """Return why a comparison can be undefined: a ratio also where it is one of zeros."""
+    return f"{why}, or 0/0" if kind == "ratio" else why
+
+
+def _proportions(success: Floats, failure: Floats, weighted: bool) -> un.Proportions:
+    """Return proportions from sums (w, w^2) of success and failure, shape (k, 2) each."""
+    if weighted:
+        return un.Proportions.weighted(success[:, 0], failure[:, 0], success[:, 1], failure[:, 1])
+    return un.Proportions(success[:, 0], success[:, 0] + failure[:, 0])
+
+
+def _rest(sums: Floats) -> Floats:
+    """Return, for each group, the sum over all others."""
+    finite = np.isfinite(sums)
+    if finite.all():
+        rest = sums.sum(axis=0) - sums
+        return np.asarray(
+            np.maximum(rest, 0.0) if (sums >= 0).all() else rest
+        )  # no -1e-17 where nothing is left
+    return np.stack([np.delete(sums, g, axis=0).sum(axis=0) for g in range(len(sums))])
+
+
+def _value(value: float, low: float, high: float, why: str, bound: float = 0.0) -> Value:
+    reason = why if math.isnan(value) else INFINITE if math.isinf(value) else ""
+    if not reason and (math.isinf(low) or math.isinf(high)):
+        reason = NO_LIMIT
+    return Value(float(value), float(low), float(high), reason, float(bound) if math.isfinite(bound) else 0.0)

@@ -1,0 +1,211 @@
+"""Waivers: a check that is known not to hold, accepted in writing until a day.
+
+A waiver names a check without its limit (``dp.difference[race]``, ``change.ks``), and says why and until when.
+While it holds, a check that fails or is undecided is reported as *waived* and does not fail the run. A waiver with
+a ``limit`` goes no further than that: the check is judged at the waiver's limit, and what is beyond it fails. After
+its day a waiver covers nothing. Every waiver is in every report, with what it did.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any, Literal
+
+from fairfix.auditing.baseline import CHANGE, ends_of
+from fairfix.auditing.checks import AT_ANY_LIMIT, SEVERITIES, Check, Ruling, rule
+from fairfix.errors import ConfigError, UsageError
+
+KEYS = ("check", "reason", "expires", "limit")
+ORDER = ("fail", "undecided", "waived", "pass")
+"""Verdicts of a run, the worst first."""
+
+State = Literal["used", "not needed", "expired", "exceeded", "matches nothing"]
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """One waiver.
+
+    Attributes
+    ----------
+    text
+        The check it names, as written.
+    check
+        The same, parsed; its operator and limit mean nothing unless ``exact``.
+    of_change
+        Whether it is about a change since a baseline.
+    exact
+        Whether it names operator and limit too, and covers that check alone.
+    reason, expires
+        Why, and the last day on which it holds.
+    limit
+        How far beyond its own limit the check may be; None for any distance.
+    """
+
+    text: str
+    check: Check
+    of_change: bool
+    exact: bool
+    reason: str
+    expires: date
+    limit: float | None = None
+
+    @classmethod
+    def parse(cls, table: Any, where: str) -> Waiver:
+        """Read one table of the configuration.
+
+        Raises
+        ------
+        ConfigError
+            A key is unknown or missing, or what it holds cannot be read.
+        """
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"{where}: a waiver is a table, [[waivers]], with {', '.join(KEYS)}")
+        unknown = [key for key in table if key not in KEYS]
+        if unknown:
+            raise ConfigError(
+                f"{where}: a waiver has no key {unknown[0]!r}; it has {', '.join(KEYS[:-1])} and limit"
+            )
+        text, reason = table.get("check"), table.get("reason")
+        if not isinstance(text, str) or not text.strip():
+            raise ConfigError(f'{where}: a waiver names its check, as check = "dp.difference[race]"')
+        if not isinstance(reason, str) or not reason.strip():
+            raise ConfigError(f"{where}: the waiver of {text!r} needs a reason")
+        limit = table.get("limit")
+        if limit is not None and (
+            isinstance(limit, bool) or not isinstance(limit, (int, float)) or not math.isfinite(limit)
+        ):
+            raise ConfigError(f"{where}: the limit of the waiver of {text!r} is not a number")
+        of_change = text.strip().startswith(CHANGE)
+        condition = text.strip().removeprefix(CHANGE)
+        exact = re.search("[<>]", condition) is not None
+        try:
+            check = Check.parse(condition if exact else condition + ">0")
+        except UsageError as error:
+            raise ConfigError(f"{where}: the waiver of {text!r}: {error}") from error
+        return cls(
+            text.strip(),
+            check,
+            of_change,
+            exact,
+            " ".join(reason.split()),
+            _day(table.get("expires"), text, where),
+            None if limit is None else float(limit),
+        )
+
+    def covers(self, judged: Mapping[str, Any]) -> bool:
+        """Return whether a judged check is the one that is meant."""
+        alike = (
+            (judged["of"] == "change") == self.of_change
+            and judged["comparison"] == self.check.comparison
+            and self.check.attribute in (None, judged["attribute"])
+            and self.check.group == judged.get("group")
+        )
+        same = (judged["operator"], judged["limit"]) == (self.check.operator, self.check.limit)
+        return alike and (same or not self.exact)
+
+
+def _day(value: Any, text: str, where: str) -> date:
+    if isinstance(value, str):
+        try:
+            value = date.fromisoformat(value.strip())
+        except ValueError:
+            value = None
+    if not isinstance(value, date) or isinstance(value, datetime):
+        raise ConfigError(
+            f"{where}: the waiver of {text!r} needs the last day on which it holds, as expires = 2026-12-31"
+        )
+    return value
+
+
+def apply(
+    checks: Sequence[Mapping[str, Any]], waivers: Sequence[Waiver], today: date
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the checks with what is waived, and every waiver with what it did.
+
+    A check under several waivers has the mildest of their verdicts.
+
+    Raises
+    ------
+    ConfigError
+        The limit of a waiver is stricter than that of the check.
+    """
+    out = [dict(check) for check in checks]
+    told = []
+    for waiver in waivers:
+        covered = [i for i, check in enumerate(out) if waiver.covers(check)]
+        states = [_waive(out[i], checks[i], waiver, today) for i in covered]
+        told.append(
+            {
+                "check": waiver.text,
+                "reason": waiver.reason,
+                "expires": waiver.expires.isoformat(),
+                **({} if waiver.limit is None else {"limit": waiver.limit}),
+                "state": _state(states, expired=waiver.expires < today),
+                "covers": [out[i]["id"] for i, state in zip(covered, states, strict=True) if state == "used"],
+            }
+        )
+    return out, told
+
+
+def _state(states: Sequence[State], *, expired: bool) -> State:
+    if not states:
+        return "matches nothing"
+    if expired:
+        return "expired"
+    order: tuple[State, ...] = ("exceeded", "used", "not needed")
+    return next(state for state in order if state in states)
+
+
+def _waive(check: dict[str, Any], unwaived: Mapping[str, Any], waiver: Waiver, today: date) -> State:
+    """Change the verdict of a check that a waiver covers, and that without waivers is ``unwaived``."""
+    own = Check(check["check"], "", None, None, check["operator"], check["limit"])
+    if waiver.limit is not None and own.violated_by(waiver.limit) is False and waiver.limit != own.limit:
+        raise ConfigError(
+            f"the waiver of {waiver.text!r} has the limit {waiver.limit:g}, which is stricter than the check "
+            f"{check['check']!r} itself"
+        )
+    if check["verdict"] not in ("fail", "undecided"):
+        return "not needed"
+    if waiver.expires < today:
+        check["reason"] += f" (its waiver has expired on {waiver.expires})"
+        return "expired"
+    if waiver.limit is not None:
+        found = _at(own, waiver.limit, unwaived)
+        if found.verdict != "pass":
+            if ORDER.index(found.verdict) >= ORDER.index(check["verdict"]):
+                told = f"judged at the waiver's limit {waiver.limit:g}: {found.reason}"
+                rule(check, replace(found, reason=told))
+            return "exceeded"
+    check["waived"] = {
+        "verdict": unwaived["verdict"],
+        "code": unwaived["code"],
+        "severity": unwaived["severity"],
+        "reason": waiver.reason,
+        "expires": waiver.expires.isoformat(),
+        **({} if waiver.limit is None else {"limit": waiver.limit}),
+    }
+    bound = "" if waiver.limit is None else f" up to {waiver.limit:g}"
+    check["reason"] = f"waived{bound} until {waiver.expires}: {waiver.reason} ({unwaived['reason']})"
+    check["verdict"], check["severity"] = "waived", SEVERITIES["waived"]
+    return "used"
+
+
+def _at(own: Check, limit: float, judged: Mapping[str, Any]) -> Ruling:
+    """Judge a judged check at another limit, as if it had been written with it."""
+    if judged["code"] in AT_ANY_LIMIT:
+        return Ruling("undecided", judged["code"], judged["reason"])
+    value, low, high = ends_of(judged)
+    at = replace(own, limit=limit)
+    bound = float(judged.get("bound", 0.0))
+    return at.judge(value, low, high, complete=judged["complete"], gate_on=judged["gate_on"], bound=bound)
+
+
+def worst(checks: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the worst verdict; None when nothing was gated."""
+    seen = {check["verdict"] for check in checks}
+    return next((verdict for verdict in ORDER if verdict in seen), None)

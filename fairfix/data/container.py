@@ -1,0 +1,347 @@
+"""The artifact: one file of data, never code.
+
+``repaired.fairfix`` is a ZIP of ``manifest.json`` and ``arrays/NAME.npy``. This room owns the container: its
+bytes are reproducible, and nothing is built before everything is checked. What the manifest means is decided by
+:mod:`fairfix.models.repaired`. Files of counts (:mod:`fairfix.auditing.countfile`) are the same container under
+another name.
+
+Reading takes the steps: directory of the ZIP, manifest, table of arrays, each array's bytes, header and hash. Sizes
+are bounded before anything is inflated and counted while it is, so a small file cannot fill the memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.data.files import atomic_output
+from fairfix.errors import ArtifactError
+
+PROTOCOL = 1
+# To change the format: raise PROTOCOL; let `read` keep understanding the old number by a branch of its own, tested
+# with a committed small file of the old format; describe the new layout and the change in docs/artifact.md.
+
+NAME = "fairfix.data.container"
+COUNTS = "fairfix.data.counts"
+MANIFEST = "manifest.json"
+
+MAX_MANIFEST = 16 << 20
+MAX_TOTAL = 2 << 30
+MAX_MEMBERS = 4096
+MAX_RATIO = 1100  # deflate cannot do better than about 1030 to 1, so more is a lie
+
+DTYPES = frozenset(
+    {"|b1", "|i1", "|u1"} | {f"<{kind}{size}" for kind in "iu" for size in (2, 4, 8)} | {"<f4", "<f8"}
+)
+"""Types of arrays; text belongs in the manifest, where it is readable."""
+
+_ARRAY_NAME = re.compile(r"[a-z0-9_.]{1,100}")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_ENCRYPTED = 0x1
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A manifest of JSON values and named read-only arrays."""
+
+    manifest: Mapping[str, Any]
+    arrays: Mapping[str, npt.NDArray[Any]]
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) -> str:
+    """Write an artifact, whole or not at all; the same content gives the same bytes.
+
+    ``kind`` is what its format is called; a reader of another kind refuses it.
+
+    Returns
+    -------
+    ``sha256:...`` of the file.
+
+    Raises
+    ------
+    ArtifactError
+        The manifest is not JSON, or an array has a name or type the format has not.
+    """
+    content = _packed(artifact, kind)
+    if len(content) > MAX_TOTAL:
+        raise ArtifactError(
+            f"{Path(path).name} would be larger than {MAX_TOTAL >> 20} MiB, and nobody could read it"
+        )
+    with atomic_output(path) as file:
+        file.write(content)
+    return _digest(content)
+
+
+def _packed(artifact: Artifact, kind: str) -> bytes:
+    arrays = {name: _npy(name, artifact.arrays[name]) for name in sorted(artifact.arrays)}
+    table = {name: _entry(artifact.arrays[name], data) for name, data in arrays.items()}
+    if reserved := {"format", "arrays"} & set(artifact.manifest):
+        raise ArtifactError(
+            f"the manifest must not hold the container's own keys {', '.join(sorted(reserved))}"
+        )
+    manifest = {**artifact.manifest, "format": f"{kind}/{PROTOCOL}", "arrays": table}
+    try:
+        text = json.dumps(manifest, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ArtifactError(f"the manifest holds what JSON has not: {error}") from error
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in [(MANIFEST, text.encode()), *((f"arrays/{n}.npy", d) for n, d in arrays.items())]:
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.external_attr = 0o644 << 16
+            info.create_system = 3
+            archive.writestr(info, data, zipfile.ZIP_STORED)
+    return out.getvalue()
+
+
+def _npy(name: str, array: npt.NDArray[Any]) -> bytes:
+    if not _ARRAY_NAME.fullmatch(name):
+        raise ArtifactError(f"{name!r} cannot name an array; use a-z, 0-9, underscore and point")
+    plain = np.asarray(array)
+    plain = plain.astype(plain.dtype.newbyteorder("<"), order="C", copy=False)
+    if plain.dtype.str not in DTYPES:
+        raise ArtifactError(f"array {name!r} is of type {plain.dtype}, which the format has not")
+    out = io.BytesIO()
+    np.lib.format.write_array(
+        out, np.ascontiguousarray(plain).reshape(plain.shape), (1, 0), allow_pickle=False
+    )
+    return out.getvalue()
+
+
+def _entry(array: npt.NDArray[Any], data: bytes) -> dict[str, Any]:
+    kind = np.asarray(array).dtype.newbyteorder("<").str
+    return {
+        "dtype": kind,
+        "shape": list(np.shape(array)),
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def fingerprint(path: str | os.PathLike[str]) -> str:
+    """Return ``sha256:...`` of a file."""
+    return _digest(_content(Path(path)))
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
+    """Read an artifact of a kind after checking all of it.
+
+    Raises
+    ------
+    ArtifactError
+        Names the file and the first thing that is wrong; nothing else is ever raised for any content.
+    """
+    place = Path(path)
+    try:
+        return _Reader(place.name, _content(place), kind).artifact()
+    except ArtifactError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ArtifactError(f"{place.name} is not a sound {_said(kind)}: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, MemoryError) as error:
+        # the standard library's ZIP reader answers some damaged headers with errors of its own
+        raise ArtifactError(
+            f"{place.name} is not a sound {_said(kind)}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """Return what the format of a file is called, as far as that can be told; else that of an artifact.
+
+    Raises
+    ------
+    ArtifactError
+        There is no such file.
+    """
+    content = _content(Path(path))
+    try:
+        reader = _Reader(Path(path).name, content, NAME)
+        said = reader.manifest(reader.members()[MANIFEST]).get("format")
+    except (ArtifactError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        return NAME
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
+        return NAME
+    return said.partition("/")[0] if isinstance(said, str) else NAME
+
+
+def _said(kind: str) -> str:
+    """Return what people call a file of a kind."""
+    return ".fairfix file" if kind == NAME else f"file of {kind.removeprefix('fairfix.')}"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MAX_TOTAL:
+            raise ArtifactError(f"{path.name} is larger than {MAX_TOTAL >> 20} MiB")
+        return path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
+
+
+class _Reader:
+    """Checks and reads one file's content, step by step."""
+
+    def __init__(self, name: str, content: bytes, kind: str) -> None:
+        self.name = name
+        self.kind = kind
+        self.archive = zipfile.ZipFile(io.BytesIO(content))
+        self.size = len(content)
+
+    def artifact(self) -> Artifact:
+        """Return the artifact: directory, manifest, table of arrays, arrays."""
+        members = self.members()
+        manifest = self.manifest(members[MANIFEST])
+        table = manifest.pop("arrays", None)
+        self._check_format(manifest.pop("format", None))
+        if not isinstance(table, dict):
+            self._refuse("the manifest has no table of arrays")
+        stored = {name for name in members if name != MANIFEST}
+        listed = {f"arrays/{name}.npy" for name in table}
+        if stored != listed:
+            odd = sorted(stored ^ listed)[0]
+            self._refuse(
+                f"{odd!r} is {'not listed in the manifest' if odd in stored else 'listed but not there'}"
+            )
+        return Artifact(manifest, {name: self._array(name, table[name], members) for name in sorted(table)})
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise ArtifactError(f"{self.name} is not a sound {_said(self.kind)}: {reason}")
+
+    def members(self) -> dict[str, zipfile.ZipInfo]:
+        """Return the directory of the ZIP, checked before anything is inflated."""
+        infos = self.archive.infolist()
+        if len(infos) > MAX_MEMBERS:
+            self._refuse(f"it has {len(infos):,} members")
+        out: dict[str, zipfile.ZipInfo] = {}
+        for info in infos:
+            self._check_member(info)
+            if info.filename in out:
+                self._refuse(f"the member {info.filename!r} is there twice")
+            out[info.filename] = info
+        if MANIFEST not in out:
+            self._refuse(f"it has no {MANIFEST}")
+        if sum(info.file_size for info in infos) > MAX_TOTAL:
+            self._refuse(f"it unpacks to more than {MAX_TOTAL >> 20} MiB")
+        spans = sorted((info.header_offset, info.header_offset + 30 + info.compress_size) for info in infos)
+        if any(start < end for (_, end), (start, _) in pairwise(spans)):
+            self._refuse("its members overlap")
+        return out
+
+    def _check_member(self, info: zipfile.ZipInfo) -> None:
+        name = info.filename
+        inner = name.removeprefix("arrays/").removesuffix(".npy")
+        if name != MANIFEST and (name != f"arrays/{inner}.npy" or not _ARRAY_NAME.fullmatch(inner)):
+            self._refuse(f"unknown member {name[:80]!r}")
+        if (
+            info.orig_filename != name
+            or info.is_dir()
+            or (info.external_attr >> 16) & 0o170000 not in (0, 0o100000)
+        ):
+            self._refuse(f"the member {name!r} is no plain file")
+        if info.flag_bits & _ENCRYPTED:
+            self._refuse(f"the member {name!r} is encrypted")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            self._refuse(f"the member {name!r} is compressed in an unknown way")
+        if info.compress_size > self.size or info.file_size > MAX_RATIO * max(info.compress_size, 1):
+            self._refuse(f"the member {name!r} claims a size it cannot have")
+
+    def _bytes(self, info: zipfile.ZipInfo, limit: int) -> bytes:
+        """Return a member's content, never more than it claims."""
+        if info.file_size > limit:
+            self._refuse(f"the member {info.filename!r} is larger than {limit:,} bytes")
+        with self.archive.open(info) as file:
+            data = file.read(info.file_size + 1)
+        if len(data) != info.file_size:
+            self._refuse(f"the member {info.filename!r} is not as long as it claims")
+        return data
+
+    def manifest(self, info: zipfile.ZipInfo) -> dict[str, Any]:
+        """Return the manifest's JSON object."""
+
+        def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            out = dict(pairs)
+            if len(out) != len(pairs):
+                self._refuse("a key of the manifest is there twice")
+            return out
+
+        def constant(text: str) -> NoReturn:
+            self._refuse(f"the manifest holds {text}")
+
+        data = self._bytes(info, MAX_MANIFEST)
+        try:
+            manifest = json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=constant)
+        except ValueError as error:
+            self._refuse(f"the manifest is not JSON: {error}")
+        if not isinstance(manifest, dict):
+            self._refuse("the manifest is no JSON object")
+        return manifest
+
+    def _check_format(self, text: Any) -> None:
+        ours = f"{self.kind}/{PROTOCOL}"
+        match = re.fullmatch(rf"{re.escape(self.kind)}/(\d{{1,9}})", text) if isinstance(text, str) else None
+        if match is None:
+            self._refuse(f"its format is {text!r}, not {ours!r}")
+        if int(match[1]) > PROTOCOL:
+            raise ArtifactError(
+                f"{self.name} has the format {text}; this fairfix reads up to {ours}: use a newer one"
+            )
+        if int(match[1]) != PROTOCOL:
+            self._refuse(f"its format is {text!r}, which never was")
+
+    def _array(self, name: str, entry: Any, members: Mapping[str, zipfile.ZipInfo]) -> npt.NDArray[Any]:
+        if not (isinstance(entry, dict) and set(entry) == {"dtype", "shape", "bytes", "sha256"}):
+            self._refuse(f"the entry of array {name!r} is malformed")
+        info = members[f"arrays/{name}.npy"]
+        if entry["bytes"] != info.file_size or isinstance(entry["bytes"], bool):
+            self._refuse(f"array {name!r} is not as long as the manifest says")
+        data = self._bytes(info, MAX_TOTAL)
+        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            self._refuse(f"array {name!r} has another hash than the manifest says")
+        return self._parsed(name, entry, data)
+
+    def _parsed(self, name: str, entry: Mapping[str, Any], data: bytes) -> npt.NDArray[Any]:
+        """Return the array of an .npy content, whose header is checked before anything is built."""
+        stream = io.BytesIO(data)
+        if np.lib.format.read_magic(stream) != (1, 0):
+            self._refuse(f"array {name!r} is of an unknown .npy version")
+        shape, fortran, kind = np.lib.format.read_array_header_1_0(stream, max_header_size=4096)
+        if kind.hasobject or kind.str not in DTYPES or kind.str != entry["dtype"]:
+            self._refuse(f"array {name!r} is of type {kind}, the manifest says {entry['dtype']!r}")
+        if fortran and len(shape) > 1:
+            self._refuse(f"array {name!r} is in Fortran order")
+        if list(shape) != entry["shape"] or any(isinstance(n, bool) or n < 0 for n in shape):
+            self._refuse(f"array {name!r} has the shape {shape}, the manifest says {entry['shape']}")
+        body = data[stream.tell() :]
+        count = 1
+        for n in shape:
+            count *= n
+        if count * kind.itemsize != len(body):
+            self._refuse(
+                f"array {name!r} holds {len(body):,} bytes where its shape needs {count * kind.itemsize:,}"
+            )
+        array = np.frombuffer(body, dtype=kind).reshape(shape)
+        array.setflags(write=False)
+        return array

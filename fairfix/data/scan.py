@@ -1,0 +1,643 @@
+"""The scan: who reads the parts of a source and adds up what they hold.
+
+One pass fills :class:`~fairfix.data.counts.Counts`: parts go to threads, each part is
+counted in order by one thread, and the parts' counts are added in the order of
+the data, so the result does not depend on the number of threads to the last bit.
+
+Exact distances between score distributions need the rows of a few bins: up to
+``KEEP_ROWS`` rows are kept from the first pass, beyond that a second pass
+collects the rows of the bins that matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, moved_bins
+from fairfix.data.files import Part, Source, open_source
+from fairfix.data.table import (
+    NATURAL_THRESHOLD,
+    SCORE_RANGE,
+    Encoder,
+    Reading,
+    Rows,
+    Table,
+    arrow_array,
+    assemble,
+    check_excluded,
+    check_positive,
+    scores_of,
+    to_probability,
+)
+from fairfix.errors import DataError
+
+KEEP_ROWS = 1 << 20
+"""Up to this many rows keep (score, cell, label) from the first pass, about 20 MB, and need no second one."""
+
+SORT_ROWS = 1 << 17
+"""Up to this many rows are sorted whole, which makes the AUC exact; the few bins that KS needs always are."""
+
+BINS = 1024
+"""Score bins of a single pass: the table of 60 cells then fits the processor's cache."""
+
+FINE_BINS = 1 << 14
+"""Score bins where few rows have to be found among many."""
+
+TABLE_BYTES = 16 << 20
+"""Beyond this size of the table, or 0.4 bytes a row if that is more, the bins are folded in pairs."""
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Scores of single rows, in any order, for what bins cannot tell exactly.
+
+    ``score`` (n,) float64, ``cell`` (n,) index into the counts' cells, ``label`` (n,) 0/1 or None,
+    ``weight`` (n,) or None.
+    """
+
+    score: Floats
+    cell: Ints
+    label: npt.NDArray[np.uint8] | None
+    weight: Floats | None
+    square_weight: Floats | None = None
+    """Sums of squared weights where weighted rows were merged; None: each row is one."""
+
+    def take(self, rows: Ints | Bools) -> KeptRows:
+        """Return some of the rows, by number or by mask."""
+
+        def some(values: npt.NDArray[Any] | None) -> Any:
+            return None if values is None else values[rows]
+
+        return KeptRows(
+            self.score[rows], self.cell[rows], some(self.label), some(self.weight), some(self.square_weight)
+        )
+
+    def by_score(self) -> KeptRows:
+        """Return the rows sorted by score."""
+        return self.take(np.argsort(self.score))
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a scan of the data found: the counts, and all rows' scores when there are few."""
+
+    counts: Counts
+    kept: KeptRows | None
+
+
+def threads_or_default(threads: int | None) -> int:
+    """Return how many threads to use: at most four unless asked, since reading is bound by memory."""
+    return threads if threads else min(4, os.cpu_count() or 1)
+
+
+# ---------------------------------------------------------------------- first pass
+
+
+class Tally:
+    """Counts the batches of one part.
+
+    The steps of a batch: encode, place the scores in bins, one ``bincount`` of the combined index, and
+    one weighted ``bincount`` per (cell, label) for each sum that bins cannot give exactly.
+    """
+
+    def __init__(
+        self, reading: Reading, bins: int, *, losses: bool = True, keep: bool = False, room: int = TABLE_BYTES
+    ) -> None:
+        self.reading = reading
+        self.grid = _fixed_grid(reading, bins)
+        self.bins = bins
+        self.losses = losses
+        self.room = room
+        self.labels = 2 if reading.binary else 1
+        self.cells: tuple[tuple[str, ...], ...] = ()
+        self.kept: list[tuple[Any, ...]] | None = [] if keep else None
+        self.read = 0
+        self.excluded: dict[str, int] = {}
+        self.used = 0
+        self._tables: dict[str, npt.NDArray[Any]] = {}
+        self._sums: dict[str, Floats] = {}
+        self._decisions: Floats | None = None
+
+    def add(self, rows: Rows) -> None:
+        """Count some rows; ``rows.cells`` must begin with the cells of the rows before."""
+        self.cells = rows.cells
+        self.read += rows.read
+        for reason, count in rows.excluded.items():
+            self.excluded[reason] = self.excluded.get(reason, 0) + count
+        if not len(rows):
+            return
+        self.used += len(rows)
+        if self.kept is not None:
+            self._keep(rows)
+        code = rows.cell if self.labels == 1 or rows.label is None else rows.cell * 2 + rows.label
+        self._count_bins(rows, code)
+        self._count_decisions(rows, code)
+        self._add_sums(rows, code)
+
+    def _keep(self, rows: Rows) -> None:
+        assert self.kept is not None
+        if self.used > KEEP_ROWS or rows.score is None:
+            self.kept = None
+            return
+        label = rows.label if self.labels == 2 else None
+        self.kept.append((rows.score, rows.cell.astype(np.int32), label, rows.weight))
+
+    def _count_bins(self, rows: Rows, code: Ints) -> None:
+        if rows.score is None:
+            self._bump(code, 1, rows.weight)
+            return
+        self._fit_grid(rows.score)
+        assert self.grid is not None
+        if not self._tables:  # the cells of the first rows say how fine a table has room
+            while (
+                self.grid.size > 2 * BINS and 8 * len(self.cells) * self.labels * self.grid.size > self.room
+            ):
+                self.grid = self.grid.halved()
+        place = self.grid.index(rows.score)
+        place += code * self.grid.size
+        self._bump(place, self.grid.size, rows.weight)
+
+    def _fit_grid(self, score: Floats) -> None:
+        """Make sure that the grid covers the batch's scores; fixed grids always do."""
+        if self.grid is not None and _fixed_grid(self.reading, self.bins) is not None:
+            return
+        low, high = float(score.min()), float(score.max())
+        ours = Grid.over(low, high, bins=self.bins // 2, thresholds=self.reading.thresholds)
+        if self.grid is None:
+            self.grid = ours
+            return
+        grid = self.grid.covering(ours, most=2 * self.bins)
+        if grid != self.grid:
+            self._regrid(grid)
+
+    def _regrid(self, grid: Grid) -> None:
+        """Move what was counted onto a coarser or wider grid."""
+        if self.grid is not None:
+            into = self.grid.onto(grid)
+            self._tables = {name: moved_bins(table, into, grid.size) for name, table in self._tables.items()}
+        self.grid = grid
+
+    def _bump(self, place: Ints, bins: int, weight: Floats | None) -> None:
+        _tally(self._table("rows", bins, np.int64), place, None)
+        if weight is not None:
+            _tally(self._table("mass", bins, np.float64), place, weight)
+            _tally(self._table("square_mass", bins, np.float64), place, weight * weight)
+        if self._tables["rows"].nbytes > self.room and self.grid is not None and bins > 2 * BINS:
+            self._regrid(self.grid.halved())
+
+    def _table(self, name: str, bins: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return the named table, flat; it grows with the cells."""
+        need = len(self.cells) * self.labels
+        table = self._tables.get(name)
+        if table is None or table.shape[0] < need:
+            grown = np.zeros((need, bins), dtype=dtype)
+            if table is not None:
+                grown[: table.shape[0]] = table
+            table = self._tables[name] = grown
+        return table.reshape(-1)
+
+    def _count_decisions(self, rows: Rows, code: Ints) -> None:
+        if rows.decision is None:
+            return
+        q, w = rows.decision, 1.0 if rows.weight is None else rows.weight
+        found = np.stack([_by(code, w**p * part) for p in (1, 2) for part in (q, 1.0 - q)], axis=-1)
+        self._decisions = found if self._decisions is None else _grown_sum(self._decisions, found)
+
+    def _add_sums(self, rows: Rows, code: Ints) -> None:
+        with np.errstate(invalid="ignore", over="ignore"):  # an infinite loss stays infinite
+            for name, value in quantities(rows, self.reading, losses=self.losses):
+                once = value if rows.weight is None else value * rows.weight
+                found = np.stack([_by(code, once), _by(code, once * value)], axis=-1)
+                known = self._sums.get(name)
+                self._sums[name] = found if known is None else _grown_sum(known, found)
+
+    def counts(self) -> Counts:
+        """Return what was counted so far, cells in sorted order."""
+        cells = self.cells
+        if not self._tables:
+            return self._nothing()
+        shape = (len(cells), self.labels)
+
+        def shaped(table: npt.NDArray[Any] | None, tail: int) -> Any:
+            if table is None:
+                return None
+            full = np.zeros((shape[0] * shape[1], tail), dtype=table.dtype)
+            full[: table.shape[0]] = table
+            return full.reshape(*shape, tail)
+
+        bins = self._tables["rows"].shape[1]
+        unordered = Counts(
+            self.reading.columns.cell_keys,
+            cells,
+            self.grid,
+            shaped(self._tables["rows"], bins),
+            shaped(self._tables.get("mass"), bins),
+            shaped(self._tables.get("square_mass"), bins),
+            shaped(self._decisions, 4),
+            {name: shaped(table, 2) for name, table in self._sums.items()},
+            self.read,
+            dict(self.excluded),
+        )
+        return _observed(unordered)
+
+    def _nothing(self) -> Counts:
+        """Return counts of no used row, of the right kind for adding."""
+        weighted = self.reading.columns.weight is not None
+        empty = np.zeros((0, self.labels, 1))
+        none = empty if weighted else None
+        return Counts(
+            self.reading.columns.cell_keys,
+            (),
+            None,
+            empty.astype(np.int64),
+            none,
+            none,
+            None,
+            {},
+            self.read,
+            self.excluded,
+        )
+
+
+def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
+    """Return the grid of a score whose range is known; None where the data has to show its range."""
+    if not reading.columns.score or reading.task == "regression" or reading.score_scale not in SCORE_RANGE:
+        return None
+    return Grid.over(*SCORE_RANGE[reading.score_scale], bins=bins, thresholds=reading.thresholds)
+
+
+def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
+    """Add rows into a flat table; of the two ways the one that is faster for its size."""
+    if table.size <= 2 * place.size:
+        found = np.bincount(place, weight)
+        table[: found.size] += found
+    else:  # bincount would make and add a whole table per batch
+        np.add.at(table, place, 1 if weight is None else weight)
+
+
+def _by(code: Ints, values: Floats) -> Floats:
+    """Return the sums of values by code."""
+    return np.bincount(code, weights=values).astype(np.float64, copy=False)
+
+
+def _grown_sum(a: Floats, b: Floats) -> Floats:
+    """Return the sum of two tables whose first axes may differ in length."""
+    if a.shape[0] < b.shape[0]:
+        a, b = b, a
+    out = a.copy()
+    out[: b.shape[0]] += b
+    return out
+
+
+def _observed(counts: Counts) -> Counts:
+    """Return the counts of the cells that have rows, sorted."""
+    seen = np.asarray(counts.rows.any(axis=(1, 2)))
+    chosen = sorted((cell, i) for i, cell in enumerate(counts.cells) if seen[i])
+    order = np.array([i for _, i in chosen], dtype=np.int64)
+
+    def pick(table: npt.NDArray[Any] | None) -> Any:
+        return None if table is None else table[order]
+
+    return replace(
+        counts,
+        cells=tuple(cell for cell, _ in chosen),
+        rows=pick(counts.rows),
+        mass=pick(counts.mass),
+        square_mass=pick(counts.square_mass),
+        decisions=pick(counts.decisions),
+        sums={name: pick(table) for name, table in counts.sums.items()},
+    )
+
+
+def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[str, Floats]]:
+    """Yield (name, value per row) of what is summed exactly beside the bins.
+
+    ``score`` and ``label`` (regression), ``square_loss``, ``absolute_loss`` (regression) and
+    ``log_loss`` (probabilities), each only where it is defined.
+    """
+    score, label = rows.score, rows.label
+    if score is None or not losses:
+        return
+    if reading.task == "regression":
+        yield "score", score
+        if label is not None:
+            error = score - label
+            yield "label", label
+            yield "square_loss", error * error
+            yield "absolute_loss", np.abs(error)
+        return
+    if reading.score_scale == "raw":
+        yield "score", score
+        return
+    chance = to_probability(score, reading.score_scale)
+    yield "score", chance
+    if label is None:
+        return
+    error = np.abs(label - chance)
+    yield "square_loss", error * error
+    yield "log_loss", _log_loss(score, error, label, reading)
+
+
+def summed(reading: Reading) -> tuple[str, ...]:
+    """Return the names of what :func:`quantities` yields with losses."""
+    columns = reading.columns
+    if columns.score is None:
+        return ()
+    if reading.task == "regression":
+        return ("score", "label", "square_loss", "absolute_loss") if columns.label else ("score",)
+    if reading.score_scale == "raw" or columns.label is None:
+        return ("score",)
+    return ("score", "square_loss", "log_loss")
+
+
+def _log_loss(score: Floats, error: Floats, label: npt.NDArray[Any], reading: Reading) -> Floats:
+    """Return -log of the probability given to the observed label; infinite where that is zero."""
+    if reading.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
+        return np.logaddexp(0.0, np.where(label == 1, -score, score))
+    right = np.where(
+        label == 1,
+        to_probability(score, reading.score_scale),
+        1.0 - to_probability(score, reading.score_scale),
+    )
+    with np.errstate(divide="ignore"):
+        return np.abs(np.log(right, out=right), out=right)
+
+
+def scan(
+    source: Source,
+    reading: Reading,
+    *,
+    threads: int | None = None,
+    exact: bool = True,
+    losses: bool = True,
+    each: Callable[[Counts], None] | None = None,
+) -> Scan:
+    """Count a source in one pass.
+
+    Parameters
+    ----------
+    exact
+        Keep what exact distances need: the rows' scores of small data, finer bins for large data. Without it, what
+        is counted in a part of the source does not depend on what else is in the source.
+    losses
+        Sum the losses per group; without them the scan costs about half.
+    each
+        Called with the counts of every part, in the order of the data. The source may be a piece of a whole then, so
+        it need not have what a whole must: :func:`check_whole` is left to the caller.
+
+    Raises
+    ------
+    DataError
+        The data has no usable rows, or rows that the reading's policies do not allow to be left out.
+    """
+    source.require(reading.columns.counted)
+    reading = reading.in_type_of(source.schema)
+    about = source.about_rows
+    bins = FINE_BINS * (1 if about <= 2 * KEEP_ROWS else 4) if exact and about > SORT_ROWS else BINS
+    room = max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
+    keep = exact and reading.columns.score is not None and (source.rows is None or source.rows <= KEEP_ROWS)
+
+    def count(part: Part) -> Tally:
+        tally = Tally(reading, bins, losses=losses, keep=keep, room=room)
+        encoder = Encoder(reading, part.where, part.first_row)
+        for batch in part.batches():
+            tally.add(encoder.encode(batch))
+        return tally
+
+    total: Counts | None = None
+    kept: list[tuple[Any, ...]] | None = [] if keep else None
+    cells: list[tuple[str, ...]] = []
+    for tally in _in_order(source.parts(reading.columns.counted, _types(reading)), count, threads):
+        counts = tally.counts()
+        if each is not None:
+            each(counts)
+        total = counts if total is None else total + counts
+        if kept is not None:
+            few = tally.kept is not None and total.used <= KEEP_ROWS
+            kept = [*kept, *((rows, len(cells)) for rows in tally.kept or ())] if few else None
+            cells.extend(tally.cells)
+    if total is None:
+        total = Tally(reading, bins).counts()
+    check_excluded(total.excluded, total.read, reading)
+    if each is None:
+        check_whole(total, reading, source.name)
+    return Scan(total, _joined(kept, cells, total) if kept else None)
+
+
+def check_whole(counts: Counts, reading: Reading, name: str) -> None:
+    """Raise where counts do not have what a whole data set must have.
+
+    Raises
+    ------
+    DataError
+        There are no rows, none is left, or none has the label that is said to be positive.
+    """
+    if not counts.read:
+        raise DataError(f"{name} has no rows")
+    if not counts.used:
+        why = ", ".join(f"{reason} {rows:,}" for reason, rows in counts.excluded.items())
+        raise DataError(f"{name}: no rows are left to audit; left out: {why}")
+    check_positive(counts.rows[:, -1], reading)
+
+
+def _joined(kept: list[tuple[Any, ...]], cells: list[tuple[str, ...]], counts: Counts) -> KeptRows:
+    """Return the kept rows of all parts with the cells of the whole."""
+    place = {cell: i for i, cell in enumerate(counts.cells)}
+    into = np.array([place.get(cell, -1) for cell in cells], dtype=np.int64)
+    batches = [batch for batch, _ in kept]
+    cell = np.concatenate([into[batch[1] + start] for batch, start in kept])
+
+    def column(i: int) -> Any:
+        return None if batches[0][i] is None else np.concatenate([batch[i] for batch in batches])
+
+    return KeptRows(column(0), cell, column(2), column(3))
+
+
+def _types(reading: Reading) -> dict[str, pa.DataType]:
+    """Return the column types to ask the source for."""
+    coded = pa.dictionary(pa.int32(), pa.string())
+    types: dict[str, pa.DataType] = dict.fromkeys(reading.columns.cell_keys, coded)
+    columns = reading.columns
+    for name in (columns.score, columns.weight, columns.probability):
+        if name:
+            types[name] = pa.float64()
+    if columns.label:
+        types[columns.label] = pa.float64() if reading.task == "regression" else coded
+    if columns.prediction:
+        types[columns.prediction] = coded
+    return types
+
+
+def _in_order(parts: list[Part], work: Callable[[Part], Made], threads: int | None) -> Iterator[Made]:
+    """Yield ``work(part)`` in the order of the parts, a few of them ahead in threads."""
+    many = min(threads_or_default(threads), len(parts))
+    if many <= 1:
+        yield from map(work, parts)
+        return
+    with ThreadPoolExecutor(many) as pool:
+        ahead: deque[Future[Made]] = deque()
+        waiting: Iterable[Part] = iter(parts)
+        try:
+            for part in waiting:
+                ahead.append(pool.submit(work, part))
+                if len(ahead) > many:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()
+
+
+# ---------------------------------------------------------------------- second pass
+
+
+def collect(
+    source: Source, reading: Reading, counts: Counts, bins: Bools, *, threads: int | None = None
+) -> KeptRows:
+    """Return the rows whose score lies in the chosen bins of the counts' grid.
+
+    Rows of one score, cell and label are merged into one weighted row when there are many, so heavy ties
+    cost no memory.
+    """
+    grid = counts.grid
+    assert grid is not None
+    place = {cell: i for i, cell in enumerate(counts.cells)}
+
+    # where no row was left out, the scores alone say which rows to look at, and labels are not needed
+    complete = not any(counts.excluded.values())
+    if complete:
+        columns = replace(reading.columns, label=None, prediction=None, probability=None)
+        reading = replace(reading, columns=columns)
+
+    def gather(part: Part) -> KeptRows | None:
+        encoder = Encoder(reading, part.where, part.first_row)
+        found: list[tuple[Any, ...]] = []
+        room = KEEP_ROWS
+        for whole in part.batches():
+            batch = (
+                whole.filter(arrow_array(bins[grid.index(scores_of(whole, reading))])) if complete else whole
+            )
+            rows = encoder.encode(batch)
+            assert rows.score is not None
+            inside = bins[grid.index(rows.score)]
+            into = np.array([place.get(cell, -1) for cell in encoder.cells], dtype=np.int64)
+            label = rows.label[inside] if rows.label is not None and reading.binary else None
+            weight = None if rows.weight is None else rows.weight[inside]
+            square = None if weight is None else weight * weight
+            found.append((rows.score[inside], into[rows.cell[inside]], label, weight, square))
+            if sum(f[0].size for f in found) > room:
+                found = [_merged_ties(found)]
+                room = max(KEEP_ROWS, 2 * found[0][0].size)  # where little is tied, merge seldom
+        return _stacked(found)
+
+    reading = reading.in_type_of(source.schema)
+    parts = source.parts(reading.columns.counted, _types(reading))
+    gathered = [g for g in _in_order(parts, gather, threads) if g is not None]
+    joined = _stacked([(g.score, g.cell, g.label, g.weight, g.square_weight) for g in gathered])
+    assert joined is not None
+    return joined
+
+
+def _stacked(found: list[tuple[Any, ...]]) -> KeptRows | None:
+    if not found:
+        return None
+
+    def column(i: int) -> Any:
+        if all(f[i] is None for f in found):
+            return None
+        # only some parts of unweighted data have merged ties, and so weights
+        return np.concatenate([np.ones(f[0].size) if f[i] is None else f[i] for f in found])
+
+    return KeptRows(column(0), column(1), column(2), column(3), column(4))
+
+
+def _merged_ties(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the same rows with equal (score, cell, label) merged and their weights added."""
+    rows = _stacked(found)
+    assert rows is not None
+    code = rows.cell if rows.label is None else rows.cell * 2 + rows.label
+    order = np.lexsort((code, rows.score))
+    score, code = rows.score[order], code[order]
+    new = np.concatenate([[True], (score[1:] != score[:-1]) | (code[1:] != code[:-1])])
+    first = np.flatnonzero(new)
+    ones = np.ones(order.size) if rows.weight is None else rows.weight[order]
+    weight = np.add.reduceat(ones, first)
+    square = None if rows.square_weight is None else np.add.reduceat(rows.square_weight[order], first)
+    score, code = score[new], code[new]
+    if rows.label is None:
+        return score, code, None, weight, square
+    return score, code // 2, (code % 2).astype(np.uint8), weight, square
+
+
+# ---------------------------------------------------------------------- whole tables
+
+
+def read_table(
+    data: Any,
+    reading: Reading,
+    columns: Iterable[str] | None = None,
+    raw: Mapping[str, pa.DataType] | None = None,
+) -> Table:
+    """Return data (a path, a frame, a source) as one table in memory, with its features.
+
+    Parameters
+    ----------
+    data, reading
+        What is read, and how.
+    columns
+        Feature columns to read; None for all without a role.
+    raw
+        Columns to keep among the features whatever their role, with the types that text files are read as.
+    """
+    source = open_source(data)
+    source.require(reading.columns.counted)
+    reading = reading.in_type_of(source.schema)
+    raw = raw or {}
+    wanted = source.columns if columns is None else columns
+    names = list(dict.fromkeys((*reading.columns.counted, *wanted, *raw)))
+    batches = [batch for part in source.parts(names, {**raw, **_types(reading)}) for batch in part.batches()]
+    return assemble([batch for batch in batches if batch.num_rows], reading, source.name, tuple(raw))
+
+
+def stream_batches(
+    source: Source, reading: Reading, more: Mapping[str, pa.DataType] | None = None
+) -> Iterator[tuple[int, Part, pa.RecordBatch]]:
+    """Yield (rows before, part, batch) of the counted columns, in order, one batch in memory at a time.
+
+    ``more`` names further columns, with the types that text files are read as.
+    """
+    before, more = 0, more or {}
+    names = list(dict.fromkeys((*reading.columns.counted, *more)))
+    for part in source.parts(names, {**more, **_types(reading)}):
+        for batch in part.batches():
+            if batch.num_rows:
+                yield before, part, batch
+                before += batch.num_rows
+
+
+def default_threshold(reading: Reading) -> float | None:
+    """Return the score at which the scale's probability is one half, if it has one."""
+    return None if reading.task == "regression" else NATURAL_THRESHOLD.get(reading.score_scale)
+
+
+def count_table(table: Table) -> Scan:
+    """Count a table in memory, decisions and losses included."""
+    tally = Tally(table.reading, BINS)
+    tally.add(table.rows)
+    counts, rows = tally.counts(), table.rows
+    if rows.score is None:
+        return Scan(counts, None)
+    label = rows.label if table.reading.binary else None
+    return Scan(counts, _joined([((rows.score, rows.cell, label, rows.weight), 0)], list(rows.cells), counts))

@@ -1,0 +1,266 @@
+"""Rows by cell: what a method that works on scores is given, and the recalibration of their scores.
+
+A cell is a group, or a group within a stratum. :func:`cells_of` sorts the rows of a problem into cells, unlabelled rows
+included; :func:`points_of` turns each cell into the points that are solved for: its rows as they are, its rows with a
+recalibrated score, or the blocks of its isotonic regression, which are few.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.data.counts import Floats, Ints
+from fairfix.data.table import Table
+from fairfix.errors import DataError
+from fairfix.methods.base import RepairProblem
+from fairfix.models.predictors import codes_of
+from fairfix.optim.monotone import Isotonic, Sigmoid, isotonic, sigmoid
+from fairfix.optim.piecewise import Piecewise
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredCell:
+    """The rows of one group in one stratum.
+
+    Attributes
+    ----------
+    name
+        Of the stratum and the group, for messages.
+    score
+        ``2 p - 1``, shape (n,); rows with labels first.
+    weight
+        Shape (n,); None for 1 each.
+    labels
+        Gathers the labels; None where there are none.
+    """
+
+    name: str
+    score: Floats
+    weight: Floats | None
+    labels: Callable[[], npt.NDArray[np.generic]] | None
+
+    @cached_property
+    def label(self) -> npt.NDArray[np.generic] | None:
+        """Labels, gathered when they are first asked for."""
+        return None if self.labels is None else self.labels()
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Row weights, ones where there are none."""
+        return np.ones(self.score.size) if self.weight is None else self.weight
+
+    @cached_property
+    def mass(self) -> float:
+        """Sum of the weights."""
+        return float(self.score.size if self.weight is None else self.weight.sum())
+
+    @cached_property
+    def sum_of_scores(self) -> float:
+        """Weighted sum of the scores."""
+        return float(self.score.sum() if self.weight is None else self.score @ self.weight)
+
+    @property
+    def labelled(self) -> tuple[Floats, npt.NDArray[np.generic], Floats | None]:
+        """Scores, labels and weights of the rows that have labels."""
+        assert self.label is not None
+        many = self.label.size
+        return self.score[:many], self.label, None if self.weight is None else self.weight[:many]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """All cells, with the levels of their columns: strata first, then groups."""
+
+    columns: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+    cells: tuple[ScoredCell, ...]
+    stratum: tuple[int, ...]
+
+    def strata(self) -> list[tuple[int, list[int]]]:
+        """Return (stratum, its cells) in order."""
+        return [
+            (s, [k for k, own in enumerate(self.stratum) if own == s]) for s in dict.fromkeys(self.stratum)
+        ]
+
+
+def cells_of(problem: RepairProblem) -> Cells:
+    """Return the rows by cell.
+
+    Raises
+    ------
+    DataError
+        Unlabelled rows are of a cell that the labelled ones do not have: names it.
+    """
+    table = problem.table
+    columns, levels, stratum, code = _coded(problem)
+    parts = [(code, table.ranking, table.rows.weight)]
+    if problem.unlabelled is not None:
+        parts.append(_more(problem.unlabelled, columns, levels))
+        if (parts[0][2] is None) != (parts[1][2] is None):
+            parts = [(c, f, np.ones(f.size) if w is None else w) for c, f, w in parts]
+    rows = [_by_cell(c, len(levels)) for c, _, _ in parts]
+    cells = []
+    for k, level in enumerate(levels):
+        score = _joined([f[where[k]] for (_, f, _), where in zip(parts, rows, strict=True)])
+        heavy = [w[where[k]] for (_, _, w), where in zip(parts, rows, strict=True) if w is not None]
+        labels = None if table.rows.label is None else partial(table.rows.label.__getitem__, rows[0][k])
+        cells.append(ScoredCell(" & ".join(level), score, _joined(heavy) if heavy else None, labels))
+    return Cells(columns, levels, tuple(cells), stratum)
+
+
+def _coded(
+    problem: RepairProblem,
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[int, ...], Ints]:
+    """Return columns, levels and strata of the cells, and the cell of each row."""
+    groups, strata = problem.cells, problem.strata
+    if strata is None:
+        return groups.columns, groups.levels, (0,) * len(groups.levels), groups.codes
+    many = len(groups.levels)
+    seen, code = np.unique(strata.codes * many + groups.codes, return_inverse=True)
+    levels = tuple(
+        (*strata.levels[s], *groups.levels[g]) for s, g in zip(seen // many, seen % many, strict=True)
+    )
+    return (*strata.columns, *groups.columns), levels, tuple(int(s) for s in seen // many), code
+
+
+def _more(
+    table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]
+) -> tuple[Ints, Floats, Floats | None]:
+    """Return cell, score and weight of unlabelled rows."""
+    code = codes_of(table, columns, levels)
+    if (code < 0).any():
+        groups = table.groups(columns)
+        name = groups.names[int(groups.codes[int(np.argmax(code < 0))])]
+        raise DataError(
+            f"unlabelled rows are of the group {name!r} of {' x '.join(columns)!r}, which no labelled row has; "
+            "leave these rows out"
+        )
+    return code, table.ranking, table.rows.weight
+
+
+def _joined(parts: Sequence[Floats]) -> Floats:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _by_cell(code: Ints, many: int) -> list[Ints]:
+    """Return the rows of each cell: a look for each of a few cells, one stable sort for many."""
+    if many <= 8:
+        return [np.flatnonzero(code == k) for k in range(many)]
+    order = np.argsort(code.astype(np.uint16) if many < 1 << 16 else code, kind="stable")
+    return list(np.split(order, np.cumsum(np.bincount(code, minlength=many))[:-1]))
+
+
+# ---------------------------------------------------------------------- calibrated points
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """What is solved for a cell: its rows, or the blocks of its isotonic regression.
+
+    Attributes
+    ----------
+    score
+        ``2 eta - 1``, shape (m,).
+    weight
+        None for 1 each.
+    raw
+        Scores as they come: of the rows, or the least of each block.
+    blocks, map
+        The recalibration, if there is one.
+    """
+
+    score: Floats
+    weight: Floats | None
+    raw: Floats
+    blocks: Isotonic | None = None
+    map: Sigmoid | None = None
+
+    @cached_property
+    def eta(self) -> Floats:
+        """Probability of label 1."""
+        return (1.0 + self.score) / 2.0 if self.blocks is None else self.blocks.values
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Weights, ones where there are none."""
+        return np.ones(self.score.size) if self.weight is None else self.weight
+
+    @cached_property
+    def base_rate(self) -> float:
+        """Mean of ``eta``."""
+        return float(self.eta @ self.weights / self.weights.sum())
+
+    @cached_property
+    def mass(self) -> float:
+        """Sum of the weights."""
+        return float(self.score.size if self.weight is None else self.weight.sum())
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """Least and greatest score: every rule is monotone, so it is extreme there."""
+        return float(self.score.min()), float(self.score.max())
+
+    @cached_property
+    def raw_ends(self) -> tuple[float, float]:
+        """Least and greatest raw score."""
+        return float(self.raw.min()), float(self.raw.max())
+
+    def curve(self, share: Floats) -> Piecewise:
+        """Return the rule on the raw score that gives the points their shares."""
+        if self.blocks is not None:
+            return Piecewise.steps(self.raw, share)
+        return Piecewise.separating(self.raw, share)
+
+    def of_rows(self, raw: Floats) -> Floats:
+        """Return the probability of label 1 at raw scores."""
+        if self.blocks is not None:
+            return self.blocks.values[self.blocks.block(raw)]
+        return self.map.apply(raw) if self.map else (1.0 + raw) / 2.0
+
+
+def points_of(cells: Cells, how: str) -> list[Points]:
+    """Return the points of every cell: ``how`` is none, isotonic or sigmoid."""
+    return [calibrated(cell, how) for cell in cells.cells]
+
+
+def calibrated(cell: ScoredCell, how: str) -> Points:
+    """Return the points of a cell after its recalibration."""
+    if how == "none":
+        return Points(cell.score, cell.weight, cell.score)
+    score, label, weight = cell.labelled
+    if how == "sigmoid":
+        map_ = sigmoid(score, label, weight)
+        return Points(2.0 * map_.apply(cell.score) - 1.0, cell.weight, cell.score, map=map_)
+    blocks = isotonic(score, label, weight)
+    mass = blocks.mass
+    if cell.score.size > score.size:  # unlabelled rows count as well
+        mass = np.bincount(blocks.block(cell.score), cell.weight, blocks.values.size).astype(np.float64)
+    return Points(2.0 * blocks.values - 1.0, mass, blocks.edges, blocks=blocks)
+
+
+def miscalibration(cells: Sequence[ScoredCell]) -> tuple[float, float]:
+    """Return the mean distance of score and label over ten bins per cell, and what chance alone gives of it."""
+    off = chance = total = 0.0
+    for cell in cells:
+        if cell.label is None:
+            continue
+        score, label, weight = cell.labelled
+        w = np.ones(score.size) if weight is None else weight
+        bin_ = np.searchsorted(np.quantile(score, np.arange(0.1, 1.0, 0.1)), score, side="right")
+        mass = np.bincount(bin_, w, 10)
+        p, y = (
+            np.bincount(bin_, w * part, 10) for part in ((1 + score) / 2, (label == 1).astype(np.float64))
+        )
+        full = mass > 0
+        mean = p[full] / mass[full]
+        off += float(np.abs(p - y).sum())
+        spread = np.bincount(bin_, w * w, 10)[full] * mean * (1 - mean)
+        chance += float(np.sqrt(2 / math.pi * spread).sum())
+        total += float(mass.sum())
+    return (off / total, chance / total) if total else (0.0, 0.0)

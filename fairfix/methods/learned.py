@@ -1,0 +1,184 @@
+"""What a method learns from: the score as it is, or members over features, with scores that have not seen their row.
+
+A repair that is fitted on top of a model has to see the model's scores as new rows will get them. Scores of rows that
+the model was fitted to are too confident, those of trees badly so. So every row is scored by a member that was fitted
+without it, in ``FOLDS`` folds; new rows are scored by the member fitted to all.
+
+Equal rows are of one fold. So where there are only a few different rows, many times each, a member without a fold would
+not know whole kinds of rows; then all are scored by the member fitted to all, which one row hardly changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairfix.data.counts import Floats, Ints
+from fairfix.errors import DataError
+from fairfix.methods.base import RepairProblem, param
+from fairfix.models.features import Features
+from fairfix.models.learners import Member, fit_classes, fit_mean, folds_of, hashed, out_of_fold
+from fairfix.models.values import Scorer
+
+FOLDS = 5
+"""Parts of the rows, each scored by a member fitted to the others."""
+
+
+REPEATED = 25
+"""Rows of each kind, on average, from which on scores of the member fitted to all rows are taken for all."""
+
+
+def learner_param() -> Any:
+    """Return the hyper-parameter that says what is learned from features."""
+    return param(
+        "linear",
+        "model that is learned from features: linear (or logistic), or boosted trees",
+        choices=("linear", "trees"),
+        selectable=True,
+    )
+
+
+def l2_param() -> Any:
+    """Return the hyper-parameter that keeps linear models small."""
+    return param(
+        1e-3,
+        "weight of the squared coefficients of a linear model, beside the mean loss",
+        at_least=0.0,
+        selectable=True,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A scorer for new rows, and the scores of the rows of the fit.
+
+    Attributes
+    ----------
+    scorer
+        For new rows.
+    values
+        Scores of the rows of the fit, each by a member that has not seen the row; shape (n,) or (n, K).
+    """
+
+    scorer: Scorer
+    values: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Features of a problem as a matrix, with the folds of its rows."""
+
+    features: Features
+    matrix: Floats
+    folds: Ints
+
+
+def design_of(problem: RepairProblem, learner: str) -> Design:
+    """Return the matrix that members are fitted to; made once for a problem and a learner."""
+
+    def make() -> Design:
+        groups = problem.cells.columns if problem.protected_as_feature else ()
+        features = Features.learn(problem.table, problem.features, groups)
+        matrix = features.matrix(problem.table, gaps=learner == "trees")
+        return Design(features, matrix, folds_of(matrix, FOLDS))
+
+    return problem.once(("design", learner), make)
+
+
+def mean_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scored:
+    """Return the model of the label: the score as it is, or a member over features.
+
+    Raises
+    ------
+    DataError
+        There is neither a score nor a feature, or no label to learn from.
+    """
+    table = problem.table
+    if problem.features is not None:
+        return learned_of(problem, learner, loss, l2, seed)
+    if table.rows.score is None:
+        raise DataError(
+            "there is neither a score nor a feature to learn from; name one with --score or --features"
+        )
+    return problem.once("score", lambda: Scored(Scorer(), Scorer()(table)))
+
+
+def learned_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scored:
+    """Return a member for the label over features (or over the score, as a feature), with scores out of fold."""
+    y = label_of(problem)
+
+    def fit(rows: Ints, start: Member | None) -> Member:
+        X = design_of(problem, learner).matrix[rows]
+        w = _at(problem, rows)
+        return fit_mean(X, y[rows], w, learner=learner, loss=loss, l2=l2, seed=seed, start=start)
+
+    bounds = bounds_of(problem, loss)
+    return problem.once(("mean", learner, loss, l2, seed), lambda: _scored(problem, learner, fit, bounds))
+
+
+def model_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scorer:
+    """Return the model of the label over features (or over the score, as a feature), fitted to all rows at once."""
+    design, y = design_of(problem, learner), label_of(problem)
+    member = fit_mean(
+        design.matrix, y, problem.table.rows.weight, learner=learner, loss=loss, l2=l2, seed=seed
+    )
+    return Scorer(design.features, member, bounds_of(problem, loss))
+
+
+def bounds_of(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
+    """Return the range that values are moved into: [0, 1] where they are chances but no loss keeps them there."""
+    return (0.0, 1.0) if problem.table.reading.task == "classification" and loss != "logistic" else None
+
+
+def groups_of(problem: RepairProblem, learner: str, l2: float, seed: int) -> Scored:
+    """Return the model of the group: P(group | what is looked at), shape (n, K) on the rows of the fit."""
+    codes, many = problem.cells.codes, len(problem.cells.levels)
+
+    def fit(rows: Ints, start: Member | None) -> Member:
+        X = design_of(problem, learner).matrix[rows]
+        w = _at(problem, rows)
+        return fit_classes(X, codes[rows], many, w, learner=learner, l2=l2, seed=seed, start=start)
+
+    def usable(rows: Ints) -> bool:
+        return bool(np.bincount(codes[rows], minlength=many).all())
+
+    return problem.once(("groups", learner, l2, seed), lambda: _scored(problem, learner, fit, None, usable))
+
+
+def _scored(
+    problem: RepairProblem,
+    learner: str,
+    fit: Callable[[Ints, Member | None], Member],
+    bounds: tuple[float, float] | None,
+    usable: Callable[[Ints], bool] | None = None,
+) -> Scored:
+    design = design_of(problem, learner)
+    member = fit(np.arange(len(problem.table)), None)
+    if np.unique(hashed(design.matrix)).size * REPEATED <= len(design.matrix):
+        values = member.predict(design.matrix)
+    else:
+        values = out_of_fold(lambda rows: fit(rows, member), design.matrix, design.folds, member, usable)
+    return Scored(
+        Scorer(design.features, member, bounds), values if bounds is None else np.clip(values, *bounds)
+    )
+
+
+def label_of(problem: RepairProblem) -> Floats:
+    """Return the labels as numbers, shape (n,).
+
+    Raises
+    ------
+    DataError
+        There are none.
+    """
+    if problem.table.rows.label is None:
+        raise DataError("learning from features needs labels; name the column with --label")
+    return problem.table.rows.label.astype(np.float64)
+
+
+def _at(problem: RepairProblem, rows: Ints) -> Floats | None:
+    weight = problem.table.rows.weight
+    return None if weight is None else weight[rows]

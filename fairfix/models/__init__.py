@@ -1,0 +1,1 @@
+"""Whatever scores or decides a row."""

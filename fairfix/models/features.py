@@ -1,0 +1,411 @@
+r"""Features: columns of mixed type made into a matrix, the same way at fit and at predict time.
+
+What is learned from the rows of the fit is data: means, scales and categories. It is kept in the artifact and applied
+to new rows as it is.
+
+=========  ==========================================  ===========================================================
+kind       columns of the matrix                       missing and new values
+=========  ==========================================  ===========================================================
+number     ``(x - mean) / scale``                      missing: 0, the mean, and an indicator column if the fit had
+                                                       missing values; for trees NaN, and no indicator
+boolean    the same, with true as 1                    the same
+category   an indicator for each category              missing is a category if the fit had it; a category that the
+                                                       fit has not kept is none of them: all indicators are 0
+group      the same, of a protected column             the same
+score      the model's score, standardised: log-odds   none is missing here: rows without score are left out before
+           where it is a probability; and what it is
+           above each of ``KNOTS`` knots
+=========  ==========================================  ===========================================================
+
+Of a column with many categories the ``MOST_LEVELS`` most frequent are kept. Dates and nested values are refused: what
+is to be learned from a date, only the user can say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fairfix.data.counts import Floats, Ints
+from fairfix.data.table import Table, group_codes, null_mask, primitive
+from fairfix.errors import ArtifactError, ColumnError, DataError
+
+Kind = Literal["number", "boolean", "category", "group", "score"]
+
+MOST_LEVELS = 100
+"""Categories of a column that get an indicator of their own."""
+
+KNOTS = 9
+"""Knots of a score that is learned from, even in its distribution."""
+
+LEAST_CHANCE = 1e-6
+"""Probabilities are kept this far from 0 and 1 before their log-odds are taken."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column and what the fit learned of it.
+
+    Attributes
+    ----------
+    name, kind
+        The column and how it is read.
+    mean, scale
+        Of a number, boolean or score: what is taken off and divided by.
+    missing
+        Whether a number has an indicator for missing values.
+    levels
+        Categories with an indicator, in order.
+    knots
+        Of a score: standardised values from which on its slope may differ, increasing.
+    same
+        Values of a category that are taken for one, which the first of them names.
+    """
+
+    name: str
+    kind: Kind
+    mean: float = 0.0
+    scale: float = 1.0
+    missing: bool = False
+    levels: tuple[str, ...] = ()
+    knots: tuple[float, ...] = ()
+    same: tuple[str, ...] = ()
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Names of its columns in the matrix."""
+        if self.kind == "score":
+            return (self.name, *(f"{self.name} above {knot:g}" for knot in self.knots))
+        if self.levels:
+            return tuple(f"{self.name}={level}" for level in self.levels)
+        return (self.name, f"{self.name} is missing") if self.missing else (self.name,)
+
+
+@dataclass(frozen=True)
+class Features:
+    """All columns that are learned from, in order."""
+
+    columns: tuple[Feature, ...]
+
+    @classmethod
+    def learn(
+        cls,
+        table: Table,
+        names: Sequence[str] | None,
+        groups: Sequence[str] = (),
+        same: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> Features:
+        """Return what the rows of a table teach about its columns.
+
+        Parameters
+        ----------
+        table
+            The rows of the fit.
+        names
+            Feature columns; None for the model's score alone.
+        groups
+            Protected columns that are features as well.
+        same
+            Column -> values that are taken for one.
+
+        Raises
+        ------
+        ColumnError, DataError
+            A column is not there, or is of a type that nothing can be learned from: names it and the remedy.
+        """
+        weight = table.rows.weight
+        weight = np.ones(len(table)) if weight is None else weight
+        same = same or {}
+        found = (
+            [_learn_score(table, weight)]
+            if names is None
+            else [_learn(table, name, weight, same.get(name, ())) for name in names]
+        )
+        found += [_learn_levels(name, "group", *_group(table, name), weight) for name in groups]
+        if not found:
+            raise DataError("there are no feature columns to learn from; name some with --features")
+        return cls(tuple(found))
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Feature column -> kind, of those that are read as features."""
+        return {one.name: one.kind for one in self.columns if one.kind not in ("group", "score")}
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Protected columns that are looked at."""
+        return tuple(one.name for one in self.columns if one.kind == "group")
+
+    @property
+    def needs_score(self) -> bool:
+        """Whether the model's score is looked at."""
+        return any(one.kind == "score" for one in self.columns)
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Names of the columns of the matrix without gaps."""
+        return tuple(title for one in self.columns for title in one.titles)
+
+    @property
+    def titles_with_gaps(self) -> tuple[str, ...]:
+        """Names of the columns of the matrix with gaps, which has no indicators of missing numbers."""
+        return tuple(t for one in self.columns for t in replace(one, missing=False).titles)
+
+    @property
+    def reach(self) -> Floats:
+        """How far, squared, each column of the matrix without gaps moves at the cost of 1, shape (d,).
+
+        The fair metric's part that is no flip: the squared distance of two rows is the sum over number columns of their
+        squared difference in standard deviations, and 1 for each other column in which they differ (and for a number
+        that one of them lacks). An indicator of a category costs a half: two of them change. Protected columns move by
+        flips alone, so their reach is 0. The knots of a score, which is one number, share its cost.
+        """
+        out: list[float] = []
+        for one in self.columns:
+            own = {
+                "category": 2.0,
+                "group": 0.0,
+                "boolean": 1.0 / one.scale**2,
+                "score": float(len(one.titles)),
+            }
+            out += [own.get(one.kind, 1.0)] * (1 if one.missing else len(one.titles)) + [1.0] * one.missing
+        return np.array(out)
+
+    def matrix(self, table: Table, *, gaps: bool = False) -> Floats:
+        """Return the matrix of a table's rows, shape (n, d); with ``gaps``, missing numbers are NaN, for trees.
+
+        Raises
+        ------
+        ColumnError, DataError
+            A column is not there or is of another type than in the fit.
+        """
+        parts = [part for one in self.columns for part in _columns(table, one, gaps=gaps)]
+        return np.column_stack(parts) if len(table) else np.zeros((0, len(parts)))
+
+    # ------------------------------------------------------------------ saved
+
+    def state(self) -> list[dict[str, Any]]:
+        """Return it as JSON values."""
+        return [
+            {name: list(part) if isinstance(part, tuple) else part for name, part in asdict(one).items()}
+            for one in self.columns
+        ]
+
+    @classmethod
+    def from_state(cls, state: Any) -> Features:
+        """Return the features of a saved state.
+
+        Raises
+        ------
+        ArtifactError
+            The state is malformed.
+        """
+        if not isinstance(state, list) or not state:
+            raise ArtifactError("the artifact does not say how its features are read")
+        return cls(tuple(_restored(one) for one in state))
+
+
+def _restored(one: Any) -> Feature:
+    if not isinstance(one, Mapping) or set(one) != {part.name for part in fields(Feature)}:
+        raise ArtifactError("a feature of the artifact has other settings than this version knows")
+    sound = (
+        isinstance(one["name"], str)
+        and one["kind"] in get_args(Kind)
+        and all(isinstance(one[part], float) and math.isfinite(one[part]) for part in ("mean", "scale"))
+        and one["scale"] > 0
+        and isinstance(one["missing"], bool)
+        and isinstance(one["levels"], list)
+        and all(isinstance(level, str) for level in one["levels"])
+        and bool(one["levels"]) == (one["kind"] in ("category", "group"))
+        and isinstance(one["knots"], list)
+        and all(isinstance(knot, float) and math.isfinite(knot) for knot in one["knots"])
+        and isinstance(one["same"], list)
+        and all(isinstance(value, str) for value in one["same"])
+        and (not one["same"] or one["kind"] == "category")
+    )
+    if not sound:
+        raise ArtifactError(f"the feature {one['name']!r} of the artifact is malformed")
+    told: dict[str, Any] = {
+        name: tuple(part) if isinstance(part, list) else part for name, part in one.items()
+    }
+    return Feature(**told)
+
+
+# ---------------------------------------------------------------------- learning
+
+
+def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Feature:
+    column = _column(table, name)
+    kind = kind_of(name, column.type)
+    if same and kind != "category":
+        raise ColumnError(
+            f"feature column {name!r} holds {kind}s; only texts can be taken for one: leave it out, or make it text"
+        )
+    if kind == "category":
+        codes, levels, _ = group_codes(column, name)
+        if same:
+            codes, levels = _merged(codes, levels, same)
+        return replace(_learn_levels(name, "category", codes, levels, weight), same=same)
+    values = _reals(column, name)
+    gone = np.isnan(values)
+    return _standard(name, kind, values[~gone], weight[~gone], missing=bool(gone.any()))
+
+
+def _merged(codes: Ints, levels: Sequence[str], same: tuple[str, ...]) -> tuple[Ints, list[str]]:
+    """Return codes and levels in which some values are one, named by the first of them."""
+    names = [same[0] if level in same else level for level in levels]
+    merged = list(dict.fromkeys(names))
+    return np.array([merged.index(name) for name in names], dtype=np.int64)[codes], merged
+
+
+def _learn_score(table: Table, weight: Floats) -> Feature:
+    score = _score(table)
+    plain = _standard(table.reading.columns.score or "score", "score", score, weight, missing=False)
+    scaled = (score - plain.mean) / plain.scale
+    order = np.argsort(scaled, kind="stable")
+    mass = np.cumsum(weight[order])
+    at = np.searchsorted(mass, mass[-1] * (np.arange(1, KNOTS + 1) / (KNOTS + 1) - 1e-9))
+    knots = np.unique(scaled[order[at]].round(9))
+    return replace(plain, knots=tuple(float(knot) for knot in knots))
+
+
+def _standard(name: str, kind: Kind, values: Floats, weight: Floats, *, missing: bool) -> Feature:
+    mass = float(weight.sum())
+    if not mass:
+        return Feature(name, kind, missing=missing)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(values @ weight / mass)
+        scale = math.sqrt(float((values - mean) ** 2 @ weight / mass))
+    if not (math.isfinite(mean) and math.isfinite(scale)):
+        raise DataError(f"feature column {name!r} holds numbers too large to be squared; rescale it")
+    scale = scale if scale > 1e-12 * max(abs(mean), 1e-300) else 1.0
+    # to 12 digits, which the order of the rows has no part in: the same rows make the same matrix to the bit
+    return Feature(name, kind, float(f"{mean:.12g}"), float(f"{scale:.12g}"), missing)
+
+
+def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], weight: Floats) -> Feature:
+    mass = np.bincount(codes, weight, len(levels))
+    rows = np.bincount(codes, minlength=len(levels))
+    distinct = int(np.count_nonzero(rows))
+    if kind == "category" and distinct > MOST_LEVELS and distinct > codes.size / 2:
+        raise DataError(
+            f"feature column {name!r} has {distinct:,} different texts in {codes.size:,} rows, which looks like a name "
+            "and not like a feature; name it with --id, or leave it out with --features"
+        )
+    order = sorted(np.flatnonzero(mass > 0).tolist(), key=lambda i: (-mass[i], levels[i]))[:MOST_LEVELS]
+    return Feature(name, kind, levels=tuple(sorted(levels[i] for i in order)))
+
+
+def kind_of(name: str, kind: pa.DataType) -> Kind:
+    """Return how a feature column of an Arrow type is read.
+
+    Raises
+    ------
+    ColumnError
+        Nothing can be learned from the type: names the column and the remedy.
+    """
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_temporal(value):
+        raise ColumnError(
+            f"feature column {name!r} holds dates or times ({value}); turn it into a number (days since a day, the "
+            "month), or leave it out with --features"
+        )
+    if pa.types.is_boolean(value):
+        return "boolean"
+    if pa.types.is_integer(value) or pa.types.is_floating(value) or pa.types.is_decimal(value):
+        return "number"
+    if pa.types.is_null(value):
+        return "number"
+    if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
+        return "category"
+    raise ColumnError(
+        f"feature column {name!r} is of type {value}, which is neither number nor text; convert it, or leave it out "
+        "with --features"
+    )
+
+
+# ---------------------------------------------------------------------- applying
+
+
+def _columns(table: Table, one: Feature, *, gaps: bool) -> list[Floats]:
+    """Return a feature's columns of the matrix."""
+    if one.levels:
+        names: Sequence[str]
+        if one.kind == "group":
+            codes, names = _group(table, one.name)
+        else:
+            codes, names, _ = group_codes(_column(table, one.name), one.name)
+        if one.same:
+            codes, names = _merged(codes, names, one.same)
+        place = {level: i for i, level in enumerate(names)}
+        known = [place.get(level, -1) for level in one.levels]
+        return [(codes == i).astype(np.float64) if i >= 0 else np.zeros(codes.size) for i in known]
+    values = _score(table) if one.kind == "score" else _reals(_column(table, one.name), one.name)
+    scaled = (values - one.mean) / one.scale
+    if one.kind == "score":
+        return [scaled, *(np.maximum(scaled - knot, 0.0) for knot in one.knots)]
+    gone = np.isnan(scaled)
+    if gaps:
+        return [scaled]
+    filled = np.where(gone, 0.0, scaled)
+    return [filled, gone.astype(np.float64)] if one.missing else [filled]
+
+
+def _column(table: Table, name: str) -> pa.Array:
+    if name not in table.features.column_names:
+        raise ColumnError(f"there is no feature column {name!r}; name the features with --features")
+    column = table.features.column(name).combine_chunks()
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _group(table: Table, name: str) -> tuple[Ints, tuple[str, ...]]:
+    groups = table.groups([name])
+    return groups.codes, groups.names
+
+
+def _score(table: Table) -> Floats:
+    if table.rows.score is None:
+        raise DataError("a score column is needed; name it with --score")
+    if table.reading.task == "regression" or table.reading.score_scale == "raw":
+        return table.rows.score
+    chance = np.clip(table.probability, LEAST_CHANCE, 1 - LEAST_CHANCE)
+    return np.log(chance / (1 - chance))
+
+
+def _reals(column: pa.Array, name: str) -> Floats:
+    """Return a number or boolean column as float64 with NaN for missing.
+
+    Raises
+    ------
+    ColumnError, DataError
+        The column is of another type, or holds an infinity: names it.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.dictionary_decode(), kind.value_type
+    if pa.types.is_null(kind):
+        return np.full(len(column), np.nan)
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ColumnError(
+            f"feature column {name!r} is of type {kind}, but numbers are needed as in the fit; convert it"
+        )
+    values: npt.NDArray[Any] = primitive(column, column.type.to_pandas_dtype()).astype(np.float64)
+    missing = null_mask(column)
+    if missing is not None:
+        values[missing] = np.nan
+    if np.isinf(values).any():
+        row = int(np.argmax(np.isinf(values)))
+        raise DataError(
+            f"feature column {name!r} holds {values[row]} (row {row + 1:,} of those used); mend or remove it"
+        )
+    return values

@@ -1,0 +1,173 @@
+"""An ONNX model as an estimator: what :mod:`fairfix.models.user_file` asks a loaded object for.
+
+An ONNX file is a graph of known operators and runs no code of its own. It is read from the bytes that were hashed, so
+weights in other files are not followed. It runs in one thread on the processor.
+
+What the graph says and what it means here::
+
+    one input of d columns         a matrix; the columns are named by --features
+    several inputs, or one of one  a column each, by the names of the inputs
+    map or matrix beside a label   P(y = c | x), c from the labels that the operators of the graph carry
+    a label alone                  the decision
+    one number                     the value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairfix.errors import ModelError
+
+TYPES: Mapping[str, Any] = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+    "tensor(string)": np.object_,
+}
+"""Types of inputs that are known."""
+
+LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
+"""Attributes of operators that name the classes."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of the graph: its name, how many columns it takes, and their type."""
+
+    name: str
+    width: int | None
+    type: Any
+
+
+class OnnxModel:
+    """A model with ``feature_names_in_`` or ``n_features_in_`` and, for a classifier, ``classes_``.
+
+    Parameters
+    ----------
+    path
+        The file, for messages.
+    data
+        Its bytes.
+
+    Raises
+    ------
+    ModelError
+        Packages are missing, or the graph has inputs or outputs that cannot be given or read.
+    """
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        graph, self._session = _opened(path, data)
+        self._inputs = [_input(path, one) for one in self._session.get_inputs()]
+        outputs = self._session.get_outputs()
+        if not outputs:
+            raise ModelError(f"model file {path} has no output")
+        named = len(self._inputs) > 1 or self._inputs[0].width == 1
+        if named:
+            self.feature_names_in_ = tuple(one.name for one in self._inputs)
+        elif self._inputs[0].width is not None:
+            self.n_features_in_ = self._inputs[0].width
+        chances = next((one for one in outputs if _is_chances(one)), None)
+        labels = next((one for one in outputs if one.type in ("tensor(int64)", "tensor(string)")), None)
+        if labels is not None and (chances is not None or len(outputs) == 1):
+            self.classes_ = _classes(path, graph, labels)
+        self._output = (chances or labels or outputs[0]).name
+        is_map = chances is not None and chances.type.startswith("seq(")
+        self._read: Callable[[Any], NDArray[Any]] = self._of_maps if is_map else np.asarray
+        if labels is not None and chances is not None:
+            self.predict_proba = self._answer
+        else:
+            self.predict = self._answer
+
+    def _answer(self, block: Any) -> NDArray[Any]:
+        """Return the output for some rows: a frame with the input's names, or an array."""
+        if len(self._inputs) == 1:
+            only = self._inputs[0]
+            given = {only.name: _tensor(block, only)}
+        else:
+            given = {one.name: _tensor(block[[one.name]], one) for one in self._inputs}
+        return self._read(self._session.run([self._output], given)[0])
+
+    def _of_maps(self, found: list[Mapping[Any, float]]) -> NDArray[np.float64]:
+        """Return the probabilities of maps class -> probability, in the order of the classes."""
+        return np.array([[row[label] for label in self.classes_] for row in found], dtype=np.float64)
+
+
+def _opened(path: str, data: bytes) -> tuple[Any, Any]:
+    """Return the graph, and the session that runs it."""
+    try:
+        import onnx
+        import onnxruntime
+    except ImportError:
+        raise ModelError(
+            f"model file {path} needs onnxruntime and onnx: pip install 'fairfix[onnx]'"
+        ) from None
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+    settings.log_severity_level = 4  # a failure is told once, by the exception
+    session = onnxruntime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
+    return onnx.load_model_from_string(data).graph, session
+
+
+def _input(path: str, one: Any) -> Input:
+    """Return what an input takes."""
+    shape = list(one.shape)
+    if one.type not in TYPES or len(shape) not in (1, 2):
+        raise ModelError(
+            f"model file {path}: its input {one.name!r} is a {one.type} of shape {shape}; rows of columns are needed, "
+            f"of {', '.join(TYPES)}"
+        )
+    width = shape[1] if len(shape) == 2 else 1
+    return Input(one.name, width if isinstance(width, int) else None, TYPES[one.type])
+
+
+def _is_chances(one: Any) -> bool:
+    """Tell whether an output may hold probabilities of classes."""
+    return one.type.startswith("seq(map(") or (
+        one.type in ("tensor(float)", "tensor(double)") and len(one.shape) == 2
+    )
+
+
+def _classes(path: str, graph: Any, labels: Any) -> NDArray[Any]:
+    """Return the classes that the last operator with labels names; 0 and 1 where none does and labels are numbers."""
+    for node in reversed(graph.node):
+        for attribute in node.attribute:
+            found = list(attribute.strings) or list(attribute.ints)
+            if attribute.name in LABELS and found:
+                texts = [one.decode() if isinstance(one, bytes) else one for one in found]
+                return np.array(texts)
+    if labels.type == "tensor(string)":
+        raise ModelError(
+            f"model file {path} does not say which classes its probabilities are of; convert it with a ZipMap at its "
+            "end, or write its scores into a column and name it with --score"
+        )
+    return np.array([0, 1])
+
+
+def _tensor(part: Any, one: Input) -> NDArray[Any]:
+    """Return columns in the type of an input, shape (n, width).
+
+    Raises
+    ------
+    ValueError
+        Texts or whole numbers have gaps, which these inputs do not know.
+    """
+    import pandas as pd
+
+    values = np.asarray(part, dtype=object) if one.type is np.object_ else np.asarray(part)
+    if one.type in (np.float16, np.float32, np.float64):
+        return np.asarray(pd.DataFrame(values).astype(np.float64), dtype=one.type)
+    if pd.isna(values).any():
+        kind = "text" if one.type is np.object_ else np.dtype(one.type).name
+        raise ValueError(f"the input {one.name!r} of type {kind} cannot hold gaps; fill them before")
+    if one.type is np.object_:
+        return np.array([[str(value) for value in row] for row in values], dtype=object).reshape(values.shape)
+    return np.asarray(values, dtype=one.type)

@@ -1,0 +1,537 @@
+"""Repaired: a predictor with all that is needed to use it, explain it and make it again; saved as one file.
+
+The file is an :mod:`artifact <fairfix.data.container>`: a manifest and arrays, data and never code. Applying it to new
+rows streams: a batch comes in, the same batch goes out with ``p_positive``, ``decision`` and ``randomized``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+import fairfix.models.chances
+import fairfix.models.values  # noqa: F401  their kinds of predictor register themselves
+from fairfix import __version__
+from fairfix.data.container import Artifact, read, write
+from fairfix.data.counts import Bools, Counts, Floats, Ints
+from fairfix.data.draws import Seen
+from fairfix.data.files import Source
+from fairfix.data.table import Columns, Encoder, Reading, Rows, Table, arrow_array
+from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.models.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
+
+UnseenGroup = Literal["error", "base", "abstain"]
+MissingScore = Literal["error", "abstain"]
+
+OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("randomized", pa.bool_())])
+"""Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``."""
+
+BASES = ("column", "file", "features")
+"""Where scores may come from."""
+
+SCHEME = "blake2b-53/2"
+"""How results are drawn: by BLAKE2b of the row identity, equal rows without ids apart; see
+:mod:`fairfix.data.draws`."""
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A repaired predictor, ready to be used or saved.
+
+    Attributes
+    ----------
+    method, parameters
+        What made it.
+    predictor
+        What it is.
+    reading
+        Columns and their meaning at predict time (no label, no weight).
+    unseen_group
+        What happens to rows of groups that the fit did not see.
+    identity
+        Column -> kind (``text``, ``integer``, ``number``, ``boolean``) of what identifies a row.
+    key
+        Key of the hash that draws decisions.
+    base
+        Where scores come from: ``{"kind": "column", "name": ...}``, a model file with its hash, or ``{"kind":
+        "features", "names": [...]}`` where the predictor makes them itself.
+    facts
+        What only people read: proof, selection, split, fingerprint, warnings.
+    seed
+        Of the split and the fit.
+    """
+
+    method: str
+    parameters: Mapping[str, Any]
+    predictor: RepairedPredictor
+    reading: Reading
+    unseen_group: UnseenGroup
+    identity: Mapping[str, str]
+    key: bytes
+    base: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    seed: int
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Columns that prediction needs, the score of a model file excepted."""
+        names = [name for name in self.reading.columns.counted if name != self._made_score]
+        names += list(self.predictor.features)
+        if self.base["kind"] == "file":
+            spared = _replaced(self.base.get("average"))
+            names += [name for name in self.base["features"] if name not in spared]
+        return tuple(dict.fromkeys((*names, *(self.identity if self.predictor.randomized else ()))))
+
+    @property
+    def _made_score(self) -> str | None:
+        return self.reading.columns.score if self.base["kind"] == "file" else None
+
+    @property
+    def output(self) -> pa.Schema:
+        """Columns that prediction adds; values of a regression are followed by no decision."""
+        if self.predictor.gives == "decision":
+            return OUTPUT
+        decided = [OUTPUT.field("decision")] if self.reading.thresholds else []
+        return pa.schema([("prediction", pa.float64()), *decided, OUTPUT.field("randomized")])
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> str:
+        """Write the artifact; return its ``sha256:...``."""
+        settings, arrays = self.predictor.state()
+        columns = self.reading.columns
+        manifest = {
+            "method": self.method,
+            "parameters": dict(self.parameters),
+            "predictor": {"kind": self.predictor.kind, "settings": settings},
+            "columns": {
+                "protected": list(columns.protected),
+                "strata": list(columns.strata),
+                "score": columns.score,
+                "id": columns.id,
+            },
+            "base": dict(self.base),
+            "policies": {
+                "task": self.reading.task,
+                "score_scale": self.reading.score_scale,
+                "threshold": self.reading.thresholds[0] if self.reading.thresholds else None,
+                "unseen_group": self.unseen_group,
+            },
+            "requires": self.requires(),
+            "randomization": {"scheme": SCHEME, "key": self.key.hex(), "identity": dict(self.identity)},
+            "facts": dict(self.facts),
+            "versions": {"fairfix": __version__, "numpy": np.__version__},
+            "seed": self.seed,
+        }
+        return str(write(path, Artifact(manifest, arrays)))
+
+    def requires(self) -> dict[str, Any]:
+        """Return what prediction needs, as the manifest says it."""
+        return {
+            "columns": list(self.required),
+            "protected_at_predict": self.predictor.needs_protected,
+            "model_file": self.base["kind"] == "file",
+        }
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Repaired:
+        """Read an artifact and build its predictor.
+
+        Raises
+        ------
+        ArtifactError
+            The file is damaged, or made by something this version does not know.
+        """
+        artifact = read(path)
+        try:
+            return cls._of(artifact)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ArtifactError(f"{path}: the manifest is incomplete or malformed: {error!r}") from error
+
+    @classmethod
+    def _of(cls, artifact: Artifact) -> Repaired:
+        manifest = artifact.manifest
+        kind = manifest["predictor"]["kind"]
+        if kind not in RepairedPredictor.kinds:
+            known = ", ".join(sorted(RepairedPredictor.kinds))
+            raise ArtifactError(f"unknown kind of predictor {kind!r}; this version knows {known}")
+        if manifest["randomization"]["scheme"] != SCHEME:
+            raise ArtifactError(f"unknown randomisation scheme {manifest['randomization']['scheme']!r}")
+        reading = _reading(manifest["columns"], manifest["policies"])
+        identity = {
+            _text(name): _one_of(what, tuple(IDENTITY_TYPES))
+            for name, what in manifest["randomization"]["identity"].items()
+        }
+        predictor = RepairedPredictor.kinds[kind].from_state(
+            manifest["predictor"]["settings"], artifact.arrays
+        )
+        facts = dict(manifest["facts"])
+        unknown = FitTrace(False, 0, math.nan)
+        trace = FitTrace.from_state(facts["solution"]) if "solution" in facts else unknown
+        predictor = replace(predictor, trace=trace)  # type: ignore[type-var]  # every kind is a dataclass
+        key = bytes.fromhex(_text(manifest["randomization"]["key"]))
+        _check_reading(reading, predictor)
+        if predictor.randomized and not (identity and 0 < len(key) <= 64):
+            raise ArtifactError("the manifest does not say how decisions are drawn")
+        base = dict(manifest["base"])
+        if base.get("kind") not in BASES or (base["kind"] == "file" and not _is_model(base)):
+            raise ArtifactError("the manifest does not say where scores come from")
+        return cls(
+            _text(manifest["method"]),
+            dict(manifest["parameters"]),
+            predictor,
+            reading,
+            _one_of(manifest["policies"]["unseen_group"], ("error", "base", "abstain")),
+            identity,
+            key,
+            base,
+            facts,
+            int(manifest["seed"]),
+        )
+
+    # ------------------------------------------------------------------ prediction
+
+    def predict_source(
+        self, source: Source, *, missing_score: MissingScore = "error", duplicate_ids: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the source's batches with the output columns appended.
+
+        Raises
+        ------
+        DataError
+            A needed column is missing, an output column is there already, a group or score is missing and the
+            policies do not allow it, or identities repeat.
+        """
+        source.require(self.required)
+        for name in self.output.names:
+            if name in source.columns:
+                raise DataError(
+                    f"{source.name} already has a column {name!r}; rename it, since prediction adds one"
+                )
+        ids: list[pa.Array] = []
+        seen: Seen | None = None if self.reading.columns.id else {}
+        named = self.reading.columns.id if self.reading.columns.id in source.columns else None
+        for part in source.parts(source.columns, self._types()):
+            encoder = Encoder(self.reading, part.where, part.first_row)
+            first = part.first_row
+            for batch in part.batches():
+                yield self._predicted(batch, encoder, first, missing_score, seen)
+                first += batch.num_rows
+                if named and not duplicate_ids:
+                    ids.append(batch.column(batch.schema.get_field_index(named)))
+        if ids:
+            check_unique(ids, str(named))
+
+    def output_schema(self, source: Source) -> pa.Schema:
+        """Return the schema of what :meth:`predict_source` yields."""
+        types = self._types()
+        if not source.text:
+            return pa.schema([*source.schema, *self.output])
+        fields = [
+            f if pa.types.is_boolean(f.type) else f.with_type(types.get(f.name, f.type))
+            for f in source.schema
+        ]
+        return pa.schema([*fields, *self.output])
+
+    def _types(self) -> dict[str, pa.DataType]:
+        """Return the types to read identity and cell columns with, so that text files give what was fitted."""
+        types: dict[str, pa.DataType] = {name: IDENTITY_TYPES[kind] for name, kind in self.identity.items()}
+        types |= {name: FEATURE_TYPES[kind] for name, kind in self.predictor.features.items()}
+        types |= dict.fromkeys(self.reading.columns.cell_keys, pa.string())
+        if self.reading.columns.score and not self._made_score:
+            types[self.reading.columns.score] = pa.float64()
+        return types
+
+    def _predicted(
+        self,
+        batch: pa.RecordBatch,
+        encoder: Encoder,
+        first: int,
+        missing: MissingScore,
+        seen: Seen | None,
+    ) -> pa.RecordBatch:
+        rows = encoder.encode(batch)
+        if rows.kept is not None and missing == "error":
+            raise DataError(
+                f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows from row "
+                f"{first + 1:,} of {encoder.where}; fill them, or leave these rows undecided with --missing abstain"
+            )
+        result, drawn = self._result(batch, rows, encoder, first, seen)
+        undecided = np.isnan(result)
+        columns = [arrow_array(np.where(undecided, 0.0, result), undecided)]
+        if self.predictor.gives == "decision":
+            decision = decide(result, self._identities(batch, drawn), self.key, seen)
+            columns.append(arrow_array(decision, undecided))
+        elif self.reading.thresholds:
+            columns.append(arrow_array((result >= self.reading.cut).astype(np.int8), undecided))
+        columns.append(arrow_array(drawn))
+        return pa.RecordBatch.from_arrays(
+            [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])
+        )
+
+    def _result(
+        self, batch: pa.RecordBatch, rows: Rows, encoder: Encoder, first: int, seen: Seen | None
+    ) -> tuple[Floats, Bools]:
+        """Return P(decision = 1) or the value per incoming row, NaN where there is none, and which are drawn."""
+        kept = np.ones(rows.read, dtype=bool) if rows.kept is None else rows.kept
+        some = batch if rows.kept is None else batch.filter(arrow_array(kept))
+        table = Table(self.reading, rows, pa.Table.from_batches([some.select(list(self.predictor.features))]))
+        result, drawn = (
+            self._of_table(table, some, seen) if len(rows) else (np.zeros(0), np.zeros(0, dtype=bool))
+        )
+        unseen = np.isnan(result)
+        if unseen.any():
+            result, drawn = self._unseen(table, result, unseen, encoder, first), drawn & ~unseen
+        full, chance = np.full(rows.read, np.nan), np.zeros(rows.read, dtype=bool)
+        full[kept], chance[kept] = result, drawn
+        return full, chance
+
+    def _of_table(self, table: Table, rows: pa.RecordBatch, seen: Seen | None) -> tuple[Floats, Bools]:
+        """Return the predictions of rows, and which of them are left to chance."""
+        if self.predictor.gives == "decision":
+            chance = self.predictor.predict(table)
+            return chance, is_random(chance)
+        drawn = self.predictor.drawn(table)
+        draw = np.zeros(len(table))
+        draw[drawn] = draws_of(self._identities(rows, drawn), self.key, seen)
+        return self.predictor.predict(replace(table, draw=lambda some: draw[some])), drawn
+
+    def _unseen(self, table: Table, chance: Floats, unseen: Bools, encoder: Encoder, first: int) -> Floats:
+        if self.unseen_group == "abstain":
+            return chance
+        if self.unseen_group == "base":
+            return np.where(unseen, self.predictor.unrepaired(table), chance)
+        groups = table.groups(self.predictor.inputs)
+        name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
+        raise DataError(
+            f"group {name!r} of {' x '.join(groups.columns)!r} was not there in the fit "
+            f"({int(unseen.sum()):,} of the {len(table):,} rows from row {first + 1:,} of {encoder.where}); "
+            "repair again with such rows, or choose --unseen-group base (the base decision) or abstain"
+        )
+
+    def _identities(self, batch: pa.RecordBatch, drawn: Bools) -> Iterator[bytes]:
+        """Yield the identity of each row whose decision is left to chance."""
+        some = batch.select(list(self.identity)).filter(arrow_array(drawn)) if drawn.any() else None
+        if some is None:
+            return
+        kinds = [self.identity[name] for name in some.schema.names]
+        columns = [_as(column, kind).to_pylist() for column, kind in zip(some.columns, kinds, strict=True)]
+        for values in zip(*columns, strict=True):
+            yield identity_of(values)
+
+
+# ---------------------------------------------------------------------- identity
+
+IDENTITY_TYPES: Mapping[str, pa.DataType] = {
+    "text": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+}
+"""Kinds of identity columns, with the type a text file is read as."""
+
+FEATURE_TYPES: Mapping[str, pa.DataType] = {
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "category": pa.string(),
+}
+"""The same for kinds of features."""
+
+
+def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
+    """Return column -> kind of what identifies a row: the id, else every column but label and weight."""
+    columns = reading.columns
+    hidden = {columns.label, columns.weight, columns.prediction, columns.probability}
+    names = [columns.id] if columns.id else sorted(name for name in schema.names if name not in hidden)
+    return {name: _kind(schema.field(name).type, as_text=bool(columns.id)) for name in names}
+
+
+def _kind(kind: pa.DataType, *, as_text: bool) -> str:
+    if as_text:  # an id is a name even where it looks like a number: 007 is not 7
+        return "text"
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    if pa.types.is_integer(kind):
+        return "integer"
+    return "number" if pa.types.is_floating(kind) else "text"
+
+
+def _as(column: pa.Array, kind: str) -> pa.Array:
+    """Return a column of identity in its kind: a group is read as text, and 0.0 in one file is 0 in another."""
+    wanted = IDENTITY_TYPES[kind]
+    if kind == "text" or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    try:
+        return column.cast(wanted)
+    except pa.ArrowInvalid:  # texts that the fit has not seen stay what they are
+        return column
+
+
+def check_unique(ids: Sequence[pa.Array], name: str) -> None:
+    """Raise where identities repeat or are missing.
+
+    Raises
+    ------
+    DataError
+        Names the column, how many values repeat and the first row that does.
+    """
+    import pyarrow.compute as pc
+
+    whole = pa.chunked_array([a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in ids])
+    if whole.null_count:
+        raise DataError(f"id column {name!r} is missing in {whole.null_count:,} of {len(whole):,} rows")
+    distinct = pc.count_distinct(whole).as_py()
+    if distinct == len(whole):
+        return
+    seen: set[Any] = set()
+    for row, value in enumerate(whole.to_pylist(), 1):
+        if value in seen:
+            raise DataError(
+                f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
+                f"(the first again in row {row:,}); ids draw the randomised decisions, so they must be unique: "
+                "mend them, name another column, or let rows of one id share one draw with --duplicate-ids share"
+            )
+        seen.add(value)
+
+
+def row_draws(
+    columns: pa.Table, identity: Mapping[str, str], key: bytes, *, by_id: bool
+) -> Callable[[Ints], Floats]:
+    """Return what makes the draws of rows, those that prediction on a file of just these rows makes.
+
+    Parameters
+    ----------
+    columns
+        All rows with their columns of identity.
+    identity
+        Column -> kind.
+    key
+        Of the hash.
+    by_id
+        Whether the identity is an id; else equal rows are told apart.
+    """
+
+    def of(rows: Ints) -> Floats:
+        some = columns.select(list(identity)).take(arrow_array(rows))
+        parts = [
+            _as(column.combine_chunks(), kind).to_pylist()
+            for column, kind in zip(some.columns, identity.values(), strict=True)
+        ]
+        seen: Seen | None = None if by_id else {}
+        return draws_of((identity_of(values) for values in zip(*parts, strict=True)), key, seen)
+
+    return of
+
+
+def fingerprint(counts: Counts, schema: pa.Schema) -> str:
+    """Return a hash of the counts and the schema: it tells data sets apart and holds no row."""
+    digest = hashlib.sha256()
+    digest.update(json.dumps([[f.name, str(f.type)] for f in schema]).encode())
+    digest.update(json.dumps(counts.cells).encode())
+    digest.update(np.ascontiguousarray(counts.rows, dtype="<i8").tobytes())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def hash_key(seed: int, data: str) -> bytes:
+    """Return the key that draws decisions: fixed by the seed and the data's fingerprint."""
+    return hashlib.blake2b(f"{seed}:{data}".encode(), digest_size=16, person=b"fairfix-draw").digest()
+
+
+def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
+    """Return the reading of new rows: no label, weight or decision; groups and score only if they are looked at."""
+    strata, protected = (
+        tuple(name for name in names if name in predictor.inputs)
+        for names in (reading.columns.strata, reading.columns.protected)
+    )
+    columns = Columns(
+        protected,
+        score=reading.columns.score if predictor.needs_score else None,
+        strata=strata,
+        id=reading.columns.id,
+    )
+    return replace(
+        reading,
+        columns=columns,
+        thresholds=reading.thresholds[:1],
+        missing_group="group",
+        missing_rows="drop",
+        positive_label=None,
+    )
+
+
+def _is_model(base: Mapping[str, Any]) -> bool:
+    """Tell whether a base names a model file, its hash and its features."""
+    named = isinstance(base.get("name"), str) and isinstance(base.get("sha256"), str)
+    features = base.get("features")
+    return named and isinstance(features, list) and all(isinstance(name, str) for name in features)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _texts(values: Any) -> list[str]:
+    return [_text(value) for value in values]
+
+
+def _reading(columns: Mapping[str, Any], policies: Mapping[str, Any]) -> Reading:
+    """Return how new rows are read, from the parts of a manifest."""
+    return Reading(
+        Columns(
+            tuple(_texts(columns["protected"])),
+            score=None if columns["score"] is None else _text(columns["score"]),
+            strata=tuple(_texts(columns["strata"])),
+            id=None if columns["id"] is None else _text(columns["id"]),
+        ),
+        task=_one_of(policies["task"], ("classification", "regression")),
+        score_scale=_one_of(policies["score_scale"], ("probability", "margin", "logit", "raw")),
+        thresholds=() if policies["threshold"] is None else (float(policies["threshold"]),),
+        missing_group="group",
+        missing_rows="drop",
+    )
+
+
+def _check_reading(reading: Reading, predictor: RepairedPredictor) -> None:
+    """Raise where a manifest's reading contradicts itself, or lacks what the predictor needs.
+
+    Raises
+    ------
+    ArtifactError
+        Says what is missing.
+    """
+    try:
+        reading.check(protected=predictor.needs_protected)
+    except UsageError as error:
+        raise ArtifactError(f"the manifest contradicts itself: {error}") from error
+    if not set(predictor.inputs) <= set(reading.columns.cell_keys):
+        raise ArtifactError(
+            f"the predictor needs {', '.join(predictor.inputs)}, which the manifest does not list"
+        )
+    if predictor.needs_score and reading.columns.score is None:
+        raise ArtifactError("the predictor needs a score, which the manifest does not name")
+    if predictor.gives == "decision" and not reading.thresholds:
+        raise ArtifactError("the manifest names no threshold")
+
+
+def _one_of(value: Any, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        raise ValueError(f"{value!r} is not one of {', '.join(allowed)}")
+    return value
+
+
+def _replaced(average: Any) -> set[str]:
+    """Return the columns that all changes which scores are averaged over set for everybody."""
+    changes = average if isinstance(average, list) else []
+    found = [one.get("everybody") if isinstance(one, Mapping) else None for one in changes]
+    named = [set(one) if isinstance(one, Mapping) else set() for one in found]
+    return set.intersection(*named) if named else set()

@@ -1,0 +1,195 @@
+"""Scores from a model file: a source whose score column a model fills in, batch by batch.
+
+:class:`Averaged` is a model that scores every row under several changes and takes the mean, so that the mean is the
+same for rows that differ in what is changed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fairfix.data.files import Part, Source
+from fairfix.data.table import PLAIN_SCORE, arrow_array
+from fairfix.errors import ArtifactError, ColumnError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fairfix.models.user_file import ScoringModel
+
+MODEL_SCORE = "model score"
+"""Name of the column that the model fills in."""
+
+
+class Scores(Protocol):
+    """What fills in a score."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Columns that it looks at."""
+
+    def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
+        """Return the score of every row."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of rows, and its share of the mean.
+
+    Attributes
+    ----------
+    share
+        Weight, of sum 1 over all changes.
+    everybody
+        Column -> value that every row gets.
+    among
+        Column -> (value, values): rows that have one of the values get the value.
+    """
+
+    share: float
+    everybody: Mapping[str, Any]
+    among: Mapping[str, tuple[Any, tuple[Any, ...]]]
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """A model whose score is the mean over changes of the row."""
+
+    model: ScoringModel
+    changes: tuple[Change, ...]
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Columns that the model looks at."""
+        return self.model.feature_names
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """Columns that every change sets for everybody: what rows have in them does not count, nor if they have it."""
+        return frozenset.intersection(*(frozenset(one.everybody) for one in self.changes))
+
+    def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
+        """Return the mean score of every row, shape (n,)."""
+        from pandas import Series
+
+        total = np.zeros(len(frame))
+        for change in self.changes:
+            changed = frame.copy(deep=False)
+            for name, value in change.everybody.items():
+                if name in frame:
+                    changed[name] = _like(frame[name], np.full(len(frame), value, dtype=object))
+                elif name in self.feature_names:
+                    changed[name] = Series(value, index=frame.index)
+            for name, (value, values) in change.among.items():
+                here = frame[name].isin(values).to_numpy()
+                changed[name] = _like(frame[name], np.where(here, value, frame[name].to_numpy(dtype=object)))
+            total += change.share * self.model.score(changed[list(self.feature_names)])
+        return total
+
+    def state(self) -> list[dict[str, Any]]:
+        """Return the changes as JSON values."""
+        return [
+            {
+                "share": one.share,
+                "everybody": dict(one.everybody),
+                "among": {name: [value, list(values)] for name, (value, values) in one.among.items()},
+            }
+            for one in self.changes
+        ]
+
+    @classmethod
+    def from_state(cls, model: ScoringModel, state: Any) -> Averaged:
+        """Return it from a saved state.
+
+        Raises
+        ------
+        ArtifactError
+            The state is malformed.
+        """
+        try:
+            changes = tuple(
+                Change(
+                    float(one["share"]),
+                    dict(one["everybody"]),
+                    {name: (value, tuple(values)) for name, (value, values) in one["among"].items()},
+                )
+                for one in state
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ArtifactError(
+                f"the artifact does not say what its scores are averaged over: {error!r}"
+            ) from error
+        if not changes or abs(sum(one.share for one in changes) - 1.0) > 1e-9:
+            raise ArtifactError(
+                "the shares of the changes that the artifact's scores are averaged over do not sum to 1"
+            )
+        return cls(model, changes)
+
+
+def _like(column: pd.Series, values: npt.NDArray[Any]) -> Any:
+    """Return values as a column of the same type."""
+    from pandas import Series
+
+    return Series(values, index=column.index).astype(column.dtype)
+
+
+class ScoredSource(Source):
+    """Another source with one column more: the model's score of each row.
+
+    Beside the scores of a mean over changes there is another column, with the model's scores of the rows as they are;
+    but not where the source has no column that the mean can do without.
+    """
+
+    def __init__(self, source: Source, model: Scores) -> None:
+        if MODEL_SCORE in source.columns:
+            raise ColumnError(
+                f"{source.name} has a column {MODEL_SCORE!r}, the name of the model's scores; rename it"
+            )
+        self.name = source.name
+        self.text = source.text
+        self.schema = source.schema.append(pa.field(MODEL_SCORE, pa.float64()))
+        self.unscored = source
+        self._model = model
+        spared = model.replaced - set(source.columns) if isinstance(model, Averaged) else frozenset()
+        self._features = tuple(name for name in model.feature_names if name not in spared)
+        self._plain = model.model if isinstance(model, Averaged) and not spared else None
+        if self._plain is not None:
+            self.schema = self.schema.append(pa.field(PLAIN_SCORE, pa.float64()))
+        source.require(self._features)
+
+    @property
+    def rows(self) -> int | None:
+        """Number of rows where it is known without reading."""
+        return self.unscored.rows
+
+    @property
+    def about_rows(self) -> int:
+        """Roughly how many rows there are."""
+        return self.unscored.about_rows
+
+    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+        """Return the parts of the source, scored; features keep the types they come with."""
+        features = self._features
+        made = (MODEL_SCORE, PLAIN_SCORE)
+        inner = list(dict.fromkeys((*(name for name in columns if name not in made), *features)))
+        wanted = {
+            name: kind for name, kind in (types or {}).items() if name in inner and name not in features
+        }
+        return [self._scored(part, list(columns)) for part in self.unscored.parts(inner, wanted)]
+
+    def _scored(self, part: Part, columns: list[str]) -> Part:
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in part.batches():
+                frame = batch.select(list(self._features)).to_pandas()
+                out = batch.append_column(MODEL_SCORE, arrow_array(self._model.score(frame)))
+                if self._plain is not None and PLAIN_SCORE in columns:
+                    out = out.append_column(PLAIN_SCORE, arrow_array(self._plain.score(frame)))
+                yield out.select(columns)
+
+        return replace(part, batches=batches)

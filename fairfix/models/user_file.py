@@ -1,0 +1,609 @@
+"""The gate for a user's model file: load it without being robbed, then let it score tables.
+
+Loading. A pickle (``.pkl``, ``.pickle``, ``.joblib``) is a program that runs when it is opened, and no
+scanner tells the harmless from the hostile. So what decides is the user's word about exact bytes::
+
+    pinned(bytes)  <=>  trust == "sha256:" + hex(SHA-256(bytes))
+    load a pickle   =>  pinned(bytes)
+    load a .skops   =>  pinned(bytes)  or  every type in it is one skops knows to be safe
+    load a .onnx    =>  always: it is a graph of known operators (:mod:`fairfix.models.onnx_model`)
+    trust given     =>  pinned(bytes), whatever the kind of file
+
+The file is read once; the bytes that were hashed are the bytes that are loaded.
+
+Scoring. With x a row, reduced to the model's own columns by name, and c the positive class, the score is the
+first of these that the model offers::
+
+    predict_proba       P(y = c | x)                         score_scale "probability", in [0, 1]
+    decision_function   the margin of c over the rest        score_scale "raw"
+    predict             1{label(x) = c}  of a classifier     score_scale "decision"
+                        the value        of anything else    score_scale "raw"
+
+A score should belong to its row alone, to the bit, and depend neither on the rows that share its batch nor on
+the run. Two habits of numerical libraries break this and are put right in :meth:`ScoringModel.score`: matrix
+products sum the last few rows of a block in another order, so every block is filled up to a multiple of
+:data:`LANE_ROWS`; forests add up their trees in the order in which threads finish, so a model's own threads
+are switched off while it scores.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import io
+import math
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairfix.errors import FairfixWarning, ModelError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Kind = Literal["predict_proba", "decision_function", "predict"]
+Scale = Literal["probability", "raw", "decision"]
+
+KINDS: Final[tuple[Kind, ...]] = ("predict_proba", "decision_function", "predict")
+"""How a model can be asked, best first: a probability says more than a margin, a margin more than a label."""
+SCALES: Final[dict[Kind, Scale]] = {
+    "predict_proba": "probability",
+    "decision_function": "raw",
+    "predict": "decision",
+}
+"""What a classifier's answer means, by how it was asked."""
+PICKLES: Final = (".pkl", ".pickle", ".joblib")
+"""Suffixes of files that run code when they are loaded."""
+SAFE_SKOPS: Final = (0, 12)
+"""Older skops runs code hidden in files that look harmless (CVE-2025-54412, CVE-2025-54413)."""
+BLOCK_ROWS: Final = 65_536
+"""Rows a model sees at once: bounds the memory of one-hot columns and of forests."""
+LANE_ROWS: Final = 64
+"""Blocks are filled up to a multiple of this. Found empirically: with OpenBLAS, 8 leaves thousands of scores
+of a linear model in the hands of their batch, 64 leaves none."""
+PROBABILITY_SLACK: Final = 1e-6
+"""Naive Bayes and friends normalise in logarithms and end a few units in the last place above 1."""
+LISTED: Final = 20
+"""Names a message lists before it says how many more there are."""
+
+
+@dataclass(frozen=True)
+class ScoringModel:
+    """A user's model, loaded and ready to score; made by :func:`load_model`.
+
+    Parameters
+    ----------
+    path
+        The file it came from, as given.
+    sha256
+        ``"sha256:<hex>"`` of the bytes that were loaded.
+    kind
+        The method of the model that is asked.
+    feature_names
+        Columns of the data, in the model's order.
+    score_scale
+        ``"probability"``, ``"raw"`` (a margin or a regressor's value) or ``"decision"`` (0 or 1).
+    estimator
+        The loaded object.
+    input_names
+        What the model itself calls the columns; None if it was fitted on plain arrays.
+    classes
+        The classes of a classifier, in the model's order; empty for anything else.
+    positive
+        Index in ``classes`` of the class that is scored.
+    """
+
+    path: str
+    sha256: str
+    kind: Kind
+    feature_names: tuple[str, ...]
+    score_scale: Scale
+    estimator: Any = field(repr=False, compare=False)
+    input_names: tuple[str, ...] | None = field(repr=False)
+    classes: tuple[Any, ...] = ()
+    positive: int = 0
+
+    def score(self, frame: pd.DataFrame) -> NDArray[np.float64]:
+        """Score every row of a table.
+
+        Parameters
+        ----------
+        frame : (n, anything) pandas.DataFrame
+            Must hold the columns ``feature_names``; their order and all other columns are irrelevant.
+
+        Returns
+        -------
+        (n,) array of float64
+            Finite scores on the scale ``score_scale``. Batches cut at multiples of :data:`BLOCK_ROWS` give
+            the bits of the whole table by construction; other cuts do so as far as :data:`LANE_ROWS` suffices
+            for the linear algebra at hand, which the tests hold for linear models, forests and boosting.
+
+        Raises
+        ------
+        ModelError
+            If a column is missing or there twice, if the model fails on the data, or if it answers with
+            anything but one finite number (or known class) per row; a faulty row is named by its number,
+            counted from 1 (and from the start of the frame's index if that is a ``RangeIndex``, so that a
+            batch can carry the row numbers of its file).
+        """
+        inputs = self._inputs(frame)
+        if not len(frame):
+            return np.empty(0)
+        starts = range(0, len(frame), BLOCK_ROWS)
+        answer = np.concatenate([self._ask(inputs, i, min(i + BLOCK_ROWS, len(frame))) for i in starts])
+        return self._checked(self._to_scores(answer), frame.index)
+
+    def _inputs(self, frame: pd.DataFrame) -> pd.DataFrame | NDArray[Any]:
+        """Return the model's columns in its order, as it was fitted: a frame with its names or an array."""
+        present = [str(column) for column in frame.columns]
+        place = {name: i for i, name in enumerate(present)}
+        missing = [name for name in self.feature_names if name not in place]
+        if missing:
+            self._fail(
+                f"needs columns the data does not have: {_nearest(missing, present)}. "
+                f"The data has: {_listing(present)}. Rename or add the columns"
+            )
+        twice = [name for name, times in Counter(present).items() if times > 1 and name in self.feature_names]
+        if twice:
+            self._fail(
+                f"needs columns that the data has more than once: {_listing(twice)}. Rename or drop one"
+            )
+        part = frame.iloc[:, [place[name] for name in self.feature_names]]
+        return _plain_array(part) if self.input_names is None else part.set_axis(self.input_names, axis=1)
+
+    def _ask(self, inputs: pd.DataFrame | NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+        """Return the model's own answer for the rows from ``start`` to ``stop``."""
+        import joblib
+
+        filled = math.ceil((stop - start) / LANE_ROWS) * LANE_ROWS
+        rows = np.minimum(np.arange(start, start + filled), stop - 1)  # the last row, again and again
+        # A fresh index: the repeated row must not give a user's transformer two rows of one name.
+        block = inputs[rows] if isinstance(inputs, np.ndarray) else inputs.iloc[rows].reset_index(drop=True)
+        try:
+            with joblib.parallel_config(backend="sequential"):
+                answer = np.asarray(getattr(self.estimator, self.kind)(block))
+        except Exception as error:
+            hint = (
+                "" if self.input_names else " (it was given a plain array, since it has no feature_names_in_)"
+            )
+            self._fail(f"failed on the data: {_one_line(error)}{hint}", error)
+        if answer.ndim not in (1, 2) or len(answer) != filled:
+            self._fail(f"answered a block of {filled} rows with an array of shape {answer.shape}")
+        return answer[: stop - start]
+
+    def _to_scores(self, answer: NDArray[Any]) -> NDArray[np.float64]:
+        """Reduce the model's answer to one number per row: that of the positive class."""
+        column = answer[:, 0] if answer.ndim == 2 and answer.shape[1] == 1 else answer
+        if self.score_scale == "decision":
+            return self._decisions(column)
+        try:
+            values = np.asarray(column, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            self._fail(f"answered with something that is not a number: {_one_line(error)}", error)
+        if values.ndim == 1 and len(self.classes) in (0, 2):
+            return self._of_second_class(values)
+        if values.ndim == 1 or values.shape[1] != len(self.classes):
+            wanted = f"the classes {_listing(self.classes)}" if self.classes else "one value per row"
+            self._fail(f"answered with an array of shape {answer.shape}, which does not fit {wanted}")
+        return values[:, self.positive]
+
+    def _of_second_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Turn one value per row, said of the second of two classes or of no class, to the positive class."""
+        if not self.classes or self.positive == 1:
+            return values
+        return 1.0 - values if self.kind == "predict_proba" else -values
+
+    def _decisions(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Return 1 where the label is the positive class, 0 where it is another class of the model."""
+        if labels.ndim != 1:
+            self._fail(f"answered with labels of shape {labels.shape}; one label per row is needed")
+        values = labels.astype(object)  # compares as Python does: the text "1" is not the number 1
+        strangers = sorted({value for value in values.tolist() if value not in self.classes}, key=repr)
+        if strangers:
+            self._fail(
+                f"answered {_listing(strangers)}, which is not among its classes {_listing(self.classes)}"
+            )
+        return np.asarray(values == self.classes[self.positive], dtype=np.float64)
+
+    def _checked(self, scores: NDArray[np.float64], index: pd.Index[Any]) -> NDArray[np.float64]:
+        """Refuse what is not finite or no probability; clip the rounding off probabilities."""
+        limit = 1.0 + PROBABILITY_SLACK if self.score_scale == "probability" else np.inf
+        low = -PROBABILITY_SLACK if self.score_scale == "probability" else -np.inf
+        good = np.isfinite(scores) & (scores >= low) & (scores <= limit)
+        if not good.all():
+            row = int(np.argmin(good))
+            wanted = "a probability in [0, 1]" if self.score_scale == "probability" else "a finite number"
+            self._fail(f"scored {_row_name(index, row)} as {scores[row]}, which is not {wanted}")
+        return np.clip(scores, 0.0, 1.0) if self.score_scale == "probability" else scores
+
+    def _fail(self, reason: str, cause: Exception | None = None) -> NoReturn:
+        """Raise the error that names the model file and what it did."""
+        raise ModelError(f"model {self.path} {reason}") from cause
+
+
+# ----------------------------------------------------------------------------------------- loading
+def file_hash(path: str | Path) -> str:
+    """Return ``"sha256:<hex>"`` of a file: what ``--trust-model`` takes.
+
+    Raises
+    ------
+    ModelError
+        If there is no such file or it cannot be read.
+    """
+    return _hash(_read(path))
+
+
+def load_model(
+    path: str | Path,
+    *,
+    trust: str | None = None,
+    features: Sequence[str] | None = None,
+    positive_label: str | None = None,
+) -> ScoringModel:
+    """Load a user's model file, refusing to run code the user did not vouch for.
+
+    Parameters
+    ----------
+    path
+        A ``.pkl``, ``.pickle``, ``.joblib``, ``.skops`` or ``.onnx`` file.
+    trust
+        ``"sha256:<hex>"``: the hash of the file the user trusts. Needed for pickles; for ``.skops`` only if
+        the file holds types that skops does not know. If given, it must be the hash of this file.
+    features
+        Columns of the data in the model's order, for a model that was fitted without names. For a model
+        that knows its names, they must be the same set.
+    positive_label
+        The class to score, as text. Needed for text classes, for more than two classes (one against the
+        rest), and for two numbers of which the smaller is 1, as in (1, 2); otherwise the larger of two
+        numeric classes is taken. A model without ``classes_`` is taken to have the classes (0, 1).
+
+    Returns
+    -------
+    ScoringModel
+
+    Raises
+    ------
+    ModelError
+        If the file is missing, damaged, refused, of an unknown kind, or not a model; if its columns or its
+        positive class are not clear.
+
+    Warns
+    -----
+    FairfixWarning
+        If the model was saved by another version of scikit-learn.
+    """
+    pinned = None if trust is None else _pin(trust)
+    suffix = _suffix(path)
+    data = _read(path)
+    sha256 = _hash(data)
+    if pinned not in (None, sha256):
+        raise ModelError(
+            f"model file {path} is not the one you trust: it has the hash {sha256}, "
+            f"--trust-model says {pinned}. If you know why it changed, pin it anew: --trust-model {sha256}"
+        )
+    read = READERS.get(suffix, _from_pickle)
+    estimator = _constructed(path, lambda: read(path, data, sha256, trusted=pinned is not None))
+    try:
+        return _described(str(path), sha256, estimator, features, positive_label)
+    except ModelError:
+        raise
+    except Exception as error:  # attributes of a stranger's class may be code that fails
+        raise ModelError(f"model {path} cannot say what it is: {_one_line(error)}") from error
+
+
+def _pin(trust: str) -> str:
+    """Return the hash a user pinned, in the one spelling that is compared."""
+    pinned = trust.strip().lower()
+    if not re.fullmatch(r"sha256:[0-9a-f]{64}", pinned):
+        raise ModelError(
+            f"--trust-model takes sha256: and the file's 64 hexadecimal digits, not {trust!r}; "
+            "without the option, the refusal prints the hash of the file"
+        )
+    return pinned
+
+
+def _suffix(path: str | Path) -> str:
+    """Return the kind of model file, told by its name."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in (*PICKLES, *READERS) and not Path(path).is_dir():
+        raise ModelError(
+            f"model file {path}: the suffix {suffix!r} is unknown; known are {', '.join(PICKLES)}, .skops and .onnx"
+        )
+    return suffix
+
+
+def _read(path: str | Path) -> bytes:
+    """Read a whole file once, so that what is hashed is what is loaded."""
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise ModelError(f"model file {path} does not exist") from None
+    except IsADirectoryError:
+        raise ModelError(f"model file {path} is a directory; name the file in it") from None
+    except OSError as error:
+        raise ModelError(f"model file {path} cannot be read: {error.strerror}") from error
+    if not data:
+        raise ModelError(f"model file {path} is empty")
+    return data
+
+
+def _hash(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _constructed(path: str | Path, read: Callable[[], Any]) -> Any:
+    """Run a loader; any failure is a ModelError, and version warnings are told once, with both versions."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            estimator = read()
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(f"model file {path} cannot be loaded: {_one_line(error)}") from error
+    _tell_versions(path, caught)
+    return estimator
+
+
+def _from_pickle(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -> Any:
+    """Unpickle bytes the user vouched for; joblib reads plain and compressed pickles and its own."""
+    if not trusted:
+        raise ModelError(
+            f"model file {path} is a pickle, and loading a pickle runs the code in it, so it was not loaded. "
+            "The safer way: write the model's scores into a column and name it with --score. "
+            f"If you trust whoever made this very file: --trust-model {sha256}"
+        )
+    import joblib
+
+    return joblib.load(io.BytesIO(data))
+
+
+def _from_skops(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -> Any:
+    """Load a .skops file if all its types are known to be safe, or the user vouched for its bytes."""
+    skops_io = _skops_io(path)
+    unknown = skops_io.get_untrusted_types(data=data)
+    if unknown and not trusted:
+        raise ModelError(
+            f"model file {path} holds types that skops does not know to be safe, so it was not loaded: "
+            f"{', '.join(unknown)}. The safer way: write the model's scores into a column and name it with "
+            f"--score. If you trust these types and whoever made this very file: --trust-model {sha256}"
+        )
+    return skops_io.loads(data, trusted=unknown)
+
+
+def _from_onnx(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -> Any:
+    """Read an ONNX graph, which runs no code of its own."""
+    from fairfix.models.onnx_model import OnnxModel
+
+    return OnnxModel(str(path), data)
+
+
+READERS: Final = {".skops": _from_skops, ".onnx": _from_onnx}
+"""Suffixes of files that can be read without running code in them."""
+
+
+def _skops_io(path: str | Path) -> Any:
+    """Import skops, if it is there and young enough to be safe."""
+    try:
+        import skops
+        import skops.io
+    except ImportError:
+        raise ModelError(f"model file {path} needs skops: pip install 'fairfix[skops]'") from None
+    if tuple(int(part) for part in re.findall(r"\d+", skops.__version__)[:2]) < SAFE_SKOPS:
+        raise ModelError(
+            f"model file {path}: skops {skops.__version__} runs code hidden in files it calls safe; "
+            "upgrade: pip install 'fairfix[skops]'"
+        )
+    return skops.io
+
+
+def _tell_versions(path: str | Path, caught: Iterable[warnings.WarningMessage]) -> None:
+    """Pass on the warnings of a load, those about scikit-learn's version as one per version."""
+    from sklearn.exceptions import InconsistentVersionWarning
+
+    versions = set()
+    for warning in caught:
+        if isinstance(message := warning.message, InconsistentVersionWarning):
+            versions.add((message.original_sklearn_version, message.current_sklearn_version))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    for saved, present in sorted(versions):
+        warnings.warn(
+            f"model file {path} was saved by scikit-learn {saved} and is read by {present}: its scores may "
+            f"differ from those it was validated with; install scikit-learn {saved} or save the model anew",
+            FairfixWarning,
+            stacklevel=4,  # the caller of load_model
+        )
+
+
+# ------------------------------------------------------------------------------- what a model says of itself
+def _described(
+    path: str, sha256: str, estimator: Any, features: Sequence[str] | None, positive_label: str | None
+) -> ScoringModel:
+    """Ask a loaded object how it scores, from which columns and for which class."""
+    kind = next((kind for kind in KINDS if callable(getattr(estimator, kind, None))), None)
+    if kind is None or isinstance(estimator, type):
+        raise ModelError(
+            f"model file {path} holds a {_type_name(estimator)}, which has no {', '.join(KINDS[:-1])} or "
+            f"{KINDS[-1]}; save the fitted model itself"
+        )
+    names, inputs = _columns(path, estimator, features)
+    is_number = kind == "predict" and not _is_classifier(estimator)
+    classes = () if is_number else _classes(path, estimator)
+    positive = _positive(path, classes, positive_label)
+    if kind == "decision_function" and len(classes) > 2 and _is_one_against_one(estimator):
+        raise ModelError(
+            f"model {path} compares its classes in pairs (decision_function_shape='ovo'), so it has no "
+            "score of one class against the rest; set decision_function_shape='ovr' or score a column"
+        )
+    scale: Scale = "raw" if is_number else SCALES[kind]
+    return ScoringModel(path, sha256, kind, names, scale, estimator, inputs, classes, positive)
+
+
+def _columns(
+    path: str, estimator: Any, features: Sequence[str] | None
+) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """Return what the data and what the model call the columns, both in the model's order."""
+    own = _input_names(estimator)
+    if features is None:
+        if own is None:
+            raise ModelError(
+                f"model {path} does not say which columns it was fitted on (no feature_names_in_); name them "
+                f"in its order with --features (its n_features_in_ is {_n_features(estimator) or 'unknown'})"
+            )
+        return own, own
+    given = tuple(features)
+    if len(set(given)) < len(given):
+        raise ModelError(f"--features names a column more than once: {_listing(given)}")
+    if own is not None and set(own) == set(given):
+        return own, own
+    if own is not None and not _are_made_up(own):
+        raise ModelError(
+            f"--features does not agree with model {path}, which knows its columns: only the model has "
+            f"{_listing(sorted(set(own) - set(given)))}, only --features has "
+            f"{_listing(sorted(set(given) - set(own)))}; leave --features out"
+        )
+    expected = len(own) if own is not None else _n_features(estimator)
+    if expected not in (None, len(given)):
+        raise ModelError(f"--features names {len(given)} columns, model {path} was fitted on {expected}")
+    return given, own
+
+
+def _input_names(estimator: Any) -> tuple[str, ...] | None:
+    """Return the column names a model was fitted on; None if on plain arrays."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None:
+        return tuple(str(name) for name in names)
+    # A pipeline asks its first step, and gets no answer from one that passes everything through.
+    pipeline = getattr(estimator, "best_estimator_", estimator)
+    steps = [step for _, step in getattr(pipeline, "steps", ()) if step not in (None, "passthrough")]
+    return _input_names(steps[0]) if steps else None
+
+
+def _n_features(estimator: Any) -> int | None:
+    count = getattr(estimator, "n_features_in_", None)
+    return None if count is None else int(count)
+
+
+def _are_made_up(names: tuple[str, ...]) -> bool:
+    """Tell the names that LightGBM 4.5 and later give to the columns of an array."""
+    return names == tuple(f"Column_{i}" for i in range(len(names)))
+
+
+def _is_classifier(estimator: Any) -> bool:
+    """Ask scikit-learn's tags; where there are none, a model with ``classes_`` is a classifier."""
+    try:
+        says = estimator.__sklearn_tags__().estimator_type
+    except AttributeError:  # not of scikit-learn, or made before version 1.6
+        says = getattr(estimator, "_estimator_type", None)
+    return hasattr(estimator, "classes_") if says is None else says == "classifier"
+
+
+def _classes(path: str, estimator: Any) -> tuple[Any, ...]:
+    """Return the classes as plain Python values, in the model's order."""
+    classes = getattr(estimator, "classes_", (0, 1))
+    if any(np.ndim(label) for label in classes):
+        raise ModelError(
+            f"model {path} predicts {len(classes)} labels at once; score each with its own model"
+        )
+    return tuple(label.item() if isinstance(label, np.generic) else label for label in classes)
+
+
+def _positive(path: str, classes: tuple[Any, ...], positive_label: str | None) -> int:
+    """Return the index of the class that is scored."""
+    if not classes:  # a number has no class; the label column may still need --positive-label
+        return 0
+    if len(classes) == 1:
+        raise ModelError(f"model {path} knows a single class, {classes[0]!r}: there is nothing to score")
+    if positive_label is None:
+        return _obvious_positive(path, classes)
+    texts = [str(label) for label in classes]
+    if positive_label not in texts:
+        if set(classes) == {0, 1}:  # trained on encoded labels, while the label column holds names
+            return classes.index(1)
+        raise ModelError(
+            f"--positive-label {positive_label!r} is not among the classes of model {path}: "
+            f"{_listing(classes)}"
+        )
+    return texts.index(positive_label)
+
+
+def _obvious_positive(path: str, classes: tuple[Any, ...]) -> int:
+    """Return the index of class 1, True or the larger of two numbers, if these do not contradict."""
+    if len(classes) > 2:
+        why = "it has more than two classes"
+    elif not all(isinstance(label, Real) for label in classes):
+        why = "its classes are not numbers"
+    elif 1 in classes and max(classes) != 1:
+        why = "1 is often the positive class, and here it is the smaller one"
+    else:
+        return classes.index(max(classes))
+    raise ModelError(
+        f"model {path} does not tell which class is positive ({why}); its classes are {_listing(classes)}; "
+        f"choose one with --positive-label, for example --positive-label {classes[-1]}"
+    )
+
+
+def _is_one_against_one(estimator: Any) -> bool:
+    """Tell whether a support vector machine, alone or inside a pipeline, compares classes in pairs."""
+    parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
+    return any(
+        name.endswith("decision_function_shape") and isinstance(value, str) and value == "ovo"
+        for name, value in parameters.items()
+    )
+
+
+# ------------------------------------------------------------------------------------- data for the model
+def _plain_array(part: pd.DataFrame) -> NDArray[Any]:
+    """Return the columns as one array: float64 if all are numbers, else of objects."""
+    from pandas.api.types import is_numeric_dtype
+
+    numeric = all(is_numeric_dtype(dtype) for dtype in part.dtypes)
+    return part.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else part.to_numpy()
+
+
+# ---------------------------------------------------------------------------------------- words of messages
+def _row_name(index: pd.Index[Any], row: int) -> str:
+    """Name a row by its number, counted from 1 and from where a range of rows begins."""
+    import pandas as pd
+
+    number = int(index[row]) if isinstance(index, pd.RangeIndex) else row
+    return f"row {number + 1:,}"
+
+
+def _nearest(missing: Sequence[str], present: Sequence[str]) -> str:
+    """List the missing names, each with the one it may be a misspelling of."""
+    folded = {name.casefold(): name for name in present}
+    words = []
+    for name in missing[:LISTED]:
+        close = difflib.get_close_matches(name.casefold(), folded, n=1)
+        words.append(f"{name!r} (nearest: {folded[close[0]]!r})" if close else repr(name))
+    return ", ".join(words) + _more(len(missing))
+
+
+def _listing(names: Iterable[Any]) -> str:
+    names = list(names)
+    return (", ".join(repr(name) for name in names[:LISTED]) or "none") + _more(len(names))
+
+
+def _more(count: int) -> str:
+    return f" and {count - LISTED} more" if count > LISTED else ""
+
+
+def _one_line(error: Exception) -> str:
+    """Return an error's type and message without line breaks."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
+
+
+def _type_name(value: Any) -> str:
+    kind = value if isinstance(value, type) else type(value)
+    return f"{'class' if isinstance(value, type) else 'value'} {kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,1 @@
+"""Groups seen through noise: descriptions, bounds, audits, and the programs of a repair."""

@@ -1,0 +1,584 @@
+r"""How protected groups were seen: what a noise table, an auxiliary file or radii say of true and recorded groups.
+
+The descriptions of noise, from the weakest to the strongest:
+
+* **N0** radii: the rows of true group ``j`` are distributed within total variation ``gamma_j`` of those recorded as
+  ``j``
+* **N1** a table of ``P(true, noisy)``
+* **N2** the same by label
+* **N3** N1 or N2, and ``P(noisy | true, label, decision)`` differs from the table's by at most eps
+* **N4** N3 with eps = 0: noise depends on nothing but the true group (and the label, if the table is by label)
+
+A file says N1 or N2: one row per (``true``, ``noisy``[, ``label``]) with a ``count`` or a ``probability``, or rows of
+an auxiliary survey with both groups in each. What kind of probability it is shows in what sums to 1.
+
+The table comes from other people than the data, so its noisy groups have other shares. It is carried over in one of two
+ways: by what a recorded group consists of, ``P(true | noisy)``, or by how a true group is recorded,
+``P(noisy | true)``. N3 and N4 are statements about the second. Of N0, N1 and N2 either may be true, and where the user
+has not said which, both are inside the worst case.
+
+If there are more true groups than noisy ones, ``P(noisy | true)`` leaves open how large the true groups are. What a
+table allows a group is the wider, the smaller the group is: joint masses of a group ``j`` alone are ``q <= m`` of sum
+``s T_jk`` in noisy group ``k`` with ``s`` the group's share, and divided by ``s`` these sets are nested. So the tables
+in which one of the groups is as small as can be hold the worst case of every group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix.data.counts import Floats
+from fairfix.data.files import Source
+from fairfix.data.table import group_codes
+from fairfix.errors import ColumnError, DataError, UsageError
+from fairfix.noisy.bounds import smallest_shares, total_variation, transport_columns, transport_rows
+
+Form = Literal["count", "joint", "true-given-noisy", "noisy-given-true"]
+Keep = Literal["true-given-noisy", "noisy-given-true"]
+
+FORMS: tuple[Form, ...] = ("joint", "true-given-noisy", "noisy-given-true")
+"""What a probability can be."""
+
+ROUNDED = 1e-3
+"""Sums of probabilities may differ from 1 by this, as those of rounded numbers do."""
+
+PSEUDO_COUNT = 1.5
+"""Rows that are added to a table of counts in all, before it is drawn anew: a zero is no certainty."""
+
+DUST = 1e-6
+"""Rows that a drawn table has in all besides those drawn, so that no group is without any."""
+
+WORDS: Mapping[str, str] = {
+    "count": "counts",
+    "joint": "joint probabilities: all of them sum to 1",
+    "true-given-noisy": "P(true | noisy): those of each noisy group sum to 1",
+    "noisy-given-true": "P(noisy | true): those of each true group sum to 1",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseTable:
+    """A description of noise by a table: N1, or with labels N2.
+
+    Attributes
+    ----------
+    source
+        Name of the file.
+    true, noisy
+        Names of the groups; their numbers may differ.
+    values
+        Shape (J, K), or (2, J, K) by label: counts, or probabilities of the given form.
+    form
+        What the values are.
+    """
+
+    source: str
+    true: tuple[str, ...]
+    noisy: tuple[str, ...]
+    values: Floats
+    form: Form
+
+    @property
+    def by_label(self) -> bool:
+        """Whether there is a table for each label."""
+        return self.values.ndim == 3
+
+    @property
+    def rows(self) -> int | None:
+        """Rows that were counted; None if they are not known."""
+        return round(float(self.values.sum())) if self.form == "count" else None
+
+    @property
+    def says_noisy(self) -> bool:
+        """Whether the table knows how large its noisy groups are."""
+        return self.form in ("count", "joint")
+
+    def for_groups(self, names: Sequence[str], column: str) -> NoiseTable:
+        """Return the table with its noisy groups in the order of the data's.
+
+        Raises
+        ------
+        DataError
+            The groups are not the same.
+        """
+        for name in names:
+            if name not in self.noisy:
+                raise DataError(
+                    f"{self.source} says nothing of the group {name!r} of column {column!r}{_near(name, self.noisy)}; "
+                    f"its noisy groups are {', '.join(self.noisy)}: add rows with noisy = {name!r}"
+                )
+        for k, name in enumerate(self.noisy):
+            if name not in names and self.values[..., k].any():
+                raise DataError(
+                    f"{self.source} names the noisy group {name!r}, which column {column!r} does not have"
+                    f"{_near(name, names)}; it has {', '.join(names)}: rename it, or leave its rows out"
+                )
+        at = [self.noisy.index(name) for name in names]
+        return replace(self, noisy=tuple(names), values=self.values[..., at])
+
+    def shift(self, masses: Floats) -> float | None:
+        """Return the total variation between the table's noisy groups and the data's; None if the table has none.
+
+        Parameters
+        ----------
+        masses
+            Of noisy groups, shape (K,), or by label (2, K).
+        """
+        if not self.says_noisy:
+            return None
+        return float(total_variation(self.values.sum(-2).ravel(), masses.ravel()))
+
+    @property
+    def ways(self) -> tuple[Keep, ...]:
+        """What of it may hold for the data too, as far as the table itself tells."""
+        if self.form in ("true-given-noisy", "noisy-given-true"):
+            return (self.form,)
+        return "true-given-noisy", "noisy-given-true"
+
+    @property
+    def tells_shares(self) -> bool:
+        """Whether ``P(noisy | true)`` and the data's noisy groups tell how large the true groups are."""
+        for table in self.values if self.by_label else self.values[None]:
+            some = table[table.any(-1)]
+            if np.linalg.matrix_rank(some / some.sum(-1, keepdims=True)) < len(some):
+                return False
+        return True
+
+    def carried(self, masses: Floats, keep: Keep, values: Floats | None = None) -> Floats:
+        """Return joint masses of true and noisy groups in the data: all tables that may be, shape (W, ...).
+
+        There is one table (W = 1), or where ``P(noisy | true)`` stays and does not tell the shares of true groups, one
+        in which each of them is smallest (W = J).
+
+        Parameters
+        ----------
+        masses
+            Of the data's noisy groups, shape (..., K), or by label (..., 2, K).
+        keep
+            What stays as in the table; what the table does not know cannot stay.
+        values
+            Other values of the table, shape (..., J, K) or (..., 2, J, K).
+
+        Raises
+        ------
+        DataError
+            The table cannot make up the data's groups, or leaves their shares open in a way of which no worst case is
+            known.
+        """
+        table = self.values if values is None else values
+        try:
+            if keep == "true-given-noisy":
+                return transport_columns(table, masses)[None]
+            if self.tells_shares:
+                return transport_rows(table, masses)[None]
+        except ValueError as error:
+            raise self._lost(masses, table) from error
+        if self.by_label:
+            raise DataError(
+                f"{self.source}: P(noisy | true) does not tell how large the true groups "
+                f"{', '.join(self.true)} are, as "
+                + (
+                    "there are fewer recorded groups"
+                    if len(self.true) > len(self.noisy)
+                    else "some are recorded alike"
+                )
+                + ". If what a recorded group consists of is the same in the data, say --noise-keep true-given-noisy; "
+                "else give a table without labels"
+            )
+        try:
+            return smallest_shares(table, masses)
+        except ValueError as error:
+            raise self._lost(masses, table) from error
+
+    def _lost(self, masses: Floats, table: Floats) -> DataError:
+        """Return the error of a table that cannot make up the data's groups."""
+        empty = ((table.sum(-2) <= 0) & (masses > 0)).reshape(-1, len(self.noisy)).any(0)
+        lost = [name for name, none in zip(self.noisy, empty, strict=True) if none]
+        who = ", ".join(map(repr, lost)) if lost else "one of the groups"
+        return DataError(
+            f"{self.source} gives no true group for rows recorded as {who}"
+            + (" with one of the labels" if self.by_label else "")
+            + ", and the data have such rows: add what is known of them"
+        )
+
+    def drawn(self, replicates: int, rng: np.random.Generator) -> Floats | None:
+        """Return tables of other surveys of the same size, shape (R, ...); None if its size is not known."""
+        rows = self.rows
+        if rows is None:
+            return None
+        prior = self.values + PSEUDO_COUNT / self.values.size
+        share = prior / prior.sum()
+        found = rng.multinomial(rows, share.ravel(), replicates).reshape(replicates, *share.shape)
+        return np.asarray(found + DUST * share)  # what was not drawn at all is as it was
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """All that is said of noise.
+
+    Attributes
+    ----------
+    table
+        N1 or N2; None where only radii are given.
+    radii
+        N0, group -> radius; None: those that the table allows.
+    epsilon
+        N3; None where nothing is said.
+    class_conditional
+        N4.
+    keep
+        What of the table holds for the data too; None: it is not known, and either may.
+    """
+
+    table: NoiseTable | None = None
+    radii: Mapping[str, float] | None = None
+    epsilon: float | None = None
+    class_conditional: bool = False
+    keep: Keep | None = None
+
+    def __post_init__(self) -> None:
+        if self.table is None:
+            if self.radii is None:
+                raise UsageError("nothing is said of the noise: give --noise FILE or --noise-radius")
+            for said, option in (
+                (self.epsilon is not None, "--noise-epsilon"),
+                (self.class_conditional, "--noise-class-conditional"),
+                (self.keep is not None, "--noise-keep"),
+            ):
+                if said:
+                    raise UsageError(f"{option} needs a noise table (--noise FILE)")
+        if self.epsilon is not None and not 0 <= self.epsilon <= 1:
+            raise UsageError(
+                f"--noise-epsilon {self.epsilon:g} is no difference of probabilities; it is in [0, 1]"
+            )
+        if self.epsilon is not None and self.class_conditional:
+            raise UsageError(
+                "--noise-epsilon and --noise-class-conditional say different things of the noise; give one of them"
+            )
+        table = self.table
+        if table is not None and self.keep is not None and not table.says_noisy and self.keep != table.form:
+            raise UsageError(
+                f"--noise-keep {self.keep}: {table.source} holds {WORDS[table.form]}, which can only stay as it is"
+            )
+
+    @property
+    def ways(self) -> tuple[Keep, ...]:
+        """What of the table may hold for the data: what was said, or what the table does not rule out."""
+        assert self.table is not None
+        return (self.keep,) if self.keep else self.table.ways
+
+    @property
+    def of_recording(self) -> Keep:
+        """What of the table holds if noise is said to be a matter of the true group (N3, N4): ``P(noisy | true)``.
+
+        Another only if the user says so, or the table knows nothing else.
+        """
+        return self.ways[-1]
+
+    def tables(self, masses: Floats, values: Floats | None = None) -> Floats:
+        """Return all joint masses that the table may mean for the data, shape (W, ...); see `NoiseTable.carried`."""
+        assert self.table is not None
+        return np.concatenate([self.table.carried(masses, keep, values) for keep in self.ways])
+
+    def recording(self, masses: Floats, values: Floats | None = None) -> Floats | None:
+        """Return the joint masses that N3 is about; None where the table does not tell the shares of true groups."""
+        table = self.table
+        assert table is not None
+        if self.of_recording == "noisy-given-true" and not table.tells_shares:
+            return None
+        return np.asarray(table.carried(masses, self.of_recording, values)[0])
+
+    def for_data(self, names: Sequence[str], masses: Floats) -> tuple[Noise, Floats]:
+        """Return the noise with the groups of the data, which may be fewer, and the masses in its order.
+
+        Noisy groups of the table that the data have no rows of stay, without any.
+
+        Raises
+        ------
+        DataError
+            A noisy group of the data is not in the table.
+        """
+        table = self.table
+        assert table is not None
+        for name in names:
+            if name not in table.noisy:
+                raise DataError(
+                    f"{table.source} says nothing of the group {name!r}{_near(name, table.noisy)}; its noisy groups "
+                    f"are {', '.join(table.noisy)}: add rows with noisy = {name!r}"
+                )
+        at = [table.noisy.index(name) for name in names]
+        others = [k for k in range(len(table.noisy)) if k not in at]
+        order = at + others
+        ordered = replace(table, noisy=tuple(table.noisy[k] for k in order), values=table.values[..., order])
+        padded = np.concatenate([masses, np.zeros((*masses.shape[:-1], len(others)))], -1)
+        return replace(self, table=ordered), padded
+
+
+def parse_radii(text: str) -> dict[str, float]:
+    """Read ``GROUP=NUMBER,GROUP=NUMBER``.
+
+    Raises
+    ------
+    UsageError
+        Something is not a group with a number in [0, 1].
+    """
+    out: dict[str, float] = {}
+    for part in text.split(","):
+        name, sign, number = part.rpartition("=")
+        name = name.strip()
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not sign or not name or not 0 <= value <= 1:
+            raise UsageError(
+                f"--noise-radius: cannot read {part.strip()!r}; write GROUP=NUMBER,... with numbers in [0, 1]"
+            )
+        if name in out:
+            raise UsageError(f"--noise-radius names the group {name!r} twice; give one radius")
+        out[name] = value
+    return out
+
+
+def radii_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> Floats:
+    """Return the radii in the order of the data's groups.
+
+    Raises
+    ------
+    UsageError, DataError
+        A group is not there, or has no radius, or there is a single one.
+    """
+    if len(names) < 2:
+        raise DataError(f"column {column!r} has the single group {names[0]!r}; there is nothing to compare")
+    for name in radii:
+        if name not in names:
+            raise UsageError(
+                f"--noise-radius: column {column!r} has no group {name!r}{_near(name, names)}; it has "
+                f"{', '.join(names)}"
+            )
+    for name in names:
+        if name not in radii:
+            raise UsageError(
+                f"--noise-radius says nothing of the group {name!r} of column {column!r}: give its radius too, 1 if "
+                "nothing is known"
+            )
+    return np.array([radii[name] for name in names])
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    near = get_close_matches(name, list(names), 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+# ---------------------------------------------------------------------- files
+
+
+def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
+    """Return the table in a file with one row per (``true``, ``noisy``[, ``label``]).
+
+    Parameters
+    ----------
+    source
+        The file.
+    form
+        What its probabilities are; None finds out from which sums are 1.
+
+    Raises
+    ------
+    DataError, UsageError
+        Names column, value and remedy.
+    """
+    kinds = [name for name in ("count", "probability") if name in source.columns]
+    if len(kinds) != 1:
+        raise ColumnError(
+            f"{source.name} must have a column 'count' or a column 'probability', and it has "
+            f"{'both: leave one out' if kinds else 'neither'}; its columns are {', '.join(source.columns)}"
+            + (
+                ""
+                if kinds
+                else ". Of a file with one row per person name both groups: --noise-columns TRUE,NOISY"
+            )
+        )
+    kind = kinds[0]
+    if kind == "count" and form is not None:
+        raise UsageError(f"--noise-probability {form}: {source.name} holds counts; leave the option out")
+    by_label = "label" in source.columns
+    keys = ("true", "noisy", *(("label",) if by_label else ()))
+    source.require(keys)
+    found: dict[tuple[str, ...], float] = {}
+    for batch in _batches(source, (*keys, kind)):
+        coded = [_level_texts(batch, name, source.name) for name in keys]
+        numbers = _numbers(batch.column(kind), kind, source.name)
+        for at, number in enumerate(numbers.tolist()):
+            key = tuple(texts[at] for texts in coded)
+            if key in found:
+                told = ", ".join(f"{n} = {v!r}" for n, v in zip(keys, key, strict=True))
+                raise DataError(f"{source.name} has more than one row with {told}; add them up in one row")
+            found[key] = number
+    if not found:
+        raise DataError(f"{source.name} has no rows")
+    table = _arranged(found, by_label=by_label, where=source.name)
+    total = float(table.values.sum())
+    if total <= 0:
+        raise DataError(
+            f"column {kind!r} of {source.name} holds nothing but zeros; give the counts of a survey"
+        )
+    if kind == "count":
+        return table
+    return _as_probabilities(table, form)
+
+
+def tabulate(source: Source, true: str, noisy: str, label: str | None = None) -> NoiseTable:
+    """Return the counts of a file with one row per person, which has both groups.
+
+    Parameters
+    ----------
+    source
+        The file.
+    true, noisy, label
+        Its columns.
+    """
+    keys = (true, noisy, *((label,) if label else ()))
+    if len(set(keys)) < len(keys):
+        raise UsageError(
+            f"--noise-columns {','.join(keys)} names a column twice; true and noisy group are two columns"
+        )
+    source.require(keys)
+    found: dict[tuple[str, ...], float] = {}
+    for batch in _batches(source, keys):
+        coded = [group_codes(batch.column(i), name) for i, name in enumerate(keys)]
+        for name, (_, _, missing) in zip(keys, coded, strict=True):
+            if missing is not None and missing.any():
+                raise DataError(
+                    f"column {name!r} of {source.name} has {int(missing.sum()):,} missing values or more; leave these "
+                    "rows out"
+                )
+        sizes = [len(levels) for _, levels, _ in coded]
+        flat = np.ravel_multi_index([codes for codes, _, _ in coded], sizes)
+        for place, rows in enumerate(np.bincount(flat, minlength=int(np.prod(sizes))).tolist()):
+            if rows:
+                at = np.unravel_index(place, sizes)
+                key = tuple(levels[i] for i, (_, levels, _) in zip(at, coded, strict=True))
+                found[key] = found.get(key, 0.0) + rows
+    if not found:
+        raise DataError(f"{source.name} has no rows")
+    return _arranged(found, by_label=label is not None, where=source.name, column=label or "")
+
+
+def _batches(source: Source, columns: Sequence[str]) -> Iterable[pa.RecordBatch]:
+    """Yield batches; text stays text, so that ``01`` is the group that it is in the data."""
+    coded = pa.dictionary(pa.int32(), pa.string())
+    types = {name: coded for name in columns if name not in ("count", "probability")}
+    for part in source.parts(list(columns), types):
+        for batch in part.batches():
+            yield batch.select(list(columns))
+
+
+def _level_texts(batch: pa.RecordBatch, name: str, where: str) -> list[str]:
+    """Return a column's values as names of groups."""
+    codes, levels, missing = group_codes(batch.column(name), name)
+    if missing is not None and missing.any() and name != "noisy":
+        row = int(np.flatnonzero(missing)[0]) + 1
+        raise DataError(f"column {name!r} of {where} is empty in row {row}; fill it in, or leave the row out")
+    return [levels[code] for code in codes.tolist()]
+
+
+def _numbers(array: Any, name: str, where: str) -> Floats:
+    """Return a column's numbers, which are finite and not negative."""
+    kind = array.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ColumnError(f"column {name!r} of {where} is of type {kind}; it must hold numbers")
+    numbers = np.array([math.nan if v is None else float(v) for v in array.to_pylist()])
+    bad = np.flatnonzero(~(numbers >= 0) | ~np.isfinite(numbers))
+    if bad.size:
+        value = numbers[bad[0]]
+        what = "is missing" if math.isnan(value) else f"is {value:g}"
+        raise DataError(
+            f"column {name!r} of {where} {what} in row {int(bad[0]) + 1}; it must be 0 or more in every row"
+        )
+    if name == "count" and (numbers % 1).any():
+        row = int(np.flatnonzero(numbers % 1)[0])
+        raise DataError(
+            f"column 'count' of {where} is {numbers[row]:g} in row {row + 1}, which is no number of rows; call the "
+            "column 'probability' if these are shares"
+        )
+    return numbers
+
+
+def _arranged(
+    found: Mapping[tuple[str, ...], float], *, by_label: bool, where: str, column: str = "label"
+) -> NoiseTable:
+    """Return the table of (true, noisy[, label]) -> number; combinations that are not there are 0."""
+    true = tuple(sorted({key[0] for key in found}))
+    noisy = tuple(sorted({key[1] for key in found}))
+    values = np.zeros((2, len(true), len(noisy)))
+    for key, number in found.items():
+        values[_label(key[2], column, where) if by_label else 0, true.index(key[0]), noisy.index(key[1])] += (
+            number
+        )
+    if len(true) < 2:
+        raise DataError(f"{where} has the single true group {true[0]!r}; there is nothing to compare")
+    return NoiseTable(where, true, noisy, values if by_label else values[0], "count")
+
+
+def _label(text: str, column: str, where: str) -> int:
+    known = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
+    if text.lower() not in known:
+        raise DataError(f"column {column!r} of {where} has the value {text!r}; labels are 0 and 1")
+    return known[text.lower()]
+
+
+def _as_probabilities(table: NoiseTable, form: Form | None) -> NoiseTable:
+    """Return the table with the form that its sums tell, each sum exactly 1."""
+    fits = {
+        "joint": table.values.sum(),
+        "true-given-noisy": table.values.sum(-2),
+        "noisy-given-true": table.values.sum(-1),
+    }
+    good = {name for name, sums in fits.items() if np.abs(np.asarray(sums) - 1).max() <= ROUNDED}
+    if form is None:
+        if not good:
+            raise DataError(f"{_off(table, 'true-given-noisy')}{_told(table)}")
+        if len(good) > 1:
+            raise UsageError(
+                f"the probabilities of {table.source} can be {' or '.join(f for f in FORMS if f in good)}: say which "
+                f"with --noise-probability {'|'.join(FORMS)}"
+            )
+        (form,) = (f for f in FORMS if f in good)
+    elif form not in good:
+        raise DataError(_off(table, form))
+    sums = np.asarray(fits[form])
+    if form != "joint":
+        sums = sums[..., None, :] if form == "true-given-noisy" else sums[..., :, None]
+    return replace(table, values=table.values / sums, form=form)
+
+
+def _off(table: NoiseTable, form: Form) -> str:
+    """Return which sum of a form is furthest from 1."""
+    where = f"column 'probability' of {table.source}"
+    if form == "joint":
+        return f"{where} sums to {table.values.sum():.4g} and not to 1; correct it, or give counts"
+    name, names = ("noisy", table.noisy) if form == "true-given-noisy" else ("true", table.true)
+    sums = table.values.sum(-2 if name == "noisy" else -1)
+    at = np.unravel_index(int(np.abs(sums - 1).argmax()), sums.shape)
+    label = f", label = {at[0]}" if table.by_label else ""
+    return (
+        f"{where}: the rows with {name} = {names[int(at[-1])]!r}{label} sum to {sums[at]:.4g} and not to 1; correct "
+        "them, or give counts"
+    )
+
+
+def _told(table: NoiseTable) -> str:
+    """Return how the other sums miss, for a table that is of no form."""
+    true = table.values.sum(-1)
+    return (
+        f" (neither P(true | noisy), nor P(noisy | true), whose sums go from {true.min():.4g} to {true.max():.4g}, nor "
+        f"joint, with sum {table.values.sum():.4g})"
+    )

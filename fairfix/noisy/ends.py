@@ -1,0 +1,219 @@
+r"""Bounds of many rates at once, if noise depends on the cell by at most eps.
+
+What :mod:`fairfix.noisy.bounds` says of one rate of one group at a time is asked here for many: each is a linear
+program over the same joint masses ``q_jk(c)``, told apart by what is scaled to 1 (Charnes and Cooper) and by its goal.
+With ``Q_j(c) = sum_k q_jk(c)`` as variables beside ``q``, the rows
+
+.. math:: (T_{jk} - \varepsilon) Q_j(c) \le q_{jk}(c) \le (T_{jk} + \varepsilon) Q_j(c)
+
+have two numbers each, and a rate is a ratio of sums of ``Q_j``. The left row says nothing where ``T_jk <= eps``, nor
+does the right one where ``T_jk + eps >= 1``. Rows are written down as arrays of indices, without a product of matrices,
+and several programs are given to the solver at once, as blocks: for small ones the call costs more than the solution.
+From eps = 1 on there is a closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from fairfix.noisy.bounds import Ratio, cell_parts, labelled_bounds, soft_bounds
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+WIDE = 400
+"""Variables of a call, as long as one program has fewer."""
+
+
+@dataclass(frozen=True)
+class End:
+    """What is asked: the least (sign 1) or the largest (-1) rate of a true group."""
+
+    ratio: Ratio
+    group: int
+    sign: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Sheet:
+    """The rows that all programs share; the row ``one`` is left for the denominator, which is scaled to 1."""
+
+    row: Ints
+    column: Ints
+    value: Floats
+    low: Floats
+    high: Floats
+    one: int
+    totals: Ints
+    """Columns of ``Q_j(c)``, shape (J, 4), in the order of TP, FN, FP, TN."""
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Floats, Floats]], which: list[list[int]], eps: float) -> _Sheet:
+        """Write the rows down."""
+        made = _Rows()
+        scale = made.columns(1)[0]
+        totals = np.zeros((parts[0][1].shape[0], 4), dtype=np.int64)
+        for (mass, table), cells in zip(parts, which, strict=True):
+            totals[:, cells] = made.part(mass, table, scale, eps)
+        one = made.rows(1, 1.0, 1.0)[0]
+        return cls(*made.written(), int(one), totals)
+
+    def asked(self, end: End) -> tuple[Ints, Ints]:
+        """Return the columns of an end's numerator and of its denominator."""
+        both = np.array(end.ratio.a) | np.array(end.ratio.b)
+        own = self.totals[end.group]
+        return own[np.array(end.ratio.a)], own[both]
+
+
+class _Rows:
+    """Rows of a program while they are written."""
+
+    def __init__(self) -> None:
+        self.many = [0, 0]
+        self.places: list[tuple[Ints, Ints, Floats]] = []
+        self.limits: list[tuple[Floats, Floats]] = []
+
+    def columns(self, *shape: int) -> Ints:
+        """Return new columns."""
+        first, size = self.many[1], int(np.prod(shape))
+        self.many[1] += size
+        return np.arange(first, first + size).reshape(shape)
+
+    def rows(self, size: int, low: float, high: float) -> Ints:
+        """Return new rows between two limits."""
+        first = self.many[0]
+        self.many[0] += size
+        self.limits.append((np.full(size, low), np.full(size, high)))
+        return np.arange(first, first + size)
+
+    def put(self, row: Ints, column: Ints, value: npt.ArrayLike) -> None:
+        """Put numbers at rows and columns."""
+        parts = np.broadcast_arrays(row, column, np.asarray(value, dtype=np.float64))
+        self.places.append(tuple(part.ravel() for part in parts))  # type: ignore[arg-type]  # three of them
+
+    def part(self, mass: Floats, table: Floats, scale: Ints, eps: float) -> Ints:
+        """Write the rows of masses (K, c) with a table (J, K); return the columns of the totals (J, c)."""
+        (noisy, cells), groups = mass.shape, len(table)
+        q, total = self.columns(groups, noisy, cells), self.columns(groups, cells)
+        for axis, right in ((0, mass), (2, table)):
+            row = self.rows(right.size, 0.0, 0.0).reshape(right.shape)
+            self.put(np.expand_dims(row, axis), q, 1.0)
+            self.put(row, scale, -right)
+        row = self.rows(total.size, 0.0, 0.0).reshape(total.shape)
+        self.put(row[:, None], q, 1.0)
+        self.put(row, total, -1.0)
+        true = table.sum(1, keepdims=True)
+        share = np.where(true > 0, table / np.where(true > 0, true, 1.0), 1.0 / noisy)
+        for sign in (1.0, -1.0):
+            says = share + eps < 1.0 if sign > 0 else share > eps
+            j, k, c = np.nonzero(np.broadcast_to(says[:, :, None], q.shape))
+            row = self.rows(j.size, -np.inf, 0.0)
+            self.put(row, q[j, k, c], sign)
+            self.put(row, total[j, c], -sign * share[j, k] - eps)
+        return total
+
+    def written(self) -> tuple[Ints, Ints, Floats, Floats, Floats]:
+        """Return rows, columns, values and limits."""
+        row, column, value = (np.concatenate(part) for part in zip(*self.places, strict=True))
+        low, high = (np.concatenate(part) for part in zip(*self.limits, strict=True))
+        return row, column, value, low, high
+
+
+def sensitivity_ends(m: npt.ArrayLike, C: npt.ArrayLike, eps: float, ends: Sequence[End]) -> Floats:
+    """Return ends of the range of rates if noise depends on the cell by at most eps.
+
+    Parameters
+    ----------
+    m
+        Masses of TP, FN, FP, TN in noisy groups, shape (K, 4).
+    C
+        Joint masses of true and noisy groups with the columns of ``m``, shape (J, K), or (2, J, K) by label.
+    eps
+        Largest ``|P(noisy = k | true = j, cell) - T_jk|``.
+    ends
+        What is asked.
+
+    Returns
+    -------
+    A number for each; NaN where a group has no denominator, and everywhere if the data refute the assumption. Where
+    the solver gives up, as it may near the least eps that the data allow, the end is that of any noise: it holds.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, masses are negative, or eps is.
+    """
+    if not eps >= 0:
+        raise ValueError(f"eps must be 0 or more, got {eps!r}")
+    parts, which = cell_parts(m, C)
+    if eps >= 1:
+        return _closed(m, C, ends)
+    sheet = _Sheet.of(parts, which, eps)
+    size = max(1, WIDE // sheet.column.max())
+    cuts = [*range(0, len(ends), size), len(ends)]
+    found = np.concatenate([np.zeros(0), *(_solved(sheet, ends[a:b]) for a, b in pairwise(cuts))])
+    lost = np.flatnonzero(np.isinf(found)).tolist()
+    found[lost] = _closed(m, C, [ends[i] for i in lost])
+    return found
+
+
+def _closed(m: npt.ArrayLike, C: npt.ArrayLike, ends: Sequence[End]) -> Floats:
+    """Return the ends if noise may depend on anything."""
+    bounds = labelled_bounds if np.asarray(C).ndim == 3 else soft_bounds
+    known = {ratio: bounds(m, C, ratio) for ratio in {end.ratio for end in ends}}
+    return np.array([known[end.ratio][0 if end.sign > 0 else 1][end.group] for end in ends])
+
+
+def _solved(sheet: _Sheet, ends: Sequence[End]) -> Floats:
+    """Return ends by one call of the solver; one by one, if one of them has no solution; infinite if it gives up."""
+    many, rows, columns = len(ends), sheet.low.size, int(sheet.column.max()) + 1
+    asked = [sheet.asked(end) for end in ends]
+    step = np.arange(many)[:, None]
+    bottoms = [bottom + i * columns for i, (_, bottom) in enumerate(asked)]
+    ones = [np.full(bottom.size, sheet.one + i * rows) for i, bottom in enumerate(bottoms)]
+    row = np.concatenate([(sheet.row + step * rows).ravel(), *ones])
+    column = np.concatenate([(sheet.column + step * columns).ravel(), *bottoms])
+    value = np.concatenate([np.tile(sheet.value, many), np.ones(sum(b.size for b in bottoms))])
+    matrix = sparse.csc_matrix((value, (row, column)), shape=(many * rows, many * columns))
+    goal = np.zeros((many, columns))
+    for i, (end, (top, _)) in enumerate(zip(ends, asked, strict=True)):
+        goal[i, top] = end.sign
+    limits = LinearConstraint(matrix, np.tile(sheet.low, many), np.tile(sheet.high, many))
+    if many > 1:
+        found = _called(goal.ravel(), limits, presolve=False)
+        if found.status != 0:
+            return np.concatenate([_solved(sheet, [end]) for end in ends])
+    else:  # near the least eps that the data allow, one way of solving may fail where the other does not
+        found = _called(goal.ravel(), limits, presolve=False)
+        again = found if found.status == 0 else _called(goal.ravel(), limits, presolve=True)
+        if again.status != 0:
+            return np.full(1, np.nan if 2 in (found.status, again.status) else np.inf)
+        found = again
+    signs = np.array([end.sign for end in ends])
+    return np.asarray(signs * (goal * found.x.reshape(goal.shape)).sum(1))
+
+
+def _called(goal: Floats, limits: LinearConstraint, *, presolve: bool) -> Any:
+    """Return what the solver finds."""
+    return milp(goal, constraints=limits, bounds=Bounds(0.0, np.inf), options={"presolve": presolve})
+
+
+def sensitivity_bounds(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio, eps: float) -> tuple[Floats, Floats]:
+    """Return the sharp bounds of every group's rate; see :func:`sensitivity_ends`.
+
+    Returns
+    -------
+    Lowest and highest rate, shape (J,) each.
+    """
+    groups = np.asarray(C).shape[-2]
+    ends = [End(ratio, j, sign) for sign in (1.0, -1.0) for j in range(groups)]
+    lo, hi = sensitivity_ends(m, C, eps, ends).reshape(2, groups)
+    return lo, hi

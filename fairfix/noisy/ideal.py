@@ -1,0 +1,177 @@
+r"""The best mixture over a small class of rules whose true groups are alike whatever the noise.
+
+A rule refuses the lowest ``c_k`` of the ``B`` bins of the score in noisy group ``k`` and accepts the rest, so that
+there are ``(B + 1)^K`` rules, or ``B + 1`` with one cut for everybody. All of them are looked at. For rule ``r`` let
+``e_r`` be its error, and ``g_rj`` what the worst noise for *this* rule makes of the constraint of true group ``j``: a
+closed form of :mod:`fairfix.noisy.bounds`, by a table, a table by label, or radii. Wanted is the distribution
+``p`` over rules
+
+.. math:: \min_p \sum_r p_r e_r \quad\text{s.t.}\quad \sum_r p_r g_{rj} \le 0 \text{ for all } j, \qquad p \ge 0,
+    \; \sum_r p_r = 1 .
+
+This is what the ideal algorithm of the paper comes to: one player answers multipliers with the rule of least ``e_r +
+sum_j lambda_j g_rj``, which takes a search over all rules, the other raises the multipliers by ``g``; the mean of the
+answers goes to a solution of this program, at the rate of the root of the number of rounds. With all ``e`` and ``g``
+at hand it is a linear program with a row for each constraint, solved to the optimum, and its vertices mix no more
+rules than there are rows.
+
+**It holds.** For given joint masses of true groups a rate of a mixture is the mean of the rates of its rules. The
+least mean is no less than the mean of the least, so ``sum_r p_r g_rj`` bounds what any noise makes of the mixture,
+also noise that knows which rule was drawn.
+
+**Where it is nothing new.** If the adversary fills the same bins whatever the rule (a table by label, or selection
+rates and any table: the lowest bins first), ``g`` is linear in the acceptance of bins, and the optimum is that of
+:func:`fairfix.noisy.repair.solve_noisy` over the same bins. Where denominators are open it is not, and the
+mixture has at least its error. For radii, which that program does not know, there is nothing else.
+
+**A single rule.** The best of all rules by itself that satisfies the constraint: decisions without a draw.
+
+References
+----------
+S. Wang, W. Guo, H. Narasimhan, A. Cotter, M. Gupta and M. I. Jordan, *Robust optimization for fairness with noisy
+protected groups* (2020), for the game; A. Cotter and others, *Two-player games for efficient non-convex constrained
+optimization* (2019), for the program that replaces it where the rules are at hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+
+from fairfix.noisy.repair import DEMANDS, LABELS, NoisyRepair, Parity
+from fairfix.noisy.training import HOLDS, Adversary, excess_of
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+MOST = 200_000
+"""Rules of a class that is small."""
+
+USUAL = 50_000
+"""Rules of the class that is taken if nobody says how many bins there are."""
+
+AT_ONCE = 10_000
+"""Rules whose worst cases are in memory together."""
+
+
+def rules_of(bins: int, groups: int) -> int:
+    """Return how many rules there are."""
+    return int((bins + 1) ** groups)
+
+
+def usual_bins(groups: int, most: int) -> int:
+    """Return the largest number of bins whose rules are no more than usual."""
+    bins = most
+    while bins > 1 and rules_of(bins, groups) > USUAL:
+        bins -= 1
+    return bins
+
+
+def solve_ideal(
+    n: npt.ArrayLike,
+    adversary: Adversary,
+    parity: Parity,
+    slack: float,
+    *,
+    blind: bool = False,
+    single: bool = False,
+) -> NoisyRepair:
+    """Return the mixture of least error whose constraint holds for the worst noise of each of its rules.
+
+    Parameters
+    ----------
+    n
+        Masses by noisy group, bin in increasing order of the score and label, shape (K, B, 2), of total 1.
+    adversary
+        What may be the true groups.
+    parity, slack
+        The constraint.
+    blind
+        Whether all noisy groups have the same cut.
+    single
+        Whether one rule is wanted and no mixture.
+
+    Returns
+    -------
+    ``excess`` is the mean over the rules that are mixed; ``programs`` the number of rules.
+
+    Raises
+    ------
+    ValueError
+        If there are more than :data:`MOST` rules, or no row of a label that the constraint needs.
+    """
+    mass = np.asarray(n, dtype=np.float64)
+    noisy, bins, _ = mass.shape
+    many = rules_of(bins, 1 if blind else noisy)
+    if many > MOST:
+        raise ValueError(
+            f"{bins} bins of {noisy} groups make {many:,} rules, and a small class has {MOST:,} at most"
+        )
+    if any(mass[:, :, list(LABELS[rate])].sum() <= 0 for rate, _ in DEMANDS[parity]):
+        raise ValueError("the data have no row of a label that the constraint needs")
+    cuts = (
+        np.tile(np.arange(bins + 1), (noisy, 1))
+        if blind
+        else np.indices((bins + 1,) * noisy).reshape(noisy, -1)
+    )
+    errors, excess = _judged(mass, cuts, adversary, parity, slack)
+    share, feasible = (_best if single else _mixed)(errors, np.nan_to_num(excess.reshape(many, -1), nan=0.0))
+    mixed = np.flatnonzero(share > 0)
+    F = (np.arange(bins)[:, None] >= cuts[:, None, mixed]) @ share[mixed]
+    error = float(share[mixed] @ errors[mixed])
+    over = np.tensordot(share[mixed], excess[mixed], axes=1)
+    return NoisyRepair(F, error, over, feasible, error if feasible else np.nan, many)
+
+
+def _judged(
+    mass: Floats, cuts: Ints, adversary: Adversary, parity: Parity, slack: float
+) -> tuple[Floats, Floats]:
+    """Return the errors of rules, shape (R,), and their worst cases, shape (R, rates, J)."""
+    below = np.concatenate([np.zeros_like(mass[:, :1]), np.cumsum(mass, axis=1)], axis=1)
+    above = np.maximum(below[:, -1:] - below, 0.0)
+    above[:, -1], above[:, 0] = 0.0, below[:, -1]
+    errors, worst = [], []
+    for first in range(0, cuts.shape[1], AT_ONCE):
+        at = cuts[:, first : first + AT_ONCE].T
+        taken, left = (part[np.arange(len(mass)), at] for part in (above, below))
+        cells = np.stack([taken[..., 1], left[..., 1], taken[..., 0], left[..., 0]], axis=-1)
+        errors.append(cells[..., [1, 2]].sum((1, 2)))
+        worst.append(excess_of(cells, adversary, parity, slack))
+    return np.concatenate(errors), np.concatenate(worst)
+
+
+def _mixed(errors: Floats, excess: Floats) -> tuple[Floats, bool]:
+    """Return the shares of the best mixture, and whether the constraint holds; if not, it is missed by the least."""
+    many, rows = excess.shape
+    solve: Any = linprog  # its stubs want lists of bounds
+    simplex = np.append(np.ones(many), 0.0)[None, :]
+    for relaxed in (False, True):
+        goal = np.append(np.zeros(many), 1.0) if relaxed else np.append(errors, 0.0)
+        bounds = np.column_stack([np.zeros(many + 1), np.append(np.ones(many), np.inf if relaxed else 0.0)])
+        under = np.column_stack([excess.T, -np.ones(rows)])
+        found = solve(
+            goal,
+            A_ub=under,
+            b_ub=np.zeros(rows),
+            A_eq=simplex,
+            b_eq=np.ones(1),
+            bounds=bounds,
+            method="highs",
+        )
+        if found.status == 0:
+            share = np.where(found.x[:-1] > HOLDS, found.x[:-1], 0.0)
+            return share / share.sum(), not relaxed
+    raise ArithmeticError(f"the solver gave up: {found.message}")
+
+
+def _best(errors: Floats, excess: Floats) -> tuple[Floats, bool]:
+    """Return all of the share at the best single rule, and whether the constraint holds."""
+    over = np.maximum(excess.max(1), 0.0)
+    over[over <= HOLDS] = 0.0
+    share = np.zeros(errors.size)
+    at = int(np.lexsort((errors, over))[0])
+    share[at] = 1.0
+    return share, bool(over[at] == 0)

@@ -1,0 +1,196 @@
+r"""Limits for rates of true groups of which each row carries a probability of membership, from a sample of rows.
+
+A row has probabilities ``z_j = P(true = j | z)`` and lies in a cell (TP, FN, FP, TN). A rate is ``A / (A + B)`` of
+cells. What group j has in A is at least ``E (z_j - 1 + P(A | z))_+`` and at most ``E min(z_j, P(A | z))``, and anything
+between can be (see :mod:`fairfix.noisy.bounds`); so its rate is at most
+
+.. math:: H / (H + G), \qquad H = E \min(z_j, P(A | z)) , \qquad G = E (z_j - 1 + P(B | z))_+ ,
+
+and at least one minus the same with A and B exchanged.
+
+**Why not plug in.** ``min`` is concave and ``(.)_+`` convex. Means of few rows in place of ``P(A | z)`` make H too
+small and G too large by about their standard error wherever ``z_j = P(A | z)``, as where decisions *are* the group:
+bounds come out too narrow, more rows make more bins and not less bias, and resampling shows a part of it only.
+
+**The dual.** For *any* functions ``l, k`` of z with values in [0, 1],
+
+.. math::
+    H \le E\, h, \quad h = l(z) 1_A + (1 - l(z)) z_j , \qquad
+    G \ge E\, g, \quad g = k(z) (z_j - 1 + 1_B) ,
+
+with equality for ``l = 1[P(A | z) < z_j]`` and ``k = 1[P(B | z) > 1 - z_j]``. Both sides are plain means over rows:
+there is no kink any more, and no bin whose rows have to be many. So ``l`` and ``k`` are chosen on one part of the rows
+(by the shares of cells among rows with like probabilities), and the means are taken over the *other* part, for which
+they are fixed functions. A bad choice makes limits wide, never false. The idea is that of dual bounds (Ji, Lei and
+Spector).
+
+**The limit.** ``H / (H + G) <= t`` follows from ``E w_t <= 0``, ``w_t = (1 - t) h - t g``. The limit is the largest t
+at which the upper Student limit of the mean of ``w_t`` is 0 or more (Fieller's way with ratios); that is a convex
+function of t, so it crosses 0 once. The mean is taken with one more, imagined row at the worst end, ``h = 1`` and the
+least g: a sample without any spread gets a limit apart from its mean, and costs little. The variance is the larger one
+of ``sum w^2 (x - mean)^2`` and of what equal weights of the same effective number of rows had.
+
+**Independence.** If the true group is independent of the cell given z, then ``h = z_j 1_A`` and ``g = z_j 1_B`` have
+the rate itself as ``E h / E (h + g)``, and both of its limits are found in the same way.
+
+References
+----------
+W. Ji, L. Lei and A. Spector, *Model-agnostic covariate-assisted inference on partially identified causal effects*
+(2023), for bounds by an estimated dual on other rows. E. C. Fieller (1954), Journal of the Royal Statistical Society B
+16. The forms of h and g are derived above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from fairfix.noisy.bounds import Ratio
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+HALVINGS = 40
+"""Of the interval in which a limit lies; its outer end is taken, so nothing is lost but 2^-40."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows by vector of probabilities and cell.
+
+    Attributes
+    ----------
+    chances
+        Distinct vectors, shape (V, J), each of sum 1.
+    weight, square
+        Sums of weights and of squared weights, shape (V, 4).
+    """
+
+    chances: Floats
+    weight: Floats
+    square: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Means:
+    """Means of (h, g) for each true group, of which ``E h / (E h + E g)`` is wanted.
+
+    Attributes
+    ----------
+    plain
+        Means over the rows, shape (J, 2).
+    mean, spread
+        With the imagined row: means (J, 2), and covariances of these means, by both ways, (2, J, 2, 2).
+    freedom
+        Degrees of freedom.
+    """
+
+    plain: Floats
+    mean: Floats
+    spread: Floats
+    freedom: float
+
+    @property
+    def rate(self) -> Floats:
+        """The rate of the means, shape (J,); NaN where there is nothing in the rows that it is a rate of."""
+        top, rest = self.plain[:, 0], np.maximum(self.plain[:, 1], 0.0)
+        some = top + rest > 0
+        return np.where(some, top / np.where(some, top + rest, 1.0), np.nan)
+
+    def upper(self, level: float) -> Floats:
+        """Return what the rates are above with a chance of at most ``level``, shape (J,), never below :attr:`rate`."""
+        t = -stdtrit(self.freedom, level)
+        a, b, c = self.spread[..., 0, 0], self.spread[..., 0, 1], self.spread[..., 1, 1]
+        top, whole = self.mean[:, 0], self.mean.sum(-1)
+        slope, bend = -2.0 * (a + b), a + 2.0 * b + c  # of (1 - t)^2 a - 2 (1 - t) t b + t^2 c
+
+        def limit(rate: Floats) -> Floats:
+            variance = (a + rate * (slope + rate * bend)).max(0)
+            return np.asarray(top - rate * whole + t * np.sqrt(np.maximum(variance, 0.0)))
+
+        low, high = self.rate, np.ones(len(self.plain))
+        open_ = limit(high) >= 0.0
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            above = limit(middle) >= 0.0
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return np.where(np.isnan(self.rate), np.nan, np.where(open_, 1.0, high))
+
+
+def means(sample: Sample, h: list[Floats], g: list[Floats], ends: list[tuple[float, float]]) -> Means:
+    """Return the means of h and g, each (V, 4) by group, with an imagined row at (h, g) of ``ends``."""
+    total, square = sample.weight.sum(), sample.square.sum()
+    one = square / total  # the weight of a typical row
+    plain, mean, spread = [], [], []
+    whole, squares = total + one, square + one * one
+    for x, y, end in zip(h, g, ends, strict=True):
+        both, last = np.stack([x.ravel(), y.ravel()]), np.array(end)
+        sums = both @ sample.weight.ravel()
+        centre = (sums + one * last) / whole
+        apart, far = both - centre[:, None], last - centre
+        by_square = (apart * sample.square.ravel()) @ apart.T + one * one * np.outer(far, far)
+        by_weight = (apart * sample.weight.ravel()) @ apart.T + one * np.outer(far, far)
+        plain.append(sums / total)
+        mean.append(centre)
+        spread.append([by_square / whole**2, by_weight / whole * squares / whole**2])
+    freedom = max(whole * whole / squares - 1.0, 1.0)
+    return Means(np.array(plain), np.array(mean), np.moveaxis(np.array(spread), 1, 0), freedom)
+
+
+def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> Means:
+    """Return the means whose rate is at least the highest that each group can have.
+
+    Parameters
+    ----------
+    sample
+        Rows of which ``shares`` know nothing.
+    shares
+        Guess of the chances of the cells given each vector, from other rows, shape (V, 4).
+    ratio
+        The rate.
+    """
+    in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
+    a, b = shares @ in_a, shares @ in_b
+    own = sample.weight.sum(1) > 0
+    h, g, ends = [], [], []
+    for z in sample.chances.T:
+        seen, forced = a < z, b > 1.0 - z
+        h.append(np.where(seen[:, None], in_a, z[:, None]))
+        g.append(np.where(forced[:, None], z[:, None] - 1.0 + in_b, 0.0))
+        ends.append(
+            (
+                1.0 if seen[own].any() else float(z[own].max()),
+                float(np.where(forced, z - 1.0, 0.0)[own].min()),
+            )
+        )
+    return means(sample, h, g, ends)
+
+
+def weighted_means(sample: Sample, ratio: Ratio) -> Means:
+    """Return the means whose rate is that of each group, if it is independent of the cell given the vector."""
+    in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
+    own = sample.weight.sum(1) > 0
+    columns = list(sample.chances.T)
+    return means(
+        sample,
+        [z[:, None] * in_a for z in columns],
+        [z[:, None] * in_b for z in columns],
+        [(float(z[own].max()), 0.0) for z in columns],
+    )
+
+
+def correlations(sample: Sample, ratio: Ratio) -> Floats:
+    """Return the correlations of the groups' weighted rates, shape (J, J); 0 where a rate has no spread."""
+    in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
+    z, w, square = sample.chances, sample.weight, sample.square
+    top, bottom = z.T @ (w @ in_a), z.T @ (w @ (in_a + in_b))
+    rate = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+    moved = z.T[:, :, None] * (in_a - rate[:, None, None] * (in_a + in_b))  # J, V, 4: by a row
+    flat = moved.reshape(len(rate), -1)
+    found = (flat * square.ravel()) @ flat.T
+    scale = np.sqrt(np.diagonal(found))
+    both = np.outer(scale, scale)
+    return np.asarray(np.clip(np.divide(found, both, out=np.zeros_like(found), where=both > 0), -1.0, 1.0))

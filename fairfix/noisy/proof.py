@@ -1,0 +1,175 @@
+"""What rows that a repair has not seen say of true groups behind noisy ones, with the sampling error of rows and table.
+
+The fit takes its rows for the population and the noise table for the truth. Neither is: other rows are drawn, and a
+table of counts is a survey. So the results on held-out rows are audited like those of any file with a noise table
+(:mod:`fairfix.noisy.true_groups`): rows and table are drawn anew together, and each worst case gets an outer interval.
+The rule itself stays as it is.
+
+A repair may decide by the recorded group. Worst cases (N0, N1, N2) hold for any decisions. The estimate under N4 does
+not: the decision then depends on the recording. It is made of what the rule of *each* recorded group would decide,
+which is known of every row. Decisions that are drawn are drawn after the recording, so worst cases are those of
+:mod:`fairfix.noisy.levels`; of the precision, and under N0, they are those of cells, which are wider.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairfix.auditing.checks import Check
+from fairfix.auditing.metrics import EQUALIZED_ODDS
+from fairfix.auditing.results import ComparisonReport, Value
+from fairfix.data.scan import count_table
+from fairfix.data.table import Table
+from fairfix.errors import DataError
+from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.noisy.description import Noise
+from fairfix.noisy.repair import where_of
+from fairfix.noisy.true_groups import Profiles, Seen, TrueGroups, seen
+
+HOLDS = 1e-6
+"""What the slack may be missed by, as programs are solved to no more."""
+
+LEVELS = ("N4", "N2", "N1", "N0")
+"""Assumptions whose bounds are told, the strongest first; N3 is about bins, which an audit does not look at."""
+
+
+DIFFERENCES = {
+    "selection_rate": ("selection_rate",),
+    "true_positive_rate": ("true_positive_rate",),
+    "equalized_odds": EQUALIZED_ODDS,
+}
+"""Name -> rates of the differences whose worst case a comparison of repairs shows."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a repair says of true groups, to be proven.
+
+    Attributes
+    ----------
+    noise
+        What is known of the noise, and what is assumed: what the fit was held to.
+    demands
+        Rates that the slack bounds, with 1 where a group must not be below the rate over everybody, -1 where above.
+    slack
+        By how much.
+    """
+
+    noise: Noise
+    demands: tuple[tuple[str, float], ...]
+    slack: float
+
+
+def true_groups_of(
+    table: Table, told: Told, alpha: float, predictor: RepairedPredictor | None = None
+) -> TrueGroups | None:
+    """Return the audit of the true groups of decided rows; None where several columns make the groups.
+
+    Parameters
+    ----------
+    table
+        Rows with decisions.
+    told
+        The noise.
+    alpha
+        One minus the confidence.
+    predictor
+        That decided; None for decisions that do not look at the recorded group.
+    """
+    columns = table.reading.columns.protected
+    known = told.noise.table
+    if len(columns) != 1:
+        return None
+    # N3 is about bins of the score, and decisions of a repair may look at the recorded group besides: weaker ones hold
+    told = replace(told, noise=replace(told.noise, epsilon=None))
+    data = seen(count_table(table).counts, table.reading, columns[0])
+    named = known.noisy if known is not None else told.noise.radii or ()
+    data = _padded(data, tuple(sorted({*data.names, *named})))
+    if predictor is not None:
+        data = replace(data, profiles=_profiles(table, data.names, predictor))
+    try:
+        found = TrueGroups(data, told.noise, alpha)
+        _ = found.bounds
+    except DataError:  # not identified, or the table does not say enough of these rows
+        if not told.noise.class_conditional:
+            return None
+        return true_groups_of(
+            table, replace(told, noise=replace(told.noise, class_conditional=False)), alpha, predictor
+        )
+    return found
+
+
+def _padded(data: Seen, names: tuple[str, ...]) -> Seen:
+    """Return the data with recorded groups of which there are no rows too."""
+    cells = np.zeros((len(names), 4))
+    cells[[names.index(name) for name in data.names]] = data.cells
+    return replace(data, names=names, cells=cells)
+
+
+def _profiles(table: Table, names: tuple[str, ...], predictor: RepairedPredictor) -> Profiles:
+    """Return the rows by recorded group, by what each group's rule makes of them, and by label."""
+    known = predictor.of_each_group(table)
+    own, label = table.rows.decision, table.rows.label
+    assert own is not None
+    assert label is not None  # who repairs behind noise has labels
+    each = np.repeat(own[:, None], len(names), 1)
+    if known is not None:
+        levels, chances = known
+        each[:, [names.index(name) for (name,) in levels]] = chances
+    found, into = np.unique(each, axis=0, return_inverse=True)
+    groups = table.groups()
+    codes = np.array([names.index(name) for name in groups.names])[groups.codes]
+    weight = table.weight
+    shape = (len(names), len(found), 2)
+    at = np.ravel_multi_index((codes, into.ravel(), label.astype(np.int64)), shape)
+    masses = np.bincount(at, weight, int(np.prod(shape))).reshape(shape)
+    return Profiles(masses / masses.sum(), found.T)
+
+
+def comparisons_of(found: TrueGroups | None, checks: Iterable[Check]) -> dict[str, list[ComparisonReport]]:
+    """Return the comparisons of true groups by attribute, for an audit of the same rows."""
+    return {} if found is None else {found.data.attribute: list(found.told(checks))}
+
+
+def values_of(found: TrueGroups | None) -> dict[str, dict[str, dict[str, Value]]]:
+    """Return the rates of true groups by attribute, for checks on one of them."""
+    return {} if found is None else {found.data.attribute: found.of_each()}
+
+
+def worst_of(found: TrueGroups | None) -> dict[str, Value]:
+    """Return ``name [attribute]`` -> the largest gap of true groups that the noise allows, with its upper limit."""
+    if found is None:
+        return {}
+    bounds, out = found.bounds[found.rests_on], {}
+    for name, metrics in DIFFERENCES.items():
+        if all(metric in found.data.metrics for metric in metrics):
+            bound = bounds.of_comparison("difference", metrics)
+            told = f"{name}.difference.true_groups.worst_case [{found.data.attribute}]"
+            out[told] = Value(bound.high, math.nan, bound.outer_high, bound.reason)
+    return out
+
+
+def said_of(before: TrueGroups | None, after: TrueGroups | None, told: Told) -> Iterator[str]:
+    """Yield in words what held-out rows say of the true groups: a warning, if it is beyond the slack or not smaller."""
+    if before is None or after is None:
+        return
+    parts, worse = [], []
+    for level in LEVELS:
+        if level in after.bounds and level in before.bounds:
+            was, _ = before.shortfall(level, told.demands)
+            point, upper = after.shortfall(level, told.demands)
+            worse.append((point > told.slack + HOLDS, was > told.slack + HOLDS and point > was - HOLDS))
+            parts.append(f"{point:z.4f} under {level} (up to {upper:z.4f}; before the repair {was:z.4f})")
+    if not parts:
+        return
+    beyond, no_less = worse[0]
+    rows = "rows and table" if after.table is not None and after.table.rows is not None else "rows"
+    yield (Caution if beyond or no_less else str)(
+        ("the repair does not reduce what it is meant to reduce: " if no_less else "")
+        + f"on held-out rows the worst true group is {where_of(told.demands)} the rate over everybody by at most "
+        f"{', '.join(parts)}; in brackets with the sampling error of {rows}; the slack is {told.slack:g}"
+    )

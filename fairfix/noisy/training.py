@@ -1,0 +1,477 @@
+r"""Training of a linear rule that keeps true groups alike behind noisy ones, against the exact worst case.
+
+A row has features ``x_i``, label ``y_i``, noisy group ``k_i`` and weight ``w_i``, of total 1. The rule is ``d_i = 1[f_i
+>= 0]`` with ``f_i = x_i v + b``. The noisy group may be among the features: worst cases are about the decisions that
+were made, whatever they look at. Wanted is
+
+.. math::
+    \min_v\; \sum_i w_i 1[d_i \ne y_i] \quad\text{s.t.}\quad
+    g_{rj}(d) = \max_{q \in \mathcal{U}_j(d)} \pm \{ R(d) - R_j(q, d) \} - \epsilon \le 0
+
+for each rate ``R`` of the constraint and each true group ``j``. The sign is + where a group's rate must not lie below
+that over everybody, and - where it must not lie above. The set ``U`` is about the masses ``m_k(c)`` of the cells TP,
+FN, FP, TN in noisy group ``k``, which hang on the decisions.
+
+**Worst weights.** A worst ``q`` is explicit. Let ``A / (A + B)`` be the rate, for its lowest value; for the highest
+exchange A and B. The share of a cell in the denominator is ``r_jk(c) = q_jk(c) / sum q_j(A, B)``.
+
+- :class:`Within` a table: a knapsack per noisy group. ``q_jk(B) = min(b_k, C_jk)`` and ``q_jk(A) = (C_jk - t_k +
+  a_k)_+``, each spread over its cells in proportion to ``m_k(c)``. Numerator and the rest of the denominator are
+  extremal at once. What is left of a cell goes to the other groups, as in :mod:`fairfix.noisy.bounds`. With a
+  table by label each label of a noisy group is a noisy group.
+- :class:`Near` the noisy group of the same number: with shares ``a, b`` of A and B in it and radius ``gamma``, the mass
+  ``delta = min(gamma, a)`` moves from A to B, so that ``r`` is ``(a - delta) / (a + b)`` on A and ``(b + delta) / (a +
+  b)`` on B, in proportion to the cells of the noisy group. If it has no B, what moves goes to B in all noisy groups; if
+  it has neither, all of ``r`` lies there. ``r`` always sums to 1, and a row counts in the noisy group that it has.
+
+**Lagrangian.** With ``r`` fixed, ``R - R_j = sum_i w_i alpha_i d_i`` where ``alpha_i = 1 / P(A, B) - r_jk(c) / m_k(c)``
+for rows in A or B, and 0 elsewhere. So the Lagrangian is a weighted error
+
+.. math::
+    L(d, \lambda) = P(Y = 1) + \sum_i w_i c_i d_i - \epsilon \sum \lambda_{rj} , \qquad
+    c_i = 1 - 2 y_i + \sum_{rj} \pm \lambda_{rj} \alpha_{rji} ,
+
+and its hinge surrogate, which is not below it, is
+
+.. math::
+    \hat L(v, \lambda) = P(Y = 1) + \sum_i w_i \{ (c_i)_+ (1 + f_i)_+ + (-c_i)_+ ((1 - f_i)_+ - 1) \}
+    - \epsilon \sum \lambda_{rj} + \lVert v \rVert^2 l_2 .
+
+Each step takes the worst weights for the decisions of the moment, a step of Adam on the surrogate over all rows, and a
+step of projected gradient ascent ``lambda = (lambda + rate g)_+`` with the exact ``g`` of the decisions, not with that
+of the hinges (which are far from rates).
+
+**What is returned.** Of every few iterates, each with cuts of its form at quantiles beside 0, the rule of least error
+among those whose exact ``g`` is at most 0. The rules that accept nobody and everybody are among them, and have equal
+rates whatever the noise; were no rule within the constraint, that of least ``g`` is returned and says so.
+
+**What is not claimed.** That the rule is optimal: the problem is not convex, worst weights jump with decisions, and the
+surrogate bounds the Lagrangian at fixed weights only. What is exact is the worst case of the rule that is returned, on
+the rows given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from fairfix.noisy.bounds import RATIOS, Ratio, flipped, labelled_bounds, soft_bounds, tv_bounds
+from fairfix.noisy.repair import DEMANDS, LABELS, Parity
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+STEPS = 300
+"""Steps of a run."""
+
+PACE = 0.02
+"""Step of Adam on the coefficients; it falls with the root of the number of steps."""
+
+ASCENTS = (0.02, 0.05)
+"""Steps of the ascent on the multipliers, a run for each."""
+
+EVERY = 5
+"""Steps from one iterate that is looked at to the next."""
+
+SPARSE = 0.3
+"""Share of numbers that are not 0 below which a sparse matrix is faster."""
+
+CUTS = 200
+"""Cuts of an iterate that are looked at."""
+
+APART = 1e-9
+"""Forms nearer than this are not cut apart, as rounding may exchange them."""
+
+HOLDS = 1e-12
+"""What a constraint may be missed by, for rounding of sums."""
+
+
+class Adversary(Protocol):
+    """What may be the true groups, given the cells of the noisy ones."""
+
+    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+        """Return the lowest and the highest rate of each true group; ``cells`` (..., K, 4) to (..., J)."""
+        ...
+
+    def shares(self, cells: Floats, ratio: Ratio) -> Floats:
+        """Return where the denominator of each group's lowest rate lies: (K, 4) to (J, K, 4), of sum 1 or NaN."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Within:
+    """Any noise that fits a table.
+
+    Attributes
+    ----------
+    table
+        Joint masses of true and noisy groups, shape (J, K), or by label (2, J, K), with the data's columns.
+    """
+
+    table: Floats
+
+    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+        """Return the sharp bounds."""
+        known = np.broadcast_to(self.table, (*cells.shape[:-2], *self.table.shape))
+        return (
+            labelled_bounds(cells, known, ratio) if self.table.ndim == 3 else soft_bounds(cells, known, ratio)
+        )
+
+    def shares(self, cells: Floats, ratio: Ratio) -> Floats:
+        """Return the knapsacks, B first and A last, normalised."""
+        if self.table.ndim == 3:
+            zero = np.array([0.0, 0.0, 1.0, 1.0])
+            parts = [_knapsack(cells * own, self.table[y], ratio) for y, own in enumerate((zero, 1.0 - zero))]
+            return _normalised(parts[0] + parts[1])
+        return _normalised(_knapsack(cells, self.table, ratio))
+
+
+def _knapsack(cells: Floats, table: Floats, ratio: Ratio) -> Floats:
+    """Return the masses of a worst case in A and B, shape (J, K, 4)."""
+    a, b = ratio.masses(cells)
+    in_b = np.minimum(b, table)
+    in_a = np.maximum(table - (cells.sum(-1) - a), 0.0)
+    return np.asarray(in_a[..., None] * _spread(cells, ratio.a) + in_b[..., None] * _spread(cells, ratio.b))
+
+
+def _spread(cells: Floats, chosen: tuple[bool, ...]) -> Floats:
+    """Return the shares of chosen cells among them in each noisy group, shape (K, 4); zeros where they are empty."""
+    own = cells * np.array(chosen)
+    total = own.sum(-1, keepdims=True)
+    return np.asarray(np.divide(own, total, out=np.zeros_like(own), where=total > 0))
+
+
+def _normalised(masses: Floats) -> Floats:
+    """Return masses of each group (J, K, 4) divided by their sum; NaN where that is nothing."""
+    total = masses.sum((-2, -1), keepdims=True)
+    return np.where(total > 0, masses / np.where(total > 0, total, 1.0), np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Either:
+    """Any noise that fits one of several tables.
+
+    Attributes
+    ----------
+    tables
+        Each as one alone.
+    """
+
+    tables: tuple[Within, ...]
+
+    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+        """Return the lowest and the highest ends of all."""
+        low, high = zip(*(one.bounds(cells, ratio) for one in self.tables), strict=True)
+        return np.fmin.reduce(low), np.fmax.reduce(high)
+
+    def shares(self, cells: Floats, ratio: Ratio) -> Floats:
+        """Return, for each group, those of the table under which its lowest rate is lowest."""
+        low = np.stack([one.bounds(cells, ratio)[0] for one in self.tables])
+        worst = np.where(np.isnan(low), np.inf, low).argmin(0)
+        found = np.stack([one.shares(cells, ratio) for one in self.tables])
+        return np.asarray(found[worst, np.arange(worst.size)])
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """Any distribution in a ball of total variation around the noisy group of the same number.
+
+    Attributes
+    ----------
+    radius
+        Shape (K,).
+    """
+
+    radius: Floats
+
+    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+        """Return the sharp bounds."""
+        return tv_bounds(cells, self.radius, ratio)
+
+    def shares(self, cells: Floats, ratio: Ratio) -> Floats:
+        """Return the centre of each ball with as much moved from A to B as the radius allows."""
+        groups = len(cells)
+        total = cells.sum(-1)
+        a, b = (part / np.where(total > 0, total, 1.0) for part in ratio.masses(cells))
+        radius = np.where(total > 0, self.radius, 1.0)
+        own = np.eye(groups)[:, :, None]
+        in_a, in_b = own * _spread(cells, ratio.a), own * _spread(cells, ratio.b)
+        everywhere = cells * np.array(ratio.b)
+        if everywhere.sum() > 0:  # a group without B takes that of all
+            in_b[b == 0] = everywhere / everywhere.sum()
+            moved = np.minimum(radius, a)
+        else:
+            moved = np.zeros(groups)
+        nothing = (a + b == 0) & (radius > 0)
+        left, come = a - moved, np.where(nothing, 1.0, b + moved)
+        return _normalised(left[:, None, None] * in_a + come[:, None, None] * in_b)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A linear rule.
+
+    Attributes
+    ----------
+    coef, intercept
+        Accepted is who has ``x coef + intercept >= 0``; shape (d,) and a number.
+    error
+        Share of wrong decisions.
+    excess
+        What the worst case of each rate and true group misses its limit by, shape (rates, J); NaN for a rate without
+        denominator.
+    feasible
+        Whether all of it is at most 0.
+    constant
+        Whether the rule decides the same for everybody.
+    steps
+        That were made, in all runs.
+    """
+
+    coef: Floats
+    intercept: float
+    error: float
+    excess: Floats
+    feasible: bool
+    constant: bool
+    steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of the fit: features with a last column of ones, labels, noisy groups, weights of total 1.
+
+    Features that are mostly zeros, as indicators of categories are, are kept as a sparse matrix.
+    """
+
+    A: Any
+    y: Ints
+    codes: Ints
+    weight: Floats
+    groups: int
+
+    @classmethod
+    def of(cls, X: Floats, y: npt.ArrayLike, codes: Ints, weight: Floats | None, groups: int) -> Rows:
+        """Return rows; those without weight are left out."""
+        w = np.ones(len(X)) if weight is None else weight
+        own = np.flatnonzero(w > 0)
+        label = np.asarray(y).astype(np.int64)[own]
+        A: Any = np.column_stack([X[own], np.ones(own.size)])
+        if np.count_nonzero(A) < SPARSE * A.size:
+            A = sparse.csr_array(A)
+        return cls(A, label, codes[own], w[own] / w.sum(), groups)
+
+    def places(self, accept: npt.NDArray[np.bool_]) -> Ints:
+        """Return noisy group and cell of each row as one number, ``4 k + c``."""
+        return np.asarray(4 * self.codes + np.where(self.y == 1, 1 - accept, 3 - accept))
+
+    def cells(self, accept: npt.NDArray[np.bool_]) -> Floats:
+        """Return the masses of the cells, shape (K, 4)."""
+        return np.asarray(
+            np.bincount(self.places(accept), self.weight, 4 * self.groups).reshape(-1, 4), np.float64
+        )
+
+
+def excess_of(cells: Floats, adversary: Adversary, parity: Parity, slack: float) -> Floats:
+    """Return ``g``, exactly; ``cells`` (..., K, 4) to (..., rates, J)."""
+    out = []
+    for rate, sign in DEMANDS[parity]:
+        ratio = RATIOS[rate]
+        low, high = adversary.bounds(cells, ratio)
+        overall = ratio.of(cells.sum(-2))[..., None]
+        out.append(sign * (overall - (low if sign > 0 else high)) - slack)
+    return np.stack(out, axis=-2)
+
+
+def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: Floats) -> Floats:
+    """Return what accepting a row adds to the Lagrangian beside ``1 - 2 y``, by its cell: shape (K, 4).
+
+    Parameters
+    ----------
+    cells
+        Shape (K, 4): the decisions that the worst weights are for.
+    adversary, parity
+        What is held against what.
+    multipliers
+        Shape (rates, J).
+    """
+    out = np.zeros_like(cells)
+    for (rate, sign), price in zip(DEMANDS[parity], multipliers, strict=True):
+        ratio = RATIOS[rate]
+        counted = np.array(ratio.a) | np.array(ratio.b)
+        everybody = counted / cells[:, counted].sum()
+        worst = adversary.shares(cells, ratio if sign > 0 else flipped(ratio))
+        known = ~np.isnan(worst[:, 0, 0])
+        mine = np.tensordot(price[known], worst[known], axes=1)
+        each = np.divide(mine, cells, out=np.zeros_like(mine), where=cells > 0)
+        out += sign * (price[known].sum() * everybody - each)
+    return out
+
+
+def surrogate(
+    rows: Rows, v: Floats, costs: Floats, l2: float, form: Floats | None = None
+) -> tuple[float, Floats]:
+    """Return the hinge surrogate (without ``- eps sum lambda``) and its gradient, at fixed costs of the rows.
+
+    Parameters
+    ----------
+    rows
+        The data.
+    v
+        Coefficients, the intercept last.
+    costs
+        ``c_i``, shape (n,).
+    l2
+        Of the penalty, from which the intercept is free.
+    form
+        ``f_i``, shape (n,), where it is known.
+    """
+    f = rows.A @ v if form is None else form
+    up, down = rows.weight * np.maximum(costs, 0.0), rows.weight * np.maximum(-costs, 0.0)
+    free = np.append(v[:-1], 0.0)
+    value = up @ np.maximum(1.0 + f, 0.0) + down @ (np.maximum(1.0 - f, 0.0) - 1.0)
+    value += rows.weight @ rows.y + l2 * free @ free
+    slope = rows.A.T @ (up * (f > -1.0) - down * (f < 1.0)) + 2.0 * l2 * free
+    return float(value), np.asarray(slope)
+
+
+def train(
+    X: Floats,
+    y: npt.ArrayLike,
+    codes: Ints,
+    weight: Floats | None,
+    groups: int,
+    adversary: Adversary,
+    parity: Parity,
+    slack: float,
+    *,
+    l2: float = 0.0,
+    start: Floats | None = None,
+    steps: int = STEPS,
+) -> Trained:
+    """Return the best rule that was met whose worst case is within the constraint; see the module's docstring.
+
+    Parameters
+    ----------
+    X, y
+        Shapes (n, d), without a constant column, and (n,), of 0 and 1.
+    codes
+        Noisy group of each row, shape (n,).
+    weight
+        Shape (n,), not negative; None for 1 each.
+    groups
+        Number of noisy groups.
+    adversary
+        What may be the true groups.
+    parity, slack
+        The constraint.
+    l2
+        Of the penalty.
+    start
+        Coefficients to begin with, the intercept last; zeros if None.
+    steps
+        Of each run.
+
+    Raises
+    ------
+    ValueError
+        The data have no row of a label that the constraint needs.
+    """
+    rows = Rows.of(X, y, codes, weight, groups)
+    for rate, _ in DEMANDS[parity]:
+        if not np.isin(rows.y, LABELS[rate]).any():
+            raise ValueError("the data have no row of a label that the constraint needs")
+    begin = np.zeros(rows.A.shape[1]) if start is None else np.asarray(start, dtype=np.float64)
+    search = _Search(rows, adversary, parity, slack)
+    with threadpool_limits(1):
+        for ascent in ASCENTS:
+            _run(rows, search, begin, ascent, l2, steps)
+        return search.found(steps * len(ASCENTS))
+
+
+def _run(rows: Rows, search: _Search, begin: Floats, ascent: float, l2: float, steps: int) -> None:
+    """Show the search the iterates of a run."""
+    v = begin.copy()
+    first, second = np.zeros_like(v), np.zeros_like(v)
+    multipliers = np.zeros(1)
+    for step in range(1, steps + 1):
+        f = rows.A @ v
+        if step % EVERY == 1:
+            search.look(v, f)
+        accept = f >= 0.0
+        cells = rows.cells(accept)
+        excess = np.nan_to_num(excess_of(cells, search.adversary, search.parity, search.slack), nan=0.0)
+        multipliers = np.maximum(multipliers + ascent * excess, 0.0)
+        extra = costs_of(cells, search.adversary, search.parity, multipliers)
+        costs = 1.0 - 2.0 * rows.y + extra.ravel()[rows.places(accept)]
+        slope = surrogate(rows, v, costs, l2, f)[1]
+        first = 0.9 * first + 0.1 * slope
+        second = 0.999 * second + 0.001 * slope**2
+        size = PACE / np.sqrt(1.0 + step / 50.0)
+        v = v - size * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-12)
+    search.look(v, rows.A @ v)
+
+
+class _Search:
+    """Keeps the best rule of those it is shown."""
+
+    def __init__(self, rows: Rows, adversary: Adversary, parity: Parity, slack: float) -> None:
+        self.rows, self.adversary, self.parity, self.slack = rows, adversary, parity, slack
+        self.best: tuple[tuple[float, float], Floats, bool] | None = None
+
+    def look(self, v: Floats, f: Floats) -> None:
+        """Look at an iterate with the cuts of its form."""
+        order = np.argsort(f, kind="stable")
+        ranked, many = f[order], f.size
+        gap = np.r_[True, np.diff(ranked) > APART, True]  # whether one may cut before each place
+        mass = np.cumsum(self.rows.weight[order])
+        wanted = np.searchsorted(mass, np.arange(1, CUTS) / CUTS)
+        allowed = np.flatnonzero(gap)
+        wanted = np.r_[0, wanted, np.searchsorted(ranked, 0.0), many]
+        after = np.searchsorted(allowed, np.minimum(wanted, many))
+        cuts = np.unique(
+            np.r_[allowed[after], allowed[np.maximum(after - 1, 0)]]
+        )  # refused are the first `cut` rows
+        cells = self._cells(order, cuts)
+        excess = excess_of(cells, self.adversary, self.parity, self.slack)
+        worst = np.nanmax(np.where(np.isnan(excess), -np.inf, excess), axis=(1, 2))
+        errors = cells[:, :, [1, 2]].sum((1, 2))
+        miss = np.where(worst <= HOLDS, 0.0, worst)
+        at = int(np.lexsort((errors, miss))[0])
+        key = (float(miss[at]), float(errors[at]))
+        if self.best is not None and not key < (self.best[0][0], self.best[0][1] - HOLDS):
+            return
+        cut = int(cuts[at])
+        made = v.copy()
+        if cut in (0, many):
+            made[:] = 0.0
+            made[-1] = 1.0 if cut == 0 else -1.0
+        else:
+            made[-1] -= ranked[cut - 1] + (ranked[cut] - ranked[cut - 1]) / 2
+        self.best = key, made, cut in (0, many)
+
+    def _cells(self, order: Ints, cuts: Ints) -> Floats:
+        """Return the cells if the first rows in the order are refused, shape (cuts, K, 4)."""
+        rows = self.rows
+        kind, weight = (2 * rows.codes + rows.y)[order], rows.weight[order]
+        piece = np.searchsorted(cuts, np.arange(order.size), side="right")
+        shape = (cuts.size + 1, 2 * rows.groups)
+        parts = np.bincount(piece * shape[1] + kind, weight, shape[0] * shape[1]).reshape(shape)
+        below = np.cumsum(parts, axis=0)[:-1].reshape(-1, rows.groups, 2)
+        above = np.maximum(np.cumsum(parts[::-1], axis=0)[::-1][1:], 0.0).reshape(-1, rows.groups, 2)
+        return np.stack([above[:, :, 1], below[:, :, 1], above[:, :, 0], below[:, :, 0]], axis=-1)
+
+    def found(self, steps: int) -> Trained:
+        """Return the best rule, judged again by its own decisions."""
+        assert self.best is not None
+        _, v, constant = self.best
+        cells = self.rows.cells(self.rows.A @ v >= 0.0)
+        excess = excess_of(cells, self.adversary, self.parity, self.slack)
+        error = float(cells[:, [1, 2]].sum())
+        feasible = bool(np.nanmax(excess, initial=-np.inf) <= 2 * HOLDS)
+        return Trained(v[:-1].copy(), float(v[-1]), error, excess, feasible, constant, steps)

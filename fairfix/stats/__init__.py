@@ -1,0 +1,1 @@
+"""Limits of rates, means, gaps and distances between distributions."""

@@ -1,0 +1,1 @@
+"""What each command does, as functions of the library."""

@@ -1,0 +1,318 @@
+"""Compare: every method over a range of slack on one split of the rows: what fairness costs, on rows not fitted to.
+
+All repairs are fitted on the same rows and judged on the same others, with the same audit as any file, so their points
+lie in one picture. Beside them stand the base, as it is, and the best constant.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fairfix.auditing.audit import audit
+from fairfix.auditing.results import AuditReport, Settings, Value
+from fairfix.data.table import Reading, Table
+from fairfix.errors import DataError, FairfixError, FairfixWarning
+from fairfix.individual.by_model import of_predictor
+from fairfix.individual.flips import Comparable
+from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.models.predictors import Note, RepairedPredictor, messages
+from fairfix.noisy.description import Noise
+from fairfix.noisy.proof import Told, true_groups_of, worst_of
+from fairfix.tasks.proof import results_on, split_rows, warned, with_threshold
+
+SLACKS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, math.inf)
+"""Slacks that are tried by default."""
+
+GAPS = (
+    "ks.to_overall",
+    "selection_rate.difference.between_groups",
+    "true_positive_rate.difference.between_groups",
+    "equalized_odds.difference.between_groups",
+    "decision_flips.under_flips",
+    "decision_flips.under_comparable",
+)
+"""What is shown of fairness, per attribute; where it applies."""
+
+QUALITIES = ("accuracy", "log_loss", "square_loss", "absolute_loss")
+"""What is shown of quality, over everybody; where it applies."""
+
+CHANCES = 256
+"""Up to so many different chances of a decision are told apart in what is said of true groups."""
+
+HIGHER_IS_BETTER = frozenset({"accuracy"})
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A method with parameters, under a title; its slack is varied."""
+
+    title: str
+    repairer: Repairer
+
+
+@dataclass(frozen=True)
+class Point:
+    """One repair, judged on the held-out rows.
+
+    Attributes
+    ----------
+    title
+        Name of the contender.
+    slack
+        Of the fit; None for what has none.
+    gaps, qualities
+        ``metric [attribute]`` and metric -> value.
+    randomized
+        Weighted share of the rows whose result is left to chance.
+    needs_protected
+        Whether the protected attribute is needed at predict time.
+    failure
+        Why there is no result, in words; empty if there is one.
+    notes
+        What the user should know.
+    front
+        Pairs ``gap|quality`` on whose frontier it lies.
+    """
+
+    title: str
+    slack: float | None
+    gaps: Mapping[str, Value] = field(default_factory=dict)
+    qualities: Mapping[str, Value] = field(default_factory=dict)
+    randomized: float = 0.0
+    needs_protected: bool = False
+    failure: str = ""
+    notes: tuple[Note, ...] = ()
+    front: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ComparisonOutcome:
+    """All points, and the sizes of the parts."""
+
+    points: tuple[Point, ...]
+    fitted: int
+    held: int
+    parameters: Mapping[str, Mapping[str, Any]]
+    reading: Reading
+
+
+def compare_table(
+    table: Table,
+    contenders: Sequence[Contender],
+    *,
+    slacks: Sequence[float] = SLACKS,
+    confidence: float = 0.95,
+    seed: int = 0,
+    holdout: float = 0.3,
+    features: tuple[str, ...] | None = None,
+    protected_as_feature: bool = False,
+    noise: Noise | None = None,
+    seen_by_model: tuple[str, ...] = (),
+    done: Callable[[int], None] = lambda fits: None,
+) -> ComparisonOutcome:
+    """Fit every contender at every slack on one part of the rows and judge it on the other.
+
+    Parameters
+    ----------
+    table
+        Rows with labels, and scores unless ``features`` are learned from.
+    contenders
+        What is compared.
+    slacks
+        Allowed gaps, each at least 0.
+    confidence
+        Of the intervals.
+    seed, holdout
+        Of the split, and the share of the rows that judge.
+    features, protected_as_feature
+        What methods that learn are given; see :class:`~fairfix.methods.base.RepairProblem`. One that treats groups
+        apart sees the protected columns whatever is said here.
+    noise, seen_by_model
+        What methods that know noise are told; see there.
+    done
+        Called with 1 after every fit; there are :func:`fits` of them.
+
+    Raises
+    ------
+    DataError, UsageError
+        The data or the shares do not allow it. A method that cannot be fitted is a point with its failure instead.
+    """
+    settings = Settings(confidence=confidence, intersect=len(table.reading.columns.protected) > 1)
+    table = replace(table, reading=with_threshold(table.reading))
+    if table.rows.score is not None and table.reading.binary and table.reading.threshold is None:
+        raise DataError("the base decisions need a threshold on the score; give one with --threshold")
+    split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
+    split = split_rows(table, split_rng, validation=0.0, holdout=holdout)
+    if not split.holdout.size:
+        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise --holdout")
+    fitted = table.take(split.fit)
+    learning = RepairProblem(fitted, None, None, features, protected_as_feature)
+    noisy = RepairProblem(
+        fitted, None, None, features, protected_as_feature, noise=noise, seen_by_model=seen_by_model
+    )
+    grouped = RepairProblem(fitted, None, None, features, True)
+    scored = RepairProblem(fitted, many_fits=True)
+    held = table.take(split.holdout)
+    fit_seed = int(fit_rng.integers(2**63))
+
+    def given_to(repairer: Repairer) -> RepairProblem:
+        if repairer.knows_noise:
+            return noisy
+        if repairer.sees_groups:
+            return grouped
+        return learning if repairer.learns else scored
+
+    points = [*_baselines(scored, held, settings, noise)]
+    for contender, slack in fits(contenders, slacks):
+        points.append(_point(contender, slack, given_to(contender.repairer), held, settings, fit_seed, noise))
+        done(1)
+    shown = {one.title: one.repairer.parameters for one in contenders}
+    return ComparisonOutcome(
+        tuple(_with_fronts(points)), split.fit.size, split.holdout.size, shown, table.reading
+    )
+
+
+def fits(
+    contenders: Sequence[Contender], slacks: Sequence[float]
+) -> tuple[tuple[Contender, float | None], ...]:
+    """Return every contender with each of the slacks, or with None if it has no slack."""
+    return tuple(
+        (contender, slack)
+        for contender in contenders
+        for slack in (slacks if contender.repairer.has_slack else (None,))
+    )
+
+
+def _point(
+    contender: Contender,
+    slack: float | None,
+    problem: RepairProblem,
+    held: Table,
+    settings: Settings,
+    seed: int,
+    noise: Noise | None,
+) -> Point:
+    """Return the point of one fit; every fit begins with the same random numbers, whatever came before."""
+    repairer = contender.repairer if slack is None else replace(contender.repairer, slack=slack)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FairfixWarning)
+        try:
+            predictor = repairer.fit(problem, rng=np.random.default_rng(seed))
+        except FairfixError as error:
+            return Point(contender.title, slack, failure=str(error))
+    notes = messages((*warned(caught), *predictor.trace.notes))
+    judged = _judged(held, predictor, settings, repairer.comparables, noise)
+    return replace(judged, title=contender.title, slack=slack, notes=notes)
+
+
+def _judged(
+    held: Table,
+    predictor: RepairedPredictor,
+    settings: Settings,
+    comparable: Comparable,
+    noise: Noise | None,
+) -> Point:
+    """Return what a repair does to held-out rows.
+
+    Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
+    and errors are its own; decisions that are rounded from it have their own rates and errors, and nothing else.
+    """
+    _, repaired, random = results_on(held, predictor)
+    flips = of_predictor(held, predictor, comparable, settings.confidence)
+    report = audit(repaired, repaired.reading, settings, flips)
+    share = float(np.average(random, weights=held.rows.weight))
+    decided = predictor.gives == "decision"
+    either = decided or predictor.is_probability
+    point = _of_report(report, decided=either, randomized=share, protected=predictor.needs_protected)
+    behind = _behind(repaired, noise, settings, predictor if decided else None)
+    point = replace(point, gaps={**point.gaps, **behind})
+    if not (decided and predictor.is_probability):
+        return point
+    scored = held.with_score(predictor.predict(held))
+    own = _of_report(audit(scored, scored.reading, settings), decided=False)
+    distances = {name: gap for name, gap in own.gaps.items() if name.startswith("ks")}
+    return replace(point, gaps={**distances, **point.gaps}, qualities={**own.qualities, **point.qualities})
+
+
+def _of_report(
+    report: AuditReport, *, decided: bool, randomized: float = 0.0, protected: bool = False
+) -> Point:
+    """Return the numbers of an audit; of decisions, what is about the score beside them is left out."""
+    gaps = {
+        f"{name} [{block.attribute}]": block.comparisons[name].value
+        for block in report.blocks
+        if not block.stratum
+        for name in GAPS
+        if name in block.comparisons and not (decided and name.startswith("ks"))
+    }
+    metrics = report.overall.metrics
+    qualities = {
+        name: metrics[name] for name in QUALITIES if name in metrics and not (decided and name != "accuracy")
+    }
+    return Point("", None, gaps, qualities, randomized, protected)
+
+
+def _behind(
+    table: Table, noise: Noise | None, settings: Settings, predictor: RepairedPredictor | None = None
+) -> dict[str, Value]:
+    """Return the largest gaps of true groups that any noise allows which fits the table.
+
+    Of decisions with more than :data:`CHANCES` chances the bounds are those of cells, which hold and may be wider.
+    """
+    if noise is None or table.reading.task != "classification":
+        return {}
+    chances = table.rows.decision
+    many = chances is not None and np.unique(chances).size > CHANCES
+    told = Told(replace(noise, epsilon=None, class_conditional=False), (), math.inf)
+    return worst_of(true_groups_of(table, told, 1.0 - settings.confidence, None if many else predictor))
+
+
+def _baselines(
+    problem: RepairProblem, held: Table, settings: Settings, noise: Noise | None
+) -> Iterator[Point]:
+    """Yield the base score as it is, and the constant that the labels of the fit make best."""
+    if held.rows.score is not None:
+        scored = held if held.reading.score_scale == "raw" else held.with_score(_score(held))
+        yield _unrepaired("base", scored, settings, noise)
+    label = problem.table.rows.label
+    if label is not None:
+        mean = float(np.average(label, weights=problem.table.rows.weight))
+        constant = held.with_score(np.full(len(held), mean))
+        yield _unrepaired("constant", constant, settings, noise)
+
+
+def _unrepaired(title: str, scored: Table, settings: Settings, noise: Noise | None) -> Point:
+    """Return the point of scores as they are."""
+    point = _of_report(audit(scored, scored.reading, settings), decided=False)
+    return replace(point, title=title, gaps={**point.gaps, **_behind(scored, noise, settings)})
+
+
+def _score(table: Table) -> Any:
+    return table.rows.score if table.reading.task == "regression" else table.probability
+
+
+def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
+    """Yield the points with the frontiers they lie on: no other has both a smaller gap and a better quality."""
+    axes = {(gap, quality) for point in points for gap in point.gaps for quality in point.qualities}
+    fronts: dict[int, list[str]] = {i: [] for i in range(len(points))}
+    for gap, quality in sorted(axes):
+        sign = -1.0 if quality in HIGHER_IS_BETTER else 1.0
+        place = {
+            i: (point.gaps[gap].value, sign * point.qualities[quality].value)
+            for i, point in enumerate(points)
+            if gap in point.gaps and quality in point.qualities
+        }
+        place = {i: at for i, at in place.items() if all(math.isfinite(part) for part in at)}
+        best = math.inf
+        for i, (_, loss) in sorted(place.items(), key=lambda item: item[1]):
+            if loss < best:
+                fronts[i].append(f"{gap}|{quality}")
+                best = loss
+    for i, point in enumerate(points):
+        yield replace(point, front=tuple(fronts[i]))

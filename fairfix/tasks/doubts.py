@@ -1,0 +1,236 @@
+"""Doubts: what a repair has to say of itself first, found by measuring it.
+
+======================  ==============================================================================================
+code                    said where
+======================  ==============================================================================================
+``rounding``            a rule was made deterministic, and misses its slack on the rows of the fit or leaves the gap
+``gap_before``          the gap before the repair may have been within the slack already
+``gap_after``           the gap after it is not smaller, on held-out rows
+``slack``               the rule misses its slack on the rows of the fit
+``selection``           nearly everybody, or everybody, is decided alike; the methods that know why say it themselves
+``small_group``         groups of few rows make most of what the repair costs the others
+======================  ==============================================================================================
+
+All of them are cautions. None is found in words: each looks at typed numbers of the proof, or fits again.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairfix.auditing.results import Value
+from fairfix.data.counts import Bools, Floats
+from fairfix.data.table import Groups, Table
+from fairfix.errors import FairfixError, FairfixWarning
+from fairfix.models.predictors import Caution, RepairedPredictor
+
+FEW = 100
+"""Rows from which a rate is known to about 0.1 only (95 %): a gap that hangs on fewer is mostly chance."""
+
+MATERIAL = 0.01
+"""Least cost that is told of small groups: a share of the decisions, or of the base's loss."""
+
+SHOWN = 1e-3
+"""A slack is missed if it is by more than this, which is far above the tolerances of all solvers."""
+
+EVENTS: Mapping[str, tuple[int | None, ...]] = {
+    "selection_rate": (None,),
+    "ks": (None,),
+    "true_positive_rate": (1,),
+    "false_positive_rate": (0,),
+    "equalized_odds": (1, 0),
+}
+"""Labels of the rows over which a metric is a mean; None for all rows."""
+
+ROWS = {None: "rows", 1: "positives", 0: "negatives"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A comparison, by its parts, and the largest value that is allowed on the rows of the fit.
+
+    ``slack`` is None where none is stated for all groups.
+    """
+
+    comparison: str
+    slack: float | None
+
+    @property
+    def metric(self) -> str:
+        """What is compared."""
+        return self.comparison.split(".")[0]
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether it is 0 where groups are alike."""
+        return self.metric == "ks" or self.comparison.split(".")[1] in ("difference", "covariance")
+
+
+def show(value: Value) -> str:
+    """Return a value with its interval."""
+    return f"{value.value:.4f} [{value.low:.3f}, {value.high:.3f}]"
+
+
+def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
+    """Yield what is to be said of a gap before and after the repair, on held-out rows."""
+    if not asked.is_gap or math.isnan(before.value) or asked.slack == math.inf:
+        return
+    allowed = asked.slack or 0.0
+    if not before.low > allowed:
+        least = f"the slack {allowed:g}" if allowed else "0"
+        yield Caution(
+            f"the gap before was not certain: {asked.comparison} was {show(before)} on held-out rows, which reaches "
+            f"{least}, so they do not show that there was anything to repair",
+            "gap_before",
+        )
+    if after.value >= before.value:
+        yield Caution(
+            f"the gap is not smaller: {asked.comparison} was {show(before)} on held-out rows and is {show(after)}",
+            "gap_after",
+        )
+
+
+def of_slack(asked: Asked, reached: float) -> Iterator[Caution]:
+    """Yield that a rule misses its slack on the rows of the fit, where ``reached`` is expected over its draws."""
+    if asked.is_gap and asked.slack is not None and reached > asked.slack + SHOWN:
+        yield Caution(
+            f"the slack {asked.slack:g} does not hold: {asked.comparison} is {reached:.4f} on the rows of the fit",
+            "slack",
+        )
+
+
+def of_selection(before: Value, after: Value) -> Iterator[Caution]:
+    """Yield that everybody is decided alike after the repair, on held-out rows, where the base does not."""
+    if after.value in (0.0, 1.0) and 0.0 < before.value < 1.0:
+        which = "yes" if after.value else "no"
+        yield Caution(
+            f"the repaired rule decides {which!r} for everybody on held-out rows, of which the base selects "
+            f"{before.value:.1%}",
+            "selection",
+        )
+
+
+def of_rounding(asked: Asked, fitted: Value, before: Value, after: Value, step: float) -> Iterator[Caution]:
+    """Yield what is to be said of a rule that was made deterministic.
+
+    Parameters
+    ----------
+    asked
+        What was to be held.
+    fitted
+        The gap on the rows of the fit.
+    before, after
+        The gap on held-out rows.
+    step
+        What one row's decision can change a rate by: no deterministic rule is surely nearer than that.
+    """
+    if not asked.is_gap or math.isnan(fitted.value):
+        return
+    missed = asked.slack is not None and fitted.value > asked.slack + step
+    kept = not after.value < before.value
+    if not (missed or kept):
+        return
+    what = "leaves the gap" if kept else f"misses the slack {asked.slack:g}"
+    yield Caution(
+        f"rounding {what}: with deterministic decisions {asked.comparison} is {fitted.value:.4f} on the rows of the "
+        f"fit; on held-out rows it was {before.value:.4f} and is {after.value:.4f}. Draw the decisions (--decisions "
+        "randomized) to hold it",
+        "rounding",
+    )
+
+
+def one_row(table: Table, groups: Groups, metric: str) -> float:
+    """Return the largest share that one row has in a rate of a group, shape-free; 1 where a rate has no rows."""
+    out = 0.0
+    for label in EVENTS.get(metric, (None,)):
+        inside, weight = _event(table, label)
+        mass = np.bincount(groups.codes[inside], weight[inside], len(groups.levels))
+        if not mass.all():
+            return 1.0
+        out = max(out, float((weight / mass[groups.codes])[inside].max()))
+    return out
+
+
+# ---------------------------------------------------------------------- small groups
+
+
+def of_small_groups(
+    metric: str,
+    fit: Table,
+    held: Table,
+    predictor: RepairedPredictor,
+    again: Callable[[Bools], RepairedPredictor],
+    cost: Callable[[Table, RepairedPredictor], float],
+    unit: str,
+) -> Iterator[Caution]:
+    """Yield what groups of few rows cost the others, if that is most of what the repair costs them.
+
+    Parameters
+    ----------
+    metric
+        What is made alike.
+    fit, held
+        Rows of the fit, and held-out rows.
+    predictor
+        The repair.
+    again
+        Fits it to some of the rows of the fit, given as a mask.
+    cost
+        What a repair costs rows, in units of :data:`MATERIAL`.
+    unit
+        What the cost is a share of, in words.
+    """
+    cells = fit.reading.columns.strata, fit.reading.columns.protected
+    groups, names = fit.groups((*cells[0], *cells[1])), {}
+    small = np.zeros(len(groups.levels), dtype=bool)
+    for label in EVENTS.get(metric, ()):
+        inside, weight = _event(fit, label)
+        codes = groups.codes[inside]
+        mass, squares = (np.bincount(codes, w[inside], small.size) for w in (weight, weight**2))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            few = np.nan_to_num(mass**2 / squares) < FEW
+        for k in np.flatnonzero(few & ~small):
+            names[k] = f"{groups.names[k]!r} ({int(np.count_nonzero(codes == k)):,} {ROWS[label]})"
+        small |= few
+    if not small.any() or small.all():
+        return
+    gone = {groups.levels[k] for k in np.flatnonzero(small)}
+    theirs = held.groups(groups.columns)
+    others = held.take(np.flatnonzero([theirs.levels[c] not in gone for c in theirs.codes]))
+    if not len(others):
+        return
+    paid = cost(others, predictor)
+    if not paid >= MATERIAL:
+        return
+    kept = ~small[groups.codes]
+    if len({groups.levels[c] for c in np.unique(groups.codes[kept])}) < 2:
+        alone, why = 0.0, "a single group is left then, and there is nothing to repair"
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairfixWarning)
+            try:
+                alone, why = cost(others, again(kept)), "fitted again without"
+            except FairfixError:
+                return  # the method cannot be fitted to the others
+    if paid - alone >= max(MATERIAL, paid / 2):
+        named = ", ".join(names[k] for k in sorted(names))
+        which, them = ("group", "it") if len(names) == 1 else ("groups", "them")
+        yield Caution(
+            f"most of the cost is for {which} of few rows, {named}: on held-out rows of the others the repair costs "
+            f"{paid:.1%} of {unit}, without {them} {alone:.1%} ({why}); rates of so few rows are mostly chance, so "
+            f"fold {them} into another group, or allow more slack",
+            "small_group",
+        )
+
+
+def _event(table: Table, label: int | None) -> tuple[Bools, Floats]:
+    """Return which rows are those of a label, and the weight of every row."""
+    weight = table.weight
+    if label is None or table.rows.label is None:
+        return np.ones(len(table), dtype=bool), weight
+    return np.asarray(table.rows.label == label), weight

@@ -1,0 +1,327 @@
+"""A first configuration, from what a data file looks like: written to be read and changed by a person.
+
+What columns are is inferred by their names and values and said in comments. Which groups matter and which limits hold
+is nobody's to infer: candidates are listed, and no limit is ever written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fairfix.auditing.audit import with_default_threshold
+from fairfix.data.files import Source
+from fairfix.data.naming import infer_columns
+from fairfix.data.scan import scan
+from fairfix.data.table import SCORE_RANGE, Columns, Reading
+from fairfix.errors import ColumnError, UsageError
+
+USUAL = (
+    "race",
+    "ethnicity",
+    "sex",
+    "gender",
+    "age_group",
+    "age_band",
+    "religion",
+    "disability",
+    "nationality",
+    "national_origin",
+    "marital_status",
+    "veteran_status",
+    "sexual_orientation",
+)
+"""Usual names of protected columns, without capitals, blanks and hyphens."""
+
+FEW = 20
+"""Up to so many values look like groups."""
+
+MANY = 50
+"""Values of a column are collected up to this many."""
+
+TRUTHS = frozenset({"0", "1", "0.0", "1.0", "true", "false"})
+SHOWN = 6
+INDEX = re.compile(r"(^|_)(id|uuid|key)$")
+
+
+@dataclass
+class _Survey:
+    """What was seen of one column: how many values are missing, its values where they are few, its ends."""
+
+    missing: int = 0
+    values: dict[str, int] | None = field(default_factory=dict)
+    low: float = np.inf
+    high: float = -np.inf
+
+    def add(self, column: pa.Array) -> None:
+        """Look at some more values."""
+        self.missing += column.null_count
+        column = column.drop_null()
+        if pa.types.is_floating(column.type):
+            self.missing += int(pc.sum(pc.is_nan(column)).as_py() or 0)
+            column = column.filter(pc.invert(pc.is_nan(column)))
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)) and len(column):
+            ends = pc.min_max(column)
+            self.low = min(self.low, float(ends["min"].as_py()))
+            self.high = max(self.high, float(ends["max"].as_py()))
+        if self.values is None or pa.types.is_nested(column.type):
+            self.values = None
+            return
+        for entry in pc.value_counts(column):
+            text = str(entry["values"].as_py())
+            self.values[text] = self.values.get(text, 0) + entry["counts"].as_py()
+            if len(self.values) > MANY:
+                self.values = None
+                return
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the file will say, and why."""
+
+    reading: Reading
+    usual: tuple[str, ...]
+    others: tuple[str, ...]
+    ids: tuple[str, ...]
+    seen: Mapping[str, _Survey]
+    rows: int
+    guessed: bool
+
+
+def first_configuration(
+    source: Source, data: str, columns: Columns, *, positive_label: str | None = None
+) -> str:
+    """Return the text of a configuration with which an audit of the data runs.
+
+    Parameters
+    ----------
+    source, data
+        The data, and how the configuration names it.
+    columns
+        What is said of the columns; the rest is inferred.
+    positive_label
+        The positive value of the label, where it is not 0/1.
+
+    Raises
+    ------
+    UsageError, DataError
+        Something that has to be known cannot be inferred, or an audit would not run; names the option.
+    """
+    columns, _ = infer_columns(columns, source.schema)
+    source.require(columns.roles)
+    seen, rows = _surveyed(source)
+    usual, others = _candidates(source, columns, seen)
+    chosen = columns.protected or usual or others[:1]
+    if not chosen:
+        raise UsageError(
+            f"no column of {source.name} looks like groups (2 to {FEW} values); name one with --protected COLUMN"
+        )
+    reading = _reading(replace(columns, protected=chosen), seen, positive_label)
+    counts = scan(source, with_default_threshold(reading), exact=False, losses=False).counts
+    for i, name in enumerate(chosen):
+        levels = {cell[i] for cell in counts.cells}
+        if len(levels) < 2:
+            raise ColumnError(
+                f"column {name!r} has the single group {min(levels)!r}; an audit compares at least two"
+            )
+    ids = tuple(name for name in source.columns if INDEX.search(name.lower()) and name not in columns.roles)
+    guessed = not columns.protected and not usual
+    return (
+        "\n".join(_lines(_Found(reading, usual, others, ids, seen, rows, guessed), source.name, data)) + "\n"
+    )
+
+
+# ---------------------------------------------------------------------- looking
+
+
+def _surveyed(source: Source) -> tuple[dict[str, _Survey], int]:
+    """Return what is seen of each column, and the number of rows."""
+    seen = {name: _Survey() for name in source.columns}
+    rows = 0
+    for part in source.parts(list(source.columns)):
+        for batch in part.batches():
+            rows += batch.num_rows
+            for name in seen:
+                seen[name].add(batch.column(batch.schema.get_field_index(name)))
+    return seen, rows
+
+
+def _candidates(
+    source: Source, columns: Columns, seen: Mapping[str, _Survey]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns that look like groups: by a usual name, and by few values of text alone."""
+    usual, others = [], []
+    for column in source.schema:
+        values = seen[column.name].values
+        if column.name in replace(columns, protected=()).roles or values is None:
+            continue
+        if not 2 <= len(values) <= FEW:
+            continue
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if re.sub(r"[\s-]+", "_", column.name.strip().lower()) in USUAL:
+            usual.append(column.name)
+        elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_boolean(kind):
+            others.append(column.name)
+    return tuple(usual), tuple(others)
+
+
+def _reading(columns: Columns, seen: Mapping[str, _Survey], positive_label: str | None) -> Reading:
+    """Return how the data has to be read for an audit to run."""
+    label = seen[columns.label] if columns.label else None
+    task: Any = "classification"
+    if label is not None and positive_label is None and not _is_binary(label):
+        if not np.isfinite(label.low):
+            shown = ", ".join(map(repr, sorted(label.values)[:SHOWN])) if label.values else "many values"
+            raise UsageError(
+                f"the label {columns.label!r} holds {shown}; name the positive value with --positive-label VALUE, or "
+                "another column with --label"
+            )
+        task = "regression"
+    scale: Any = "probability"
+    if columns.score and task == "classification":
+        low, high = SCORE_RANGE["probability"]
+        if seen[columns.score].low < low or seen[columns.score].high > high:
+            scale = "raw"
+    given = (columns.label, columns.score, columns.prediction)
+    gaps = any(seen[name].missing for name in given if name)
+    groups = any(seen[name].missing for name in columns.protected)
+    return Reading(
+        columns,
+        task=task,
+        score_scale=scale,
+        positive_label=positive_label,
+        missing_group="group" if groups else "error",
+        missing_rows="drop" if gaps else "error",
+    )
+
+
+def _is_binary(survey: _Survey) -> bool:
+    return survey.values is not None and {value.strip().lower() for value in survey.values} <= TRUTHS
+
+
+# ---------------------------------------------------------------------- saying
+
+
+def _lines(found: _Found, name: str, data: str) -> Iterator[str]:
+    yield f"# Settings of fairfix for this folder, begun by 'fairfix init' from {_plain(name)} ({found.rows:,} rows)."
+    yield "# Now 'fairfix audit' needs nothing else. Keys are the long options of the commands; a flag beats an"
+    yield "# environment variable (FAIRFIX_LABEL), which beats this file. 'fairfix audit --show-settings' prints what"
+    yield "# holds."
+    yield ""
+    yield f"data = {_toml(data)}"
+    yield ""
+    yield from _of_groups(found)
+    yield ""
+    yield from _of_label(found)
+    yield ""
+    yield from _of_scores(found)
+    yield from _of_gaps(found)
+    yield ""
+    yield "[audit]"
+    yield "# A check is a condition under which the audit fails, with exit status 1; the limits are yours to set."
+    yield "# 'fairfix explain' lists what can be limited."
+    yield f'# fail-on = ["{"ks" if found.reading.task == "regression" else "dp.difference"}>LIMIT"]'
+    if len(found.reading.columns.protected) > 1:
+        yield "# intersect = true   # also the cells of all protected columns together"
+    yield '# strata = ["COLUMN"]   # also compare within each level of this column'
+    yield ""
+    yield "[repair]"
+    yield f"# id = {_toml(found.ids[0] if found.ids else 'COLUMN')}   # identifies a row; draws randomised decisions"
+    yield '# output = "repaired.fairfix"'
+
+
+def _of_groups(found: _Found) -> Iterator[str]:
+    chosen = found.reading.columns.protected
+    yield "# Columns whose groups are compared. Which ones matter is for you to say, not for their names or values."
+    if found.guessed:
+        yield "# No column has a usual name, so this is the first one of text with few values: CHECK IT."
+    for title, names in (("By their names", found.usual), ("Others with few values", found.others)):
+        if names:
+            yield f"# {title}:"
+            yield from (f"#   {_plain(name)}: {_values(found.seen[name])}" for name in names)
+    yield f"protected = [{', '.join(_toml(_listed(name)) for name in chosen)}]"
+
+
+def _of_label(found: _Found) -> Iterator[str]:
+    reading = found.reading
+    label = reading.columns.label
+    if label is None:
+        yield "# No column has a usual name of a label, so only what needs none is measured."
+        yield '# label = "COLUMN"   # the observed outcome, 0/1'
+        return
+    yield f"# The observed outcome: {_values(found.seen[label])}."
+    yield f"label = {_toml(label)}"
+    if reading.positive_label is not None:
+        yield f"positive-label = {_toml(reading.positive_label)}"
+    if reading.task == "regression":
+        yield 'task = "regression"   # it is a number, not 0/1'
+
+
+def _of_scores(found: _Found) -> Iterator[str]:
+    reading, columns = found.reading, found.reading.columns
+    if columns.score is None:
+        yield "# The decisions, 0/1."
+        yield f"prediction = {_toml(str(columns.prediction))}"
+        yield '# score = "COLUMN"   # the model\'s score, for distances between distributions'
+        return
+    seen = found.seen[columns.score]
+    yield f"# The model's score, from {seen.low:g} to {seen.high:g}."
+    yield f"score = {_toml(columns.score)}"
+    if reading.task == "regression":
+        return
+    if reading.score_scale == "raw":
+        yield "# These are no probabilities. If they are 2p-1 or log-odds, say margin or logit; a raw score needs a"
+        yield "# threshold for decisions."
+        yield 'score-scale = "raw"'
+    yield "# threshold = SCORE   # a score at or above it is a positive decision" + (
+        "; 0.5 if left out" if reading.score_scale == "probability" else ""
+    )
+
+
+def _of_gaps(found: _Found) -> Iterator[str]:
+    reading = found.reading
+    if reading.missing_rows == "drop":
+        yield '# Scores or labels are missing. Rows without are left out and counted; "error" stops instead.'
+        yield 'missing = "drop"'
+    if reading.missing_group == "group":
+        yield '# Groups are missing. They are a group of their own; "error" stops, "drop" leaves the rows out.'
+        yield 'missing-group = "group"'
+
+
+def _values(survey: _Survey) -> str:
+    missing = f", {survey.missing:,} missing" if survey.missing else ""
+    if survey.values is None:
+        ends = (
+            f"numbers from {survey.low:g} to {survey.high:g}"
+            if np.isfinite(survey.low)
+            else f"more than {MANY} values"
+        )
+        return ends + missing
+    common: Sequence[str] = sorted(survey.values, key=lambda value: (-survey.values[value], value))  # type: ignore[index]
+    shown = ", ".join(f"{_plain(value)} {survey.values[value]:,}" for value in common[:SHOWN])
+    return shown + (f" and {len(common) - SHOWN} more" if len(common) > SHOWN else "") + missing
+
+
+def _plain(text: str) -> str:
+    """Return a text that cannot leave the line of a comment."""
+    return _toml(text[:40])[1:-1]
+
+
+def _listed(name: str) -> str:
+    """Return a column as it is named in a list: in double quotes if it would be read as something else."""
+    plain = "," not in name and not name.startswith('"') and name == name.strip()
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def _toml(text: str) -> str:
+    """Return a TOML string."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())

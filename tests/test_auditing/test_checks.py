@@ -1,0 +1,156 @@
+"""Checks: how they are read, judged and turned into a status."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from fairfix.auditing.checks import FLIP_SCOPES, FLIPS, METRICS, Check, GateOn, exit_status
+from fairfix.errors import ExitStatus, UsageError
+from hypothesis import given
+from hypothesis import strategies as st
+
+GOOD = {
+    "dp.difference>0.1": ("selection_rate.difference.between_groups", None, None, ">", 0.1),
+    " demographic_parity.ratio <= .8 ": ("selection_rate.ratio.between_groups", None, None, "<=", 0.8),
+    "eo.difference.to_overall>=1e-2": ("equalized_odds.difference.to_overall", None, None, ">=", 0.01),
+    "eop.difference.within_strata[race]>0": (
+        "true_positive_rate.difference.within_strata",
+        "race",
+        None,
+        ">",
+        0.0,
+    ),
+    "ks>0.05": ("ks.between_groups", None, None, ">", 0.05),
+    "ks.to_overall[race*sex]>0.05": ("ks.to_overall", "race x sex", None, ">", 0.05),
+    "accuracy.min[race x sex]<0.7": ("accuracy.min", "race x sex", None, "<", 0.7),
+    "tpr[race=Black or other]<0.6": ("true_positive_rate", "race", "Black or other", "<", 0.6),
+}
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_checks_are_read(text: str) -> None:
+    """Metric (with aliases), kind, scope, attribute, group, operator, limit."""
+    check = Check.parse(text)
+
+    assert (check.comparison, check.attribute, check.group, check.operator, check.limit) == GOOD[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "cannot read"),
+        ("dp", "cannot read"),
+        ("dp.difference", "cannot read"),
+        ("dp.difference>x", "not a number"),
+        ("dp.difference>nan", "not a number"),
+        ("dp>0.1", "selection_rate.difference"),
+        ("dp.gap>0.1", "unknown part 'gap'"),
+        ("dp.difference.sideways>0.1", "unknown part 'sideways'"),
+        ("selection_rat.difference>0", "did you mean 'selection_rate'"),
+        ("ks.ratio>0.1", "ks is a difference"),
+        ("tpr.min[race=a]<0.5", "drop '.min'"),
+        ("ks[race=a]>0.5", "ks compares groups, one group has none"),
+        ("eo[race=a]>0.5", "equalized_odds compares groups"),
+        ("zzzzzz>0.5", "unknown metric 'zzzzzz'. Known are"),
+    ],
+)
+def test_what_is_no_check_is_refused(text: str, words: str) -> None:
+    """The message says what is wrong and how to write it."""
+    with pytest.raises(UsageError, match=words.replace(".", r"\.")):
+        Check.parse(text)
+
+
+@pytest.mark.parametrize("metric", [m for m in METRICS if m not in ("ks", *FLIPS)])
+def test_every_metric_can_be_gated(metric: str) -> None:
+    """No metric of the report is out of reach."""
+    assert Check.parse(f"{metric}.difference>0.1").comparison == f"{metric}.difference.between_groups"
+
+
+@pytest.mark.parametrize("metric", FLIPS)
+@pytest.mark.parametrize("scope", FLIP_SCOPES)
+def test_what_flips_do_can_be_gated(metric: str, scope: str) -> None:
+    """With a scope, or by default under flips of the attribute; another scope is refused."""
+    assert Check.parse(f"{metric}.{scope}>0.1").comparison == f"{metric}.{scope}"
+    assert Check.parse(f"{metric}[sex]>0.1").comparison == f"{metric}.under_flips"
+    with pytest.raises(UsageError, match="under_comparable"):
+        Check.parse(f"{metric}.to_overall>0.1")
+
+
+VERDICTS = [
+    ((0.3, 0.2, 0.4), True, "fail", "fail"),
+    ((0.05, 0.0, 0.08), True, "pass", "pass"),
+    ((0.12, 0.05, 0.2), True, "undecided", "fail"),
+    ((0.08, 0.05, 0.2), True, "undecided", "pass"),
+    ((0.05, 0.0, 0.08), False, "undecided", "undecided"),
+    ((0.3, 0.2, 1.0), False, "fail", "fail"),
+    ((math.nan, 0.0, 1.0), False, "undecided", "undecided"),
+    ((math.nan, 0.2, 1.0), True, "undecided", "undecided"),
+]
+
+
+@pytest.mark.parametrize(("numbers", "complete", "by_interval", "by_point"), VERDICTS)
+def test_three_verdicts(
+    numbers: tuple[float, float, float], complete: bool, by_interval: str, by_point: str
+) -> None:
+    """Against > 0.1: the whole interval beyond, within, or neither; undefined never passes."""
+    check = Check.parse("dp.difference>0.1")
+
+    assert check.judge(*numbers, complete=complete, gate_on="interval").verdict == by_interval
+    assert check.judge(*numbers, complete=complete, gate_on="point").verdict == by_point
+
+
+@pytest.mark.parametrize("gate_on", ["interval", "point"])
+@pytest.mark.parametrize(
+    ("operator", "at_the_limit"), [(">", "pass"), (">=", "fail"), ("<", "pass"), ("<=", "fail")]
+)
+def test_what_is_exactly_at_the_limit(operator: str, at_the_limit: str, gate_on: GateOn) -> None:
+    """A value at the limit fails where the operator has the equals sign, and there alone."""
+    check = Check.parse(f"dp.difference{operator}0.1")
+    beyond, within = (0.2, 0.05) if ">" in operator else (0.05, 0.2)
+
+    for value, verdict in ((0.1, at_the_limit), (beyond, "fail"), (within, "pass")):
+        assert check.judge(value, value, value, complete=True, gate_on=gate_on).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "verdict"),
+    [(0.09, 0.0, "pass"), (0.09, 0.02, "undecided"), (0.11, 0.02, "undecided"), (0.15, 0.02, "fail")],
+)
+def test_a_point_is_known_to_its_numerical_error(value: float, bound: float, verdict: str) -> None:
+    """Within the error of a number it cannot be told on which side of the limit it lies."""
+    check = Check.parse("auc.difference>0.1")
+
+    assert check.judge(value, 0.0, 1.0, complete=True, gate_on="point", bound=bound).verdict == verdict
+
+
+@given(
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.sampled_from(["<", "<=", ">", ">="]),
+)
+def test_a_verdict_agrees_with_every_value_of_the_interval(
+    a: float, b: float, at: float, limit: float, sign: str
+) -> None:
+    """Fail means that every value of the interval breaks the limit, pass that none does."""
+    low, high = sorted((a, b))
+    value = low + at * (high - low)
+    check = Check.parse(f"dp.difference{sign}{limit!r}")
+    verdict = check.judge(value, low, high, complete=True, gate_on="interval").verdict
+
+    if verdict == "fail":
+        assert check.violated_by(value)
+    if verdict == "pass":
+        assert not check.violated_by(value)
+
+
+def test_exit_status_precedence() -> None:
+    """Fail beats undecided beats pass; nothing gated is fine."""
+    assert exit_status([]) is ExitStatus.OK
+    assert exit_status(["pass"]) is ExitStatus.OK
+    assert exit_status(["pass", "undecided"]) is ExitStatus.UNDECIDED
+    assert exit_status(["undecided", "fail", "pass"]) is ExitStatus.FAILED
+    assert exit_status(["undecided"], "pass") is ExitStatus.OK
+    assert exit_status(["undecided"], "fail") is ExitStatus.FAILED

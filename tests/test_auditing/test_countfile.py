@@ -1,0 +1,475 @@
+"""Saved counts: the same report as from the data, to the last bit; refused when damaged or of another kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.auditing.as_json import audit_dict
+from fairfix.auditing.audit import audit
+from fairfix.auditing.checks import Check
+from fairfix.auditing.countfile import KIND, CountFile, audit_counts, count, merged
+from fairfix.auditing.results import Settings
+from fairfix.cli import run
+from fairfix.data import container as artifact
+from fairfix.data import files as io
+from fairfix.data.container import Artifact
+from fairfix.data.scan import quantities, summed
+from fairfix.data.table import Columns, Encoder, Reading
+from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.report.json_ import render
+
+ONE_PASS = Settings(exact=False, threads=1)
+
+
+def people(n: int, seed: int) -> pd.DataFrame:
+    """Return rows of every kind of column; the second stratum and the third group are rare."""
+    rng = np.random.default_rng(seed)
+    race = rng.choice(["a", "b", "c"], n, p=[0.6, 0.38, 0.02])
+    score = np.clip(rng.beta(2, 2, n) + 0.1 * (race == "a"), 0, 1)
+    label = (rng.random(n) < score).astype(int)
+    return pd.DataFrame(
+        {
+            "race": race,
+            "sex": rng.choice(["f", "m"], n),
+            "town": rng.choice(["north", "south"], n),
+            "label": label,
+            "score": score,
+            "raw": rng.normal(size=n) * 10.0 ** rng.integers(-3, 4),
+            "real": rng.normal(3.0, 2.0, n),
+            "p": np.round(rng.random(n), 3),
+            "yes": rng.integers(0, 2, n),
+            "weight": rng.gamma(2.0, size=n),
+        }
+    )
+
+
+RACE = Columns(("race", "sex"), label="label", score="score")
+READINGS: dict[str, Reading] = {
+    "scores": Reading(RACE),
+    "threshold": Reading(RACE, thresholds=(0.7,)),
+    "weights": Reading(replace(RACE, weight="weight")),
+    "strata": Reading(replace(RACE, strata=("town",), weight="weight")),
+    "raw": Reading(replace(RACE, score="raw"), score_scale="raw", thresholds=(0.25,)),
+    "logit": Reading(replace(RACE, score="raw"), score_scale="logit"),
+    "regression": Reading(replace(RACE, label="real", score="raw"), task="regression"),
+    "regression, weights": Reading(
+        replace(RACE, label="real", score="raw", weight="weight"), task="regression"
+    ),
+    "randomized": Reading(replace(RACE, probability="p")),
+    "randomized, weights": Reading(replace(RACE, probability="p", weight="weight")),
+    "decisions": Reading(replace(RACE, score=None, prediction="yes")),
+    "no label": Reading(replace(RACE, label=None)),
+}
+
+
+def as_json(report: Any, **more: Any) -> str:
+    """Return the JSON of a report without the name of its data."""
+    result = audit_dict(replace(report, **more))
+    del result["data"]["source"]
+    return render(result)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Four files of a few parts each, in a folder ``data``."""
+    monkeypatch.setattr(io, "PART_ROWS", 400)
+    (tmp_path / "data").mkdir()
+    paths = [tmp_path / "data" / f"part-{i}.parquet" for i in range(4)]
+    for i, path in enumerate(paths):
+        people(700 + 300 * i, seed=i).to_parquet(path, row_group_size=200)
+    return paths
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_merged_counts_give_the_report_of_the_files_together(
+    name: str, files: list[Path], tmp_path: Path
+) -> None:
+    """Counted one by one, saved, merged in any nesting: the bytes of the JSON are those of one audit of the folder."""
+    reading = READINGS[name]
+    settings = replace(
+        ONE_PASS, intersect=True, reference={"race": "a"}, checks=(Check.parse("dp.difference>0.1"),)
+    )
+    if reading.task == "regression":
+        settings = replace(settings, checks=(Check.parse("ks>0.1"),))
+    for path in files:
+        count(path, reading, threads=1).save(path.with_suffix(".counts"))
+    a, b, c, d = ((path.stem, CountFile.load(path.with_suffix(".counts"))) for path in files)
+    tree = merged([("ab", merged([a, b])), ("cd", merged([c, d]))])
+    tree.save(tmp_path / "tree.counts")
+    merged([a, b, c, d]).save(tmp_path / "flat.counts")
+    wanted = audit(files[0].parent, reading, settings)
+
+    assert len(a[1].pieces) > 1
+    assert (tmp_path / "tree.counts").read_bytes() == (tmp_path / "flat.counts").read_bytes()
+    assert as_json(audit_counts(CountFile.load(tmp_path / "tree.counts"), settings)) == as_json(wanted)
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_a_file_holds_what_was_counted(name: str, files: list[Path], tmp_path: Path) -> None:
+    """Saving and loading changes no bit; saving twice gives the same bytes."""
+    one = count(files[0], READINGS[name])
+    digest = one.save(tmp_path / "one.counts")
+    again = CountFile.load(tmp_path / "one.counts")
+
+    assert again.save(tmp_path / "two.counts") == digest
+    left, right = one.counts(), again.counts()
+    assert (left.cells, left.grid, left.read, dict(left.excluded)) == (
+        right.cells,
+        right.grid,
+        right.read,
+        dict(right.excluded),
+    )
+    for part in ("rows", "mass", "square_mass", "decisions"):
+        assert np.array_equal(getattr(left, part), getattr(right, part))
+    assert {n: t.tobytes() for n, t in left.sums.items()} == {n: t.tobytes() for n, t in right.sums.items()}
+
+
+def test_counts_of_one_long_file_are_the_same_rows(files: list[Path], tmp_path: Path) -> None:
+    """All rows in one file are added up in another order: what is made of row counts is equal, sums to rounding."""
+    together = pd.concat([pd.read_parquet(path) for path in files])
+    together.to_parquet(tmp_path / "all.parquet")
+    wanted = audit(tmp_path / "all.parquet", READINGS["scores"], ONE_PASS)
+    found = audit_counts(merged([(path.stem, count(path, READINGS["scores"])) for path in files]))
+
+    sums = {"mean_score", "calibration_gap", "square_loss", "log_loss"}
+    for mine, theirs in zip(found.blocks, wanted.blocks, strict=True):
+        assert [group.rows for group in mine.groups] == [group.rows for group in theirs.groups]
+        for identifier, comparison in mine.comparisons.items():
+            other = theirs.comparisons[identifier].value
+            if identifier.split(".")[0] in sums:
+                assert comparison.value.value == pytest.approx(other.value, rel=1e-9, abs=1e-13)
+            else:
+                assert repr(comparison.value) == repr(other), identifier
+
+
+def test_bounds_hold_the_exact_distance(files: list[Path]) -> None:
+    """KS and AUC come from bins with a bound, and the exact values lie within it."""
+    found = audit_counts(merged([(path.stem, count(path, READINGS["scores"])) for path in files]))
+    exact = audit(files[0].parent, READINGS["scores"])
+
+    for attribute in ("race", "sex"):
+        mine, theirs = (
+            report.block(attribute).comparisons["ks.between_groups"].value for report in (found, exact)
+        )
+        assert mine.value <= theirs.value + 1e-12
+        assert theirs.value <= mine.value + mine.bound + 1e-12
+        assert 0 < mine.bound < 0.1
+    assert "scoring_rate" in found.not_computed
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_what_is_summed_is_named_as_it_is_counted(name: str) -> None:
+    """The names that a file must hold are those that a scan sums."""
+    reading = READINGS[name]
+    table = io.open_source(people(50, 0)[list(reading.columns.counted)])
+    (part,) = table.parts(reading.columns.counted)
+    rows = Encoder(reading).encode(next(part.batches()))
+
+    assert tuple(name for name, _ in quantities(rows, reading, losses=True)) == summed(reading)
+
+
+def test_rows_left_out_are_accounted_for(tmp_path: Path) -> None:
+    """Reasons add up, in whatever order they were met; a file without a usable row adds its reasons only."""
+    frames = [people(200, i) for i in range(3)]
+    frames[0].loc[:4, "score"] = np.nan
+    frames[1].loc[:6, "race"] = None
+    frames[1].loc[10:12, "score"] = np.nan
+    frames[2]["score"] = np.nan
+    reading = replace(READINGS["scores"], missing_rows="drop", missing_group="drop")
+    for i, frame in enumerate(frames):
+        frame.to_parquet(tmp_path / f"{i}.parquet")
+    files = [(str(i), count(tmp_path / f"{i}.parquet", reading)) for i in range(3)]
+    total = merged(files)
+    total.save(tmp_path / "all.counts")
+    wanted = audit(str(tmp_path / "*.parquet"), reading, ONE_PASS)
+
+    assert files[2][1].used == 0
+    assert (total.read, total.used) == (600, 385)
+    assert as_json(audit_counts(CountFile.load(tmp_path / "all.counts"))) == as_json(wanted)
+    with pytest.raises(DataError, match=r"no rows are left to audit; left out: missing score 200"):
+        audit_counts(files[2][1])
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"thresholds": (0.6,)}, "thresholds is 0.5 in one.counts, 0.6 in two.counts"),
+        ({"missing_rows": "drop"}, "missing rows is error in one.counts, drop in two.counts"),
+        ({"columns": replace(RACE, weight="weight")}, "weight is none in one.counts, weight in two.counts"),
+        (
+            {"columns": replace(RACE, protected=("race",))},
+            "protected is race,sex in one.counts, race in two.counts",
+        ),
+        ({"score_scale": "logit", "columns": replace(RACE, score="raw")}, "score scale is probability"),
+    ],
+)
+def test_counts_taken_in_different_ways_are_not_added(change: Mapping[str, Any], told: str) -> None:
+    """The difference is named, with both values."""
+    one, two = (
+        count(people(300, 0), reading) for reading in (Reading(RACE), replace(Reading(RACE), **change))
+    )
+
+    with pytest.raises(UsageError, match="cannot be added") as error:
+        merged([("one.counts", one), ("two.counts", two)])
+    assert told in str(error.value)
+
+
+def test_other_grids_and_other_models_are_not_added() -> None:
+    """A scale with a range has one grid; scores of two models are two audits."""
+    one = count(people(300, 0), Reading(RACE), model={"file": "m.joblib", "sha256": "sha256:1"})
+    coarse = replace(one, pieces=tuple(replace(piece, grid=(9, 0, 512)) for piece in one.pieces))
+    other = replace(one, model={"file": "m.joblib", "sha256": "sha256:2"})
+
+    with pytest.raises(UsageError, match=r"score bins is 1,025 bins of 2\^-10 in a, 513 bins of 2\^-9 in b"):
+        merged([("a", one), ("b", coarse)])
+    with pytest.raises(UsageError, match=r"the model file is sha256:1 in a, sha256:2 in b"):
+        merged([("a", one), ("b", other)])
+
+
+def test_no_row_is_in_a_file(tmp_path: Path) -> None:
+    """No score and no feature of a row can be found in the bytes; a sum over a single row would be its score."""
+    frame = people(300, 0)
+    frame = frame[frame.race != "c"]
+    frame["name"] = [f"person-{i}" for i in range(len(frame))]
+    count(frame, READINGS["scores"]).save(tmp_path / "a.counts")
+    content = (tmp_path / "a.counts").read_bytes()
+
+    assert b"person-" not in content
+    assert not any(score.tobytes() in content for score in frame["score"].to_numpy() if 0 < score < 1)
+
+
+# ---------------------------------------------------------------------- damage
+
+Change = Callable[[dict[str, Any], dict[str, Any]], object]
+DAMAGES: dict[str, Change] = {
+    "a key too many": lambda m, a: m.update(more=1),
+    "a key too few": lambda m, a: m.pop("cells"),
+    "no sources": lambda m, a: m.update(sources=[]),
+    "a source that is no text": lambda m, a: m.update(sources=[1]),
+    "a column that is no text": lambda m, a: m["reading"].update(label=["label"]),
+    "one column in two parts": lambda m, a: m["reading"].update(label="score"),
+    "an unknown task": lambda m, a: m["reading"].update(task="guessing"),
+    "a list for a task": lambda m, a: m["reading"].update(task=["classification"]),
+    "a threshold outside": lambda m, a: m["reading"].update(thresholds=[7.0]),
+    "a threshold that is text": lambda m, a: m["reading"].update(thresholds=["0.5"]),
+    "a weight that was not counted": lambda m, a: m["reading"].update(weight="weight"),
+    "a label that was not counted": lambda m, a: m["reading"].update(label=None),
+    "a cell with a level too few": lambda m, a: m["cells"][0].pop(),
+    "cells in disorder": lambda m, a: m["cells"].reverse(),
+    "cells that are numbers": lambda m, a: m.update(cells=[[1, 2]] * len(m["cells"])),
+    "rows that were not read": lambda m, a: m["pieces"][0].update(read=1),
+    "negative rows": lambda m, a: m["pieces"][0].update(read=-1),
+    "true rows": lambda m, a: m["pieces"][0].update(read=True),
+    "pieces that are no list": lambda m, a: m.update(pieces={}),
+    "a piece that is no object": lambda m, a: m["pieces"].append(1),
+    "more entries than there are": lambda m, a: m["pieces"][0].update(entries=m["pieces"][0]["entries"] + 1),
+    "a huge grid": lambda m, a: m["pieces"][0].update(grid=[10, 0, 1 << 40]),
+    "a grid upside down": lambda m, a: m["pieces"][0].update(grid=[10, 5, 0]),
+    "a small grid": lambda m, a: m["pieces"][0].update(grid=[1, 0, 2]),
+    "a grid of two numbers": lambda m, a: m["pieces"][0].update(grid=[1, 0]),
+    "no grid": lambda m, a: m["pieces"][0].update(grid=None),
+    "a reason twice": lambda m, a: m["pieces"][0].update(excluded=[["why", 0], ["why", 0]]),
+    "a reason without rows": lambda m, a: m["pieces"][0].update(excluded=[["why"]]),
+    "an array too many": lambda m, a: a.update(more=np.zeros(3)),
+    "an array too few": lambda m, a: a.pop("rows"),
+    "rows as floats": lambda m, a: a.update(rows=a["rows"].astype(float)),
+    "a cell that is not there": lambda m, a: a.update(cell=a["cell"] + 100),
+    "negative counts": lambda m, a: a.update(rows=-a["rows"]),
+    "places in disorder": lambda m, a: a.update(place=a["place"][::-1].copy()),
+    "places outside": lambda m, a: a.update(place=a["place"] + 100_000),
+    "a short sum": lambda m, a: a.update({"sums.score": a["sums.score"][1:]}),
+    "decisions that do not add up": lambda m, a: a.update(decisions=a["decisions"] * 2),
+    "decisions without number": lambda m, a: a.update(decisions=a["decisions"] * np.nan),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_does_not_fit_together_is_refused(damage: str, tmp_path: Path) -> None:
+    """Content with sound hashes that no scan makes is refused before anything is built of it."""
+    count(people(300, 0), READINGS["randomized"]).save(tmp_path / "a.counts")
+    found = artifact.read(tmp_path / "a.counts", KIND)
+    manifest, arrays = json.loads(json.dumps(dict(found.manifest))), dict(found.arrays)
+    DAMAGES[damage](manifest, arrays)
+    artifact.write(tmp_path / "b.counts", Artifact(manifest, arrays), KIND)
+
+    with pytest.raises(ArtifactError, match=r"b\.counts is not a sound file of counts"):
+        CountFile.load(tmp_path / "b.counts")
+
+
+def test_any_flipped_byte_is_refused_or_harmless(tmp_path: Path) -> None:
+    """Whatever byte is changed: an error that names the file, or the very same counts."""
+    one = count(people(60, 0), READINGS["weights"])
+    one.save(tmp_path / "a.counts")
+    content = (tmp_path / "a.counts").read_bytes()
+    rng = np.random.default_rng(0)
+    (tmp_path / "c.counts").write_bytes(content)
+    for at in (*range(60), *rng.integers(0, len(content), 150), *range(len(content) - 30, len(content))):
+        changed = bytearray(content)
+        changed[at] ^= 1 << int(rng.integers(0, 8))
+        (tmp_path / "b.counts").write_bytes(changed)
+        with suppress(ArtifactError):  # nothing else is raised
+            CountFile.load(tmp_path / "b.counts").save(tmp_path / "c.counts")
+        assert (tmp_path / "c.counts").read_bytes() == content
+    for length in (0, 10, len(content) // 2, len(content) - 1):
+        (tmp_path / "b.counts").write_bytes(content[:length])
+        with pytest.raises(ArtifactError):
+            CountFile.load(tmp_path / "b.counts")
+
+
+# ---------------------------------------------------------------------- command line
+
+
+@pytest.fixture
+def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with two CSV files and a repaired predictor's kind of file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    for i in range(2):
+        people(400, i).to_csv(tmp_path / "data" / f"{i}.csv", index=False)
+    return tmp_path
+
+
+def test_the_commands_give_the_report_of_the_folder(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Audit twice, merge, audit the sum: the JSON of `audit --one-pass` of the folder, its name included."""
+    audit_ = ["--protected", "race,sex", "--quiet", "--format", "json"]
+    assert run(["audit", "data/0.csv", *audit_, "--counts-out", "0.counts"]) == 0
+    alone = capsys.readouterr().out
+    assert run(["audit", "--from-counts", "0.counts", "--format", "json", "--quiet"]) == 0
+    assert capsys.readouterr().out == alone
+    assert run(["audit", "data/1.csv", *audit_, "--counts-out", "1.counts"]) == 0
+    assert run(["merge", "0.counts", "1.counts", "-o", "all.counts", "--name", "data (2 files)"]) == 0
+    assert "800 rows read, 800 counted, from 2 files" in capsys.readouterr().err
+    checked = ["--fail-on", "dp.difference>0.5", "--undecided", "pass"]
+    assert run(["audit", "data", *audit_, "--one-pass", *checked]) == 0
+    wanted = capsys.readouterr().out
+    status = run(["audit", "--from-counts", "all.counts", *checked, "--quiet", "--format", "json"])
+
+    assert status == 0
+    assert capsys.readouterr().out == wanted
+
+
+def test_a_piece_of_one_group_is_counted(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A piece that makes no report alone is saved, status 0; with a check it is an error, as it always is."""
+    frame = people(300, 3)
+    frame[frame.race == "a"].to_parquet("a.parquet")
+    frame[frame.race != "a"].to_parquet("b.parquet")
+    given = ["--protected", "race", "--quiet", "--counts-out"]
+
+    assert run(["audit", "a.parquet", *given, "a.counts", "--fail-on", "ks>0.5"]) == 2
+    assert run(["audit", "a.parquet", *given[:2], "--counts-out", "a.counts"]) == 0
+    assert "the counts are saved, but they make no report of their own" in capsys.readouterr().err
+    assert run(["audit", "b.parquet", *given, "b.counts"]) == 0
+    assert run(["merge", "a.counts", "b.counts", "-o", "ab.counts"]) == 0
+    assert run(["audit", "--from-counts", "ab.counts"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["data"], "leave out DATA"),
+        (["--label", "yes"], "--label is yes, but the counts were taken with label"),
+        (["--threshold", "0.7"], "--threshold is 0.7, but the counts were taken with 0.5"),
+        (["--protected", "sex"], "--protected is sex, but the counts were taken with race"),
+        (["--weight", "weight"], "--weight is weight, but the counts were taken with none"),
+        (["--individual"], "--individual needs the rows"),
+        (["--counts-out", "x"], "--counts-out needs the rows"),
+        (["--reference", "race=z"], "race has no group 'z'"),
+    ],
+)
+def test_what_contradicts_the_counts_is_an_error(
+    more: list[str], told: str, shards: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An option that says something else than the file is not passed over in silence; one that agrees is fine."""
+    assert run(["audit", "data", "--protected", "race", "--counts-out", "a.counts"]) == 0
+    agreed = ["--protected", "race", "--threshold", "0.5", "--label", "label"]
+    assert run(["audit", "--from-counts", "a.counts", *agreed]) == 0
+
+    assert run(["audit", "--from-counts", "a.counts", *more]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_the_configuration_of_the_data_does_not_disturb(shards: Path) -> None:
+    """With data and columns in fairfix.toml, saved counts are audited all the same; a contradiction is an error."""
+    Path("fairfix.toml").write_text('data = "data"\nprotected = ["race"]\nlabel = "label"\n')
+    assert run(["audit", "--counts-out", "a.counts"]) == 0
+    assert run(["audit", "--from-counts", "a.counts"]) == 0
+    Path("fairfix.toml").write_text('data = "data"\nprotected = ["race"]\nthreshold = 0.9\n')
+    assert run(["audit", "--from-counts", "a.counts"]) == 2
+
+
+def test_inspect_tells_what_was_counted(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sources, rows, reading and levels, as text and JSON; anything else is told as of an artifact."""
+    assert run(["audit", "data", "--protected", "race", "--counts-out", "a.counts", "--quiet"]) == 0
+    capsys.readouterr()
+    assert run(["inspect", "a.counts"]) == 0
+    assert "rows              800 read, 800 counted" in capsys.readouterr().out
+    assert run(["inspect", "a.counts", "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["format"], told["levels"]) == ("fairfix.counts/1", {"race": ["a", "b", "c"]})
+    for content in (b"", b"PK", Path("a.counts").read_bytes()[:-9]):
+        Path("bad.counts").write_bytes(content)
+        assert run(["inspect", "bad.counts"]) == 2
+
+
+def test_merge_refuses_what_is_no_file_of_counts(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Other files, one file twice and no folder to write to are errors; twins are a warning."""
+    assert run(["audit", "data/0.csv", "--protected", "race", "--counts-out", "a.counts"]) == 0
+    Path("twin.counts").write_bytes(Path("a.counts").read_bytes())
+    artifact.write("other.fairfix", Artifact({"method": "ramp"}, {}))
+
+    for wrong, told in (
+        (["a.counts", "./a.counts", "-o", "x"], "named twice"),
+        (["a.counts", "data/0.csv", "-o", "x"], "0.csv is not a sound file of counts"),
+        (["a.counts", "gone.counts", "-o", "x"], "gone.counts cannot be read"),
+        (
+            ["a.counts", "other.fairfix", "-o", "x"],
+            "its format is 'fairfix.artifact/1', not 'fairfix.counts/1'",
+        ),
+        (["a.counts", "-o", "nowhere/x"], "the folder nowhere does not exist"),
+    ):
+        assert run(["merge", *wrong]) == 2
+        assert told in capsys.readouterr().err
+        assert not Path("x").exists()
+    assert run(["audit", "data", "--protected", "race", "--counts-out", "nowhere/x"]) == 2
+    assert run(["merge", "a.counts", "twin.counts", "-o", "both.counts"]) == 0
+    assert "a.counts and twin.counts hold the very same counts" in capsys.readouterr().err
+    assert run(["audit", "data/1.csv", "--protected", "race", "--counts-out", "b.counts", "--quiet"]) == 0
+    assert run(["merge", "a.counts", "b.counts", "-o", "ab.counts", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert run(["merge", "b.counts", "ab.counts", "-o", "bab.counts"]) == 0
+    assert "b.counts and ab.counts hold the very same counts" in capsys.readouterr().err
+
+
+def test_scores_of_a_model_file(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows scored by a model are counted like rows with a score; name and hash of the model go along."""
+    from sklearn.linear_model import LogisticRegression
+    from skops.io import dump
+
+    frame = people(900, 5)
+    dump(LogisticRegression().fit(frame[["raw", "real"]], frame["label"]), "model.skops")
+    for i in range(3):
+        frame[300 * i : 300 * (i + 1)].to_parquet(f"part-{i}.parquet")
+    given = ["--protected", "race", "--model", "model.skops", "--quiet", "--format", "json"]
+    for i in range(3):
+        assert run(["audit", f"part-{i}.parquet", *given, "--counts-out", f"{i}.counts"]) == 0
+    assert run(["merge", "0.counts", "1.counts", "2.counts", "-o", "all.counts"]) == 0
+    capsys.readouterr()
+    assert run(["audit", "part-*.parquet", *given, "--one-pass"]) == 0
+    wanted = json.loads(capsys.readouterr().out)
+    assert run(["audit", "--from-counts", "all.counts", "--quiet", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert (found["data"].pop("source"), wanted["data"].pop("source")) == (
+        "part-0.parquet and 2 more",
+        "part-*.parquet (3 files)",
+    )
+    assert found == wanted
+    assert found["data"]["model"]["sha256"].startswith("sha256:")

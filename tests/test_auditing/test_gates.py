@@ -1,0 +1,607 @@
+"""Gates against a baseline and waivers: verdicts, statuses, and what every format says of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.auditing.baseline import Allowance, change
+from fairfix.auditing.checks import Check, record
+from fairfix.auditing.waivers import Waiver, apply
+from fairfix.cli.options import today
+from fairfix.errors import ConfigError, UsageError
+from fairfix.report import FORMATS
+from fairfix.stats.uncertainty import Proportions, difference_between_groups
+
+from tests.conftest import Call
+
+SCHEMA = json.loads(files("fairfix.report").joinpath("audit.schema.json").read_text())
+
+
+@pytest.fixture(autouse=True)
+def _day(away: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the day by which waivers are judged."""
+    monkeypatch.setenv("FAIRFIX_TODAY", "2026-06-30")
+
+
+def decided(path: str, rates: dict[str, float], rows: int = 4000, **more: Any) -> str:
+    """Write decisions with exactly these selection rates, half of them right; return the file's name."""
+    group, decision = [], []
+    for name, rate in rates.items():
+        chosen = round(rate * rows)
+        group += [name] * rows
+        decision += [1] * chosen + [0] * (rows - chosen)
+    label = np.arange(len(group)) % 2
+    table = {"race": pa.array(group), "label": pa.array(label), "prediction": pa.array(decision), **more}
+    pq.write_table(pa.table(table), path)
+    return path
+
+
+def audit_of(call: Call, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Audit with JSON on stdout, which has to hold to its schema."""
+    status, out, err = call(
+        "audit",
+        *arguments,
+        "--protected",
+        "race",
+        "--prediction",
+        "prediction",
+        "--quiet",
+        "--format",
+        "json",
+    )
+    assert out, err
+    result = json.loads(out)
+    jsonschema.validate(result, SCHEMA, jsonschema.Draft202012Validator)
+    return status, result
+
+
+@pytest.fixture
+def old(call: Call) -> str:
+    """A saved audit with a gap of 0.10."""
+    decided("old.parquet", {"a": 0.5, "b": 0.4})
+    call(
+        "audit", "old.parquet", "--protected", "race", "--prediction", "prediction", "--out", "json=old.json"
+    )
+    return "old.json"
+
+
+GATE = ("--baseline", "old.json", "--fail-on-worse", "dp.difference>0.02")
+
+# ---------------------------------------------------------------------- baselines
+
+
+@pytest.mark.parametrize(
+    ("rates", "rows", "status"),
+    [
+        ({"a": 0.5, "b": 0.3}, 4000, 1),  # worse by 0.10
+        ({"a": 0.5, "b": 0.40}, 40000, 0),  # the same
+        ({"a": 0.5, "b": 0.45}, 4000, 0),  # better by 0.05
+        ({"a": 0.5, "b": 0.38}, 4000, 3),  # worse by just what is allowed
+        ({"a": 0.5, "b": 0.3}, 100, 3),  # worse, with too few rows to tell
+    ],
+)
+def test_a_gate_on_worse(call: Call, old: str, rates: dict[str, float], rows: int, status: int) -> None:
+    """Fails when the whole interval of the change is beyond the amount, passes within it, else cannot tell."""
+    if status == 0 and rows > 4000:  # a pass needs rows on both sides
+        decided("old.parquet", {"a": 0.5, "b": 0.4}, rows)
+        call(
+            "audit",
+            "old.parquet",
+            "--protected",
+            "race",
+            "--prediction",
+            "prediction",
+            "--out",
+            f"json={old}",
+        )
+    found, result = audit_of(call, decided("new.parquet", rates, rows), *GATE)
+    (check,) = result["checks"]
+
+    assert found == status
+    assert check["verdict"] == {0: "pass", 1: "fail", 3: "undecided"}[status]
+    assert check["id"] == "change.selection_rate.difference.between_groups[race]"
+    assert check["value"] == pytest.approx(rates["a"] - rates["b"] - 0.1)
+
+
+def test_square_and_add_by_hand(call: Call, old: str) -> None:
+    """The interval of the change is made of the distances of the four limits."""
+    _, result = audit_of(call, decided("new.parquet", {"a": 0.5, "b": 0.3}, 900), *GATE)
+    (check,) = result["checks"]
+    was = difference_between_groups(Proportions(np.array([2000.0, 1600.0]), np.full(2, 4000.0)), 0.05)
+    now = difference_between_groups(Proportions(np.array([450.0, 270.0]), np.full(2, 900.0)), 0.05)
+
+    assert check["low"] == pytest.approx(0.1 - math.hypot(now.value - now.low, was.high - was.value))
+    assert check["high"] == pytest.approx(0.1 + math.hypot(now.high - now.value, was.value - was.low))
+
+
+def test_the_change_of_one_difference_is_newcombes() -> None:
+    """With symmetric limits square and add is the usual interval of a difference; open ends stay open."""
+    one, two = {"value": 0.2, "low": 0.1, "high": 0.3}, {"value": 0.5, "low": 0.3, "high": 0.7}
+
+    assert change(one, two) == pytest.approx((0.3, 0.3 - math.sqrt(0.05), 0.3 + math.sqrt(0.05)))
+    assert change(one, {**two, "high": None})[2] == math.inf
+    assert math.isnan(change(one, {**two, "value": None})[0])
+
+
+def test_ratios_are_worse_when_smaller(call: Call, old: str) -> None:
+    """A ratio that fell fails, one that rose passes, both written as an amount."""
+    gate = ("--baseline", old, "--fail-on-worse", "dp.ratio>0.05")
+    fell, result = audit_of(call, decided("new.parquet", {"a": 0.5, "b": 0.2}), *gate)
+    rose, _ = audit_of(call, decided("up.parquet", {"a": 0.5, "b": 0.48}), *gate)
+
+    assert (fell, rose) == (1, 0)
+    assert (result["checks"][0]["operator"], result["checks"][0]["limit"]) == ("<", -0.05)
+    assert result["checks"][0]["check"] == "change.dp.ratio<-0.05"
+
+
+def test_a_bare_amount_is_for_the_short_report_and_what_is_limited(call: Call, old: str) -> None:
+    """0.02 holds for every usual comparison and for those of --fail-on, whose operator says what is worse."""
+    arguments = ("--baseline", old, "--fail-on-worse", "0.02", "--fail-on", "selection_rate.min<0.1")
+    _, result = audit_of(call, decided("new.parquet", {"a": 0.5, "b": 0.2}), *arguments)
+    changed = {c["id"]: c for c in result["checks"] if c["id"].startswith("change.")}
+
+    assert changed["change.selection_rate.difference.between_groups[race]"]["verdict"] == "fail"
+    assert changed["change.selection_rate.min[race]"]["verdict"] == "fail"
+    assert changed["change.selection_rate.min[race]"]["operator"] == "<"
+    assert changed["change.accuracy.difference.between_groups[race]"]["limit"] == 0.02
+    assert len(changed) == len(result["baseline"]["changes"]) > 5
+
+
+def test_an_amount_for_one_goes_before_one_for_all(call: Call, old: str) -> None:
+    """Each comparison is gated once."""
+    both = ("--baseline", old, "--fail-on-worse", "0.02", "--fail-on-worse", "dp.difference>0.5")
+    _, result = audit_of(call, decided("new.parquet", {"a": 0.5, "b": 0.2}), *both)
+    gaps = [c for c in result["checks"] if c["id"] == "change.selection_rate.difference.between_groups[race]"]
+
+    assert [(c["limit"], c["verdict"]) for c in gaps] == [(0.5, "pass")]
+
+
+def test_one_group_can_be_held(call: Call, old: str) -> None:
+    """accuracy[race=b]>0.1: not more than 0.1 worse for group b, where worse is smaller."""
+    label = pa.array([1] * 4000 + [0] * 4000)
+    decided("new.parquet", {"a": 0.5, "b": 0.9}, label=label)
+    status, result = audit_of(
+        call, "new.parquet", "--baseline", old, "--fail-on-worse", "accuracy[race=b]>0.1"
+    )
+
+    assert status == 1
+    assert result["checks"][0]["value"] == pytest.approx(-0.4)
+
+
+def test_what_cannot_be_compared_is_listed_and_cannot_pass(call: Call, old: str) -> None:
+    """Other groups: the comparison is listed; one that an amount names is undecided."""
+    new = decided("new.parquet", {"a": 0.5, "b": 0.4, "c": 0.45})
+    status, result = audit_of(call, new, *GATE)
+
+    assert status == 3
+    assert result["checks"][0]["reason"] == "not comparable: the groups are not the same: c only now"
+    assert {one["reason"] for one in result["baseline"]["not_comparable"]} == {
+        "the groups are not the same: c only now"
+    }
+    assert result["baseline"]["changes"] == []
+
+
+def test_other_thresholds_are_other_decisions(call: Call, tmp_path: Path) -> None:
+    """Decisions at another threshold are not compared; score distances are."""
+    rng = np.random.default_rng(0)
+    data = {"race": rng.choice(["a", "b"], 500).tolist(), "score": rng.random(500)}
+    pq.write_table(pa.table(data), tmp_path / "s.parquet")
+    common = ("audit", "s.parquet", "--protected", "race", "--quiet")
+    call(*common, "--out", "json=old.json")
+    _, out, _ = call(*common, "--threshold", "0.6", "--baseline", "old.json", "--format", "json")
+    found = json.loads(out)["baseline"]
+
+    assert {one["id"].partition(".")[0] for one in found["changes"]} == {"ks", "mean_score", "scoring_rate"}
+    assert "0.5 in the baseline, 0.6 now" in found["not_comparable"][0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--fail-on-worse", "0.02"), "--baseline FILE"),
+        (("--baseline", "no.json"), "does not exist"),
+        (("--baseline", "new.parquet"), "is not a JSON result"),
+        (("--baseline", "empty.json"), "is no result of 'fairfix audit'"),
+        (("--baseline", "old.json", "--confidence", "0.9"), "--confidence 0.95, this audit with 0.9"),
+        (("--baseline", "old.json", "--fail-on-worse", "-1"), "at least 0"),
+        (("--baseline", "old.json", "--fail-on-worse", "dp.ratio<0.1"), "by how much"),
+        (("--baseline", "old.json", "--fail-on-worse", "selection_rate.min>0.1"), "which way is worse"),
+        (("--baseline", "old.json", "--fail-on-worse", "ks[sex]>0.1"), "not audited"),
+    ],
+)
+def test_baselines_that_do_not_fit_are_refused(
+    call: Call, old: str, arguments: tuple[str, ...], said: str
+) -> None:
+    """Status 2, with what to do."""
+    decided("new.parquet", {"a": 0.5, "b": 0.4})
+    Path("empty.json").write_text("{}")
+    status, _, err = call(
+        "audit", "new.parquet", "--protected", "race", "--prediction", "prediction", *arguments
+    )
+
+    assert status == 2
+    assert said in err
+
+
+def test_a_damaged_baseline_is_refused(call: Call, old: str) -> None:
+    """What is missing in a saved result is our finding, not our bug."""
+    content = json.loads(Path(old).read_text())
+    del content["attributes"][0]["comparisons"]
+    Path(old).write_text(json.dumps(content))
+    status, _, err = call("audit", "old.parquet", "--protected", "race", "--prediction", "prediction", *GATE)
+
+    assert status == 2
+    assert "incomplete or was changed" in err
+
+
+def test_configuration_and_environment_speak_too(
+    call: Call, old: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The options of the gate in a file, and in the environment."""
+    decided("new.parquet", {"a": 0.5, "b": 0.3})
+    Path("fairfix.toml").write_text(
+        'protected = "race"\nprediction = "prediction"\nquiet = true\n'
+        f'[audit]\nbaseline = "{old}"\nfail-on-worse = [0.02]\n'
+    )
+    assert call("audit", "new.parquet")[0] == 1
+    monkeypatch.setenv("FAIRFIX_FAIL_ON_WORSE", "0.5 dp.difference>0.9")
+    assert call("audit", "new.parquet")[0] == 0
+
+
+# ---------------------------------------------------------------------- waivers
+
+
+def waive(*tables: str, gate: str = 'fail-on = ["dp.difference>0.05"]') -> None:
+    """Write a configuration with waivers."""
+    text = 'protected = "race"\nprediction = "prediction"\n[audit]\n' + gate + "\n"
+    Path("fairfix.toml").write_text(text + "".join(f"[[waivers]]\n{table}\n" for table in tables))
+
+
+def waived(call: Call, *arguments: str) -> tuple[int, dict[str, Any]]:
+    status, out, err = call("audit", "data.parquet", "--quiet", "--format", "json", *arguments)
+    assert out, err
+    result = json.loads(out)
+    jsonschema.validate(result, SCHEMA, jsonschema.Draft202012Validator)
+    return status, result
+
+
+@pytest.fixture
+def data() -> str:
+    """Decisions with a gap of 0.10."""
+    return decided("data.parquet", {"a": 0.5, "b": 0.4})
+
+
+ONE = 'check = "dp.difference[race]"\nreason = "known, ticket 12"\nexpires = {expires}'
+
+
+def test_a_waived_check_does_not_fail(call: Call, data: str) -> None:
+    """Status 0; the check is there with its reason and what it would be."""
+    waive(ONE.format(expires="2026-06-30"))
+    status, result = waived(call)
+    (check,) = result["checks"]
+
+    assert (status, result["verdict"], check["verdict"]) == (0, "waived", "waived")
+    assert check["waived"] == {
+        "verdict": "fail",
+        "code": "beyond_limit",
+        "severity": "error",
+        "reason": "known, ticket 12",
+        "expires": "2026-06-30",
+    }
+    assert result["waivers"]["waivers"][0]["state"] == "used"
+    assert result["waivers"]["waivers"][0]["covers"] == [check["id"]]
+
+
+def test_an_expired_waiver_waives_nothing(call: Call, data: str) -> None:
+    """The day after, the check fails and says why; the day can be set by either variable."""
+    waive(ONE.format(expires="2026-06-29"))
+    status, result = waived(call)
+
+    assert (status, result["waivers"]["waivers"][0]["state"]) == (1, "expired")
+    assert "expired on 2026-06-29" in result["checks"][0]["reason"]
+
+
+def test_an_undecided_check_is_waived_too(call: Call) -> None:
+    """A gap near its limit must not block more than one beyond it."""
+    decided("data.parquet", {"a": 0.5, "b": 0.4}, 50)
+    waive(ONE.format(expires="2027-01-01"))
+    status, result = waived(call)
+
+    assert (status, result["checks"][0]["waived"]["verdict"]) == (0, "undecided")
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows", "status", "state"),
+    [(0.3, 4000, 0, "used"), (0.06, 4000, 1, "exceeded"), (0.1, 4000, 3, "exceeded")],
+)
+def test_a_waiver_can_have_a_limit(call: Call, limit: float, rows: int, status: int, state: str) -> None:
+    """Beyond the waiver's own limit the check fails, and near it the check is undecided."""
+    decided("data.parquet", {"a": 0.5, "b": 0.4}, rows)
+    waive(ONE.format(expires="2027-01-01") + f"\nlimit = {limit}")
+    found, result = waived(call)
+
+    assert (found, result["waivers"]["waivers"][0]["state"]) == (status, state)
+
+
+def test_of_several_waivers_the_mildest_counts(call: Call, data: str) -> None:
+    """Whatever their order; what the check was without any is kept."""
+    tight, loose = (ONE.format(expires="2027-01-01") + f"\nlimit = {limit}" for limit in (0.06, 0.9))
+    for tables in ((tight, loose), (loose, tight)):
+        waive(*tables)
+        status, result = waived(call)
+        (check,) = result["checks"]
+
+        assert (status, check["verdict"], check["severity"]) == (0, "waived", "note")
+        assert (check["waived"]["verdict"], check["waived"]["code"]) == ("fail", "beyond_limit")
+        assert check["waived"]["limit"] == 0.9
+
+
+def test_waivers_that_do_nothing_are_said(call: Call, data: str) -> None:
+    """One that matches nothing and one that is not needed, in the report and on stderr."""
+    waive(
+        ONE.format(expires="2027-01-01"),
+        ONE.format(expires="2027-01-01").replace("dp", "eo"),
+        gate='fail-on = ["dp.difference>0.5"]',
+    )
+    status, out, err = call("audit", "data.parquet")
+
+    assert status == 0
+    assert "is not needed: the check passes without it" in out
+    assert "matches no check" in out
+    assert "the waiver of 'eo.difference[race]' matches no check" in err
+
+
+def test_a_change_can_be_waived(call: Call, old: str) -> None:
+    """change.dp.difference is another check than dp.difference."""
+    decided("data.parquet", {"a": 0.5, "b": 0.2})
+    gate = f'fail-on = ["dp.difference>0.9"]\nbaseline = "{old}"\nfail-on-worse = ["dp.difference>0.02"]'
+    waive(ONE.format(expires="2027-01-01").replace("dp", "change.dp"), gate=gate)
+    status, result = waived(call)
+
+    assert status == 0
+    assert [check["verdict"] for check in result["checks"]] == ["pass", "waived"]
+
+
+@pytest.mark.parametrize(("expires", "status"), [("2026-06-30", 0), ("2026-06-29", 1)])
+def test_a_repair_can_be_waived(call: Call, tmp_path: Path, expires: str, status: int) -> None:
+    """The same tables serve a repair; what is saved with the predictor has the verdict without them."""
+    rng = np.random.default_rng(1)
+    table = {"race": ["a", "b"] * 400, "score": rng.random(800), "label": rng.integers(0, 2, 800)}
+    pq.write_table(pa.table(table), tmp_path / "data.parquet")
+    Path("fairfix.toml").write_text(
+        'protected = "race"\nquiet = true\n[repair]\nmethod = "ramp"\nfail-on = ["accuracy.min<0.9"]\n'
+        f'[[waivers]]\ncheck = "accuracy.min"\nreason = "labels are noise"\nexpires = {expires}\n'
+    )
+    found, out, err = call("repair", "data.parquet", "--format", "json")
+    assert out, err
+    result = json.loads(out)
+    schema = json.loads(files("fairfix.report").joinpath("repair.schema.json").read_text())
+    jsonschema.validate(result, schema, jsonschema.Draft202012Validator)
+
+    assert found == status
+    assert result["waivers"]["waivers"][0]["state"] == ("expired" if status else "used")
+    assert result["verdict"] == ("fail" if status else "waived")
+    assert "Waivers" in call("repair", "data.parquet")[1]
+    assert '"verdict": "fail"' in call("inspect", "repaired.fairfix", "--format", "json")[1]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_tells_of_waivers_and_baselines(call: Call, old: str, name: str) -> None:
+    """The reason, the day, the waiver without effect, and what cannot be compared: nobody is left in the dark."""
+    decided("data.parquet", {"a": 0.5, "b": 0.2})
+    both = (ONE.format(expires="2027-01-01"), ONE.format(expires="2026-01-01").replace("dp", "eo"))
+    waive(
+        *both,
+        gate=f'fail-on = ["dp.difference>0.05"]\nbaseline = "{old}"\nfail-on-worse = ["dp.difference>0.02"]',
+    )
+    content = json.loads(Path(old).read_text())
+    content["attributes"][0]["comparisons"] = [
+        c for c in content["attributes"][0]["comparisons"] if c["id"] != "equalized_odds.ratio.between_groups"
+    ]
+    Path(old).write_text(json.dumps(content))
+    status, out, _ = call("audit", "data.parquet", "--quiet", "--format", name)
+    plain = " ".join(out.replace("\\_", "_").split())
+
+    assert status == 1
+    assert "known, ticket 12" in plain
+    assert "2027-01-01" in plain
+    assert "eo.difference" in plain
+    assert "it is not in the baseline" in plain
+    assert "change.dp.difference" in plain or "change." in plain
+
+
+def test_sarif_suppresses_what_is_waived(call: Call, data: str) -> None:
+    """A viewer of SARIF hides a suppressed result and can show why."""
+    waive(ONE.format(expires="2027-01-01"))
+    (found,) = json.loads(call("audit", data, "--quiet", "--format", "sarif")[1])["runs"][0]["results"]
+
+    assert found["level"] == "error"
+    assert found["suppressions"] == [
+        {"kind": "external", "status": "accepted", "justification": "known, ticket 12 (until 2027-01-01)"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('check = "dp.difference"\nexpires = 2027-01-01', "needs a reason"),
+        ('check = "dp.difference"\nreason = " "\nexpires = 2027-01-01', "needs a reason"),
+        ('check = "dp.difference"\nreason = "x"', "needs the last day"),
+        ('check = "dp.difference"\nreason = "x"\nexpires = "soon"', "needs the last day"),
+        ('check = "dp.difference"\nreason = "x"\nexpires = 2027-01-01T10:00:00', "needs the last day"),
+        ('reason = "x"\nexpires = 2027-01-01', "names its check"),
+        ('check = "wobble"\nreason = "x"\nexpires = 2027-01-01', "unknown metric"),
+        ('check = "ks"\nreason = "x"\nexpires = 2027-01-01\nuntil = 1', "no key 'until'"),
+        ('check = "ks"\nreason = "x"\nexpires = 2027-01-01\nlimit = "much"', "not a number"),
+        ('check = "dp.difference"\nreason = "x"\nexpires = 2027-01-01\nlimit = 0.01', "stricter"),
+    ],
+)
+def test_bad_waivers_are_configuration_errors(call: Call, data: str, table: str, said: str) -> None:
+    """A waiver without reason or day, or with a typo, stops the run."""
+    waive(table)
+    status, _, err = call("audit", data, "--quiet")
+
+    assert status == 2
+    assert said in err
+
+
+def test_waivers_are_tables(call: Call, data: str) -> None:
+    """One table instead of a list of them is refused."""
+    Path("fairfix.toml").write_text('[waivers]\ncheck = "ks"\n')
+
+    assert call("audit", data, "--protected", "race")[0] == 2
+    with pytest.raises(ConfigError, match="is a table"):
+        Waiver.parse("ks", "here")
+
+
+def test_a_waiver_can_name_one_limit() -> None:
+    """With operator and limit it covers that check alone."""
+    table = {"check": "dp.difference>0.1", "reason": "x", "expires": date(2027, 1, 1)}
+    found = Waiver.parse(table, "here")
+    judged = {"of": "value", "comparison": "selection_rate.difference.between_groups", "attribute": "race"}
+    judged["operator"] = ">"
+
+    assert found.covers({**judged, "limit": 0.1})
+    assert not found.covers({**judged, "limit": 0.2})
+    assert not found.covers({**judged, "limit": 0.1, "comparison": "ks.between_groups"})
+
+
+def test_a_waiver_does_not_pass_where_a_group_has_no_value() -> None:
+    """Up to its limit it waives a value over all groups; over some of them the value passes no limit."""
+    assert waived_verdict(0.15, 0.0, 0.2, complete=True) == "waived"
+    assert waived_verdict(0.15, 0.0, 0.2, complete=False) == "undecided"
+
+
+def test_a_waiver_does_not_pass_within_the_error_of_a_number() -> None:
+    """A value whose numerical error reaches beyond the waiver's limit is undecided there."""
+    assert waived_verdict(0.19, 0.005, 0.2, complete=True) == "waived"
+    assert waived_verdict(0.19, 0.02, 0.2, complete=True) == "undecided"
+
+
+def waived_verdict(value: float, bound: float, limit: float, *, complete: bool) -> str:
+    """Return the verdict of ``auc.difference>0.1``, by its value, under a waiver up to a limit."""
+    check = Check.parse("auc.difference>0.1")
+    ruling = check.judge(value, value, value, complete=complete, gate_on="point", bound=bound)
+    assert ruling.verdict == "fail"
+    judged = record(
+        check,
+        ruling,
+        of="value",
+        attribute="race",
+        columns=["race"],
+        complete=complete,
+        gate_on="point",
+        found={"value": value, "low": value, "high": value, "bound": bound},
+        groups=["a", "b"],
+    )
+    table = {"check": "auc.difference", "reason": "x", "expires": date(2027, 1, 1), "limit": limit}
+    (found,), _ = apply([judged], [Waiver.parse(table, "here")], date(2026, 6, 30))
+    return str(found["verdict"])
+
+
+def test_today_comes_from_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAIRFIX_TODAY, else SOURCE_DATE_EPOCH, else the clock."""
+    assert today() == date(2026, 6, 30)
+    monkeypatch.delenv("FAIRFIX_TODAY")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    assert today() == date(1970, 1, 2)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "x")
+    with pytest.raises(UsageError, match="is no day"):
+        today()
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    assert today().year > 2024
+
+
+def test_amounts_are_read() -> None:
+    """A number alone, or a check."""
+    assert Allowance.parse("0.02") == Allowance("0.02", 0.02)
+    assert Allowance.parse("ks>0.1").check == Check.parse("ks>0.1")
+    for text in ("nan", "inf", "-0.1", "ks>-1"):
+        with pytest.raises(UsageError):
+            Allowance.parse(text)
+
+
+# ---------------------------------------------------------------------- as a script
+
+SCRIPT = """
+status=0; fairfix audit new.parquet --protected race --prediction prediction --quiet \\
+    --baseline old.json --fail-on-worse 'dp.difference>0.02' --fail-on 'dp.difference>{limit}' > report.txt || status=$?
+echo "$status"
+"""
+
+
+@pytest.mark.parametrize(
+    ("now", "rows", "limit", "status"),
+    [(0.3, 60000, 0.3, "1"), (0.4, 60000, 0.3, "0"), (0.4, 60000, 0.05, "1"), (0.4, 300, 0.3, "3")],
+)
+def test_a_shell_script_sees_the_status(now: float, rows: int, limit: float, status: str) -> None:
+    """Passes, fails for the change, fails for the value, and cannot tell, on draws from known rates under set -e."""
+    rng = np.random.default_rng(7)
+    for name, rate, count in (("old", 0.4, 60000), ("new", now, rows)):
+        drawn = {
+            "race": pa.array(["a"] * count + ["b"] * count),
+            "prediction": pa.array((rng.random(2 * count) < np.repeat([0.5, rate], count)).astype(int)),
+        }
+        pq.write_table(pa.table(drawn), f"{name}.parquet")
+    function = f'fairfix() {{ "{sys.executable}" -m fairfix "$@"; }}'
+    first = "fairfix audit old.parquet --protected race --prediction prediction --quiet --out json=old.json > old.txt"
+    script = f"{function}\n{first}\n{SCRIPT.format(limit=limit)}"
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=False)
+
+    assert done.stdout.strip() == status, done.stderr
+
+
+def test_saved_counts_know_all_of_this(call: Call, tmp_path: Path) -> None:
+    """An audit of counts has baseline, waivers, hidden groups and profiles like one of rows."""
+    rng = np.random.default_rng(3)
+    race = rng.choice(["a", "b", "few", "more"], 4000, p=[0.5, 0.4, 0.002, 0.098])
+    table = {
+        "race": race.tolist(),
+        "prediction": rng.integers(0, 2, 4000),
+        "sex": rng.choice(["f", "m"], 4000).tolist(),
+    }
+    pq.write_table(pa.table(table), tmp_path / "d.parquet")
+    first = (
+        "audit",
+        "d.parquet",
+        "--protected",
+        "race,sex",
+        "--prediction",
+        "prediction",
+        "--suppress-below",
+        "20",
+    )
+    status, _, err = call(*first, "--counts-out", "d.counts", "--out", "json=old.json")
+    assert status == 0
+    assert "those hidden in the report too" in err
+
+    Path("fairfix.toml").write_text(
+        '[[waivers]]\ncheck = "dp.difference"\nreason = "known"\nexpires = 2027-01-01\n'
+    )
+    more = ("--suppress-below", "20", "--profile", "ll144", "--baseline", "old.json")
+    gates = ("--fail-on-worse", "dp.difference>0.2", "--fail-on", "dp.difference>0.0001")
+    status, out, err = call("audit", "--from-counts", "d.counts", "--format", "json", *more, *gates)
+    result = json.loads(out)
+
+    assert status in (0, 3), err
+    assert {block["attribute"] for block in result["attributes"]} == {"race", "sex", "race x sex"}
+    assert '"few"' not in out
+    assert {check["verdict"] for check in result["checks"] if not check["id"].startswith("change.")} == {
+        "waived"
+    }
+    assert {check["verdict"] for check in result["checks"] if check["id"].startswith("change.")} <= {
+        "pass",
+        "undecided",
+    }

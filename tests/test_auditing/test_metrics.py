@@ -1,0 +1,168 @@
+"""Metrics equal their definitions on rows, whichever way the decisions came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.auditing.metrics import (
+    ALIASES,
+    EQUALIZED_ODDS,
+    MEANS,
+    RATES,
+    confusion,
+    label_table,
+    rate_sums,
+    share,
+)
+from fairfix.data.counts import Counts, Floats
+from fairfix.data.files import open_source
+from fairfix.data.scan import scan
+from fairfix.data.table import Columns, Reading
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+LAW = settings(max_examples=60)
+
+DEFINITIONS: dict[str, tuple[Callable[[Floats, Floats], Floats], Callable[[Floats, Floats], Floats]]] = {
+    "base_rate": (lambda y, q: y, lambda y, q: np.ones_like(y)),
+    "selection_rate": (lambda y, q: q, lambda y, q: np.ones_like(y)),
+    "true_positive_rate": (lambda y, q: y * q, lambda y, q: y),
+    "false_positive_rate": (lambda y, q: (1 - y) * q, lambda y, q: 1 - y),
+    "true_negative_rate": (lambda y, q: (1 - y) * (1 - q), lambda y, q: 1 - y),
+    "false_negative_rate": (lambda y, q: y * (1 - q), lambda y, q: y),
+    "positive_predictive_value": (lambda y, q: y * q, lambda y, q: q),
+    "negative_predictive_value": (lambda y, q: (1 - y) * (1 - q), lambda y, q: 1 - q),
+    "accuracy": (lambda y, q: y * q + (1 - y) * (1 - q), lambda y, q: np.ones_like(y)),
+}
+"""Rate -> what a row adds to its numerator and denominator, from label and probability of the decision."""
+
+rows = st.lists(
+    st.tuples(
+        st.sampled_from("abc"), st.integers(0, 1), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(1, 4)
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+def counted(data: pd.DataFrame, **columns: str) -> Counts:
+    """Count a frame; the score is cut at one half."""
+    reading = Reading(Columns(("g",), **columns), thresholds=(0.5,))
+    return scan(open_source(data), reading).counts
+
+
+def frame_of(found: list[tuple[str, int, float, int]]) -> pd.DataFrame:
+    """Return rows of (group, label, score, weight)."""
+    return pd.DataFrame(found, columns=["g", "y", "s", "w"])
+
+
+def assert_defined(table: Floats, data: pd.DataFrame, chance: pd.Series, weight: pd.Series) -> None:
+    """Every rate, and its sums of w and w^2, equal the definition in every group."""
+    for name, rate in RATES.items():
+        above, below = DEFINITIONS[name]
+        success, failure = rate_sums(rate, table)
+        values = share(success, failure)
+        for g, (_, part) in enumerate(data.groupby("g")):
+            y, q, w = (v[part.index].to_numpy(float) for v in (data.y, chance, weight))
+            for power in (1, 2):
+                total, hits = (w**power * below(y, q)).sum(), (w**power * above(y, q)).sum()
+                found = success[g, power - 1], success[g, power - 1] + failure[g, power - 1]
+                assert found == pytest.approx((hits, total), abs=1e-12)
+            total = (w * below(y, q)).sum()
+            if total:
+                assert values[g] == pytest.approx((w * above(y, q)).sum() / total, abs=1e-12)
+            else:
+                assert math.isnan(values[g])
+
+
+@LAW
+@given(rows, st.booleans())
+def test_rates_of_a_cut_score(found: list[tuple[str, int, float, int]], weighted: bool) -> None:
+    """Decisions are score >= threshold, ties included."""
+    data = frame_of(found)
+    counts = counted(data, label="y", score="s", **({"weight": "w"} if weighted else {}))
+    table = confusion(counts, 0.5)
+
+    assert table is not None
+    weight = data.w if weighted else pd.Series(np.ones(len(data)))
+    assert_defined(table, data, (data.s >= 0.5).astype(float), weight)
+
+
+@LAW
+@given(rows, st.booleans())
+def test_rates_of_a_randomised_decision(found: list[tuple[str, int, float, int]], weighted: bool) -> None:
+    """A probability counts as itself; nobody cuts it at one half."""
+    data = frame_of(found)
+    counts = counted(data, label="y", probability="s", **({"weight": "w"} if weighted else {}))
+    table = confusion(counts, None)
+
+    assert table is not None
+    assert_defined(table, data, data.s, data.w if weighted else pd.Series(np.ones(len(data))))
+
+
+@LAW
+@given(rows)
+def test_decisions_read_equal_decisions_made(found: list[tuple[str, int, float, int]]) -> None:
+    """A column of score >= t gives the table of the threshold t, and wins over it."""
+    data = frame_of(found).assign(d=lambda f: (f.s >= 0.5).astype(int))
+    cut = confusion(counted(data, label="y", score="s", weight="w"), 0.5)
+    read = confusion(counted(data, label="y", prediction="d", weight="w"), None)
+    both = confusion(counted(data, label="y", score="s", prediction="d", weight="w"), 0.5)
+
+    assert cut is not None
+    assert read is not None
+    np.testing.assert_allclose(read, cut, atol=1e-12)
+    np.testing.assert_array_equal(both, read)
+
+
+@LAW
+@given(rows)
+def test_rates_that_complement_each_other_add_to_one(found: list[tuple[str, int, float, int]]) -> None:
+    """TPR + FNR = FPR + TNR = 1 wherever they are defined."""
+    table = confusion(counted(frame_of(found), label="y", score="s"), 0.5)
+    assert table is not None
+    value = {name: share(*rate_sums(rate, table)) for name, rate in RATES.items()}
+    for one, two in (
+        ("true_positive_rate", "false_negative_rate"),
+        ("false_positive_rate", "true_negative_rate"),
+    ):
+        total = value[one] + value[two]
+        np.testing.assert_allclose(total[~np.isnan(total)], 1.0, rtol=1e-15)
+        np.testing.assert_array_equal(np.isnan(value[one]), np.isnan(value[two]))
+
+
+def test_without_labels_the_selection_rate_stays() -> None:
+    """One label row is enough for what needs no label."""
+    data = frame_of([("a", 0, 0.6, 1), ("a", 0, 0.1, 1), ("b", 0, 0.5, 1)])
+    table = confusion(counted(data, score="s"), 0.5)
+    assert table is not None
+
+    assert share(*rate_sums(RATES["selection_rate"], table)).tolist() == [0.5, 1.0]
+
+
+def test_without_decisions_the_base_rate_stays() -> None:
+    """No threshold, no score: no table of decisions, but labels can be counted."""
+    data = frame_of([("a", 1, 0.6, 1), ("a", 0, 0.1, 1), ("b", 1, 0.5, 3)])
+    counts = counted(data, label="y")
+
+    assert confusion(counts, 0.5) is None
+    assert confusion(counted(data, label="y", score="s"), None) is None
+    assert share(*rate_sums(RATES["base_rate"], label_table(counts))).tolist() == [0.5, 1.0]
+
+
+def test_the_tables_speak_of_metrics_that_exist() -> None:
+    """Names are keys, aliases and equalized odds lead to metrics, every rate is tested by its definition."""
+    assert DEFINITIONS.keys() == RATES.keys()
+    for table in (RATES, MEANS):
+        assert all(name == metric.name for name, metric in table.items())
+    for metric in (*RATES.values(), *MEANS.values()):
+        assert metric.needs <= {"label", "decision", "score", "probability", "real label"}
+        assert metric.formula
+        assert metric.undefined
+    assert set(ALIASES.values()) <= {*RATES, *MEANS, "equalized_odds"}
+    assert not set(ALIASES) & {*RATES, *MEANS}
+    assert set(EQUALIZED_ODDS) <= set(RATES)

@@ -1,0 +1,1043 @@
+"""The command line as a shell sees it: statuses, streams, files."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from fairfix import cli
+from fairfix.cli.options import known_options
+from fairfix.models.repaired import OUTPUT
+
+from tests.conftest import Call
+
+pytestmark = pytest.mark.usefixtures("away")
+
+
+def people(rows: int = 3000, gap: float = 0.3, seed: int = 0) -> pa.Table:
+    """Return two groups whose selection rates at 0.5 differ by about ``gap``."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, 2, rows)
+    score = np.clip(rng.normal(0.5 + np.where(group == 1, gap, 0.0) * 0.25, 0.1, rows), 0, 1)
+    return pa.table(
+        {
+            "id": pa.array([f"p{i}" for i in range(rows)]),
+            "race": pa.array(np.where(group == 1, "blue", "red").tolist()),
+            "sex": pa.array(np.where(rng.random(rows) < 0.5, "f", "m").tolist()),
+            "label": pa.array((rng.random(rows) < score).astype(np.int64)),
+            "score": pa.array(score),
+        }
+    )
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    """A Parquet file of scored people."""
+    pq.write_table(people(), tmp_path / "data.parquet")
+    return "data.parquet"
+
+
+def test_audit_runs_with_nothing_but_the_protected_column(call: Call, data: str) -> None:
+    """Label and score are found by their names, and stderr says so; without limits the status is 0."""
+    status, out, err = call("audit", data, "--protected", "race")
+
+    assert status == 0
+    assert "demographic parity difference" in out
+    assert "label is column 'label'" in err
+    assert "score is column 'score'" in err
+
+
+def test_status_0_when_every_check_passes(call: Call, data: str) -> None:
+    """A check whose whole interval lies within the limit passes."""
+    status, out, _ = call("audit", data, "--protected", "race", "--fail-on", "dp.difference>0.9")
+
+    assert status == 0
+    assert "PASS" in out
+
+
+def test_status_1_when_a_check_fails(call: Call, data: str) -> None:
+    """A check whose whole interval lies beyond the limit fails."""
+    status, out, _ = call("audit", data, "--protected", "race", "--fail-on", "dp.difference>0.05")
+
+    assert status == 1
+    assert "FAIL" in out
+
+
+def test_status_3_when_a_check_is_undecided(call: Call, tmp_path: Path) -> None:
+    """Too few rows to tell: status 3, which --undecided turns into 0 or 1."""
+    pq.write_table(people(60, gap=0.1), tmp_path / "few.parquet")
+    gate = ("audit", "few.parquet", "--protected", "race", "--fail-on", "dp.difference>0.1")
+
+    assert call(*gate)[0] == 3
+    assert call(*gate, "--undecided", "pass")[0] == 0
+    assert call(*gate, "--undecided", "fail")[0] == 1
+
+
+def test_fail_beats_undecided(call: Call, data: str) -> None:
+    """1 beats 3: one failing check decides."""
+    checks = ("--fail-on", "dp.difference>0.05", "--fail-on", "dp.difference>0.27")
+    status, out, _ = call("audit", data, "--protected", "race", *checks)
+    verdicts = {line.split()[0] for line in out.splitlines() if "dp.difference" in line}
+
+    assert status == 1
+    assert "FAIL" in verdicts
+
+
+def test_gate_on_point_compares_the_estimate(call: Call, tmp_path: Path) -> None:
+    """--gate-on point never waits for certainty."""
+    pq.write_table(people(60, gap=0.1), tmp_path / "few.parquet")
+    gate = ("audit", "few.parquet", "--protected", "race", "--gate-on", "point", "--fail-on")
+
+    assert call(*gate, "dp.difference>0.9")[0] == 0
+    assert call(*gate, "dp.difference>0.0001")[0] == 1
+
+
+def test_status_70_for_a_bug(call: Call, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error nobody foresaw is named as ours, without a traceback unless asked."""
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("fairfix.auditing.audit.audit", broken)
+    status, _, err = call("audit", data, "--protected", "race")
+    assert status == 70
+    assert "bug in fairfix: ZeroDivisionError" in err
+    assert "Traceback" not in err
+    assert "Traceback" in call("audit", data, "--protected", "race", "--debug")[2]
+
+
+def test_status_130_when_interrupted(call: Call, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C gives the shell's status for it."""
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fairfix.auditing.audit.audit", interrupted)
+
+    assert call("audit", data, "--protected", "race")[0] == 130
+
+
+BAD_CALLS = {
+    "unknown command": (("wobble",), "No such command"),
+    "unknown option": (("audit", "data.parquet", "--wobble"), "No such option"),
+    "no data": (("audit",), "Missing argument"),
+    "no such file": (("audit", "nothing.parquet", "--protected", "race"), "does not exist"),
+    "no protected": (("audit", "data.parquet"), "--protected"),
+    "wrong column": (("audit", "data.parquet", "--protected", "rase"), "did you mean 'race'"),
+    "one column twice": (("audit", "data.parquet", "--protected", "race", "--label", "race"), "one part"),
+    "text as score": (
+        ("audit", "data.parquet", "--protected", "race", "--score", "sex"),
+        "numbers are needed",
+    ),
+    "real labels": (
+        ("audit", "data.parquet", "--protected", "race", "--label", "score", "--prediction", "label"),
+        "binary",
+    ),
+    "bad check": (
+        ("audit", "data.parquet", "--protected", "race", "--fail-on", "dp>>1"),
+        "cannot read the check",
+    ),
+    "unknown metric": (
+        ("audit", "data.parquet", "--protected", "race", "--fail-on", "acuracy.min<1"),
+        "did you mean",
+    ),
+    "check of nobody": (
+        ("audit", "data.parquet", "--protected", "race", "--fail-on", "ks[age]>1"),
+        "not audited",
+    ),
+    "bad out": (("audit", "data.parquet", "--protected", "race", "--out", "pdf=x"), "FORMAT=FILE"),
+    "no folder": (
+        ("audit", "data.parquet", "--protected", "race", "--out", "json=no/x.json"),
+        "does not exist",
+    ),
+    "bad threshold": (
+        ("audit", "data.parquet", "--protected", "race", "--threshold", "half"),
+        "not a valid float",
+    ),
+    "NaN threshold": (("audit", "data.parquet", "--protected", "race", "--threshold", "nan"), "is no score"),
+    "threshold out of range": (
+        ("audit", "data.parquet", "--protected", "race", "--threshold", "5"),
+        "from 0 to 1",
+    ),
+    "no output folder": (
+        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "-o", "no/x.fairfix"),
+        "does not exist",
+    ),
+    "bad confidence": (("audit", "data.parquet", "--protected", "race", "--confidence", "95"), "confidence"),
+    "10,000 groups": (("audit", "data.parquet", "--protected", "id"), "does not look like groups"),
+    "unknown method": (
+        ("repair", "data.parquet", "--protected", "race", "--method", "magic"),
+        "choose one of fair-regression",
+    ),
+    "no method": (("repair", "data.parquet", "--protected", "race"), "choose one of fair-regression"),
+    "a rate for a constraint that finds its own": (
+        (
+            "repair",
+            "data.parquet",
+            "--protected",
+            "race",
+            "--method",
+            "ramp",
+            "--rho",
+            "0.3",
+            "--constraint",
+            "covariance",
+        ),
+        "finds its own rates",
+    ),
+    "negative slack": (
+        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--slack", "-1"),
+        "at least 0",
+    ),
+    "gamma is text": (
+        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--gamma", "x"),
+        "not a number",
+    ),
+    "two slacks": (
+        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--slack", "0,1"),
+        "one value",
+    ),
+    "no holdout": (
+        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--holdout", "0"),
+        "--holdout",
+    ),
+    "no artifact": (("predict", "nothing.fairfix", "data.parquet", "-o", "x.csv"), "cannot be read"),
+    "no artifact to see": (("inspect", "nothing.fairfix"), "cannot be read"),
+    "not an artifact": (("inspect", "data.parquet"), "not a sound"),
+    "no result": (("report", "nothing.json"), "does not exist"),
+    "config missing": (("audit", "data.parquet", "--config", "nothing.toml"), "does not exist"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_status_2_when_it_did_not_run(name: str, call: Call, data: str) -> None:
+    """Usage and data errors: status 2, one line on stderr that says the remedy, nothing on stdout, no file."""
+    arguments, words = BAD_CALLS[name]
+    before = sorted(Path().iterdir())
+    status, out, err = call(*arguments)
+
+    assert status == 2
+    assert words in err
+    assert out == ""
+    assert "Traceback" not in err
+    assert sorted(Path().iterdir()) == before
+
+
+def write(table: pa.Table, name: str) -> None:
+    """Write a table by its file name."""
+    if name.endswith(".csv"):
+        pyarrow.csv.write_csv(table, name)
+    else:
+        pq.write_table(table, name)
+
+
+def changed(column: str, values: list[Any]) -> pa.Table:
+    """Return people whose first values of a column are others."""
+    table = people(300)
+    place = table.column_names.index(column)
+    content = values + table[column].to_pylist()[len(values) :]
+    return table.set_column(place, column, pa.array(content))
+
+
+BAD_DATA = {
+    "missing score": (changed("score", [None]), "missing score in 1 of 300 rows"),
+    "NaN score": (changed("score", [float("nan")]), "missing score in 1 of 300 rows"),
+    "infinite score": (changed("score", [float("inf")]), "inf at row 1"),
+    "score out of range": (changed("score", [0.5, 1.5]), "holds 1.5 at row 2"),
+    "missing label": (changed("label", [None, None]), "missing label in 2 of 300 rows"),
+    "three labels": (changed("label", [0, 2]), "holds '2' at row 2"),
+    "missing group": (changed("race", [None]), "missing group (race) in 1 of 300 rows"),
+    "single group": (people(300).set_column(1, "race", pa.array(["red"] * 300)), "single group 'red'"),
+}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("name", BAD_DATA)
+def test_bad_values_are_named(name: str, kind: str, call: Call) -> None:
+    """Column, value and place are in the message; the status is 2."""
+    table, words = BAD_DATA[name]
+    write(table, f"bad.{kind}")
+    status, _, err = call("audit", f"bad.{kind}", "--protected", "race")
+
+    assert status == 2
+    assert words in err
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1xxxxPAR1", b"\x00" * 100])
+def test_damaged_parquet_is_one_line(content: bytes, call: Call, data: str) -> None:
+    """A truncated or foreign file is named, without a traceback."""
+    Path("bad.parquet").write_bytes(content)
+    status, _, err = call("audit", "bad.parquet", "--protected", "race")
+
+    assert status == 2
+    assert "bad.parquet" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_truncated_parquet_leaves_no_output(call: Call, data: str) -> None:
+    """When reading stops half-way, no output file appears."""
+    assert call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id")[0] == 0
+    whole = Path(data).read_bytes()
+    Path("cut.parquet").write_bytes(whole[: len(whole) // 2] + whole[-400:])
+    status, _, err = call("predict", "repaired.fairfix", "cut.parquet", "-o", "out.parquet")
+
+    assert status == 2
+    assert "cut.parquet" in err
+    assert not Path("out.parquet").exists()
+
+
+@pytest.mark.parametrize("text", ["", "race,label,score\n"])
+def test_empty_csv_is_an_error(text: str, call: Call) -> None:
+    """A file without rows has nothing to audit."""
+    Path("empty.csv").write_text(text)
+    status, _, err = call("audit", "empty.csv", "--protected", "race")
+
+    assert status == 2
+    assert "empty" in err or "no rows" in err
+
+
+def test_missing_values_by_policy(call: Call) -> None:
+    """Rows are dropped or made a group when asked, and every row is accounted for."""
+    write(changed("race", [None, None, None]), "gaps.parquet")
+    dropped = json.loads(
+        call("audit", "gaps.parquet", "--protected", "race", "--missing-group", "drop", "--format", "json")[1]
+    )
+    grouped = json.loads(
+        call("audit", "gaps.parquet", "--protected", "race", "--missing-group", "group", "--format", "json")[
+            1
+        ]
+    )
+    rows = dropped["data"]["rows"]
+
+    assert rows == {"read": 300, "used": 297, "excluded": [{"reason": "missing group (race)", "rows": 3}]}
+    assert "(missing)" in [g["group"] for g in grouped["attributes"][0]["groups"]]
+    assert grouped["data"]["rows"]["used"] == 300
+
+
+def test_a_group_without_positives_cannot_pass(call: Call) -> None:
+    """TPR is null with a reason, and a check over it is undecided however wide its limit."""
+    table = people(300)
+    red = np.array(table["race"].to_pylist()) == "red"
+    label = np.where(red, 0, table["label"].to_numpy())
+    write(table.set_column(3, "label", pa.array(label)), "none.parquet")
+    status, out, _ = call(
+        "audit", "none.parquet", "--protected", "race", "--fail-on", "eop.difference>0.99", "--format", "json"
+    )
+    result = json.loads(out)
+    group = next(g for g in result["attributes"][0]["groups"] if g["group"] == "red")
+
+    assert status == 3
+    assert group["metrics"]["true_positive_rate"]["value"] is None
+    assert "no positives" in group["metrics"]["true_positive_rate"]["reason"]
+
+
+def test_without_labels_the_rest_is_computed(call: Call) -> None:
+    """Rates that need no label are there; the others are listed with the reason."""
+    write(people().drop_columns(["label"]), "unlabelled.parquet")
+    status, out, _ = call("audit", "unlabelled.parquet", "--protected", "race", "--format", "json")
+    result = json.loads(out)
+
+    assert status == 0
+    assert result["overall"]["metrics"].keys() == {"selection_rate", "mean_score", "scoring_rate"}
+    assert "accuracy" in [item["metric"] for item in result["not_computed"]]
+
+
+def test_two_fitting_names_are_an_error(call: Call) -> None:
+    """When two columns could be the score, the user has to say which."""
+    write(people().append_column("y_score", people()["score"]), "two.parquet")
+    status, _, err = call("audit", "two.parquet", "--protected", "race")
+
+    assert status == 2
+    assert "say which with --score" in err
+
+
+def test_one_scan_several_outputs(call: Call, data: str) -> None:
+    """--out writes every format from the same result as stdout."""
+    status, out, _ = call(
+        "audit",
+        data,
+        "--protected",
+        "race",
+        "--format",
+        "json",
+        "--out",
+        "json=a.json",
+        "--out",
+        "markdown=a.md",
+        "--out",
+        "text=a.txt",
+    )
+
+    assert status == 0
+    assert Path("a.json").read_text() == out
+    assert "| demographic parity difference |" in Path("a.md").read_text()
+    assert "demographic parity difference" in Path("a.txt").read_text()
+
+
+def test_a_saved_result_renders_again(call: Call, data: str) -> None:
+    """`report` gives the same text as the audit did."""
+    _, text, _ = call("audit", data, "--protected", "race", "--fail-on", "ks>0.9", "--out", "json=a.json")
+
+    assert call("report", "a.json")[1] == text
+    assert call("report", "a.json", "--format", "json")[1] == Path("a.json").read_text()
+    for broken in ("{}", "[", '{"schema": "fairfix.audit/1"}'):
+        Path("b.json").write_text(broken)
+        assert call("report", "b.json")[0] == 2
+
+
+def test_same_input_same_bytes(call: Call, data: str) -> None:
+    """Audit, artifact and predictions repeat to the byte, whatever the number of threads."""
+    audits = {
+        call("audit", data, "--protected", "race,sex", "--intersect", "--format", "json", "--threads", t)[1]
+        for t in "12"
+    }
+    for name in ("a", "b"):
+        call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id", "-o", f"{name}.fairfix")
+        call("predict", f"{name}.fairfix", data, "-o", f"{name}.parquet")
+
+    assert len(audits) == 1
+    assert Path("a.fairfix").read_bytes() == Path("b.fairfix").read_bytes()
+    assert Path("a.parquet").read_bytes() == Path("b.parquet").read_bytes()
+
+
+# ---------------------------------------------------------------------- settings
+
+
+def test_flag_beats_environment_beats_file(call: Call, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Precedence, as --show-settings tells it."""
+    Path("fairfix.toml").write_text(
+        'data = "data.parquet"\nprotected = "race"\n[audit]\nconfidence = 0.9\nthreshold = 0.6\n'
+    )
+    assert "confidence = 0.9  # configuration" in call("audit", "--show-settings")[1]
+    monkeypatch.setenv("FAIRFIX_CONFIDENCE", "0.8")
+    assert "confidence = 0.8  # environment" in call("audit", "--show-settings")[1]
+    status, out, _ = call("audit", "--show-settings", "--confidence", "0.7")
+
+    assert status == 0
+    assert "confidence = 0.7  # command line" in out
+    assert "threshold = 0.6  # configuration" in out
+    assert 'gate-on = "interval"  # default' in out
+
+
+def test_commands_run_from_the_configuration_alone(call: Call, data: str) -> None:
+    """With the file in place nothing else has to be on the line; its paths are relative to it."""
+    Path("fairfix.toml").write_text(
+        'data = "data.parquet"\nprotected = ["race"]\nfail-on = ["dp.difference>0.05"]\n'
+        '[repair]\nid = "id"\noutput = "from_config.fairfix"\n[repair.ramp]\ngamma = 0.1\n'
+    )
+    Path("below").mkdir()
+    os.chdir("below")
+
+    assert call("audit")[0] == 1
+    assert call("repair", "--method", "ramp", "--undecided", "pass")[0] in (0, 1)
+    assert '"gamma": 0.1' in call("inspect", "../from_config.fairfix", "--format", "json")[1]
+
+
+def every_option() -> list[tuple[str, str]]:
+    """Return (command, long name) of all that the configuration can say."""
+    found = []
+    for name, options in known_options().items():
+        command = importlib.import_module(f"fairfix.cli.{name}").command
+        for param in command.get_params(click.Context(command)):
+            longs = [text[2:] for text in param.opts if text.startswith("--")]
+            key = longs[0] if longs else str(param.name)
+            if key.replace("-", "_") in options:
+                found.append((name, key))
+        assert sum(one == name for one, _ in found) == len(options)
+    return found
+
+
+def plausible(command: str, key: str) -> str:
+    """Return a value of an option, as TOML."""
+    one = importlib.import_module(f"fairfix.cli.{command}").command
+    param = next(p for p in one.get_params(click.Context(one)) if f"--{key}" in p.opts or p.opts == [key])
+    if isinstance(param, click.Option) and param.is_flag:
+        return "true"
+    if isinstance(param.type, click.Choice):
+        return f'"{param.type.choices[-1]}"'
+    number = isinstance(param.type, (click.types.IntParamType, click.types.FloatParamType))
+    return "7" if number else '"json=x"' if key == "out" else '"x"'
+
+
+@pytest.mark.parametrize(("command", "key"), every_option())
+def test_every_option_is_a_key_of_the_configuration(command: str, key: str, call: Call) -> None:
+    """By the name it has on the command line, at the top and in the table of its command."""
+    value = plausible(command, key)
+    needed = "".join(f'{one} = "x"\n' for one in ("data", "output", "artifact") if one != key)
+    for text in (f"{key} = {value}\n{needed}", f"{needed}[{command}]\n{key} = {value}"):
+        Path("fairfix.toml").write_text(text)
+        status, out, err = call(command, "--show-settings")
+        assert status == 0, err
+        (line,) = [one for one in out.splitlines() if one.startswith(f"{key} = ")]
+        assert line.endswith("# configuration")
+
+
+def test_files_of_the_configuration_are_relative_to_it(call: Call, data: str) -> None:
+    """Also those of reports, and in a format of its own."""
+    Path("fairfix.toml").write_text(
+        'data = "data.parquet"\nprotected = "race"\nformat = "json"\nout = ["html=a.html"]\n'
+    )
+    Path("below").mkdir()
+    os.chdir("below")
+    status, out, _ = call("audit")
+
+    assert status == 0
+    assert json.loads(out)["schema"] == "fairfix.audit/1"
+    assert Path("../a.html").exists()
+
+
+def test_pyproject_table_is_read(call: Call, data: str) -> None:
+    """[tool.fairfix] of pyproject.toml serves when there is no fairfix.toml."""
+    Path("pyproject.toml").write_text('[tool.fairfix]\ndata = "data.parquet"\nprotected = "sex"\n')
+
+    assert call("audit")[0] == 0
+    assert call("audit", data, "--no-config")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('protectd = "race"', "did you mean 'protected'"),
+        ("[audit]\nfail_onn = []", "unknown key"),
+        ("[repair]\nmethod='ramp'\n[repair.ramp]\ngama = 1", "did you mean 'gamma'"),
+        ("data = [", "not valid TOML"),
+        ('data = ["a", "b"]', "takes one value"),
+    ],
+)
+def test_a_typo_in_the_configuration_is_an_error(text: str, words: str, call: Call, data: str) -> None:
+    """Unknown keys, bad TOML and wrong shapes: status 2, with the nearest name."""
+    Path("fairfix.toml").write_text(text)
+    status, _, err = call("repair", data, "--protected", "race", "--method", "ramp")
+
+    assert status == 2
+    assert words in err
+
+
+# ---------------------------------------------------------------------- repair and predict
+
+
+def decided(name: str) -> pa.Table:
+    """Read an output file."""
+    return pyarrow.csv.read_csv(name) if name.endswith(".csv") else pq.read_table(name)
+
+
+def test_repair_predict_audit(call: Call, data: str) -> None:
+    """The whole way: repair, prove, apply, audit what was decided."""
+    status, out, _ = call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id")
+    assert status == 0
+    assert "Proof on held-out rows" in out
+    assert call("predict", "repaired.fairfix", data, "-o", "out.parquet")[0] == 0
+    table = decided("out.parquet")
+
+    assert table.column_names == [*pq.read_schema(data).names, *OUTPUT.names]
+    assert table.num_rows == 3000
+    assert (
+        call(
+            "audit",
+            "out.parquet",
+            "--protected",
+            "race",
+            "--probability",
+            "p_positive",
+            "--fail-on",
+            "dp.difference>0.15",
+        )[0]
+        == 0
+    )
+    assert call("audit", "out.parquet", "--protected", "race", "--prediction", "decision")[0] == 0
+
+
+def test_the_repaired_model_that_still_fails_gives_1(call: Call, data: str) -> None:
+    """Slack as large as the gap leaves the gap, and the gate sees it on held-out rows."""
+    gate = ("--fail-on", "dp.difference>0.01")
+    status, _, _ = call("repair", data, "--protected", "race", "--method", "ramp", "--slack", "1", *gate)
+
+    assert status == 1
+
+
+def test_decisions_hang_on_the_person_not_the_batch(call: Call, data: str) -> None:
+    """Reversed rows, half of the rows, CSV instead of Parquet: the same person, the same decision."""
+    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id", "--gamma", "0.5")
+    table = pq.read_table(data)
+    pq.write_table(table.take(np.arange(2999, -1, -1)), "reversed.parquet", row_group_size=100)
+    pyarrow.csv.write_csv(table.slice(0, 1500), "half.csv")
+    found = []
+    for source, out in ((data, "a.parquet"), ("reversed.parquet", "b.parquet"), ("half.csv", "c.csv")):
+        assert call("predict", "repaired.fairfix", source, "-o", out)[0] == 0
+        rows = decided(out)
+        found.append(dict(zip(rows["id"].to_pylist(), rows["decision"].to_pylist(), strict=True)))
+
+    assert found[0] == found[1]
+    assert found[2] == {key: found[0][key] for key in found[2]}
+    assert pq.read_table("a.parquet")["randomized"].to_numpy().mean() > 0.1
+
+
+def test_without_an_id_the_values_are_the_identity(call: Call, data: str) -> None:
+    """The second of two equal rows changes nothing for the first, and both together get what their chance says.
+
+    A column that is needed for it is asked for.
+    """
+    call("repair", data, "--protected", "race", "--method", "ramp", "--gamma", "0.5")
+    table = pq.read_table(data)
+    pq.write_table(pa.concat_tables([table, table]).drop_columns(["label"]), "twice.parquet")
+    assert call("predict", "repaired.fairfix", "twice.parquet", "-o", "out.parquet")[0] == 0
+    twice = pq.read_table("out.parquet")
+    decision, chance = twice["decision"].to_numpy(), twice["p_positive"].to_numpy()
+    assert call("predict", "repaired.fairfix", data, "-o", "once.parquet")[0] == 0
+    once = pq.read_table("once.parquet")["decision"].to_pylist()
+    pq.write_table(table.drop_columns(["sex"]), "less.parquet")
+    status, _, err = call("predict", "repaired.fairfix", "less.parquet", "-o", "less_out.parquet")
+
+    assert decision[:3000].tolist() == once
+    assert (np.abs(decision[:3000] + decision[3000:] - 2 * chance[:3000]) < 1).all()
+    assert status == 2
+    assert "no column 'sex'" in err
+
+
+def test_the_share_of_positive_decisions_is_the_probability(call: Call, data: str) -> None:
+    """Drawn decisions agree with their probabilities on average."""
+    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id", "--gamma", "1")
+    call("predict", "repaired.fairfix", data, "-o", "out.parquet")
+    table = pq.read_table("out.parquet")
+    chance, decision = table["p_positive"].to_numpy(), table["decision"].to_numpy()
+    error = (decision - chance).sum() / np.sqrt((chance * (1 - chance)).sum())
+
+    assert abs(error) < 4
+
+
+def test_duplicate_ids_are_refused_or_shared(call: Call, data: str) -> None:
+    """Ids draw decisions, so repeats are an error unless the user wants them to share a draw."""
+    twice = pa.concat_tables([pq.read_table(data), pq.read_table(data).slice(0, 3)])
+    pq.write_table(twice, "twice.parquet")
+    repair = ("repair", "twice.parquet", "--protected", "race", "--method", "ramp", "--id", "id")
+    status, _, err = call(*repair)
+    assert status == 2
+    assert "3 repeated values in 3,003 rows (the first again in row 3,001)" in err
+    assert call(*repair, "--duplicate-ids", "share")[0] == 0
+    assert call("predict", "repaired.fairfix", "twice.parquet", "-o", "out.csv")[0] == 2
+    assert not Path("out.csv").exists()
+    assert (
+        call("predict", "repaired.fairfix", "twice.parquet", "-o", "out.csv", "--duplicate-ids", "share")[0]
+        == 0
+    )
+
+
+def test_unseen_groups_by_policy(call: Call, data: str) -> None:
+    """A group the fit has not seen: an error by default, the base decision, or nothing at all."""
+    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id")
+    table = pq.read_table(data)
+    race = ["green", *table["race"].to_pylist()[1:]]
+    score = pa.array([0.7, *table["score"].to_pylist()[1:]])
+    table = table.set_column(1, "race", pa.array(race)).set_column(4, "score", score)
+    pq.write_table(table, "new.parquet")
+    predict = ("predict", "repaired.fairfix", "new.parquet", "-o", "out.parquet")
+    status, _, err = call(*predict)
+    assert (status, Path("out.parquet").exists()) == (2, False)
+    assert "group 'green'" in err
+    assert call(*predict, "--unseen-group", "base")[0] == 0
+    assert decided("out.parquet")["p_positive"][0].as_py() == 1.0
+    assert call(*predict, "--unseen-group", "abstain")[0] == 0
+    first = decided("out.parquet").slice(0, 1).to_pylist()[0]
+
+    assert (first["p_positive"], first["decision"], first["randomized"]) == (None, None, False)
+
+
+def test_missing_scores_at_predict_time(call: Call, data: str) -> None:
+    """A missing score is an error, or an undecided row when asked; every row comes out."""
+    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id")
+    table = pq.read_table(data)
+    pq.write_table(
+        table.set_column(4, "score", pa.array([None, *table["score"].to_pylist()[1:]])), "new.parquet"
+    )
+    predict = ("predict", "repaired.fairfix", "new.parquet", "-o", "out.parquet")
+
+    assert call(*predict)[0] == 2
+    assert call(*predict, "--missing", "abstain")[0] == 0
+    assert decided("out.parquet")["decision"].null_count == 1
+    assert decided("out.parquet").num_rows == 3000
+
+
+def test_selection_among_several_values(call: Call, data: str) -> None:
+    """Several values of a parameter: a validation part chooses, and the result says how."""
+    _, out, _ = call(
+        "repair", data, "--protected", "race", "--method", "ramp", "--gamma", "0.02,0.1,1", "--format", "json"
+    )
+    result = json.loads(out)
+    chosen = [s for s in result["selection"] if s["chosen"]]
+
+    assert len(result["selection"]) == 3
+    assert len(chosen) == 1
+    assert chosen[0]["score"] == max(s["score"] for s in result["selection"])
+    assert chosen[0]["parameters"] == f"gamma {result['parameters']['gamma']}"
+    assert result["split"]["validation"] == pytest.approx(600, abs=5)
+
+
+def test_crossed_columns_are_repaired_together(call: Call, data: str) -> None:
+    """Parity among the cells of two columns is parity by each of them, on the rows of the fit."""
+    _, out, _ = call("repair", data, "--protected", "race,sex", "--method", "ramp", "--format", "json")
+    rows = {r["name"]: r["after"]["value"] for r in json.loads(out)["proof"]["fit"]["table"]}
+
+    for attribute in ("race", "sex", "race x sex"):
+        assert rows[f"selection_rate.difference.between_groups [{attribute}]"] < 1e-9
+
+
+def test_an_output_column_that_is_there_already_is_refused(call: Call, data: str) -> None:
+    """Predicting twice into the same file would overwrite decisions."""
+    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id")
+    call("predict", "repaired.fairfix", data, "-o", "out.parquet")
+    status, _, err = call("predict", "repaired.fairfix", "out.parquet", "-o", "again.parquet")
+
+    assert status == 2
+    assert "already has a column 'p_positive'" in err
+
+
+def test_infinite_slack_is_saved(call: Call, data: str) -> None:
+    """JSON has no infinity; the parameter is the text inf, and the artifact loads."""
+    assert (
+        call("repair", data, "--protected", "race", "--method", "ramp", "--slack", "inf", "--id", "id")[0]
+        == 0
+    )
+    assert "slack inf" in call("inspect", "repaired.fairfix")[1]
+    assert call("predict", "repaired.fairfix", data, "-o", "out.csv.gz")[0] == 0
+    assert pyarrow.csv.read_csv(pa.input_stream("out.csv.gz", compression="gzip")).num_rows == 3000
+
+
+def test_inspect_says_what_is_needed(call: Call, data: str) -> None:
+    """Method, parameters, columns, the protected attribute, the proof and the hash are shown."""
+    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id", "--slack", "0.02")
+    _, text, _ = call("inspect", "repaired.fairfix")
+    manifest = json.loads(call("inspect", "repaired.fairfix", "--format", "json")[1])
+
+    assert "protected needed  yes" in text
+    assert "slack 0.02" in text
+    assert manifest["requires"]["columns"] == ["race", "score", "id"]
+    assert manifest["sha256"].startswith("sha256:")
+    assert str(Path.cwd()) not in json.dumps(manifest)
+
+
+def test_a_model_file_scores_the_rows(call: Call) -> None:
+    """A pickle is refused with its hash; pinned, it scores audit, repair and predict alike."""
+    import joblib
+    import pandas as pd
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=2000), "z": rng.normal(size=2000)})
+    frame["race"] = np.where(rng.random(2000) < 0.5 + 0.2 * np.sign(frame.x), "red", "blue")
+    frame["label"] = (rng.random(2000) < 1 / (1 + np.exp(-frame.x))).astype(int)
+    model = LogisticRegression().fit(frame[["x", "z"]], frame.label)
+    joblib.dump(model, "model.joblib")
+    frame.to_parquet("rows.parquet")
+    frame.assign(score=model.predict_proba(frame[["x", "z"]])[:, 1]).to_parquet("scored.parquet")
+    by_model = ("audit", "rows.parquet", "--protected", "race", "--model", "model.joblib", "--format", "json")
+    status, _, err = call(*by_model)
+    assert status == 2
+    pin = next(word.strip(".,;'\"") for word in err.split() if word.startswith("sha256:"))
+    status, out, _ = call(*by_model, "--trust-model", pin)
+    column = json.loads(call("audit", "scored.parquet", "--protected", "race", "--format", "json")[1])
+
+    assert status == 0
+    assert json.loads(out)["attributes"] == column["attributes"]
+    trust = ("--model", "model.joblib", "--trust-model", pin)
+    assert call("repair", "rows.parquet", "--protected", "race", "--method", "ramp", *trust)[0] == 0
+    assert call("predict", "repaired.fairfix", "rows.parquet", "-o", "out.parquet")[0] == 2
+    assert call("predict", "repaired.fairfix", "rows.parquet", "-o", "out.parquet", *trust)[0] == 0
+    joblib.dump(LogisticRegression(C=9).fit(frame[["x", "z"]], frame.label), "other.joblib")
+    assert (
+        call("predict", "repaired.fairfix", "rows.parquet", "-o", "o.csv", "--model", "other.joblib")[0] == 2
+    )
+
+
+def test_regression_targets(call: Call) -> None:
+    """Real labels give KS, losses and mean gaps, and no rates."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(50, 10, 1000)
+    rows = {"race": ["a", "b"] * 500, "y": y, "y_pred": y + rng.normal(0, 3, 1000) + np.tile([0, 2], 500)}
+    pq.write_table(pa.table(rows), "real.parquet")
+    status, out, _ = call(
+        "audit", "real.parquet", "--protected", "race", "--task", "regression", "--format", "json"
+    )
+    group = json.loads(out)["attributes"][0]["groups"][1]["metrics"]
+
+    assert status == 0
+    assert group["mean_error"]["value"] == pytest.approx(2, abs=0.5)
+    assert group.keys() == {
+        "mean_score",
+        "mean_label",
+        "mean_error",
+        "square_loss",
+        "absolute_loss",
+        "scoring_rate",
+    }
+
+
+# ---------------------------------------------------------------------- as a process
+
+
+def test_colour_only_on_a_terminal(data: str) -> None:
+    """Piped output has no escape sequences, and words carry every verdict."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fairfix", "audit", data, "--protected", "race", "--fail-on", "ks>0.01"],
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert b"\x1b" not in done.stdout
+    assert b"FAIL" in done.stdout
+
+
+def test_an_ascii_terminal_gets_ascii(data: str) -> None:
+    """Where the locale cannot show them, lines and dashes are plain."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fairfix", "audit", data, "--protected", "race"],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+
+    assert done.returncode == 0
+    done.stdout.decode("ascii")
+
+
+def test_a_closed_pipe_is_no_bug(data: str) -> None:
+    """`fairfix audit ... | head` ends quietly."""
+    audit = f"{sys.executable} -m fairfix audit {data} --protected race --format json"
+    shell = f"{audit} | head -c 10; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False)
+
+    assert done.returncode in (0, 141)
+    assert b"Traceback" not in done.stderr
+    assert b"bug" not in done.stderr
+
+
+def shell(line: str, data: str) -> tuple[int, str]:
+    """Return status and stderr of a line of bash; ``$F`` is the command, ``$D`` the data."""
+    command = {"F": f"{sys.executable} -m fairfix", "D": data}
+    done = subprocess.run(
+        ["bash", "-c", line], env={**os.environ, **command}, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bash and /dev/full")
+def test_an_output_that_takes_nothing(data: str) -> None:
+    """Never the status of a failed check: 141 for a reader that left, 2 for a full disk; closed is silent."""
+    audit = "$F audit $D --protected race --no-config -q --fail-on 'dp.difference>0.9'"
+    assert shell(f"{audit} --detail --format json | true; exit ${{PIPESTATUS[0]}}", data) == (141, "")
+    status, err = shell(f"{audit} > /dev/full", data)
+    assert (status, err) == (2, "fairfix: cannot write to stdout: No space left on device\n")
+    assert shell(f"{audit} >&-", data) == (0, "")
+    assert shell(f"{audit} 2>&- > /dev/null", data) == (0, "")
+    compare = "$F compare $D --protected race --methods ramp --slacks inf --no-config"
+    assert shell(f"{compare} 2>&- > /dev/null", data) == (0, "")
+
+
+def test_every_command_has_help(call: Call) -> None:
+    """Each command explains itself with an example."""
+    for name in cli.COMMANDS:
+        status, out, _ = call(name, "--help")
+        assert status == 0
+        assert f"fairfix {name}" in out
+    status, out, _ = call("--help")
+    assert "Exit status" in out
+    assert call("--version")[1].startswith("fairfix, version")
+
+
+# ---------------------------------------------------------------------- the ramp in full
+
+
+def test_a_repair_within_strata_from_end_to_end(call: Call, tmp_path: Path) -> None:
+    """Repair half within strata, predict the other half in Parquet and CSV, audit the result with the strata."""
+    whole = people(8000)
+    half = whole.slice(0, 4000)
+    pq.write_table(half, tmp_path / "half.parquet")
+    pq.write_table(whole.slice(4000), tmp_path / "other.parquet")
+    pyarrow.csv.write_csv(whole.slice(4000), tmp_path / "other.csv")
+    given = ("--protected", "race", "--strata", "sex", "--id", "id")
+
+    status, out, _ = call("repair", "half.parquet", *given, "--method", "ramp", "--format", "json")
+    result = json.loads(out)
+    assert status == 0
+    assert result["criterion"] == "selection_rate.difference.within_strata"
+    assert result["requires"]["columns"] == ["sex", "race", "score", "id"]
+    fitted = {row["name"]: row["after"]["value"] for row in result["proof"]["fit"]["table"]}
+    assert fitted["selection_rate.difference.within_strata [race]"] < 1e-9
+
+    assert call("predict", "repaired.fairfix", "other.parquet", "-o", "out.parquet")[0] == 0
+    assert call("predict", "repaired.fairfix", "other.csv", "-o", "out.csv")[0] == 0
+    one, other = pq.read_table(tmp_path / "out.parquet"), pyarrow.csv.read_csv(tmp_path / "out.csv")
+    assert one["decision"].to_pylist() == other["decision"].to_pylist()
+    for name in ("out.parquet", "out.csv"):
+        given = ("--protected", "race", "--strata", "sex", "--probability", "p_positive")
+        status, out, _ = call(
+            "audit", name, *given, "--format", "json", "--fail-on", "dp.difference.within_strata>0.1"
+        )
+        assert status == 0
+        assert json.loads(out)["verdict"] == "pass"
+
+
+def test_rows_of_a_stratum_that_the_fit_has_not_seen(call: Call, data: str, tmp_path: Path) -> None:
+    """The message names stratum and group; the policy leaves the base decision."""
+    call("repair", data, "--protected", "race", "--strata", "sex", "--id", "id", "--method", "ramp")
+    new = people(50).set_column(2, "sex", pa.array(["x"] * 50))
+    pq.write_table(new, tmp_path / "new.parquet")
+    status, _, err = call("predict", "repaired.fairfix", "new.parquet", "-o", "out.parquet")
+
+    assert status == 2
+    assert "'x & " in err
+    assert "'sex x race'" in err
+    again = ("predict", "repaired.fairfix", "new.parquet", "-o", "out.parquet", "--unseen-group", "base")
+    assert call(*again)[0] == 0
+
+
+def test_unlabelled_rows_come_from_a_file_of_their_own(call: Call, data: str, tmp_path: Path) -> None:
+    """They change the thresholds and not the number of rows that prove something."""
+    pq.write_table(people(9000, seed=5).drop_columns(["label"]), tmp_path / "more.parquet")
+    given = ("repair", data, "--protected", "race", "--method", "ramp", "--format", "json", "--id", "id")
+    plain, more = (json.loads(call(*given, *also)[1]) for also in ((), ("--unlabelled", "more.parquet")))
+
+    assert plain["split"] == more["split"]
+    assert plain["artifact"]["sha256"] != more["artifact"]["sha256"]
+    stream = ("--unlabelled", "more.parquet", "--solver", "sgd")
+    assert "takes no --unlabelled" in call(*given, *stream)[2]
+
+
+def test_words_and_numbers_are_chosen_among(call: Call, data: str) -> None:
+    """A rate may be a word or a number; the validation part chooses, and is then fitted to as well."""
+    given = ("--rho", "joint,mean,0.4", "--gamma", "0.05,0.5", "--shape", "centred,one-sided")
+    status, out, _ = call(
+        "repair", data, "--protected", "race", "--method", "ramp", *given, "--format", "json"
+    )
+    result = json.loads(out)
+
+    assert status == 0
+    assert len(result["selection"]) == 12
+    assert result["proof"]["fit"]["rows"] == result["split"]["fit"] + result["split"]["validation"]
+
+
+def test_a_solver_that_streams_writes_the_same_kind_of_artifact(call: Call, data: str) -> None:
+    """The stochastic solver goes through the whole way of a repair."""
+    given = ("repair", data, "--protected", "race", "--method", "ramp", "--solver", "sgd", "--id", "id")
+    status, out, _ = call(*given, "--format", "json")
+
+    assert status == 0
+    assert sum(json.loads(out)["split"].values()) == 3000
+    assert call("predict", "repaired.fairfix", data, "-o", "out.parquet")[0] == 0
+    assert "takes one value" in call(*given, "--gamma", "0.1,0.2")[2]
+    assert call(*given, "--strata", "sex")[0] == 2
+
+
+def test_covariance_is_audited_and_gated(call: Call, data: str) -> None:
+    """The covariance of selection and group is a comparison of the audit, and bounded by the repair."""
+    status, out, _ = call(
+        "audit", data, "--protected", "race", "--format", "json", "--fail-on", "dp.covariance>0.01"
+    )
+    block = json.loads(out)["attributes"][0]
+    found = {c["id"]: c["value"] for c in block["comparisons"]}
+    share = [g["share"] for g in block["groups"]]
+    between = found["selection_rate.difference.between_groups"]
+
+    assert status == 1
+    assert found["selection_rate.covariance.to_overall"] == pytest.approx(
+        share[0] * share[1] * between, abs=1e-12
+    )
+    given = ("--constraint", "covariance", "--slack", "0.01", "--format", "json")
+    _, out, _ = call("repair", data, "--protected", "race", "--method", "ramp", *given)
+    fitted = {row["name"]: row["after"]["value"] for row in json.loads(out)["proof"]["fit"]["table"]}
+    assert fitted["selection_rate.covariance.to_overall [race]"] == pytest.approx(0.01, abs=1e-9)
+
+
+def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
+    """What endangers the result is a warning, all else a note: on stderr, in every report and in the artifact."""
+    table = people()
+    alone = {name: table[name][:1] for name in table.column_names} | {"race": pa.array(["green"])}
+    pq.write_table(pa.concat_tables([table, pa.table(alone)]), "alone.parquet")
+    command = ("repair", "alone.parquet", "--protected", "race", "--method", "ramp", "-o", "a.fairfix")
+    _, out, err = call(*command, "--decisions", "deterministic", "--out", "json=a.json")
+    result = json.loads(Path("a.json").read_text())
+    shown = call("inspect", "a.fairfix")[1]
+
+    for kind in ("warning", "note"):
+        assert result[f"{kind}s"]
+        for text in result[f"{kind}s"]:
+            assert f"fairfix: {kind}: {text}" in err.splitlines()
+            assert f"{kind}: {text}"[:60] in out
+            assert f"{kind:<18}{text}" in shown.splitlines()
+    assert not set(result["warnings"]) & set(result["notes"])
+    assert [text for text in result["warnings"] if "nothing is proven" in text]
+    assert [text for text in result["notes"] if text.startswith("without randomisation")]
+
+
+# ---------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--out", "json=data.parquet"), "this file is also that of DATA"),
+        (("--counts-out", "below/../data.parquet"), "also that of DATA"),
+        (("--out", "json=x", "--out", "html=x"), "also that of --out json=x"),
+        (("--baseline", "old.json", "--out", "json=old.json"), "also that of --baseline"),
+    ],
+)
+def test_nothing_that_is_read_is_written(
+    arguments: tuple[str, ...], words: str, call: Call, data: str
+) -> None:
+    """An output in place of the data, of the baseline or of another output is refused before anything is read."""
+    Path("below").mkdir()
+    before = Path(data).read_bytes()
+    status, out, err = call("audit", data, "--protected", "race", *arguments)
+
+    assert (status, out) == (2, "")
+    assert words in err
+    assert Path(data).read_bytes() == before
+    assert sorted(path.name for path in Path().iterdir()) == ["below", data]
+
+
+def test_a_prediction_does_not_replace_its_rows(call: Call, data: str) -> None:
+    call("repair", data, "--protected", "race", "--method", "ramp", "-o", "a.fairfix")
+    for name in (data, "a.fairfix"):
+        assert call("predict", "a.fairfix", data, "-o", name)[0] == 2
+    assert "decision" not in pq.read_schema(data).names
+
+
+def test_what_is_no_file_is_written_to(call: Call, data: str) -> None:
+    """A pipe and a link stay what they are; the file behind a link is replaced."""
+    os.mkfifo("pipe")
+    Path("real.json").write_text("old")
+    Path("link.json").symlink_to("real.json")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert (
+        call("audit", data, "--protected", "race", "--out", "github=pipe", "--out", "json=link.json")[0] == 0
+    )
+
+    assert os.read(reader, 100_000).startswith(b"::notice")
+    os.close(reader)
+    assert json.loads(Path("real.json").read_text())["schema"] == "fairfix.audit/1"
+    assert Path("link.json").is_symlink()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.skipif(
+    os.geteuid() == 0, reason="were it broken, this test would replace devices of the machine"
+)
+def test_a_device_stays_one(call: Call, data: str) -> None:
+    """Also one that has no room, which is an error like any other."""
+    assert call("audit", data, "--protected", "race", "--out", "html=/dev/null")[0] == 0
+    status, out, err = call("audit", data, "--protected", "race", "--out", "json=/dev/full")
+
+    assert Path("/dev/null").is_char_device()
+    assert (status, out) == (2, "")
+    assert "cannot write /dev/full: No space left" in err

@@ -1,0 +1,126 @@
+"""Draws: of equal rows they lie evenly, whatever the batches, and other rows have nothing to do with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from fairfix.data.draws import apart, hashes_of, shared, van_der_corput
+from fairfix.models.predictors import decide, draws_of
+
+from tests.conftest import Call
+
+
+def test_reversed_bits_are_van_der_corputs_sequence() -> None:
+    """The first numbers are 0, 1/2, 1/4, 3/4, 1/8, and large ones have their bits in reverse order."""
+    number = np.array([0, 1, 2, 3, 4, 5, 2**52, 2**53 - 1, 123_456_789], dtype=np.uint64)
+    expected = [int(f"{n:053b}"[::-1], 2) for n in number.tolist()]
+
+    assert van_der_corput(number).tolist() == expected
+    assert (van_der_corput(number[:5]) / 2**53).tolist() == [0, 0.5, 0.25, 0.75, 0.125]
+
+
+@pytest.mark.parametrize("many", [2, 3, 17, 1000, 4096])
+def test_a_share_of_equal_rows_is_delivered(many: int) -> None:
+    """Of m equal rows, those below p are m p, give or take 2 (log2(m) / 3 + 1)."""
+    for i in range(20):
+        draw = draws_of([b"row %d" % i] * many, b"key", {})
+        for p in (0.01, 0.3, 0.5, 0.77):
+            assert abs((draw < p).sum() - many * p) <= 2 * (np.log2(many) / 3 + 1)
+        assert np.unique(draw).size == many
+
+
+def test_rows_that_are_not_equal_do_not_matter() -> None:
+    """The first of equal rows has the draw it would have with an id, and others between change nothing."""
+    names = [b"a", b"b", b"a", b"c", b"a", b"b"]
+    draw = draws_of(names, b"key", {})
+
+    assert draw[[0, 1, 3]].tolist() == shared(hashes_of([b"a", b"b", b"c"], b"key")).tolist()
+    assert draw[[0, 2, 4]].tolist() == draws_of([b"a"] * 3, b"key", {}).tolist()
+    assert draws_of(names, b"key")[0] == draws_of(names, b"key")[4]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100])
+def test_pieces_give_what_the_whole_gives(size: int) -> None:
+    """Occurrences are counted on from batch to batch."""
+    names = [b"%d" % i for i in np.random.default_rng(0).integers(0, 9, 100)]
+    hashes, seen = hashes_of(names, b"key"), dict[int, int]()
+    parts = [apart(hashes[i : i + size], seen) for i in range(0, 100, size)]
+
+    assert np.concatenate(parts).tolist() == apart(hashes, {}).tolist()
+
+
+def test_equal_rows_are_decided_as_their_chance_says() -> None:
+    """Without ids a share of equal rows is positive; with one id all of them are, or none."""
+    chance = np.full(1000, 0.3)
+
+    assert decide(chance, [b"x"] * 1000, b"key", {}).sum() == pytest.approx(300, abs=5)
+    assert decide(chance, [b"x"] * 1000, b"key").sum() in (0, 1000)
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Path:
+    """A scored file of equal rows, and a repair of it without ids."""
+    rng = np.random.default_rng(0)
+    sex, score = rng.integers(0, 2, 3000), rng.integers(0, 11, 3000) / 10
+    score = np.clip(score + 0.1 * sex, 0, 1).round(1)
+    label = (rng.random(3000) < score).astype(int)
+    pq.write_table(
+        pa.table({"sex": sex.astype(str), "score": score, "label": label}), tmp_path / "data.parquet"
+    )
+    return tmp_path
+
+
+def test_the_batches_of_a_file_do_not_matter(crowd: Path, call: Call) -> None:
+    """The same rows in other row groups, or as CSV, are decided alike, to the bit."""
+    data, artifact = crowd / "data.parquet", str(crowd / "r.fairfix")
+    status, _, err = call(
+        "repair", str(data), "--method", "ramp", "--protected", "sex", "--gamma", "0.3", "-o", artifact
+    )
+    assert status == 0, err
+    rows = pq.read_table(data)
+    pq.write_table(rows, crowd / "small.parquet", row_group_size=97)
+    pa.csv.write_csv(rows, crowd / "rows.csv")
+    found = []
+    for name in ("data.parquet", "small.parquet", "rows.csv"):
+        assert call("predict", artifact, str(crowd / name), "-o", str(crowd / "out.parquet"))[0] == 0
+        found.append(pq.read_table(crowd / "out.parquet").column("decision").to_pylist())
+
+    assert found[0] == found[1] == found[2]
+    assert 0 < sum(found[0]) < 3000
+
+
+def test_the_proof_has_what_is_delivered_and_a_note_names_the_id(crowd: Path, call: Call) -> None:
+    """Without ids a note counts the rows that nothing tells apart; with ids there is none."""
+    data, words = str(crowd / "data.parquet"), ("--method", "ramp", "--protected", "sex", "--gamma", "0.3")
+    status, out, err = call("repair", data, *words, "-o", str(crowd / "r.fairfix"), "--format", "json")
+    assert status == 0, err
+    result = json.loads(out)
+    row = next(
+        r for r in result["proof"]["fit"]["table"] if r["name"].startswith("selection_rate.difference")
+    )
+
+    assert any("equal another in every column" in note and "--id" in note for note in result["notes"])
+    assert abs(row["delivered"] - row["after"]["value"]) < 0.03
+    assert row["delivered"] != row["after"]["value"]
+    table = pq.read_table(data)
+    named = table.append_column("person", pa.array(np.arange(len(table))))
+    pq.write_table(named, crowd / "named.parquet")
+    status, out, err = call(
+        "repair",
+        str(crowd / "named.parquet"),
+        *words,
+        "--id",
+        "person",
+        "-o",
+        str(crowd / "r.fairfix"),
+        "--format",
+        "json",
+    )
+    assert status == 0, err
+    assert not any("equal another" in note for note in json.loads(out)["notes"])

@@ -1,0 +1,352 @@
+"""Files of every kind come in as the same rows; damaged ones are named; outputs are whole or absent."""
+
+from __future__ import annotations
+
+import gzip
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.data import files as io
+from fairfix.data.files import Source, TableWriter, atomic_output, open_source, write_text
+from fairfix.errors import ColumnError, DataError
+
+from tests.conftest import Frames
+
+ROWS = pa.table({"g": ["a", "b", None], "x": [1, 2, 3], "s": [0.25, 0.5, 1.0]})
+
+
+def read(source: Source, columns: list[str] | None = None, types: Any = None) -> pa.Table:
+    """Return all rows of a source."""
+    names = list(source.columns) if columns is None else columns
+    batches = [batch for part in source.parts(names, types) for batch in part.batches()]
+    return pa.Table.from_batches(batches).combine_chunks()
+
+
+def write(path: Path, table: pa.Table = ROWS) -> Path:
+    """Write a table to a file of the kind its name says, by pandas or Arrow."""
+    frame = table.to_pandas()
+    name = path.name.lower()
+    if name.endswith((".parquet", ".pq")):
+        pq.write_table(table, path)
+        return path
+    text = frame.to_csv(index=False, sep="\t" if ".tsv" in name.removesuffix(".csv") else ",").encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    return path
+
+
+NAMES = ["d.parquet", "d.pq", "d.csv", "d.tsv", "d.csv.gz", "d.tsv.gz", "D.CSV", "D.TSV.GZ", "d[1].csv"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_of_file_holds_the_same_rows(name: str, tmp_path: Path) -> None:
+    """Parquet, comma and tab, packed or not, capital letters or brackets in the name."""
+    source = open_source(write(tmp_path / name))
+
+    assert source.columns == ("g", "x", "s")
+    assert read(source).to_pydict() == ROWS.to_pydict()
+    assert read(source, ["s", "g"]).column_names == ["s", "g"]
+    assert source.rows == (3 if "p" in name.split(".")[-1] else None)
+
+
+def test_tabs_are_told_by_the_last_ending(tmp_path: Path) -> None:
+    """A comma-separated file may have .tsv within its name."""
+    (tmp_path / "export.tsv.csv").write_text("g,s\na,1\n")
+
+    assert open_source(tmp_path / "export.tsv.csv").columns == ("g", "s")
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda table: table, "data"),
+        (lambda table: table.to_batches()[0], "data"),
+        (lambda table: table.to_pandas(), "data"),
+        (lambda table: table.to_pydict(), "data"),
+        (lambda table: {n: table[n].to_numpy(zero_copy_only=False) for n in table.column_names}, "data"),
+        (open_source, "data"),
+    ],
+)
+def test_memory_is_a_source(make: Callable[[pa.Table], Any], name: str) -> None:
+    """Arrow tables and batches, frames, lists, arrays, and sources themselves."""
+    source = open_source(make(ROWS))
+
+    assert source.name == name
+    assert source.rows == source.about_rows == 3
+    assert read(source).to_pydict() == ROWS.to_pydict()
+
+
+def test_memory_is_cut_into_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Big tables come in slices, in order."""
+    monkeypatch.setattr(io, "BATCH_ROWS", 7)
+    table = pa.table({"x": range(100)})
+    batches = list(open_source(table).parts(["x"])[0].batches())
+
+    assert max(batch.num_rows for batch in batches) == 7
+    assert pa.Table.from_batches(batches).to_pydict() == table.to_pydict()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pd.DataFrame({"g": [1, "a"]}),
+        pd.DataFrame([[1, 2]], columns=["a", "a"]),
+        {"a": [1], "b": [1, 2]},
+        {"a": [1, "x"]},
+    ],
+)
+def test_what_is_no_column_is_refused(bad: Any) -> None:
+    """Mixed types, twofold names and uneven lengths."""
+    with pytest.raises(DataError, match="cannot be turned into columns"):
+        open_source(bad)
+
+
+@pytest.mark.parametrize("data", [3, None, [1, 2], np.zeros(3)])
+def test_what_is_no_data_is_refused(data: Any) -> None:
+    """The type is named."""
+    with pytest.raises(DataError, match=f"cannot read data from a {type(data).__name__}"):
+        open_source(data)
+
+
+@pytest.mark.parametrize("row_group", [1, 3, 10, 1000])
+@pytest.mark.parametrize("part", [1, 7, 10_000])
+def test_parts_cover_the_file_in_order(
+    row_group: int, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row groups are joined into parts; each part knows how many rows come before and can be read again."""
+    monkeypatch.setattr(io, "PART_ROWS", part)
+    table = pa.table({"x": range(50)})
+    pq.write_table(table, tmp_path / "d.parquet", row_group_size=row_group)
+    parts = open_source(tmp_path / "d.parquet").parts(["x"])
+    for _ in range(2):
+        before = 0
+        for piece in parts:
+            rows = [x for batch in piece.batches() for x in batch.column(0).to_pylist()]
+            assert piece.first_row == before
+            assert rows == list(range(before, before + len(rows)))
+            before += len(rows)
+        assert before == 50
+
+
+def test_folders_and_globs_hold_their_files_in_order(tmp_path: Path) -> None:
+    """Subfolders count, hidden files and those that begin with _ do not; the name says how many."""
+    (tmp_path / "year=2024").mkdir()
+    (tmp_path / ".tmp").mkdir()
+    for i, name in enumerate(["b.parquet", "a.parquet", "year=2024/c.PARQUET"]):
+        write(tmp_path / name, pa.table({"x": [i]}))
+    for name in ("_SUCCESS.parquet", ".hidden.parquet", ".tmp/d.parquet", "readme.txt"):
+        (tmp_path / name).write_bytes(b"")
+    folder, some = open_source(tmp_path), open_source(f"{tmp_path}/[ab].parquet")
+
+    assert read(folder)["x"].to_pylist() == [1, 0, 2]
+    assert folder.name == f"{tmp_path.name} (3 files)"
+    assert read(some)["x"].to_pylist() == [1, 0]
+    assert folder.rows == 3
+    assert read(open_source(f"{tmp_path}/**/*.PARQUET"))["x"].to_pylist() == [2]
+
+
+def test_later_csv_files_have_the_types_of_the_first(tmp_path: Path) -> None:
+    """A code like 01 stays text in a file where all codes look like numbers."""
+    (tmp_path / "1.csv").write_text("code,empty\n0a,\n")
+    (tmp_path / "2.csv").write_text("code,empty\n01,5\n")
+
+    assert read(open_source(tmp_path), ["code"])["code"].to_pylist() == ["0a", "01"]
+
+
+def test_types_may_be_asked_for(tmp_path: Path) -> None:
+    """Groups as dictionaries, scores as numbers; truth values stay truth values, which have one name each."""
+    (tmp_path / "d.csv").write_text("g,s,t\n1,2,true\n,3,False\n")
+    coded = pa.dictionary(pa.int32(), pa.string())
+    table = read(open_source(tmp_path / "d.csv"), types={"g": coded, "s": pa.float64(), "t": coded})
+
+    assert table.schema.types == [coded, pa.float64(), pa.bool_()]
+    assert table.to_pydict() == {"g": ["1", None], "s": [2.0, 3.0], "t": [True, False]}
+
+
+def test_quotes_decide_what_is_missing(tmp_path: Path) -> None:
+    """NA and nothing are missing values, "NA" and "" are names; quoted commas and line ends are text."""
+    (tmp_path / "d.csv").write_text('g,x\nNA,1\n"NA",2\n,3\n"",4\n"a,b",5\n"c\nd",6\n')
+
+    assert read(open_source(tmp_path / "d.csv"))["g"].to_pylist() == [None, "NA", None, "", "a,b", "c\nd"]
+
+
+@pytest.mark.parametrize("text", ["\ufeffg,s\na,1\n", "g,s\r\na,1\r\n", "g,s\na,1", "g,s\n\na,1\n\n"])
+def test_csv_dialects(text: str, tmp_path: Path) -> None:
+    """A byte-order mark, Windows line ends, no last line end, empty lines."""
+    (tmp_path / "d.csv").write_bytes(text.encode())
+
+    assert read(open_source(tmp_path / "d.csv")).to_pydict() == {"g": ["a"], "s": [1]}
+
+
+PARQUET_BYTES = pa.BufferOutputStream()
+pq.write_table(pa.table({"g": ["a", "b"] * 500, "s": np.linspace(0, 1, 1000)}), PARQUET_BYTES)
+WHOLE = PARQUET_BYTES.getvalue().to_pybytes()
+PACKED = gzip.compress(b"g,s\n" + b"a,0.5\n" * 1000, mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("d.csv", b"", r"d\.csv is empty"),
+        ("d.csv", b"\n", "cannot be read as CSV"),
+        ("d.csv.gz", gzip.compress(b"", mtime=0), "cannot be read as CSV"),
+        ("d.csv.gz", b"g,s\na,1\n", "cannot be read as CSV"),
+        ("d.csv.gz", PACKED[:-20], "cannot be read as CSV"),
+        ("d.csv", b"g,s\na,1\nb\n", "cannot be read as CSV"),
+        ("d.csv", b"g,s,g\na,1,b\n", "column 'g' more than once"),
+        ("d.parquet", b"", "cannot be read as Parquet"),
+        ("d.parquet", b"g,s\na,1\n", "cannot be read as Parquet"),
+        ("d.parquet", WHOLE[:-100], "cannot be read as Parquet"),
+        ("d.parquet", WHOLE[:50] + b"\0" * 400 + WHOLE[450:], "cannot be read as Parquet"),
+        ("d.xlsx", b"PK", r"d\.xlsx: unknown kind of file; known are \.parquet"),
+    ],
+)
+def test_damaged_files_are_named(name: str, content: bytes, words: str, tmp_path: Path) -> None:
+    """One line with the file's name, whether it shows at once or on reading."""
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(DataError, match=words) as error:
+        read(open_source(tmp_path / name))
+    assert name in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_text_in_another_coding_is_refused(tmp_path: Path) -> None:
+    """A Latin-1 group is no UTF-8, and no guess is made."""
+    (tmp_path / "d.csv").write_bytes(b"g\n\xe9\n")
+
+    with pytest.raises(DataError, match=r"d\.csv cannot be read as CSV.*UTF8"):
+        read(open_source(tmp_path / "d.csv"), types={"g": pa.string()})
+
+
+def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
+    """Between the first look and the reading."""
+    for name in ("d.parquet", "d.csv"):
+        source = open_source(write(tmp_path / name))
+        (tmp_path / name).unlink()
+        with pytest.raises(DataError, match=rf"{name} does not exist"):
+            read(source)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nope.csv", "nope.csv does not exist"),
+        ("nope*.csv", r"nope\*.csv matches no file"),
+        ("empty", "holds no Parquet or CSV file"),
+        ("both", r"holds Parquet and CSV files.*ends in \.parquet"),
+        ("s3://bucket/d.parquet", "is a URL"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Missing files, empty patterns, empty and mixed folders, URLs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "both").mkdir()
+    for name in ("a.csv", "b.parquet"):
+        write(tmp_path / "both" / name)
+
+    with pytest.raises(DataError, match=words):
+        open_source(text)
+
+
+def test_missing_and_twofold_columns_are_named(tmp_path: Path) -> None:
+    """With the nearest name and all there are; a column that is there twice cannot be meant."""
+    source = open_source(pa.table({"race": ["a"], "score": [0.1]}))
+    twice = pa.table([[1], [2], [3]], ["s", "s", "t"])
+    pq.write_table(twice, tmp_path / "d.parquet")
+
+    with pytest.raises(ColumnError, match=r"no column 'scor'; did you mean 'score'\? it has: race, score"):
+        source.require(["race", "scor"])
+    for data in (twice, tmp_path / "d.parquet"):
+        open_source(data).require(["t"])
+        with pytest.raises(ColumnError, match="column 's' more than once"):
+            open_source(data).require(["s"])
+
+
+def test_a_second_file_without_the_column_is_named(tmp_path: Path) -> None:
+    """The message says which file."""
+    for kind in ("parquet", "csv"):
+        folder = tmp_path / kind
+        folder.mkdir()
+        write(folder / f"1.{kind}", pa.table({"g": ["a"], "s": [1]}))
+        write(folder / f"2.{kind}", pa.table({"g": ["a"]}))
+        with pytest.raises(DataError, match=rf"2\.{kind}.*s"):
+            read(open_source(folder))
+
+
+# ---------------------------------------------------------------------- writing
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_written_can_be_read(name: str, tmp_path: Path, frames: Frames) -> None:
+    """By the file's name, packed where it says so, the same bytes each time."""
+    table = pa.Table.from_pandas(frames(), preserve_index=False)
+    written = []
+    for _ in range(2):
+        with (
+            atomic_output(tmp_path / name) as file,
+            TableWriter(file, tmp_path / name, table.schema) as writer,
+        ):
+            for batch in table.to_batches(max_chunksize=100):
+                writer.write(batch)
+        written.append((tmp_path / name).read_bytes())
+
+    assert read(open_source(tmp_path / name)).to_pydict() == table.to_pydict()
+    assert written[0] == written[1]
+    assert (written[0][:2] == b"\x1f\x8b") == name.lower().endswith(".gz")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_an_unknown_output_kind_is_refused(tmp_path: Path) -> None:
+    """Before anything is left behind."""
+    with (
+        pytest.raises(DataError, match="unknown kind of file"),
+        atomic_output(tmp_path / "o.xlsx") as file,
+    ):
+        TableWriter(file, tmp_path / "o.xlsx", ROWS.schema)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_failed_output_leaves_the_old_one(error: type[BaseException], tmp_path: Path) -> None:
+    """The file appears whole or stays as it was; nothing temporary remains."""
+    path = tmp_path / "o.json"
+    write_text(path, "old")
+
+    def fail() -> None:
+        with atomic_output(path) as file:
+            file.write(b"half")
+            assert path.read_text() == "old"
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["o.json"]
+
+
+def test_outputs_have_the_usual_mode_and_coding(tmp_path: Path) -> None:
+    """UTF-8, and readable as any new file is."""
+    write_text(tmp_path / "o.txt", "größe ≤ 1")
+    plain = tmp_path / "plain"
+    plain.touch()
+
+    assert (tmp_path / "o.txt").read_bytes() == "größe ≤ 1".encode()
+    assert stat.S_IMODE((tmp_path / "o.txt").stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    """A folder in place of a file, and a folder that is not there."""
+    for path, words in ((tmp_path, "is a folder"), (tmp_path / "no" / "o.txt", "cannot write")):
+        with pytest.raises(DataError, match=words) as error:
+            write_text(path, "x")
+        assert str(path) in str(error.value)

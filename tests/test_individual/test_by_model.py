@@ -1,0 +1,435 @@
+"""Flips and what they show: changed copies of rows, the numbers by hand, the audit with a model and from scores."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from fairfix.cli import run
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading, Table
+from fairfix.errors import ColumnError, UsageError
+from fairfix.individual.by_model import (
+    Judge,
+    of_predictor,
+    of_scores,
+    under_comparable,
+    under_flips,
+    within_radius,
+)
+from fairfix.individual.flips import (
+    Flip,
+    changes_of,
+    check_comparable,
+    flipped,
+    parse_comparable,
+    protected_flips,
+    proxies,
+    written,
+)
+from fairfix.methods.base import RepairProblem
+from fairfix.methods.logloss import LogLoss
+from fairfix.models.scoring import Averaged, Change
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+PAIR = (("role", ("husband", "wife")),)
+
+
+def frame(seed: int = 0, many: int = 900) -> pd.DataFrame:
+    """Return people of two protected columns, with a role that nearly tells the sex."""
+    rng = np.random.default_rng(seed)
+    sex = np.array(["f", "m"])[np.arange(many) % 2]
+    race = np.array(["a", "b", "c"])[rng.integers(0, 3, many)]
+    spouse = np.where(sex == "m", "husband", "wife")
+    role = np.where(rng.random(many) < 0.4, spouse, np.array(["child", "single"])[rng.integers(0, 2, many)])
+    age = rng.normal(40, 10, many).round()
+    z = 0.05 * (age - 40) + 0.8 * (sex == "m") + 0.5 * (race == "a") + 0.7 * (role == "husband") - 0.5
+    label = (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int)
+    return pd.DataFrame({"sex": sex, "race": race, "role": role, "age": age, "label": label})
+
+
+def table_of(data: pd.DataFrame, **more: Any) -> Table:
+    """Return the validated table, protected columns among the features too."""
+    columns = Columns(("sex", "race"), label="label", **more)
+    return read_table(data, Reading(columns), None, {"sex": pa.string(), "race": pa.string()})
+
+
+# ---------------------------------------------------------------------- flips
+
+
+def test_a_flip_changes_what_it_names_and_nothing_else() -> None:
+    """Groups and feature columns get the level, all other columns keep their bytes, the table itself is untouched."""
+    table = table_of(frame())
+    other = flipped(table, Flip({"sex": "m"}))
+
+    assert other.groups(["sex"]).names == ("m",)
+    assert set(other.features["sex"].to_pylist()) == {"m"}
+    np.testing.assert_array_equal(other.groups(["race"]).codes, table.groups(["race"]).codes)
+    for name in ("race", "role", "age"):
+        assert other.features[name].equals(table.features[name])
+    assert table.groups(["sex"]).names == ("f", "m")
+
+
+def test_comparable_values_change_only_where_they_are() -> None:
+    """Singles stay single, unless everybody is changed."""
+    table = table_of(frame())
+    some = flipped(table, Flip({}, {"role": "wife"}), PAIR)
+    everybody = flipped(table, Flip({}, {"role": "wife"}, everybody=True), PAIR)
+    before, after = (np.array(t.features["role"].to_pylist()) for t in (table, some))
+
+    spouse = np.isin(before, ["husband", "wife"])
+    assert (after[spouse] == "wife").all()
+    np.testing.assert_array_equal(after[~spouse], before[~spouse])
+    assert set(everybody.features["role"].to_pylist()) == {"wife"}
+
+
+def test_flips_are_all_levels_jointly() -> None:
+    """Two columns and a pair of values make their product; a missing level is no target."""
+    data = frame()
+    data.loc[:9, "race"] = None
+    columns = Columns(("sex", "race"), label="label")
+    table = read_table(data, Reading(columns, missing_group="group"), None)
+
+    assert {str(flip) for flip in protected_flips(table, ("sex", "race"))} == {
+        f"sex={s}, race={r}" for s, r in product("fm", "abc")
+    }
+    assert len(protected_flips(table, ("sex",), PAIR)) == 4
+
+
+def test_too_many_flips_are_refused() -> None:
+    """The message names the columns and a way out."""
+    data = frame()
+    data["race"] = [f"r{i % 200}" for i in range(len(data))]
+
+    with pytest.raises(UsageError, match="sex x race has 400 combinations"):
+        protected_flips(table_of(data), ("sex", "race"))
+
+
+@pytest.mark.parametrize("text", ["role", "role=", "role=wife", "=a,b", "role=a,b;role=c,d"])
+def test_what_is_not_comparable_is_refused(text: str) -> None:
+    """A part needs a column and two values."""
+    with pytest.raises(UsageError, match="--comparable"):
+        parse_comparable(text)
+
+
+def test_comparable_values_are_read_and_written() -> None:
+    """Several columns, blanks aside."""
+    found = parse_comparable(" role = husband , wife ; age=1,2 ")
+
+    assert found == (("role", ("husband", "wife")), ("age", ("1", "2")))
+    assert parse_comparable(written(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("comparable", "error", "message"),
+    [
+        ((("sex", ("f", "m")),), UsageError, "protected column are comparable already"),
+        ((("job", ("a", "b")),), ColumnError, "no such feature column"),
+        ((("role", ("wife", "boss")),), UsageError, "no row has the value 'boss'; it has child, husband"),
+    ],
+)
+def test_values_that_are_not_there_are_named(comparable: Any, error: type[Exception], message: str) -> None:
+    """Column, value and what there is."""
+    with pytest.raises(error, match=message):
+        check_comparable(table_of(frame()), comparable)
+
+
+def test_the_scan_proposes_values_that_tell_the_group() -> None:
+    """Husband and wife in one column; nothing of columns that tell little."""
+    assert list(proxies(table_of(frame()), ("sex", "race"))) == ["role=husband,wife (they tell sex)"]
+    mixed = frame()
+    mixed["role"] = np.roll(mixed["role"], 1)
+    assert (
+        list(
+            proxies(table_of(mixed.assign(sex=np.random.default_rng(0).permutation(mixed["sex"]))), ("sex",))
+        )
+        == []
+    )
+
+
+# ---------------------------------------------------------------------- what flips do
+
+
+def score_of(data: pd.DataFrame) -> np.ndarray:
+    """Return a score that hangs on sex, race and role."""
+    z = (
+        0.05 * (data["age"] - 40)
+        + 0.6 * (data["sex"] == "m")
+        + 0.3 * (data["race"] == "a")
+        + 0.4 * (data["role"] == "husband")
+        - 0.3
+    )
+    return np.asarray(1 / (1 + np.exp(-z)))
+
+
+JUDGE = Judge(lambda table: score_of(table.features.to_pandas()), 0.5)
+
+
+def test_the_numbers_are_those_by_hand() -> None:
+    """Every comparison of joint flips, by brute force over the six settings."""
+    data = frame()
+    found = {c.id: c.value for c in under_flips(table_of(data), ("sex", "race"), JUDGE, 0.95)}
+    p = np.stack([score_of(data.assign(sex=s, race=r)) for s, r in product("fm", "abc")])
+    logit = np.log(p / (1 - p))
+    own = np.log(score_of(data) / (1 - score_of(data)))
+
+    assert found["decision_flips.under_flips"].value == pytest.approx(
+        np.mean((p >= 0.5).any(0) & (p < 0.5).any(0))
+    )
+    assert found["score_change.under_flips"].value == pytest.approx(np.mean(p.max(0) - p.min(0)))
+    assert found["score_effect.under_flips"].value == pytest.approx(np.ptp(p.mean(1)))
+    assert found["transport_cost.under_flips"].value == pytest.approx(np.mean(((logit - own) ** 2).max(0)))
+    assert all(value.low <= value.value <= value.high for value in found.values())
+
+
+def test_a_drawn_decision_changes_as_far_as_its_probability() -> None:
+    """With one draw per person the chance of a change is max p - min p."""
+    data = frame()
+    drawn = Judge(JUDGE.score, 0.5, chance=True)
+    found = {c.id: c.value.value for c in under_flips(table_of(data), ("sex",), drawn, 0.95)}
+    p = np.stack([score_of(data.assign(sex=s)) for s in "fm"])
+
+    assert found["decision_flips.under_flips"] == pytest.approx(np.mean(p.max(0) - p.min(0)))
+
+
+def test_comparable_values_and_everybody() -> None:
+    """The first are of spouses, the second of all rows."""
+    data = frame()
+    found = {c.id: c.value.value for c in under_comparable(table_of(data), PAIR, JUDGE, 0.95)}
+    p = np.stack([score_of(data.assign(role=r)) for r in ("husband", "wife")])
+    change = (p >= 0.5).any(0) & (p < 0.5).any(0)
+    spouse = data["role"].isin(["husband", "wife"])
+
+    assert found["decision_flips.under_comparable"] == pytest.approx(change[spouse].mean())
+    assert found["decision_flips.under_everybody"] == pytest.approx(change.mean())
+
+
+def test_weights_are_shares() -> None:
+    """A row of weight two is the row twice."""
+    data = frame(many=300)
+    data["weight"] = 1.0 + np.arange(300) % 2
+    twice = data.loc[np.repeat(np.arange(300), data["weight"].astype(int))].reset_index(drop=True)
+    one, two = (
+        {c.id: c.value.value for c in under_flips(table, ("sex",), JUDGE, 0.95)}
+        for table in (table_of(data, weight="weight"), table_of(twice.drop(columns="weight")))
+    )
+
+    assert one == pytest.approx(two)
+
+
+def test_the_radius_adds_moves_to_near_rows() -> None:
+    """At radius 0 it is the cost of flips, of the rows asked; more radius costs more; the plan of an LP is as dear."""
+    from scipy.optimize import linprog
+
+    data = frame(many=60)
+    table = table_of(data)
+    found = [within_radius(table, ("sex",), JUDGE, r, 0.95).value for r in (0.0, 0.05, 0.5)]
+    flips = {c.id: c.value.value for c in under_flips(table, ("sex",), JUDGE, 0.95)}
+    p = np.stack([score_of(data), *(score_of(data.assign(sex=s)) for s in "fm")])
+    logit = np.log(p / (1 - p))
+    scaled = (data["age"] - data["age"].mean()) / data["age"].std(ddof=0)
+    role = pd.get_dummies(data[["role", "race"]]).to_numpy(float) / np.sqrt(2)
+    X = np.column_stack([scaled, role])
+    away = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    gain = np.max((logit[:, None, :] - logit[0][None, :, None]) ** 2, axis=0)
+    near = away <= np.sort(away, axis=1)[:, [19]] + 1e-12
+    n = len(data)
+    plan = linprog(
+        -np.where(near, gain, 0.0).ravel() / n,
+        A_ub=away.ravel()[None] / n,
+        b_ub=[0.05],
+        A_eq=np.kron(np.eye(n), np.ones(n)),
+        b_eq=np.ones(n),
+        bounds=[(0, None if ok else 0) for ok in near.ravel()],
+    )
+
+    assert found[0].value == pytest.approx(flips["transport_cost.under_flips"], rel=1e-6)
+    assert found[1].value == pytest.approx(-plan.fun, rel=1e-6)
+    assert found[0].value < found[1].value < found[2].value
+    assert all(value.low <= value.value <= value.high for value in found)
+
+
+def test_what_does_not_look_is_exactly_constant() -> None:
+    """A judge that looks at other columns alone has changes of 0 with no interval, and is not even asked."""
+    calls: list[int] = []
+
+    def score(table: Table) -> np.ndarray:
+        calls.append(1)
+        return np.full(len(table), 0.3)
+
+    blind = Judge(score, 0.5, looks_at=frozenset({"age"}), blind="it does not look")
+    found = list(under_flips(table_of(frame()), ("sex",), blind, 0.95))
+
+    assert len(calls) == 1
+    assert all((c.value.value, c.value.high, c.value.reason) == (0, 0, "it does not look") for c in found)
+
+
+def test_predictors_that_make_their_own_scores_are_asked() -> None:
+    """Of fair probabilities by groups the flips show the groups; of somebody else's score nothing is said."""
+    data = frame(many=2000)
+    table = table_of(data)
+    predictor = LogLoss().fit(RepairProblem(table, features=("age", "role")), rng=np.random.default_rng(0))
+    found = of_predictor(table, predictor, (), 0.95)
+    p = np.stack(
+        [predictor.predict(flipped(table, flip)) for flip in protected_flips(table, ("sex", "race"))]
+    )
+    joint = {c.id: c.value.value for c in found["sex x race"]}
+
+    assert set(found) == {"sex", "race", "sex x race"}
+    assert joint["decision_flips.under_flips"] == pytest.approx(np.mean(np.ptp(p, axis=0)))
+    scored = read_table(
+        data.assign(score=score_of(data)), Reading(Columns(("sex",), label="label", score="score")), None
+    )
+    own = LogLoss().fit(RepairProblem(scored), rng=np.random.default_rng(0))
+    assert of_predictor(scored, own, (), 0.95) == {}
+
+
+# ---------------------------------------------------------------------- averages
+
+
+class _Model:
+    """A model of the score above."""
+
+    feature_names = ("sex", "race", "role", "age")
+
+    def score(self, data: pd.DataFrame) -> np.ndarray:
+        """Return the score."""
+        return score_of(data)
+
+
+def test_the_mean_over_flips_is_constant_under_them() -> None:
+    """By shares of the groups and of the comparable values, by hand; the same for every flip of a row."""
+    data = frame()
+    changes = changes_of(table_of(data), ("sex", "race"), PAIR)
+    averaged = Averaged(_Model(), changes)
+    shares = data.groupby(["sex", "race"]).size() / len(data)
+    husbands = (data["role"] == "husband").sum() / data["role"].isin(["husband", "wife"]).sum()
+    spouse = data["role"].isin(["husband", "wife"])
+    expected = np.zeros(len(data))
+    for (s, r), share in shares.items():
+        for role, part in (("husband", husbands), ("wife", 1 - husbands)):
+            changed = data.assign(sex=s, race=r, role=data["role"].where(~spouse, role))
+            expected += share * part * score_of(changed)
+
+    np.testing.assert_allclose(averaged.score(data), expected, atol=1e-12)
+    swapped = data.assign(sex=data["sex"].map({"f": "m", "m": "f"}), race="b")
+    assert averaged.score(swapped).tobytes() == averaged.score(data).tobytes()
+    again = Averaged.from_state(averaged.model, json.loads(json.dumps(averaged.state())))
+    assert again.score(data).tobytes() == averaged.score(data).tobytes()
+
+
+def test_shares_of_changes_sum_to_one() -> None:
+    """A damaged list of changes is refused."""
+    from fairfix.errors import ArtifactError
+
+    one = Averaged(_Model(), (Change(1.0, {"sex": "f"}, {}),))
+    with pytest.raises(ArtifactError, match="sum to 1"):
+        Averaged.from_state(one.model, [{**one.state()[0], "share": 0.5}])
+    with pytest.raises(ArtifactError, match="averaged over"):
+        Averaged.from_state(one.model, [{"share": 1.0}])
+
+
+# ---------------------------------------------------------------------- in a shell
+
+
+@pytest.fixture
+def modelled(tmp_path: Path) -> tuple[Path, list[str]]:
+    """Return a data file and the options of a model that sees the groups."""
+    data = frame(many=1500)
+    names = ["sex", "race", "role", "age"]
+    encoder = make_column_transformer((OneHotEncoder(), names[:3]), remainder="passthrough")
+    model = make_pipeline(encoder, LogisticRegression(max_iter=2000)).fit(data[names], data["label"])
+    joblib.dump(model, tmp_path / "model.joblib")
+    data.to_parquet(tmp_path / "data.parquet")
+    digest = hashlib.sha256((tmp_path / "model.joblib").read_bytes()).hexdigest()
+    return tmp_path / "data.parquet", [
+        *["--model", str(tmp_path / "model.joblib"), "--trust-model", f"sha256:{digest}"],
+        *["--protected", "sex,race", "--no-config"],
+    ]
+
+
+def test_an_audit_with_a_model_gates_on_flips(
+    modelled: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The joint flips, the comparable values and the exit status; the proposal is said and not used."""
+    path, options = modelled
+    pair = ["--comparable", "role=husband,wife", "--radius", "0.01"]
+    checks = ["--fail-on", "decision_flips>0.01", "--fail-on", "decision_flips.under_comparable>0.9"]
+    status = run(["audit", str(path), *options, "--individual", *pair, *checks, "--format", "json"])
+    result = json.loads(capsys.readouterr().out)
+    verdicts = {check["id"]: check["verdict"] for check in result["checks"]}
+
+    assert status == 1
+    assert verdicts == {
+        "decision_flips.under_flips[sex]": "fail",
+        "decision_flips.under_flips[race]": "fail",
+        "decision_flips.under_flips[sex x race]": "fail",
+        "decision_flips.under_comparable[sex x race]": "pass",
+    }
+    assert run(["audit", str(path), *options, "--individual"]) == 0
+    assert "not used: role=husband,wife (they tell sex)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--comparable", "role=husband,wife"], "--comparable goes with --individual"),
+        (["--individual", "--comparable", "role=husband,boss"], "no row has the value 'boss'"),
+        (["--radius", "0.1"], "--radius goes with --individual"),
+        (["--fail-on", "decision_flips>0.1"], "ask for it with --individual"),
+        (["--individual", "--fail-on", "decision_flips.under_comparable>0.1"], "name comparable values"),
+        (["--individual", "--fail-on", "matched_effect>0.1"], "ask for it with --individual"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(
+    modelled: tuple[Path, list[str]], more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 2 with the remedy."""
+    path, options = modelled
+
+    assert run(["audit", str(path), *options, *more]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_from_scores_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bonus for a group is found, within its interval; a score that is blind to the groups has none."""
+    data = frame(many=6000)
+    data["age"] = (data["age"] // 5) * 5
+    data["score"] = score_of(data).round(6)
+    data["person"] = [f"p{i}" for i in range(len(data))]
+    data.to_parquet(tmp_path / "data.parquet")
+    options = ["--protected", "sex,race", "--individual", "--no-config", "--format", "json"]
+    status = run(["audit", str(tmp_path / "data.parquet"), *options])
+    out = capsys.readouterr()
+    found = {
+        block["attribute"]: {c["id"].split(".")[0]: c for c in block["comparisons"]}
+        for block in json.loads(out.out)["attributes"]
+    }
+    p = np.stack([score_of(data.assign(sex=s)) for s in "fm"])
+    change = float(np.mean(p[1] - p[0]))
+
+    assert status == 0
+    assert "left aside, since nothing is learned from them: person" in out.err
+    matched, left = found["sex"]["matched_effect"], found["sex"]["residual_effect"]
+    assert matched["groups"] == ["m", "f"]
+    assert matched["low"] - 0.02 < change < matched["high"] + 0.02
+    assert left["low"] - 0.02 < change < left["high"] + 0.02
+
+
+def test_effects_need_a_score() -> None:
+    """Without a score and a decision there is nothing to look at."""
+    from fairfix.errors import DataError
+
+    with pytest.raises(DataError, match="neither a score nor a decision"):
+        of_scores(table_of(frame()), 0.95)

@@ -1,0 +1,93 @@
+"""What a solver found, and what is proven of it, on the way from the fit to everybody who may read it."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import io
+import json
+import math
+import re
+from importlib.resources import files as files_of
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.cli import run
+from fairfix.models.predictors import Certificate, FitTrace, Quantity
+from fairfix.models.repaired import Repaired
+from fairfix.report.layout import solution_facts
+
+
+def test_a_trace_comes_back_from_its_json() -> None:
+    """All that is saved is read again; what is not finite is null on the way."""
+    proven = Certificate("mean square loss", 0.5, 0.4, "linear models within the bounds")
+    price = Quantity("multiplier", 0.25, "what a unit more of the bound would save", "a")
+    trace = FitTrace(False, 12, 0.5, 0.1, ("a note",), certificates=(proven,), quantities=(price,))
+    state = json.loads(json.dumps(trace.state(), allow_nan=False))
+    again = FitTrace.from_state(state)
+
+    assert again.certificates == (proven,)
+    assert again.quantities == (price,)
+    assert (again.converged, again.iterations, again.objective, again.gap) == (False, 12, 0.5, 0.1)
+    assert FitTrace(True, 0, math.nan).state()["objective"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "says"), [(0.5, "at most 0.1 above the least of"), (0.3, "not above the least of")]
+)
+def test_a_certificate_says_what_it_bounds(value: float, says: str) -> None:
+    """The sentence names objective, class and rows; a rule outside the class may be better than all inside."""
+    proven = Certificate("mean square loss", value, 0.4, "linear models")
+
+    assert proven.gap == pytest.approx(max(value - 0.4, 0.0))
+    assert proven.sentence.startswith(
+        f"the mean square loss, {value}, is {says} linear models, on the rows of"
+    )
+    assert proven.sentence in list(solution_facts(FitTrace(True, 1, 0.5, certificates=(proven,)).state()))[1]
+
+
+def test_everybody_who_reads_a_repair_reads_what_is_proven(tmp_path: Path) -> None:
+    """JSON, text, HTML, artifact and inspect have the certificate and the multipliers of a bounded group loss."""
+    rng = np.random.default_rng(0)
+    code = np.repeat([0, 1], [80, 40])
+    x = rng.normal(size=120)
+    table = pa.table(
+        {"x": x, "g": [f"g{k}" for k in code], "y": x * (1 - 1.5 * code) + 0.1 * rng.normal(size=120)}
+    )
+    pq.write_table(table, tmp_path / "d.parquet")
+    method = "--method fair-regression --constraint bounded_group_loss --bound 0.75 --holdout 0.2 --quiet"
+    words = f"repair {tmp_path}/d.parquet --protected g --label y --task regression --features x {method}"
+    files = f"-o {tmp_path}/r.fairfix --out json={tmp_path}/r.json --out html={tmp_path}/r.html"
+    shown = {}
+    for name, command in {
+        "short": f"{words} {files}",
+        "long": f"report {tmp_path}/r.json --verbose",
+        "inspect": f"inspect {tmp_path}/r.fairfix",
+    }.items():
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            assert run(command.split()) == 0
+        shown[name] = re.sub(r"\s+", " ", out.getvalue())
+    result = json.loads((tmp_path / "r.json").read_text())
+    schema = json.loads(files_of("fairfix.report").joinpath("repair.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(result)
+    one = result["solution"]["certificates"][0]
+    price = max(q["value"] for q in result["solution"]["quantities"] if q["name"] == "multiplier")
+
+    assert one["among"] == "linear models that hold --bound"
+    assert 0 <= one["gap"] <= 1e-6
+    assert price > 0
+    assert "certified:" not in shown["short"]
+    for text in (shown["long"], shown["inspect"]):
+        assert f"certified: {one['says']}" in text
+        assert f"{price:.6g}" in text
+    page = (tmp_path / "r.html").read_text()
+    assert one["says"] in html.unescape(page)
+    assert f"{price:.6g}" in page
+    loaded = Repaired.load(tmp_path / "r.fairfix").predictor.trace
+    assert loaded.certificates[0].gap == one["gap"]
+    assert loaded.converged

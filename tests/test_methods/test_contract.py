@@ -1,0 +1,415 @@
+"""The contract of every repair method: a new method is tested by existing.
+
+A method leaves a law only by naming the law in its ``exceptions`` with a reason.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import fairfix.methods
+import numpy as np
+import pyarrow as pa
+import pytest
+from fairfix.auditing.audit import audit
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Groups, Reading, Table
+from fairfix.errors import DataError, UsageError
+from fairfix.methods import Repairer, RepairProblem, methods
+from fairfix.methods.base import expected_accuracy
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.repaired import Repaired, at_predict_time
+from fairfix.noisy.description import Noise, NoiseTable
+from fairfix.tasks.proof import results_on
+
+METHODS = list(methods().values())
+
+
+def frame(seed: int = 0, rows: int = 600, groups: int = 3) -> pa.Table:
+    """Return scored rows whose groups differ in score and base rate."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, groups, rows)
+    score = np.clip(rng.beta(2, 3, rows) + 0.15 * group / groups, 0, 1)
+    score[: rows // 10] = np.round(score[: rows // 10], 1)
+    return pa.table(
+        {
+            "race": pa.array([f"g{g}" for g in group]),
+            "label": pa.array((rng.random(rows) < score).astype(np.int64)),
+            "score": pa.array(score),
+            "weight": pa.array(rng.integers(1, 4, rows).astype(np.float64)),
+            "x": pa.array(rng.normal(size=rows)),
+        }
+    )
+
+
+def table_of(data: pa.Table, *, weight: str | None = None) -> Table:
+    """Return the validated table of a frame."""
+    columns = Columns(("race",), label="label", score="score", weight=weight)
+    return read_table(data, Reading(columns, thresholds=(0.5,)), columns=("x",))
+
+
+def fit(repairer: Repairer, table: Table, seed: int = 0) -> RepairedPredictor:
+    """Fit with a fixed stream of random numbers."""
+    return repairer.fit(problem_of(type(repairer), table), rng=np.random.default_rng(seed))
+
+
+def problem_of(method: type[Repairer], table: Table, groups: Groups | None = None) -> RepairProblem:
+    """Return the problem of a table; a method that knows noise is told that there is none."""
+    names = (table.groups() if groups is None else groups).names
+    none = NoiseTable("table", names, names, np.eye(len(names)), "count")
+    return RepairProblem(table, groups, noise=Noise(none) if method.knows_noise else None)
+
+
+def law(name: str) -> Callable[[type[Repairer]], None]:
+    """Return a function that skips a method which declares an exception to the law."""
+
+    def check(method: type[Repairer]) -> None:
+        if name in method.exceptions:
+            pytest.skip(f"{method.name} leaves this law: {method.exceptions[name]}")
+
+    return check
+
+
+def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredictor) -> float:
+    """Return the audited value of the method's criterion on the rows of the fit, values expected over their draws."""
+    if predictor.drawn(table).any():
+        times, many = 512, len(table)
+        draw = np.repeat((np.arange(times) + 0.5) / times, many)
+        table = replace(table.take(np.tile(np.arange(many), times)), draw=lambda rows: draw[rows])
+    _, repaired, _ = results_on(table, predictor)
+    return audit(repaired, repaired.reading).block("race").comparisons[repairer.criterion].value.value
+
+
+@pytest.fixture(params=METHODS, ids=[method.name for method in METHODS])
+def method(request: pytest.FixtureRequest) -> type[Repairer]:
+    """Every registered method."""
+    found: type[Repairer] = request.param
+    return found
+
+
+def test_same_seed_same_state(method: type[Repairer]) -> None:
+    """Two fits with one seed leave the same settings and arrays, to the bit."""
+    (settings, arrays), (again, same) = (fit(method(), table_of(frame())).state() for _ in range(2))
+
+    assert settings == again
+    assert {n: a.tobytes() for n, a in arrays.items()} == {n: a.tobytes() for n, a in same.items()}
+
+
+def test_the_problem_is_untouched(method: type[Repairer]) -> None:
+    """A fit changes no array of its problem."""
+    table = table_of(frame())
+    before = [np.copy(a) for a in (table.rows.score, table.rows.label, table.rows.cell)]
+    fit(method(), table)
+
+    for then, now in zip(before, (table.rows.score, table.rows.label, table.rows.cell), strict=True):
+        np.testing.assert_array_equal(then, now)
+
+
+def test_row_order_is_irrelevant(method: type[Repairer]) -> None:
+    """Shuffled rows give the same predictions."""
+    law("row order")(method)
+    table = table_of(frame())
+    order = np.random.default_rng(1).permutation(len(table))
+
+    plain, shuffled = fit(method(), table), fit(method(), table.take(order))
+
+    np.testing.assert_allclose(shuffled.predict(table), plain.predict(table), atol=1e-9)
+
+
+def test_weight_two_is_the_row_twice(method: type[Repairer]) -> None:
+    """Integer weights and repeated rows give the same predictions."""
+    law("weights")(method)
+    weighted = table_of(frame(), weight="weight")
+    assert weighted.rows.weight is not None
+    repeated = table_of(
+        frame().take(pa.array(np.repeat(np.arange(len(weighted)), weighted.rows.weight.astype(int))))
+    )
+
+    np.testing.assert_allclose(
+        fit(method(), weighted).predict(weighted), fit(method(), repeated).predict(weighted), atol=1e-9
+    )
+
+
+def test_weight_zero_is_the_row_removed(method: type[Repairer]) -> None:
+    """Rows of weight zero have no part in the fit."""
+    law("weights")(method)
+    data = frame()
+    zero = np.arange(data.num_rows) % 5 == 0
+    weights = np.where(zero, 0.0, 1.0)
+    marked = table_of(data.set_column(3, "weight", pa.array(weights)), weight="weight")
+    removed = table_of(data.filter(pa.array(~zero)))
+
+    np.testing.assert_allclose(
+        fit(method(), marked).predict(removed), fit(method(), removed).predict(removed), atol=1e-12
+    )
+
+
+def test_infinite_slack_is_the_unconstrained_fit(method: type[Repairer]) -> None:
+    """Beyond the gap that is there anyway, more slack changes nothing."""
+    law("infinite slack")(method)
+    table = table_of(frame())
+    loose, looser = fit(method(slack=1.0), table), fit(method(slack=np.inf), table)
+
+    np.testing.assert_array_equal(loose.predict(table), looser.predict(table))
+
+
+def test_the_gap_on_the_fit_rows_is_at_most_the_slack(method: type[Repairer]) -> None:
+    """The audit finds the criterion within the slack, and tighter slack leaves no larger gap.
+
+    Values that are drawn hold it in expectation, which 512 draws tell to one part in 512.
+    """
+    law("slack")(method)
+    table = table_of(frame())
+    gaps = []
+    for slack in (0.0, 0.01, 0.05, 0.2):
+        repairer = method(slack=slack)
+        predictor = fit(repairer, table)
+        gaps.append(gap_on_fit_rows(repairer, table, predictor))
+        assert gaps[-1] <= slack + (1 / 512 if predictor.drawn(table).any() else 1e-9)
+
+    assert gaps == sorted(gaps)
+
+
+def test_more_slack_costs_no_objective(method: type[Repairer]) -> None:
+    """The method's objective does not grow with the slack."""
+    law("objective")(method)
+    table = table_of(frame())
+    found = [fit(method(slack=slack), table).trace.objective for slack in (0.0, 0.05, 0.2, np.inf)]
+
+    assert all(b <= a + 1e-12 for a, b in pairwise(found))
+
+
+def test_predictions_are_probabilities_and_deterministic(method: type[Repairer]) -> None:
+    """Predictions lie in [0, 1] and do not change from call to call."""
+    table = table_of(frame())
+    predictor = fit(method(), table)
+    chance = predictor.predict(table)
+
+    assert chance.shape == (len(table),)
+    assert ((chance >= 0) & (chance <= 1)).all()
+    np.testing.assert_array_equal(chance, predictor.predict(table))
+
+
+def test_saved_and_loaded_predicts_the_same_bits(method: type[Repairer], tmp_path: Path) -> None:
+    """An artifact gives back the same predictions to the bit, from the same bytes each time."""
+    table = table_of(frame())
+    predictor = fit(method(), table)
+    reading = at_predict_time(table.reading, predictor)
+    repaired = Repaired(
+        method.name,
+        method().parameters,
+        predictor,
+        reading,
+        "error",
+        {"x": "number"},
+        b"key",
+        {"kind": "column", "name": "score"},
+        {},
+        0,
+    )
+    hashes = {repaired.save(tmp_path / name) for name in ("a.fairfix", "b.fairfix")}
+    loaded = Repaired.load(tmp_path / "a.fairfix")
+
+    assert len(hashes) == 1
+    assert loaded.predictor.predict(table).tobytes() == predictor.predict(table).tobytes()
+
+
+def test_one_group_is_named(method: type[Repairer]) -> None:
+    """A single group is an error that names it."""
+    table = table_of(frame(groups=1))
+
+    with pytest.raises(DataError, match="single group 'g0'"):
+        fit(method(), table)
+
+
+def test_one_class_is_named(method: type[Repairer]) -> None:
+    """A single class is an error that names it."""
+    data = frame()
+    ones = data.set_column(1, "label", pa.array(np.ones(data.num_rows, dtype=np.int64)))
+
+    with pytest.raises(DataError, match="all labels are 1"):
+        fit(method(), table_of(ones))
+
+
+def test_an_empty_group_is_named(method: type[Repairer]) -> None:
+    """A group without rows is an error that names it."""
+    table = table_of(frame())
+    groups = table.groups()
+    wider = replace(groups, levels=(*groups.levels, ("nobody",)))
+
+    with pytest.raises(DataError, match="'nobody'"):
+        method().fit(problem_of(method, table, wider), rng=np.random.default_rng(0))
+
+
+def test_unseen_groups_are_not_decided(method: type[Repairer]) -> None:
+    """Rows of a group that the fit has not seen get NaN if the method needs the group, never 0."""
+    predictor = fit(method(), table_of(frame(groups=2)))
+    other = table_of(frame(groups=3))
+    chance = predictor.predict(other)
+    new = other.groups().codes == 2
+
+    if method.name in {m.name for m in METHODS} and predictor.needs_protected:
+        assert np.isnan(chance[new]).all()
+    assert not np.isnan(chance[~new]).any()
+
+
+def test_parameters_out_of_range_are_named(method: type[Repairer]) -> None:
+    """Every numeric parameter refuses NaN, naming method and parameter."""
+    for name, rule in method.rules():
+        if not rule.choices:
+            with pytest.raises(UsageError, match=f"{method.name}: {name}"):
+                method(**{name: float("nan")})
+
+
+def test_negative_slack_is_refused(method: type[Repairer]) -> None:
+    """Slack is an allowed gap, which cannot be negative."""
+    with pytest.raises(UsageError, match="slack must be at least 0"):
+        method(slack=-0.1)
+
+
+def test_fit_says_nothing(method: type[Repairer], capsys: pytest.CaptureFixture[str]) -> None:
+    """A fit prints nothing."""
+    fit(method(), table_of(frame()))
+
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_class_says_its_objective_first() -> None:
+    """A method's module opens with its objective as a formula."""
+    for found in METHODS:
+        text = sys.modules[found.__module__].__doc__ or ""
+        assert ".. math::" in text.split("=====")[0], found.name
+
+
+# ---------------------------------------------------------------------- a sixth method
+
+SIXTH = '''"""Coin: everybody gets the same chance.
+
+.. math:: q_i = c
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fairfix.models.predictors import FitTrace, RepairedPredictor
+from fairfix.methods.base import Repairer, param
+
+
+@dataclass(frozen=True)
+class CoinPredictor(RepairedPredictor):
+    """Gives one chance to all rows."""
+
+    kind: ClassVar[str] = "coin"
+    randomized: ClassVar[bool] = True
+    chance: float
+    trace: FitTrace = field(default=FitTrace(True, 0, 0.0), compare=False)
+
+    def predict(self, table):
+        return np.full(len(table), self.chance)
+
+    def state(self):
+        return {"chance": self.chance}, {}
+
+    @classmethod
+    def from_state(cls, settings, arrays):
+        return cls(settings["chance"])
+
+
+@dataclass(frozen=True)
+class Coin(Repairer):
+    """Everybody gets the same chance."""
+
+    name: ClassVar[str] = "coin"
+    summary: ClassVar[str] = "one chance for everybody"
+    criterion: ClassVar[str] = "selection_rate.difference.between_groups"
+    chance: float = param(0.25, "the chance that everybody gets", at_least=0.0, at_most=1.0)
+
+    def _fit(self, problem, rng):
+        return CoinPredictor(self.chance)
+'''
+
+
+@pytest.fixture
+def sixth(tmp_path: Path) -> Iterator[Path]:
+    """Drop a made-up method into the folder of methods, as a single file."""
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / "coin.py").write_text(SIXTH)
+    fairfix.methods.__path__.append(str(folder))
+    importlib.invalidate_caches()
+    try:
+        yield tmp_path
+    finally:
+        fairfix.methods.__path__.remove(str(folder))
+        sys.modules.pop("fairfix.methods.coin", None)
+        RepairedPredictor.kinds.pop("coin", None)
+        if hasattr(fairfix.methods, "coin"):
+            delattr(fairfix.methods, "coin")
+
+
+def test_a_sixth_method_is_found_everywhere(sixth: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One new file: the method is in --method, its option in --help, its kind in the artifact, and it passes here."""
+    import pyarrow.parquet as pq
+    from fairfix.cli import run
+
+    coin = methods()["coin"]
+    pq.write_table(frame(), sixth / "data.parquet")
+    artifact = str(sixth / "coin.fairfix")
+
+    assert run(["repair", "--help"]) == 0
+    assert "coin: the chance that everybody gets" in " ".join(capsys.readouterr().out.split())
+    arguments = ["repair", str(sixth / "data.parquet"), "--protected", "race", "--method", "coin"]
+    assert run([*arguments, "--chance", "0.5", "-o", artifact, "--no-config"]) == 0
+    assert (
+        run(["predict", artifact, str(sixth / "data.parquet"), "-o", str(sixth / "out.csv"), "--no-config"])
+        == 0
+    )
+    assert Repaired.load(artifact).parameters == {"slack": 0.0, "chance": 0.5}
+    test_same_seed_same_state(coin)
+    test_the_gap_on_the_fit_rows_is_at_most_the_slack(coin)
+    test_saved_and_loaded_predicts_the_same_bits(coin, sixth)
+
+
+def test_a_parameter_of_another_method_is_refused(sixth: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that the chosen method has not is an error, not silence."""
+    import pyarrow.parquet as pq
+    from fairfix.cli import run
+
+    pq.write_table(frame(), sixth / "data.parquet")
+    status = run(
+        [
+            "repair",
+            str(sixth / "data.parquet"),
+            "--protected",
+            "race",
+            "--method",
+            "ramp",
+            "--chance",
+            "0.5",
+            "--no-config",
+        ]
+    )
+
+    assert status == 2
+    assert "--chance is not an option of ramp" in capsys.readouterr().err
+
+
+def test_expected_accuracy_is_the_mean_over_the_draws() -> None:
+    """The accuracy of a randomised rule is q y + (1 - q)(1 - y), weighted."""
+    table = table_of(frame(), weight="weight")
+    chance = np.random.default_rng(2).random(len(table))
+    assert table.rows.label is not None
+    right = np.where(table.rows.label == 1, chance, 1 - chance)
+
+    assert expected_accuracy(table, chance) == pytest.approx(
+        np.average(right, weights=table.rows.weight), abs=1e-15
+    )

@@ -1,0 +1,342 @@
+"""Fair robust log loss from the table to the artifact: what holds, in which reading, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.cli import run
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading, Table
+from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.methods.base import RepairProblem
+from fairfix.methods.logloss import EVENTS, LogLoss
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.repaired import Repaired
+from fairfix.tasks.proof import Outcome, Proof, repair_table
+
+NAMES = ("age", "job")
+PARITY = "selection_rate.difference.between_groups"
+
+
+def frame(seed: int = 0, many: int = 1500, groups: int = 2) -> pa.Table:
+    """Return people with features, a label and groups that differ."""
+    rng = np.random.default_rng(seed)
+    group = np.arange(many) % groups
+    age = rng.normal(40 + 6 * group, 10, many)
+    job = np.array(["cook", "nurse", "smith"])[rng.integers(0, 3, many)]
+    z = 0.07 * (age - 45) + (job == "smith") - 0.4
+    return pa.table(
+        {
+            "person": pa.array([f"p{i}" for i in range(many)]),
+            "race": pa.array([f"g{g}" for g in group]),
+            "age": pa.array(age),
+            "job": pa.array(job),
+            "score": pa.array(1 / (1 + np.exp(-z))),
+            "label": pa.array((rng.random(many) < 1 / (1 + np.exp(-z))).astype(int)),
+        }
+    )
+
+
+def table_of(data: pa.Table, *, score: bool = False) -> Table:
+    """Return the validated table with its features."""
+    columns = Columns(("race",), label="label", score="score" if score else None, id="person")
+    return read_table(data, Reading(columns, thresholds=(0.5,) if score else ()), NAMES)
+
+
+def fit(repairer: LogLoss, table: Table, **more: Any) -> RepairedPredictor:
+    """Fit on features."""
+    return repairer.fit(RepairProblem(table, features=NAMES, **more), rng=np.random.default_rng(0))
+
+
+def rates(chance: np.ndarray, table: Table, label: int | None) -> np.ndarray:
+    """Return the mean probability of each group, among rows of a label."""
+    codes = table.groups().codes
+    inside = np.ones(len(table), dtype=bool) if label is None else table.rows.label == label
+    return np.bincount(codes[inside], chance[inside]) / np.bincount(codes[inside])
+
+
+def changes(proof: Proof) -> dict[str, float]:
+    """Return name -> value after the repair."""
+    return {row.name: row.after.value for row in proof.table}
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("slack", [0.0, 0.03])
+@pytest.mark.parametrize("score", [False, True])
+def test_expected_selection_rates_hold_the_slack(groups: int, slack: float, score: bool) -> None:
+    """On the rows of the fit the mean probabilities differ by the slack, from features as from the score alone."""
+    table = table_of(frame(groups=groups), score=score)
+    problem = RepairProblem(table, features=None if score else NAMES)
+    predictor = LogLoss(slack=slack).fit(problem, rng=np.random.default_rng(0))
+
+    assert np.ptp(rates(predictor.predict(table), table, None)) == pytest.approx(slack, abs=1e-9)
+    assert predictor.trace.converged
+    assert predictor.trace.gap < 1e-9
+
+
+@pytest.mark.parametrize("constraint", ["equal_opportunity", "equalized_odds"])
+def test_both_gaps_of_a_constraint_on_labels_are_told(constraint: str) -> None:
+    """The gap given the label is none; that of the rule, which does not know it, is what the note says."""
+    table = table_of(frame(groups=3))
+    predictor = fit(LogLoss(constraint=constraint), table)
+    chance = predictor.predict(table)
+    after = max(np.ptp(rates(chance, table, label)) for label in EVENTS[constraint])
+    (note,) = predictor.trace.notes
+
+    assert f"is {0:.4f} given the true labels, and {after:.4f} for the rule" in note
+    assert after > 1e-4
+
+
+def outcome(repairer: LogLoss, **more: Any) -> Outcome:
+    """Repair with proof."""
+    return repair_table(table_of(frame(many=3000)), repairer, features=NAMES, **more)
+
+
+def test_each_reading_has_a_table_of_its_own() -> None:
+    """Expected and rounded numbers stand apart, whichever is in force, and say the same of the same reading."""
+    drawn, rounded = (outcome(LogLoss(decisions=how)).holdout for how in ("randomized", "deterministic"))
+
+    assert drawn.drawn
+    assert not rounded.drawn
+    for proof, other in ((drawn, rounded), (rounded, drawn)):
+        assert {row.name: row.after.value for row in proof.other if PARITY in row.name} == {
+            name: value for name, value in changes(other).items() if PARITY in name
+        }
+        assert {row.name: row.after.value for row in proof.other}["accuracy"] == changes(other)["accuracy"]
+    assert drawn.randomized == 1.0
+    assert rounded.randomized == 0.0
+    about_scores = {"log_loss", "square_loss", "ks", "score_change"}
+    assert not about_scores & {name.split(".")[0] for name in changes(rounded)}
+    assert {row.name: row.after.value for row in rounded.other}["log_loss"] == pytest.approx(
+        changes(drawn)["log_loss"]
+    )
+
+
+def test_the_rounded_reading_is_about_decisions_at_the_threshold() -> None:
+    """Its accuracy and its gap are those of P >= 0.5, computed by hand."""
+    found = outcome(LogLoss(decisions="deterministic"))
+    assert found.split is not None
+    held = table_of(frame(many=3000)).take(found.split.holdout)
+    decided = (found.predictor.predict(held) >= 0.5).astype(float)
+    shown = changes(found.holdout)
+
+    assert shown["accuracy"] == pytest.approx(np.mean(decided == held.rows.label))
+    assert shown[f"{PARITY} [race]"] == pytest.approx(np.ptp(rates(decided, held, None)))
+
+
+def test_rounding_that_leaves_a_group_no_choice_is_told() -> None:
+    """Where a group's probabilities are all on one side, as the plain model's are not, rounding is warned of."""
+    rng = np.random.default_rng(0)
+    data = frame(many=2400, groups=3)
+    ahead = np.asarray(data["race"]) != "g0"
+    age = 2.5 * ahead + rng.normal(size=2400)
+    label = rng.random(2400) < 1 / (1 + np.exp(-1.5 * age))
+    data = data.set_column(2, "age", pa.array(age)).set_column(5, "label", pa.array(label.astype(int)))
+    table = table_of(data)
+    rounded, drawn = (fit(LogLoss(decisions=how), table) for how in ("deterministic", "randomized"))
+    lifted = rounded.predict(table)[table.groups().codes == 0]
+    (note,) = rounded.trace.notes
+
+    assert (lifted >= 0.5).all()
+    assert "rounded at 0.5, every row of the fit in 'g0'" in note
+    assert "gets decision 1" in note
+    assert drawn.trace.notes == ()
+    logits = replace(table, reading=replace(table.reading, score_scale="logit", thresholds=(0.0,)))
+    assert fit(LogLoss(decisions="deterministic"), logits).trace.notes == (note,)
+    assert fit(LogLoss(decisions="deterministic", slack=1.0), table).trace.notes == ()
+
+
+def test_cross_validation_takes_the_least_log_loss() -> None:
+    """Of features that tell nothing, the largest penalty is best; the note names what was chosen."""
+    rng = np.random.default_rng(1)
+    data = frame(many=400)
+    data = data.set_column(2, "age", pa.array(rng.normal(size=400)))
+    data = data.set_column(5, "label", pa.array(np.resize([0, 1, 1, 0], 400)))
+    nothing = fit(LogLoss(l2="cv"), table_of(data))
+    much = fit(LogLoss(l2="cv", slack=1.0), table_of(frame(many=6000)))
+
+    assert nothing.trace.notes[0].startswith("l2 0.1 has the least log loss")
+    assert float(much.trace.notes[0].split()[1]) < 0.05
+
+
+def test_cross_validation_without_a_usable_fold_says_so() -> None:
+    """Where every fold holds the only rows of some group, the usual penalty is taken, and no claim is made."""
+    data = frame(many=600)
+    group = np.array(data["race"].to_pylist(), dtype=object)
+    group[:40] = [f"one{i}" for i in range(40)]
+    alone = fit(LogLoss(l2="cv"), table_of(data.set_column(1, "race", pa.array(group.tolist()))))
+    usual = fit(LogLoss(), table_of(data.set_column(1, "race", pa.array(group.tolist()))))
+
+    assert alone.trace.notes[0].startswith(
+        "cross validation chose no l2, so it is 0.001: without a fold of 5 some group"
+    )
+    assert alone.state()[1]["prices"].tobytes() == usual.state()[1]["prices"].tobytes()
+
+
+def test_selection_goes_by_the_log_loss() -> None:
+    """Of several penalties the validation part takes the one of least log loss."""
+    found = outcome(LogLoss(), choices={"l2": (10.0, 0.001)})
+
+    assert [c.chosen for c in found.selection] == [False, True]
+    assert all(c.score < 0 for c in found.selection)
+
+
+def test_a_group_without_a_label_is_named() -> None:
+    """Odds need both labels in every group: the error names group, label and a way out."""
+    data = frame()
+    label = np.where(np.asarray(data["race"]) == "g1", 1, np.asarray(data["label"]))
+    table = table_of(data.set_column(5, "label", pa.array(label)))
+
+    with pytest.raises(
+        DataError, match=r"group 'g1' of 'race' has no rows with label 0 .* demographic_parity"
+    ):
+        fit(LogLoss(constraint="equalized_odds"), table)
+    assert fit(LogLoss(), table).trace.converged
+
+
+def test_real_labels_are_refused() -> None:
+    """The log loss is about 0/1 labels."""
+    data = frame()
+    reading = Reading(Columns(("race",), label="age"), task="regression")
+
+    with pytest.raises(UsageError, match="repairs classification, not regression"):
+        LogLoss().fit(
+            RepairProblem(read_table(data, reading, NAMES), features=NAMES), rng=np.random.default_rng(0)
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"l2": 0.0}, "l2 must be above 0"),
+        ({"l2": float("inf")}, "l2 must be at most 1e\\+06"),
+        ({"l2": "often"}, "l2"),
+        ({"constraint": "covariance"}, "constraint must be one of"),
+        ({"decisions": "never"}, "decisions must be one of"),
+    ],
+)
+def test_wrong_parameters_are_named(given: dict[str, Any], message: str) -> None:
+    """The message names the parameter and its rule."""
+    with pytest.raises(UsageError, match=message):
+        LogLoss(**given)
+
+
+def damaged(
+    state: tuple[dict[str, Any], dict[str, np.ndarray]],
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return states that do not fit together."""
+    settings, arrays = state
+    return [
+        ({**settings, "more": 1}, arrays),
+        ({**settings, "rounded": "no"}, arrays),
+        ({**settings, "levels": [["g0"]]}, arrays),
+        (settings, {**arrays, "prices": arrays["prices"][:1]}),
+        (settings, {**arrays, "prices": np.full_like(arrays["prices"], np.nan)}),
+        (settings, {**arrays, "prices": arrays["prices"].astype(np.float32)}),
+        (settings, {name: a for name, a in arrays.items() if name != "prices"}),
+    ]
+
+
+@pytest.mark.parametrize("which", range(7))
+def test_a_damaged_state_is_refused(which: int) -> None:
+    """Nothing is built from parts that do not fit."""
+    predictor = fit(LogLoss(), table_of(frame()))
+
+    with pytest.raises(ArtifactError):
+        type(predictor).from_state(*damaged(predictor.state())[which])
+
+
+def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Repair, inspect, predict on rows without labels: probabilities out, drawn by identity or rounded."""
+    data, new = tmp_path / "data.parquet", tmp_path / "new.csv"
+    pq.write_table(frame(many=3000), data)
+    frame(seed=1, many=300).drop_columns(["label", "score"]).to_pandas().to_csv(new, index=False)
+    basic = ["--method", "logloss", "--protected", "race", "--id", "person", "--features", "age,job"]
+
+    def rows(*more: str) -> Any:
+        out = str(tmp_path / "a.fairfix")
+        assert run(["repair", str(data), *basic, *more, "-o", out, "--format", "json", "--no-config"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--no-config"]) == 0
+        capsys.readouterr()
+        assert Repaired.load(out).required == (
+            ("race", "age", "job", "person") if "deterministic" not in more else ("race", "age", "job")
+        )
+        return told, pq.read_table(tmp_path / "out.parquet").to_pandas()
+
+    told, drawn = rows("--constraint", "equalized_odds")
+    assert told["proof"]["holdout"]["reading"] == "drawn"
+    assert told["criterion"] == "equalized_odds.difference.between_groups"
+    assert drawn["randomized"].all()
+    assert abs(drawn["decision"].mean() - drawn["p_positive"].mean()) < 0.1
+    assert ((drawn["p_positive"] >= 0.5) != drawn["decision"]).any()
+
+    told, plain = rows("--decisions", "deterministic")
+    assert told["proof"]["holdout"]["reading"] == "rounded"
+    assert not plain["randomized"].any()
+    assert ((plain["prediction"] >= 0.5) == plain["decision"]).all()
+    frame(seed=1, many=300).drop_columns(["label", "person"]).to_pandas().to_csv(new, index=False)
+    to = str(tmp_path / "nameless.parquet")
+    assert run(["predict", str(tmp_path / "a.fairfix"), str(new), "-o", to, "--no-config"]) == 0
+    assert pq.read_table(to)["prediction"].to_numpy().tobytes() == plain["prediction"].to_numpy().tobytes()
+
+
+@pytest.mark.parametrize("policy", ["error", "abstain", "base"])
+def test_unseen_groups(policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A group that the fit has not seen is an error, left out, or decided by the plain model."""
+    data, new = tmp_path / "data.parquet", tmp_path / "new.parquet"
+    pq.write_table(frame(many=2000), data)
+    pq.write_table(frame(seed=1, many=300, groups=3), new)
+    out = str(tmp_path / "a.fairfix")
+    basic = ["--method", "logloss", "--protected", "race", "--id", "person", "--features", "age,job"]
+    assert run(["repair", str(data), *basic, "--unseen-group", policy, "-o", out, "-q", "--no-config"]) == 0
+    status = run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--no-config"])
+
+    if policy == "error":
+        assert status == 2
+        assert "group 'g2' of 'race' was not there in the fit" in capsys.readouterr().err
+        return
+    found = pq.read_table(tmp_path / "out.parquet").to_pandas()
+    other = found[found["race"] == "g2"]
+    assert other["p_positive"].isna().all() if policy == "abstain" else other["p_positive"].isin([0, 1]).all()
+    assert found[found["race"] != "g2"]["p_positive"].between(0, 1, inclusive="neither").all()
+
+
+def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both readings are contenders; only the probabilities' own point has their log loss and expected accuracy."""
+    data = tmp_path / "data.parquet"
+    pq.write_table(frame(many=2500), data)
+    what = ["--protected", "race", "--features", "age,job", "--methods", "logloss", "--slacks", "0,inf"]
+    status = run(["compare", str(data), *what, "--format", "json", "--no-config"])
+    points = {(p["title"], p["slack"]): p for p in json.loads(capsys.readouterr().out)["points"]}
+
+    assert status == 0
+    drawn, rounded = points["logloss", 0.0], points["logloss, rounded", 0.0]
+    assert {"log_loss", "square_loss", "accuracy"} <= set(drawn["qualities"])
+    assert set(rounded["qualities"]) == {"accuracy"}
+    assert "ks.to_overall [race]" in drawn["gaps"]
+    assert not any(name.startswith("ks") for name in rounded["gaps"])
+    assert drawn["qualities"]["accuracy"]["value"] < rounded["qualities"]["accuracy"]["value"]
+    assert (
+        drawn["gaps"][f"{PARITY} [race]"]["value"]
+        < points["logloss", "inf"]["gaps"][f"{PARITY} [race]"]["value"]
+    )
+    assert {"logloss, equal opportunity", "logloss, equalized odds"} <= {title for title, _ in points}
+
+
+def test_protected_columns_may_be_features(tmp_path: Path) -> None:
+    """As a feature the group enters the score; parity holds all the same."""
+    table = table_of(frame())
+    predictor = fit(LogLoss(), table, protected_as_feature=True)
+
+    assert np.ptp(rates(predictor.predict(table), table, None)) < 1e-9
+    assert predictor.inputs == ("race",)
+    other = replace(predictor, scorer=fit(LogLoss(), table).scorer)
+    assert np.abs(other.predict(table) - predictor.predict(table)).max() > 1e-3

@@ -1,0 +1,954 @@
+"""Repair behind noisy groups from the noise table to the artifact: what holds for true groups, what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from fairfix.cli import run
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading, Table
+from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.methods.base import RepairProblem
+from fairfix.methods.robust import COMPARISONS, Robust, bin_edges
+from fairfix.models.chances import ScoreCurves
+from fairfix.models.repaired import Repaired
+from fairfix.noisy.description import Noise, NoiseTable
+from fairfix.noisy.repair import DEMANDS, LABELS, Sensitive, breakdown_of, rate_bounds
+from fairfix.tasks.proof import repair_table
+
+SAMPLE = Path(__file__).parents[2] / "sample_data"
+NAMES = ("a", "b", "c")
+T = np.array([[0.85, 0.1, 0.05], [0.15, 0.8, 0.05], [0.1, 0.2, 0.7]])
+PARITIES = list(COMPARISONS)
+
+
+def people(seed: int = 0, many: int = 3000) -> dict[str, np.ndarray]:
+    """Return true groups that differ, scores that do not use the recorded one, and labels."""
+    rng = np.random.default_rng(seed)
+    true = rng.choice(3, many, p=[0.6, 0.25, 0.15])
+    x = rng.normal(0.5 - 0.5 * true, 1.0)
+    score = np.round(1 / (1 + np.exp(-x)), 3)
+    return {"true": true, "x": x, "score": score, "label": (rng.random(many) < score).astype(np.int64)}
+
+
+def recorded(data: dict[str, np.ndarray], noise: str, seed: int = 1) -> np.ndarray:
+    """Return recorded groups: moved at random, by who is accepted, or by the score."""
+    rng, true = np.random.default_rng(seed), data["true"]
+    if noise == "uniform":
+        return np.array([rng.choice(3, p=T[j]) for j in true])
+    out = true.copy()
+    if noise == "adversarial":
+        order = np.argsort(-(data["label"] + data["score"] + (data["score"] >= 0.5)), kind="stable")
+    else:
+        order = np.argsort(data["score"], kind="stable")
+    for j in range(3):
+        own = order[true[order] == j]
+        moved = own[: int(0.2 * own.size)]
+        out[moved] = (j + 1 + rng.integers(0, 2, moved.size)) % 3
+    return out
+
+
+def table_of(data: dict[str, np.ndarray], noisy: np.ndarray, weight: np.ndarray | None = None) -> Table:
+    """Return rows as fairfix reads them."""
+    columns = {
+        "group": pa.array(np.array(NAMES)[noisy]),
+        "label": pa.array(data["label"]),
+        "score": pa.array(data["score"]),
+        "x": pa.array(data["x"]),
+        **({} if weight is None else {"w": pa.array(weight)}),
+    }
+    reading = Reading(
+        Columns(("group",), label="label", score="score", weight=None if weight is None else "w"),
+        thresholds=(0.5,),
+    )
+    return read_table(pa.table(columns), reading, ("x",))
+
+
+def known(
+    data: dict[str, np.ndarray], noisy: np.ndarray, *, label: bool, weight: np.ndarray | None = None
+) -> NoiseTable:
+    """Return the noise table of rows."""
+    masses = np.zeros((2, 3, 3))
+    np.add.at(masses, (data["label"], data["true"], noisy), 1.0 if weight is None else weight)
+    return NoiseTable("table", NAMES, NAMES, masses if label else masses.sum(0), "count")
+
+
+def fit(repairer: Robust, table: Table, noise: NoiseTable | Noise, **more: Any) -> ScoreCurves:
+    """Fit with a fixed stream of random numbers."""
+    told = noise if isinstance(noise, Noise) else Noise(noise)
+    found = repairer.fit(RepairProblem(table, noise=told, **more), rng=np.random.default_rng(0))
+    assert isinstance(found, ScoreCurves)
+    return found
+
+
+def excess(
+    data: dict[str, np.ndarray],
+    chance: np.ndarray,
+    parity: str,
+    slack: float,
+    weight: np.ndarray | None = None,
+) -> float:
+    """Return what the worst true group misses its limit by."""
+    w, worst = np.ones(chance.size) if weight is None else weight, -np.inf
+    for rate, sign in DEMANDS[parity]:
+        own = np.isin(data["label"], LABELS[rate])
+        overall = np.average(chance[own], weights=w[own])
+        for j in range(3):
+            inside = own & (data["true"] == j)
+            worst = max(worst, sign * (overall - np.average(chance[inside], weights=w[inside])) - slack)
+    return worst
+
+
+# ---------------------------------------------------------------------- what holds
+
+
+@pytest.mark.parametrize("thresholds", ["group", "blind"])
+@pytest.mark.parametrize("parity", PARITIES)
+@pytest.mark.parametrize("noise", ["uniform", "adversarial", "by score"])
+def test_a_certificate_holds_for_the_true_groups_whatever_the_noise(
+    noise: str, parity: str, thresholds: str
+) -> None:
+    """With the table by label of the very rows, no noise breaks the constraint on them; the naive repair is broken."""
+    data = people()
+    noisy = recorded(data, noise)
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    rule = fit(Robust(constraint=parity, thresholds=thresholds, slack=0.04), table, told)
+    chance = rule.predict(table)
+
+    assert excess(data, chance, parity, 0.04) <= 1e-6
+    error = np.where(data["label"] == 1, 1 - chance, chance).mean()
+    assert error == pytest.approx(rule.trace.objective, abs=1e-7)
+    assert rule.trace.gap < 1e-7
+
+
+def test_taking_recorded_groups_for_true_ones_does_not_hold() -> None:
+    """The same rows, noise and constraint: what the certificate is for."""
+    data = people()
+    noisy = recorded(data, "adversarial")
+    table, none = table_of(data, noisy), NoiseTable("table", NAMES, NAMES, np.eye(3), "count")
+    chance = fit(Robust(constraint="equal_opportunity", assumption="soft", slack=0.04), table, none).predict(
+        table
+    )
+
+    assert excess(data, chance, "equal_opportunity", 0.04) > 0.02
+
+
+@pytest.mark.parametrize("parity", PARITIES)
+def test_without_labels_the_soft_repair_holds_whatever_the_noise(parity: str) -> None:
+    """The table without labels gives a guarantee too, weaker in accuracy."""
+    data = people()
+    noisy = recorded(data, "adversarial")
+    table = table_of(data, noisy)
+    soft = fit(
+        Robust(constraint=parity, assumption="soft", slack=0.04), table, known(data, noisy, label=False)
+    )
+    certified = fit(Robust(constraint=parity, slack=0.04), table, known(data, noisy, label=True))
+    same = fit(
+        Robust(constraint=parity, assumption="soft", slack=0.04), table, known(data, noisy, label=True)
+    )
+
+    assert excess(data, soft.predict(table), parity, 0.04) <= 1e-6
+    assert soft.trace.objective >= certified.trace.objective - 1e-9
+    assert same.trace.objective == pytest.approx(soft.trace.objective, abs=1e-7)
+
+
+@pytest.mark.parametrize("label", [True, False])
+@pytest.mark.parametrize("parity", PARITIES)
+def test_identified_thresholds_are_exact_if_noise_depends_on_the_true_group_alone(
+    parity: str, label: bool
+) -> None:
+    """Rows that are spread over recorded groups by T have just such noise: the slack is met, and used up."""
+    one = people(many=1500)
+    data = {name: np.repeat(column, 3) for name, column in one.items()}
+    noisy = np.tile(np.arange(3), 1500)
+    weight = T[data["true"], noisy]
+    table, told = table_of(data, noisy, weight), known(data, noisy, label=label, weight=weight)
+    rule = fit(Robust(constraint=parity, assumption="identified", z=0.0, slack=0.02), table, told)
+    wary = fit(Robust(constraint=parity, assumption="identified", z=2.0, slack=0.02), table, told)
+
+    assert excess(data, rule.predict(table), parity, 0.02, weight) == pytest.approx(0.0, abs=1e-6)
+    assert excess(data, wary.predict(table), parity, 0.02, weight) < -0.01
+    assert rule.trace.objective < wary.trace.objective
+
+
+@pytest.mark.parametrize("label", [True, False])
+@pytest.mark.parametrize("parity", PARITIES)
+def test_a_survey_of_other_people_tells_how_a_true_group_is_recorded(parity: str, label: bool) -> None:
+    """Shares of the survey are other ones, so what a recorded group consists of is not what it says; T is."""
+    one = people(many=1500)
+    data = {name: np.repeat(column, 3) for name, column in one.items()}
+    noisy = np.tile(np.arange(3), 1500)
+    weight = T[data["true"], noisy]
+    other = weight * np.array([0.3, 1.0, 4.0])[data["true"]]  # the survey asked far more of the minorities
+    table, told = table_of(data, noisy, weight), known(data, noisy, label=label, weight=other)
+    for noise in (Noise(told, class_conditional=True), Noise(told)):
+        rule = fit(Robust(constraint=parity, assumption="identified", z=0.0, slack=0.02), table, noise)
+        assert excess(data, rule.predict(table), parity, 0.02, weight) == pytest.approx(0.0, abs=1e-6)
+        assert any("of it P(noisy | true) holds" in note for note in rule.trace.notes)
+    wrong = Noise(told, keep="true-given-noisy")
+    rule = fit(Robust(constraint=parity, assumption="identified", z=0.0, slack=0.02), table, wrong)
+    assert excess(data, rule.predict(table), parity, 0.02, weight) > 0.02
+
+
+@pytest.mark.parametrize("kept", ["true-given-noisy", "noisy-given-true"])
+def test_whichever_transport_holds_the_certificate_holds(kept: str) -> None:
+    """A survey of other shares, of true or of recorded groups, and noise that takes those who are accepted."""
+    data = people(5, 2000)
+    noisy = recorded(data, "adversarial")
+    by_label = known(data, noisy, label=True)
+    factor = np.array([0.3, 1.0, 4.0])
+    other = by_label.values * (factor[:, None] if kept == "noisy-given-true" else factor)
+    told = NoiseTable("table", NAMES, NAMES, other, "joint")
+    table = table_of(data, noisy)
+    rule = fit(Robust(constraint="equal_opportunity", slack=0.1), table, told)
+    assert excess(data, rule.predict(table), "equal_opportunity", 0.1) <= 1e-6
+    alone = fit(Robust(constraint="equal_opportunity", slack=0.1), table, Noise(told, keep=kept))
+    assert excess(data, alone.predict(table), "equal_opportunity", 0.1) <= 1e-6
+    assert alone.trace.objective <= rule.trace.objective + 1e-9
+    assert any("whichever is worse" in note for note in rule.trace.notes)
+
+
+@pytest.mark.parametrize("constraint", PARITIES)
+def test_one_side_is_held_where_one_is_asked_for(constraint: str) -> None:
+    """As in the paper groups may be better off; it costs less, is said, and the criterion is not claimed."""
+    data = people(6, 2500)
+    noisy = data["true"]
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    both = fit(Robust(constraint=constraint, slack=0.01), table, told)
+    one = fit(Robust(constraint=constraint, slack=0.01, sides="one"), table, told)
+    assert excess(data, both.predict(table), constraint, 0.01) <= 1e-6
+    assert excess(data, one.predict(table), f"one_sided_{constraint}", 0.01) <= 1e-6
+    assert one.trace.objective <= both.trace.objective + 1e-9
+    assert any("--sides one" in note for note in one.trace.notes)
+    assert not any("--sides one" in note for note in both.trace.notes)
+    assert Robust(constraint=constraint, sides="one").bounds.endswith("(groups worse off only)")
+
+
+def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
+    """Without --assumption, what is stated is assumed; what contradicts it is refused."""
+    data = people(7, 1500)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+
+    def relies(noise: Noise, **more: Any) -> str:
+        return next(
+            note for note in fit(Robust(**more), table, noise).trace.notes if note.startswith("relies")
+        )
+
+    assert "N4 (identified)" in relies(Noise(told, class_conditional=True))
+    assert "by at most 0.2;" in relies(Noise(told, epsilon=0.2))
+    assert "N2 (certified)" in relies(Noise(told))
+    assert "N2 (certified)" in relies(Noise(told, class_conditional=True), assumption="certified")
+    radii = Noise(radii={"a": 0.1, "b": 0.2, "c": 0.2})
+    assert "N0 (radii)" in relies(radii, solver="ideal", bins=5.0)
+    assert "by the radii given" in relies(radii, solver="ideal", bins=5.0)
+    with pytest.raises(UsageError, match="--assumption radii is of --solver ideal"):
+        fit(Robust(), table, radii)
+    with pytest.raises(UsageError, match="radii alone do not tell what assumption soft needs"):
+        fit(Robust(assumption="soft"), table, radii)
+    with pytest.raises(UsageError, match=r"--epsilon 0.1 and --noise-epsilon 0.2 say different things"):
+        fit(Robust(assumption="epsilon", epsilon=0.1), table, Noise(told, epsilon=0.2))
+    assert Robust(assumption="identified").noise_in_force(Noise(told)).class_conditional
+    assert Robust(assumption="epsilon").noise_in_force(Noise(told)).epsilon == 0.05
+    with pytest.raises(UsageError, match="give one of them"):
+        Robust(assumption="identified").noise_in_force(Noise(told, epsilon=0.2))
+
+
+def test_more_true_than_recorded_groups() -> None:
+    """How a true group is recorded does not tell how large it is: certain by the table alone, refused by eps."""
+    rng = np.random.default_rng(8)
+    data = people(8, 3000)
+    noisy = (np.array([0.1, 0.5, 0.9])[data["true"]] < rng.random(3000)).astype(np.int64)
+    joint = np.zeros((3, 2))
+    np.add.at(joint, (data["true"], noisy), 1.0)
+    told = NoiseTable("table", NAMES, NAMES[:2], joint * np.array([0.3, 1.0, 4.0])[:, None], "joint")
+    table = table_of(data, noisy)
+    rule = fit(Robust(slack=0.1), table, told)
+    assert excess(data, rule.predict(table), "demographic_parity", 0.1) <= 1e-6
+    assert any("there is no eps*" in note for note in rule.trace.notes)
+    with pytest.raises(DataError, match="does not tell how large the true groups are"):
+        fit(Robust(assumption="epsilon"), table, told)
+
+
+def test_identified_thresholds_are_broken_by_noise_that_depends_on_more() -> None:
+    """The assumption is stated for a reason; epsilon says how much it may be off, and is refused where it is."""
+    data = people()
+    noisy = recorded(data, "adversarial")
+    table, told = table_of(data, noisy), known(data, noisy, label=False)
+    repairer = Robust(constraint="equal_opportunity", assumption="identified", z=0.0, slack=0.02)
+
+    assert excess(data, fit(repairer, table, told).predict(table), "equal_opportunity", 0.02) > 0.05
+    with pytest.raises(DataError, match=r"refute .* least eps they allow is 0\.\d+; take a larger --epsilon"):
+        fit(Robust(constraint="equal_opportunity", assumption="epsilon", epsilon=0.001), table, told)
+
+
+def test_epsilon_lies_between() -> None:
+    """More noise that may depend on outcomes costs more, up to the certificate."""
+    data = people(many=8000)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+
+    def error(**given: Any) -> float:
+        repairer = Robust(constraint="equal_opportunity", slack=0.02, bins=8, **given)
+        return fit(repairer, table, told).trace.objective
+
+    errors = [error(assumption="epsilon", epsilon=eps) for eps in (0.1, 0.2, 0.4, 1.0)]
+    assert np.diff(errors).min() > -1e-9
+    assert errors[-1] > errors[0] + 1e-3
+    assert errors[-1] == pytest.approx(error(assumption="certified"), abs=1e-6)
+
+
+def test_a_blind_rule_is_one_for_all() -> None:
+    """The same score gets the same chance in every recorded group, seen or not, and costs more."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    blind = fit(Robust(constraint="equal_opportunity", thresholds="blind"), table, told)
+    aware = fit(Robust(constraint="equal_opportunity"), table, told)
+    turned = table_of(data, (noisy + 1) % 3)
+
+    np.testing.assert_array_equal(blind.predict(table), blind.predict(turned))
+    assert np.abs(aware.predict(table) - aware.predict(turned)).max() > 0.1
+    assert (blind.needs_protected, aware.needs_protected) == (False, True)
+    assert aware.trace.objective <= blind.trace.objective
+    assert (np.diff(blind.predict(table)[np.argsort(data["score"])]) >= 0).all()
+
+
+def test_more_slack_than_any_gap_gives_the_best_threshold() -> None:
+    """Without a constraint nothing is more accurate on a grid that has the base's threshold in it."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    rule = fit(Robust(slack=np.inf), table, told)
+    base = np.mean((data["score"] >= 0.5) != data["label"])
+
+    assert rule.trace.objective <= base + 1e-12
+    assert not rule.randomized
+
+
+def test_a_model_is_learned_from_features() -> None:
+    """Scores out of fold are post-processed; new rows need the feature and no score."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    rule = fit(Robust(constraint="equal_opportunity"), table, told, features=("x",))
+
+    assert (rule.needs_score, dict(rule.features), rule.inputs) == (False, {"x": "number"}, ("group",))
+    assert excess(data, rule.predict(table), "equal_opportunity", 0.05) < 0.02
+    settings, arrays = rule.state()
+    again = ScoreCurves.from_state(json.loads(json.dumps(settings)), arrays)
+    np.testing.assert_array_equal(again.predict(table), rule.predict(table))
+
+
+# ---------------------------------------------------------------------- what is said
+
+
+def test_the_notes_say_what_is_relied_on_what_is_worst_and_what_breaks_it() -> None:
+    """Each fit names its assumption, its worst case under every other and the breakdown point."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    table = table_of(data, noisy)
+    for label, assumption in ((True, "auto"), (True, "identified"), (False, "soft"), (False, "identified")):
+        repairer = Robust(assumption=assumption, z=0.0, slack=0.03)
+        notes = " | ".join(fit(repairer, table, known(data, noisy, label=label)).trace.notes)
+        code = {"auto": "N2", "soft": "N1", "identified": "N4"}[assumption]
+        assert f"relies on {code}" in notes
+        worst = {
+            name: float(value) for value, name in re.findall(r"(0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)
+        }
+        assert set(worst) == {"N4", "N1", "N0", *(["N2"] if label else [])}
+        assert worst[code] == pytest.approx(0.03, abs=1e-4)
+        in_order = [worst[code] for code in ("N4", "N2", "N1", "N0") if code in worst]
+        assert in_order == sorted(in_order)
+        assert "eps*" in notes
+        assert ("eps* = 1" in notes) == (assumption != "identified")
+
+
+def test_a_table_without_labels_guarantees_a_small_group_nothing() -> None:
+    """Where all positives of a group may be among the missed ones, that is said by name."""
+    data = people()
+    data["label"] = ((data["label"] == 1) & (np.random.default_rng(3).random(3000) < 0.2)).astype(np.int64)
+    noisy = recorded(data, "uniform")
+    repairer = Robust(constraint="equal_opportunity", assumption="soft", slack=0.02)
+    notes = fit(repairer, table_of(data, noisy), known(data, noisy, label=False)).trace.notes
+
+    assert any("guarantees 'b', 'c' nothing" in note or "guarantees 'c' nothing" in note for note in notes)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("parity", PARITIES)
+def test_the_breakdown_point_is_where_the_worst_case_meets_the_slack(parity: Any, labelled: bool) -> None:
+    """It holds just below and breaks just above, by the bounds of rates."""
+    points = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        q = rng.dirichlet(np.ones(2 * 2 * 4 * 2)).reshape(2, 2, 4, 2)
+        q[[0, 1], [0, 1]] *= 4
+        q /= q.sum()
+        n, table = q.sum(0), np.moveaxis(q.sum(2), 2, 0)
+        table = table if labelled else table.sum(0)
+        F = np.sort(rng.random((2, 4)), axis=1)
+
+        def worst(eps: float, n: Any = n, table: Any = table, F: Any = F) -> float:
+            out = []
+            for rate, sign in DEMANDS[parity]:
+                own = n[:, :, list(LABELS[rate])].sum(2)
+                low, high = rate_bounds(n, table, F, rate, Sensitive(eps))
+                out.append(sign * ((own * F).sum() / own.sum() - (low if sign > 0 else high)))
+            return float(np.nanmax(out))
+
+        least = breakdown_of(n, table, F, parity, 1.0).smallest_eps
+        slack = (worst(least + 1e-3) + worst(1.0)) / 2
+        found = breakdown_of(n, table, F, parity, slack, precision=1e-4)
+        points.append(found.eps)
+        assert worst(found.eps) <= slack + 1e-5
+        if found.eps < 1:
+            assert worst(min(found.eps + 2e-4, 1.0)) > slack - 1e-5
+        assert np.isnan(breakdown_of(n, table, F, parity, worst(least + 1e-3) - 0.01).eps)
+        assert breakdown_of(n, table, F, parity, worst(1.0) + 1e-6).eps == 1
+    assert min(points) < 1
+
+
+# ---------------------------------------------------------------------- noise tables
+
+
+def test_groups_without_rows_are_left_out() -> None:
+    """A recorded group of the table that the data have not keeps its part out; one that the table has not is named."""
+    masses = np.array([[[6.0, 0.0, 0.0], [0.0, 4.0, 0.0]], [[1.0, 2.0, 0.0], [0.0, 0.0, 3.0]]])
+    table = NoiseTable("table", ("a", "b"), ("a", "b", "z"), masses, "count")
+    for fitted in carried(Noise(table), ("a", "b"), np.array([[0.3, 0.3], [0.2, 0.2]])):
+        np.testing.assert_allclose(fitted, [[[0.3, 0.0], [0.0, 0.3]], [[0.2, 0.2], [0.0, 0.0]]], atol=1e-8)
+    with pytest.raises(DataError, match="says nothing of the group 'y'"):
+        carried(Noise(table), ("a", "y"), np.array([[0.3, 0.3], [0.2, 0.2]]))
+
+
+def carried(noise: Noise, names: tuple[str, ...], masses: np.ndarray) -> np.ndarray:
+    """Return the tables that may hold for recorded groups of these masses, shape (W, ..., J, K)."""
+    ordered, padded = noise.for_data(names, masses)
+    return ordered.tables(padded)[..., : len(names)]
+
+
+def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
+    """Shares given the true group stay by rows, those given the noisy one by columns; joint ones tell of both."""
+    joint = np.array([[0.5, 0.1], [0.1, 0.3]])
+    own, names = np.array([0.7, 0.3]), ("g0", "g1")
+    rows, columns = joint / joint.sum(1, keepdims=True), joint / joint.sum(0)
+    both, (two,), (three,) = (
+        carried(Noise(NoiseTable("table", ("t0", "t1"), names, values, form)), names, own)
+        for values, form in (
+            (joint, "joint"),
+            (rows, "noisy-given-true"),
+            (columns, "true-given-noisy"),
+        )
+    )
+
+    np.testing.assert_allclose(both, [three, two], atol=1e-12)
+    for table in (two, three):
+        np.testing.assert_allclose(table.sum(0), own, atol=1e-12)
+    np.testing.assert_allclose(three / own, columns, atol=1e-12)
+    np.testing.assert_allclose(two / two.sum(1, keepdims=True), rows, atol=1e-9)
+    told = NoiseTable("table", ("t0", "t1"), names, joint, "joint")
+    np.testing.assert_allclose(carried(Noise(told, keep="noisy-given-true"), names, own), [two], atol=1e-12)
+    np.testing.assert_allclose(Noise(told, class_conditional=True).recording(own), two, atol=1e-12)
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("given", "label", "message"),
+    [
+        (
+            {"constraint": "equal_opportunity"},
+            False,
+            "Add a column label to the table, or choose --assumption",
+        ),
+        ({"assumption": "certified"}, False, "needs a noise table with labels"),
+        ({"protected_as_feature": True, "features": ("x",)}, True, "must not use the noisy group"),
+        ({"assumption": "identified", "seen_by_model": ("x", "group")}, True, "the model looks at group"),
+        ({"assumption": "epsilon", "seen_by_model": ("group",)}, True, "the model looks at group"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: dict[str, Any], label: bool, message: str) -> None:
+    """The message says what would."""
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    problem = {name: given.pop(name) for name in list(given) if name in RepairProblem.__dataclass_fields__}
+
+    with pytest.raises(UsageError, match=message):
+        fit(Robust(**given), table_of(data, noisy), known(data, noisy, label=label), **problem)
+
+
+TRAINED = {"solver": "dro", "features": ("x",)}
+
+
+@pytest.mark.parametrize(
+    ("given", "label", "message"),
+    [
+        ({"features": None}, True, "a score alone is nothing to train on; name columns with --features"),
+        ({"features": ("x", "group")}, True, "sees the recorded group group with --protected-as-feature"),
+        ({"features": (), "protected_as_feature": True}, True, "nothing to train on; name columns"),
+        ({"learner": "trees"}, True, "trains a linear rule; leave out --learner trees"),
+        ({"assumption": "identified"}, True, "assumes the radii of the table"),
+        ({"assumption": "soft"}, True, r"radii of the table \(N0\) alone; leave out --assumption soft"),
+        ({"solver": "soft", "assumption": "epsilon"}, True, "knows soft and certified; leave out"),
+        ({"solver": "soft", "assumption": "certified"}, False, "needs a noise table with labels"),
+        ({"bins": 50}, True, "no use for --bins, which is of thresholds"),
+        ({"solver": "soft", "z": 2.0}, True, "no use for --z, which is of assumption identified"),
+        ({"epsilon": 0.1}, True, "no use for --epsilon, which is of assumption epsilon"),
+    ],
+)
+def test_what_does_not_go_with_training_is_refused(given: dict[str, Any], label: bool, message: str) -> None:
+    """A trained rule needs features beside the recorded group; what is of thresholds alone is said to be."""
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    given = {**TRAINED, **given}
+    problem = {name: given.pop(name) for name in list(given) if name in RepairProblem.__dataclass_fields__}
+
+    with pytest.raises(UsageError, match=message):
+        fit(Robust(**given), table_of(data, noisy), known(data, noisy, label=label), **problem)
+
+
+def test_a_ball_needs_a_recorded_group_for_each_true_one() -> None:
+    """The radius is between groups of one name; the soft assignment minds neither names nor numbers."""
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=False)
+    other = NoiseTable("table", ("x", "y", "z"), NAMES, told.values, "count")
+
+    with pytest.raises(UsageError, match="the same true as recorded groups"):
+        fit(Robust(solver="dro"), table, other, features=("x",))
+    fit(Robust(solver="soft"), table, other, features=("x",))
+
+
+@pytest.mark.parametrize("parity", PARITIES)
+@pytest.mark.parametrize("solver", ["dro", "soft", "certified"])
+def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str, parity: str) -> None:
+    """On the rows of the fit; it uses neither score nor group, draws nothing and says what it relies on."""
+    data = people()
+    noisy = recorded(data, "adversarial")
+    table, told = table_of(data, noisy), known(data, noisy, label=solver == "certified")
+    what = {"solver": "soft", "assumption": "certified"} if solver == "certified" else {"solver": solver}
+    rule = fit(Robust(constraint=parity, slack=0.1, **what), table, told, features=("x",))
+    chance = rule.predict(table)
+    notes = " | ".join(rule.trace.notes)
+
+    assert excess(data, chance, parity, 0.1) <= 1e-9
+    assert set(np.unique(chance)) <= {0.0, 1.0}
+    assert (rule.needs_score, rule.needs_protected, rule.inputs, rule.randomized) == (False, False, (), False)
+    assert rule.trace.objective == pytest.approx(np.mean(chance != data["label"]), abs=1e-12)
+    np.testing.assert_array_equal(rule.predict(table_of(data, (noisy + 1) % 3)), chance)
+    code = {"dro": "N0", "soft": "N1", "certified": "N2"}[solver]
+    assert f"relies on {code} ({solver})" in notes
+    found = re.findall(r"(-?0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)
+    worst = {name: float(value) for value, name in found}
+    assert worst[code] <= 0.1 + 1e-4
+    assert "not the best that there is" in notes
+    settings, arrays = rule.state()
+    again = ScoreCurves.from_state(json.loads(json.dumps(settings)), arrays)
+    np.testing.assert_array_equal(again.predict(table), chance)
+
+
+@pytest.mark.parametrize("parity", PARITIES)
+@pytest.mark.parametrize("solver", ["dro", "soft", "certified"])
+def test_a_trained_rule_may_look_at_the_recorded_group(solver: str, parity: str) -> None:
+    """Worst cases hold for any decision; the rule is a score without the group and a threshold per recorded group."""
+    data = people(3)
+    noisy = recorded(data, "adversarial")
+    table, told = table_of(data, noisy), known(data, noisy, label=solver == "certified")
+    what = {"solver": "soft", "assumption": "certified"} if solver == "certified" else {"solver": solver}
+    rule = fit(
+        Robust(constraint=parity, slack=0.1, **what),
+        table,
+        told,
+        features=("x",),
+        protected_as_feature=True,
+    )
+    chance = rule.predict(table)
+    notes = " | ".join(rule.trace.notes)
+
+    assert excess(data, chance, parity, 0.1) <= 1e-9
+    assert set(np.unique(chance)) <= {0.0, 1.0}
+    assert (rule.needs_score, rule.inputs, rule.scorer.groups) == (False, ("group",), ())
+    assert rule.trace.objective == pytest.approx(np.mean(chance != data["label"]), abs=1e-12)
+    code = {"dro": "N0", "soft": "N1", "certified": "N2"}[solver]
+    found = re.findall(r"(-?0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)
+    worst = {name: float(value) for value, name in found}
+    assert excess(data, chance, parity, 0.0) - 1e-4 <= worst[code] <= 0.1 + 1e-4
+    assert "decisions use the recorded group 'group'" in notes
+    each = rule.of_each_group(table)
+    assert each is not None
+    for k in range(3):
+        everybody = np.full(noisy.size, k)
+        np.testing.assert_array_equal(rule.predict(table_of(data, everybody)), each[1][:, k])
+    settings, arrays = rule.state()
+    again = ScoreCurves.from_state(json.loads(json.dumps(settings)), arrays)
+    np.testing.assert_array_equal(again.predict(table), chance)
+
+
+def test_looking_at_the_recorded_group_costs_less() -> None:
+    """A rule that may tell recorded groups apart lets the better one in by another threshold."""
+    data = people(many=6000)
+    data["label"] = (np.random.default_rng(5).random(6000) < 1 / (1 + np.exp(-3 * data["x"]))).astype(
+        np.int64
+    )
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    asked = Robust(
+        slack=0.1, constraint="equal_opportunity", solver="soft", assumption="certified", sides="one"
+    )
+    errors = [
+        fit(asked, table, told, features=("x",), protected_as_feature=sees).trace.objective
+        for sees in (False, True)
+    ]
+    assert errors[1] < errors[0] - 0.01
+
+
+def test_the_estimate_under_n4_is_of_the_rule_of_every_recorded_group() -> None:
+    """Inverting the cells of decisions that look at the recording is wrong by far more than sampling."""
+    data = people(many=30_000)
+    logit = data["x"] + 2.0 * (data["true"] == 0) - 1.0
+    data["label"] = (np.random.default_rng(5).random(30_000) < 1 / (1 + np.exp(-logit))).astype(np.int64)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=False)
+    rule = fit(Robust(slack=1.0, solver="soft"), table, told, features=("x",), protected_as_feature=True)
+    chance, notes = rule.predict(table), " ".join(rule.trace.notes)
+    rates = [chance[noisy == k].mean() for k in range(3)]
+    assert max(rates) - min(rates) > 0.1
+
+    (found,) = re.findall(r"(-?0\.\d+) if noise depends on the true group", notes)
+    assert float(found) == pytest.approx(excess(data, chance, "demographic_parity", 0.0), abs=0.02)
+
+
+@pytest.mark.parametrize("decisions", ["randomized", "deterministic"])
+@pytest.mark.parametrize("assumption", ["radii", "soft", "certified"])
+def test_the_search_of_a_small_class_holds_for_the_true_groups_whatever_the_noise(
+    assumption: str, decisions: str
+) -> None:
+    """Noise by who is accepted, and by the score; what it rests on, and how many rules there were, is said."""
+    for noise in ("adversarial", "score"):
+        data = people(2, 1200)
+        noisy = recorded(data, noise)
+        table, told = table_of(data, noisy), known(data, noisy, label=assumption == "certified")
+        for parity in PARITIES:
+            what = {"solver": "ideal", "assumption": assumption, "decisions": decisions, "bins": 12.0}
+            rule = fit(Robust(constraint=parity, slack=0.1, **what), table, told)
+            chance = rule.predict(table)
+            assert excess(data, chance, parity, 0.1) <= 1e-6
+            assert decisions == "randomized" or set(np.unique(chance)) <= {0.0, 1.0}
+            notes = " ".join(rule.trace.notes)
+            code = {"radii": "N0", "soft": "N1", "certified": "N2"}[assumption]
+            assert f"relies on {code} ({assumption})" in notes
+            assert f"{'a mixture' if decisions == 'randomized' else 'the best'} of 2,197 rules" in notes
+
+
+def test_the_search_of_a_small_class_is_the_program_over_the_same_bins() -> None:
+    """By a table by label the optimum is that of thresholds, and a single rule has no less error."""
+    data = people(3, 1500)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    what: dict[str, Any] = {"constraint": "equal_opportunity", "slack": 0.05, "bins": 15.0}
+    best = fit(Robust(**what), table, told).trace.objective
+    mixed = fit(Robust(solver="ideal", **what), table, told).trace
+    single = fit(Robust(solver="ideal", decisions="deterministic", **what), table, told).trace
+    assert mixed.objective == pytest.approx(best, abs=1e-7)
+    assert mixed.gap == 0
+    assert single.objective > mixed.objective
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"solver": "ideal", "bins": 100.0},
+            "100 bins in 3 recorded groups make 1,030,301; it takes 200,000 at most",
+        ),
+        (
+            {"solver": "ideal", "assumption": "identified"},
+            "knows the assumptions certified, soft, radii, not identified",
+        ),
+        ({"solver": "ideal", "assumption": "epsilon"}, "take --solver thresholds"),
+        ({"assumption": "radii"}, "--assumption radii is of --solver ideal"),
+        ({"decisions": "deterministic"}, "--decisions deterministic is of --solver ideal"),
+        ({"solver": "soft", "assumption": "radii"}, "knows soft and certified"),
+    ],
+)
+def test_what_does_not_go_with_the_search_is_refused(more: dict[str, Any], said: str) -> None:
+    """Before anything is solved, with the remedy."""
+    data = people(0, 300)
+    noisy = recorded(data, "uniform")
+    with pytest.raises(UsageError, match=re.escape(said)):
+        fit(Robust(**more), table_of(data, noisy), known(data, noisy, label=True), features=("x",))
+
+
+def test_radii_need_groups_of_the_same_names() -> None:
+    """A ball is around each recorded group; usual bins make few rules."""
+    data = people(0, 300)
+    noisy = recorded(data, "uniform")
+    other = known(data, noisy, label=False)
+    renamed = NoiseTable("table", ("a", "b", "z"), NAMES, other.values, "count")
+    table = table_of(data, noisy)
+    with pytest.raises(UsageError, match="--assumption radii needs the same true as recorded groups"):
+        fit(Robust(solver="ideal", assumption="radii"), table, renamed)
+    rule = fit(Robust(solver="ideal", assumption="soft"), table, renamed)
+    assert rule.trace.iterations == 36**3
+    assert fit(Robust(solver="ideal", thresholds="blind"), table, other).trace.iterations <= 101
+
+
+def test_recorded_groups_of_the_table_that_the_rows_do_not_have_are_named() -> None:
+    """A small group may be in no row of the fit; a misspelt one should not pass in silence."""
+    data = people(0, 600)
+    noisy = recorded(data, "uniform")
+    told = known(data, noisy, label=False)
+    wide = np.concatenate([told.values, [[5.0], [0.0], [0.0]]], axis=1)
+    for values, said in ((wide, True), (wide * [1, 1, 1, 0], False)):
+        other = NoiseTable("table", NAMES, (*NAMES, "B"), values, "count")
+        notes = fit(Robust(), table_of(data, noisy), other).trace.notes
+        assert any("names 'B' as recorded" in note for note in notes) == said
+
+
+@pytest.mark.parametrize("solver", ["dro", "soft"])
+def test_whom_a_description_guarantees_nothing_is_said_by_name(solver: str) -> None:
+    """Where all positives of a group may be among the missed ones."""
+    data = people()
+    data["label"] = ((data["label"] == 1) & (np.random.default_rng(3).random(3000) < 0.2)).astype(np.int64)
+    noisy = recorded(data, "uniform")
+    repairer = Robust(constraint="equal_opportunity", solver=solver, slack=0.02)
+    rule = fit(repairer, table_of(data, noisy), known(data, noisy, label=False), features=("x",))
+
+    said = "the radii guarantee" if solver == "dro" else "the table without labels guarantees"
+    assert any(note.startswith(said) and "'c'" in note and "nothing" in note for note in rule.trace.notes)
+
+
+def test_a_certificate_does_not_mind_a_model_that_uses_the_group() -> None:
+    """The worst case is over all noise, of such scores too; the estimate under N4 is left out then."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    data["score"] = np.round(np.clip(data["score"] + 0.1 * (noisy == 0), 0, 1), 3)
+    table = table_of(data, noisy)
+    rule = fit(Robust(slack=0.03), table, known(data, noisy, label=True), seen_by_model=("group", "x"))
+
+    assert excess(data, rule.predict(table), "demographic_parity", 0.03) <= 1e-6
+    assert not any("N4" in note for note in rule.trace.notes)
+
+
+def test_tables_that_do_not_fit_the_data_are_refused() -> None:
+    """A recorded group that the table does not know, and true groups that cannot be told apart."""
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    table = table_of(data, noisy)
+
+    with pytest.raises(DataError, match=r"says nothing of the group 'c'; its noisy groups are a, b"):
+        fit(Robust(), table, NoiseTable("table", ("a", "b"), ("a", "b"), np.eye(2), "count"))
+    with pytest.raises(DataError, match="gives no true group for rows recorded as 'c'"):
+        fit(Robust(), table, NoiseTable("table", ("a", "b"), NAMES, np.eye(2, 3), "count"))
+    with pytest.raises(DataError, match="are not identified"):
+        fit(
+            Robust(assumption="identified"),
+            table,
+            NoiseTable("table", NAMES, NAMES, np.ones((3, 3)), "count"),
+        )
+
+
+def test_who_knows_no_noise_refuses_it_and_robust_needs_it() -> None:
+    """The other methods take groups as they are."""
+    from fairfix.methods.ramp import Ramp
+
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    with pytest.raises(UsageError, match="ramp takes groups as they are; leave out --noise"):
+        Ramp().fit(RepairProblem(table, noise=Noise(told)), rng=np.random.default_rng(0))
+    with pytest.raises(UsageError, match="robust needs to know the noise"):
+        Robust().fit(RepairProblem(table), rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("which", range(8))
+def test_a_damaged_state_is_refused(which: int) -> None:
+    """Nothing is built from parts that do not fit."""
+    data = people(many=600)
+    noisy = recorded(data, "uniform")
+    settings, arrays = fit(Robust(), table_of(data, noisy), known(data, noisy, label=True)).state()
+    damaged: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({**settings, "more": 1}, arrays),
+        ({**settings, "levels": [["a"], ["b"]]}, arrays),
+        ({**settings, "levels": [["a"], ["b"], ["b"]]}, arrays),
+        ({**settings, "knots": [*settings["knots"][:-1], settings["knots"][-1] + 1]}, arrays),
+        ({**settings, "scorer": {"bounds": None, "more": 1}}, arrays),
+        (settings, {**arrays, "at": arrays["at"] + 2}),
+        (settings, {**arrays, "knots": arrays["knots"][::-1].copy()}),
+        (settings, {name: a for name, a in arrays.items() if name != "left"}),
+    ]
+
+    with pytest.raises(ArtifactError):
+        ScoreCurves.from_state(*damaged[which])
+
+
+def test_bins_begin_at_quantiles_of_mass_and_at_the_threshold() -> None:
+    """Weights count as rows, ties stay together, and bins repeat no edge."""
+    score = np.array([0.1, 0.2, 0.2, 0.4, 0.9])
+    edges = bin_edges(score, np.ones(5), 5, 0.3)
+
+    np.testing.assert_array_equal(edges, [0.1, 0.3, 0.4, 0.9])
+    np.testing.assert_array_equal(bin_edges(score, np.ones(5), 2, 0.95), [0.1, 0.2])
+    np.testing.assert_array_equal(bin_edges(score[1:3], np.ones(2), 5, 0.1), [0.2])
+    np.testing.assert_array_equal(bin_edges(score[:2], np.ones(2), 5, 0.15), [0.1, 0.15])
+    weighted = bin_edges(np.array([0.1, 0.2, 0.4, 0.9]), np.array([1.0, 2.0, 1.0, 1.0]), 5, 2.0)
+    np.testing.assert_array_equal(weighted, [0.1, 0.2, 0.4, 0.9])
+
+
+# ---------------------------------------------------------------------- in a shell
+
+
+BASIC = ["--protected", "race_recorded", "--noise", str(SAMPLE / "race_noise.csv"), "--id", "applicant_id"]
+DATA = str(SAMPLE / "loans.parquet")
+
+
+def repair(tmp_path: Path, *more: str) -> int:
+    """Repair the sample without a configuration."""
+    out = ["-o", str(tmp_path / "a.fairfix"), "--format", "json", "--no-config", "-q"]
+    return run(["repair", DATA, "--method", "robust", *BASIC, *more, *out])
+
+
+@pytest.mark.parametrize("thresholds", ["group", "blind"])
+def test_in_a_shell(thresholds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Repair, inspect and predict; the true race, which nothing of this saw, is treated alike."""
+    assert repair(tmp_path, "--thresholds", thresholds, "--slack", "0.05") == 0
+    told = json.loads(capsys.readouterr().out)
+    artifact = str(tmp_path / "a.fairfix")
+    needs = ["race_recorded"] if thresholds == "group" else []
+
+    assert told["requires"]["columns"] == [*needs, "score", "applicant_id"]
+    assert told["requires"]["protected_at_predict"] == (thresholds == "group")
+    assert any(note.startswith("relies on N1 (soft)") for note in (*told["warnings"], *told["notes"]))
+    assert run(["inspect", artifact]) == 0
+    assert "robust" in capsys.readouterr().out
+    assert run(["predict", artifact, DATA, "-o", str(tmp_path / "out.parquet"), "--no-config"]) == 0
+    found = pq.read_table(tmp_path / "out.parquet").to_pandas()
+    rates = found.groupby("race")["p_positive"].mean()
+    assert (rates - found["p_positive"].mean()).abs().max() < 0.07
+    assert Repaired.load(artifact).predictor.needs_protected == (thresholds == "group")
+
+
+@pytest.mark.parametrize("solver", ["dro", "soft"])
+def test_training_in_a_shell(solver: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Predict needs the features alone, of rows without group and score."""
+    features = ["income", "debt_ratio", "late_payments"]
+    given = ["--solver", solver, "--constraint", "equal_opportunity", "--features", ",".join(features)]
+    assert repair(tmp_path, *given) == 0
+    told = json.loads(capsys.readouterr().out)
+
+    assert told["requires"]["columns"] == features
+    assert not told["requires"]["protected_at_predict"]
+    code = {"dro": "N0", "soft": "N1"}[solver]
+    assert any(
+        note.startswith(f"relies on {code} ({solver})") for note in (*told["warnings"], *told["notes"])
+    )
+    bare = pq.read_table(DATA, columns=["applicant_id", *features])
+    pq.write_table(bare, tmp_path / "bare.parquet")
+    out = ["-o", str(tmp_path / "out.parquet"), "--no-config"]
+    assert run(["predict", str(tmp_path / "a.fairfix"), str(tmp_path / "bare.parquet"), *out]) == 0
+    chance = pq.read_table(tmp_path / "out.parquet")["p_positive"].to_numpy()
+    found = pq.read_table(DATA).to_pandas()
+    own = found["label"] == 1
+    rates = found[own].assign(p=chance[own])
+    assert (rates["p"].mean() - rates.groupby("race")["p"].mean()).max() < 0.07
+
+
+def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What did not run ends with 2 and says what to do."""
+    cases = {
+        ("--constraint", "equal_opportunity"): "the noise table has no labels",
+        ("--constraint", "equal_opportunity", "--assumption", "epsilon", "--epsilon", "0.0001"): "--epsilon",
+        ("--features", "income", "--protected-as-feature"): "must not use the noisy group",
+        ("--bins", "1"): "bins must be at least 2",
+        ("--solver", "dro"): "a score alone is nothing to train on; name columns with --features",
+        ("--solver", "soft", "--features", "income", "--learner", "trees"): "leave out --learner trees",
+        ("--solver", "dro", "--features", "income,race_recorded"): "race_recorded",
+        ("--noise", str(tmp_path / "nothing.csv")): "nothing.csv",
+    }
+    for given, message in cases.items():
+        assert repair(tmp_path, *given) == 2
+        assert message in capsys.readouterr().err
+    plain = ["repair", DATA, "--protected", "race_recorded", "--no-config", "-q"]
+    assert run([*plain, "--method", "robust"]) == 2
+    assert "describe how they differ with --noise FILE" in capsys.readouterr().err
+    assert run([*plain, "--method", "ramp", "--noise", BASIC[3]]) == 2
+    assert "ramp takes groups as they are" in capsys.readouterr().err
+
+
+def test_a_model_file_that_looks_at_the_recorded_group(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What needs a score without the group is refused; a certificate is not, and no estimate under N4 is shown."""
+    import joblib
+    import pandas as pd
+    from sklearn.linear_model import LogisticRegression
+
+    data = people(many=1500)
+    noisy = recorded(data, "uniform")
+    frame = pd.DataFrame({"x": data["x"], "group": noisy, "label": data["label"]})
+    model = LogisticRegression().fit(frame[["x", "group"]], frame["label"])
+    joblib.dump(model, tmp_path / "model.joblib")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    noise = "true,noisy,probability\n" + "".join(f"{j},{k},{T[j, k]}\n" for j in range(3) for k in range(3))
+    (tmp_path / "noise.csv").write_text(noise)
+    base = [
+        "repair",
+        str(tmp_path / "rows.parquet"),
+        "--method",
+        "robust",
+        "--protected",
+        "group",
+        "--no-config",
+    ]
+    base += ["--noise", str(tmp_path / "noise.csv"), "--model", str(tmp_path / "model.joblib")]
+    base += ["-o", str(tmp_path / "a.fairfix"), "--format", "json", "-q"]
+    assert run(base) == 2
+    pin = re.search(r"sha256:\w+", capsys.readouterr().err)
+    assert pin
+    trust = ["--trust-model", pin[0]]
+
+    assert run([*base, *trust, "--assumption", "identified"]) == 2
+    assert "the model looks at group" in capsys.readouterr().err
+    assert run([*base, *trust]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert any("(N1)" in note for note in (*told["warnings"], *told["notes"]))
+    assert not any("(N4" in note for note in (*told["warnings"], *told["notes"]))
+
+
+def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a noise table robust stands beside the others, who take recorded groups as they are."""
+    what = ["--protected", "race_recorded", "--slacks", "0.05", "--format", "json", "--no-config", "-q"]
+    data = str(SAMPLE / "loans.csv")
+    assert run(["compare", data, *what, "--noise", BASIC[3], "--methods", "robust,ramp"]) == 0
+    points = {p["title"]: p for p in json.loads(capsys.readouterr().out)["points"]}
+    assert {"robust", "robust, identified", "robust, equal opportunity, identified", "ramp"} <= set(points)
+    assert not any(point.get("failure") for point in points.values())
+
+    assert run(["compare", data, *what, "--methods", "robust"]) == 2
+    assert "--methods robust: it needs to know the noise" in capsys.readouterr().err
+    titles = {title for title, _ in Robust.noisy_contenders(Reading(Columns(("g",))), Noise(_labelled()))}
+    assert titles - set(points) == {"robust, equal opportunity"}
+
+
+def _labelled() -> NoiseTable:
+    return NoiseTable("table", NAMES, NAMES, np.stack([np.eye(3)] * 2), "count")
+
+
+def test_a_proof_tells_what_is_known_of_the_true_groups() -> None:
+    """From the library: what the repair relies on is among the notes of the outcome."""
+    data = people()
+    noisy = recorded(data, "uniform")
+    outcome = repair_table(table_of(data, noisy), Robust(), noise=Noise(known(data, noisy, label=True)))
+
+    assert outcome.criterion == "selection_rate.difference.to_overall"
+    assert any(note.startswith("relies on N2 (certified)") for note in outcome.notes)

@@ -1,0 +1,691 @@
+"""SenSeI from the table to the artifact: what is constant under flips, how exactly, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.cli import run
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading, Table
+from fairfix.errors import ArtifactError, ColumnError, ConvergenceWarning, DataError, UsageError
+from fairfix.individual.flips import flipped, protected_flips
+from fairfix.methods import sensei
+from fairfix.methods.base import RepairProblem
+from fairfix.methods.sensei import Sensei, _apart
+from fairfix.models.learners import NetworkMember
+from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.models.repaired import Repaired
+from fairfix.tasks.proof import repair_table
+from scipy import stats
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+NAMES = ("age", "role")
+PAIR = "role=husband,wife"
+
+
+def frame(seed: int = 0, many: int = 2000) -> pd.DataFrame:
+    """Return people of two protected columns whose role nearly tells the sex, and labels that hang on all of it."""
+    rng = np.random.default_rng(seed)
+    sex = np.array(["f", "m"])[np.arange(many) % 2]
+    race = np.array(["a", "b", "c"])[rng.integers(0, 3, many)]
+    spouse = np.where(sex == "m", "husband", "wife")
+    role = np.where(rng.random(many) < 0.5, spouse, np.array(["child", "single"])[rng.integers(0, 2, many)])
+    age = rng.normal(40 + 4 * (sex == "m"), 10, many)
+    z = (
+        0.06 * (age - 42)
+        + 0.9 * (sex == "m")
+        + 0.5 * (race == "a")
+        + 0.8 * np.isin(role, ["husband", "wife"])
+        - 0.9
+    )
+    return pd.DataFrame(
+        {
+            "sex": sex,
+            "race": race,
+            "role": role,
+            "age": age,
+            "label": (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int),
+        }
+    )
+
+
+def table_of(data: pd.DataFrame, protected: tuple[str, ...] = ("sex", "race")) -> Table:
+    """Return the validated table with its features."""
+    return read_table(data, Reading(Columns(protected, label="label")), NAMES)
+
+
+def fit(repairer: Sensei, table: Table, **more: Any) -> RepairedPredictor:
+    """Fit on features."""
+    return repairer.fit(RepairProblem(table, features=NAMES, **more), rng=np.random.default_rng(0))
+
+
+def changes(predictor: RepairedPredictor, table: Table, comparable: Any = ()) -> np.ndarray:
+    """Return predictions under all flips, shape (K, n)."""
+    flips = protected_flips(table, table.reading.columns.protected, comparable)
+    return np.stack([predictor.predict(flipped(table, flip, comparable)) for flip in flips])
+
+
+def share(values: np.ndarray) -> float:
+    """Return the share of rows whose decision changes."""
+    decided = values >= 0.5
+    return float(np.mean(decided.any(0) & ~decided.all(0)))
+
+
+@pytest.mark.parametrize("learner", ["linear", "trees"])
+def test_merging_is_exactly_constant(learner: str) -> None:
+    """To the bit under flips of protected columns and of comparable values, without the protected columns at all."""
+    table, repairer = table_of(frame()), Sensei(comparable=PAIR, learner=learner)
+    predictor = fit(repairer, table)
+    values = changes(predictor, table, repairer.comparables)
+
+    assert (values == values[0]).all()
+    assert not predictor.needs_protected
+    plain = fit(Sensei(learner=learner), table)
+    assert np.abs(np.diff(changes(plain, table, repairer.comparables), axis=0)).max() > 1e-3
+
+
+def test_merged_values_score_alike() -> None:
+    """A wife and a husband of one age have one score, which the label's share among both makes."""
+    data = frame()
+    predictor = fit(Sensei(comparable=PAIR), table_of(data))
+    both = pd.DataFrame(
+        {"sex": ["f", "m"], "race": "a", "role": ["wife", "husband"], "age": 40.0, "label": [0, 1]}
+    )
+    one, other = predictor.predict(table_of(both))
+
+    assert one == other
+
+
+@pytest.mark.parametrize(("solver", "rho"), [("linear", 3.0), ("network", 10.0)])
+def test_the_regularizer_makes_decisions_constant(solver: str, rho: float) -> None:
+    """Of a model that sees the groups fewer decisions change than without it, at little accuracy."""
+    table = table_of(frame())
+    y = np.asarray(table.rows.label)
+    none, some = (
+        fit(Sensei(solver=solver, rho=value), table, protected_as_feature=True) for value in (0.0, rho)
+    )
+
+    assert some.needs_protected
+    assert share(changes(none, table)) > 0.15
+    assert share(changes(some, table)) < 0.03
+    right = [float(np.mean((one.predict(table) >= 0.5) == y)) for one in (none, some)]
+    assert right[1] > right[0] - 0.06
+
+
+def test_an_infinite_weight_is_exact() -> None:
+    """A linear model's score does not change under any flip, to the bit: it may lie at the threshold."""
+    table, method = table_of(frame()), Sensei(solver="linear", rho=np.inf, comparable=PAIR)
+    values = changes(fit(method, table, protected_as_feature=True), table, method.comparables)
+
+    assert (values == values[0]).all()
+    assert values[0].std() > 0.1
+
+
+def test_the_weight_is_chosen_at_the_threshold_in_force() -> None:
+    """Scores near the threshold differ from those near 0.5, and so do the decisions that change."""
+    data, found = frame(many=4000), {}
+    for cut in (0.5, 0.97):
+        reading = Reading(Columns(("sex", "race"), label="label"), thresholds=(cut,))
+        table = read_table(data, reading, NAMES)
+        predictor = fit(Sensei(solver="linear", slack=0.03), table, protected_as_feature=True)
+        (note,) = (n for n in predictor.trace.notes if n.startswith("rho"))
+        assert f"of decisions at {cut:g} change" in note
+        found[cut] = float(note.split()[1])
+
+    assert found[0.97] < found[0.5]
+
+
+def test_few_rows_promise_nothing_that_they_cannot_show() -> None:
+    """Of 60 rows none shows that at most 1 % changes: the model that is constant by its form ships."""
+    table = table_of(frame(many=60))
+    predictor = fit(Sensei(solver="linear"), table, protected_as_feature=True)
+    values = changes(predictor, table)
+
+    assert any(note.startswith("rho inf: no smaller one is shown") for note in predictor.trace.notes)
+    assert (values == values[0]).all()
+
+
+def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
+    """Labels that nothing tells: the log loss of new rows is hardly above that of a constant; l2 takes effect."""
+    data = frame(many=150).assign(label=lambda d: np.random.default_rng(7).integers(0, 2, len(d)))
+    new = frame(seed=1, many=3000).assign(label=lambda d: np.random.default_rng(8).integers(0, 2, len(d)))
+    plain, strong = (
+        fit(Sensei(solver="network", rho=0.0, l2=l2), table_of(data), protected_as_feature=True)
+        for l2 in (1e-3, 10.0)
+    )
+    y, p = new["label"].to_numpy(), plain.predict(table_of(new))
+
+    assert -np.mean(np.where(y == 1, np.log(p), np.log1p(-p))) < np.log(2) + 0.03
+    assert plain.trace.converged
+    assert np.ptp(strong.predict(table_of(new))) < 1e-2
+
+
+def test_a_radius_of_a_network_is_between_two_bounds() -> None:
+    """The note names a plan's value and a bound for all plans; the fit has converged if training reaches the plan."""
+    table = table_of(frame(many=200))
+    predictor = fit(Sensei(solver="network", rho=1.0, radius=0.1), table, protected_as_feature=True)
+    (note,) = (n for n in predictor.trace.notes if n.startswith("the regularizer at radius 0.1"))
+    low, high, trained = (
+        float(note.split(word)[1].split()[0].rstrip(",")) for word in ("at least", "at most", "reach")
+    )
+
+    assert 0 < trained <= low * (1 + 1e-3) <= high
+    assert predictor.trace.converged
+
+
+@pytest.mark.parametrize("slack", [0.2, 0.05, 0.0])
+def test_the_weight_is_the_smallest_that_holds_the_slack(slack: float) -> None:
+    """The note names it with what the shipped model changes at most, which new rows do not exceed."""
+    table = table_of(frame(many=6000))
+    predictor = fit(Sensei(solver="linear", slack=slack), table, protected_as_feature=True)
+    (note,) = (n for n in predictor.trace.notes if n.startswith("rho"))
+    new = table_of(frame(seed=1, many=4000))
+    rho = float(note.split()[1].rstrip(":"))
+    less = fit(Sensei(solver="linear", rho=rho / 3), table, protected_as_feature=True)
+
+    most = 0.0 if rho == np.inf else float(note.split("at most ")[1].split()[0])
+    assert share(changes(predictor, new)) <= most <= slack
+    assert (rho == np.inf) == (slack == 0.0)  # no number of rows shows that none changes
+    if rho > 0.1:
+        assert share(changes(less, new)) > most - 0.02
+
+
+def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_not_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The measured share is that of the shipped model on the rows set aside, a fifth of all that are not in the fit.
+
+    The limit is Clopper and Pearson's, one-sided, with the 5 % shared by the weights of the grid.
+    """
+    seen: list[tuple[int, Any]] = []
+    fitted, judge = Sensei._member, sensei._flipping
+
+    def fitting(self: Sensei, data: Any, *more: Any) -> Any:
+        seen.append((len(data.y), None))
+        return fitted(self, data, *more)
+
+    def judging(member: Any, data: Any, rows: Any, *more: Any) -> Any:
+        seen.append((0, rows))
+        return judge(member, data, rows, *more)
+
+    monkeypatch.setattr(Sensei, "_member", fitting)
+    monkeypatch.setattr(sensei, "_flipping", judging)
+    table = table_of(frame(many=3000))
+    predictor = fit(Sensei(solver="linear", slack=0.1), table, protected_as_feature=True)
+    (many, _), (_, rows) = seen[-2:]
+    told = {one.name: one.value for one in predictor.trace.quantities}
+    k = round(told["flips measured"] * rows.size)
+
+    assert rows.size == 3000 - many
+    assert 0.1 < rows.size / 3000 < 0.3
+    assert 0 < told["flips measured"] == pytest.approx(share(changes(predictor, table.take(rows))), abs=1e-12)
+    limit = stats.beta.ppf(1 - 0.05 / len(sensei.GRID), k + 1, rows.size - k)
+    assert told["flips at most"] == pytest.approx(limit, rel=1e-6)
+
+
+def test_a_network_is_the_same_for_any_number_of_threads() -> None:
+    """Weights to the bit."""
+    from threadpoolctl import threadpool_limits
+
+    table, found = table_of(frame(many=600)), []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            predictor = fit(Sensei(solver="network", rho=1.0), table, protected_as_feature=True)
+        found.append({name: a.tobytes() for name, a in predictor.state()[1].items()})
+
+    assert found[0] == found[1]
+
+
+def test_equal_rates_hold_the_tolerance() -> None:
+    """On the rows of the fit the rates of the chances are within it; on new rows nearly; the group is not needed."""
+    table = table_of(frame(many=8000), ("sex",))
+    tight, loose = (fit(Sensei(solver="equal-rates", slack=t), table) for t in (0.01, 1.0))
+    new = table_of(frame(seed=1, many=8000), ("sex",))
+
+    assert to_overall(tight, new) < 0.06
+    assert to_overall(loose, new) > 0.1
+    assert to_overall(tight, table) <= 0.01 + 1e-9
+    assert not tight.needs_protected
+    assert set(np.unique(loose.predict(new))) == {0.0, 1.0}  # no draw without need
+    assert tight.trace.converged
+
+
+def to_overall(one: RepairedPredictor, table: Table) -> float:
+    """Return how far a rate of a group is from everybody's."""
+    decided, y, codes = one.predict(table), np.asarray(table.rows.label), table.groups().codes
+    return max(
+        abs(decided[(codes == k) & (y == label)].mean() - decided[y == label].mean())
+        for k in np.unique(codes)
+        for label in (0, 1)
+    )
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.02])
+def test_equal_rates_hold_where_many_rows_are_equal(slack: float, tmp_path: Path) -> None:
+    """Categories alone: the rows at the border are drawn, by the saved artifact as well, and the note has the gap."""
+    table = table_of(frame(many=3000).assign(age=lambda d: d["age"].round(-1)), ("sex",))
+    predictor = fit(Sensei(solver="equal-rates", slack=slack), table)
+    settings, arrays = predictor.state()
+    again = type(predictor).from_state(json.loads(json.dumps(settings)), arrays)
+    gap = to_overall(predictor, table)
+
+    assert gap <= slack + 1e-6
+    assert predictor.trace.converged
+    assert predictor.randomized
+    assert f"are within {gap:.4f} of everybody's on the rows of the fit" in " ".join(predictor.trace.notes)
+    np.testing.assert_array_equal(again.predict(table), predictor.predict(table))
+
+
+def test_trees_that_know_their_rows_say_what_the_shipped_rule_does() -> None:
+    """Where the slack does not hold on the rows of the fit, that is a caution and the fit has not converged."""
+    table = table_of(frame(many=1500), ("sex",))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        predictor = fit(Sensei(solver="equal-rates", slack=0.01, learner="trees"), table)
+    gap, (first, *_) = to_overall(predictor, table), predictor.trace.notes
+
+    assert f"within {gap:.4f} of everybody's on the rows of the fit" in first
+    assert predictor.trace.converged == (gap <= 0.01 + 1e-6) == (not isinstance(first, Caution))
+
+
+def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
+    """Undeclared, the pair is what the rule hangs on; declared, there is nothing to hang on."""
+    data = frame(many=6000)
+    data["age"] += 12.0 * (data["sex"] == "m")
+    chance = 1 / (1 + np.exp(-0.15 * (data["age"] - 48)))
+    data["label"] = (np.random.default_rng(3).random(6000) < chance).astype(int)
+    table = table_of(data, ("sex",))
+    free = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1), table)
+    declared = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1, comparable=PAIR), table)
+
+    assert any(note.startswith("ALARM: equal rates are bought with role") for note in free.trace.notes)
+    assert not any("ALARM" in note for note in declared.trace.notes)
+    values = changes(declared, table, (("role", ("husband", "wife")),))
+    assert (values == values[0]).all()
+
+
+@pytest.mark.parametrize("directions", ["logistic", "means", "pooled"])
+def test_learned_directions_are_projected_out_and_their_cost_is_told(directions: str) -> None:
+    """Rows that differ along the directions alone have one score; the note names both accuracies."""
+    table = table_of(frame(many=4000), ("sex",))
+    predictor = fit(Sensei(solver="linear", rho=1.0, directions=directions), table, protected_as_feature=True)
+    plain = fit(Sensei(solver="linear", rho=1.0), table, protected_as_feature=True)
+    codes, y = table.groups().codes, np.asarray(table.rows.label)
+
+    def between(one: RepairedPredictor) -> float:
+        p = one.predict(table)
+        logit = np.log(p / (1 - p))
+        return max(
+            abs(logit[(codes == 1) & (y == label)].mean() - logit[(codes == 0) & (y == label)].mean())
+            for label in (0, 1)
+        )
+
+    assert any(note.startswith("learned directions cost accuracy") for note in predictor.trace.notes)
+    if directions == "means":
+        assert between(predictor) < 1e-6
+    if directions == "pooled":
+        p = predictor.predict(table)
+        about = np.column_stack([codes, y, np.ones(y.size)])
+        assert abs(np.linalg.lstsq(about, np.log(p / (1 - p)))[0][0]) < 1e-9
+        assert between(predictor) > 1e-3  # the labels by themselves are not made alike
+    assert between(predictor) < between(plain)
+
+
+def test_groups_lie_apart_by_a_regression_on_group_and_label() -> None:
+    """Differences of rows are coefficients of dummies beside the label's; within one label, differences of means."""
+    rng = np.random.default_rng(5)
+    X, codes, weight = rng.normal(size=(200, 4)), rng.integers(3, size=200), rng.gamma(2.0, size=200)
+    y = (rng.random(200) < 0.2 + 0.3 * codes).astype(float)
+    about = np.column_stack([codes == 1, codes == 2, y == 0, y == 1]).astype(float)
+    root = np.sqrt(weight)[:, None]
+    want = np.linalg.lstsq(root * about, root * X)[0][:2]
+    found = _apart(X, codes, 3, weight, y)
+    one = _apart(X, codes, 3, np.where(y == 1, weight, 0.0), y)
+    means = [
+        np.average(X[(codes == k) & (y == 1)], axis=0, weights=weight[(codes == k) & (y == 1)])
+        for k in range(3)
+    ]
+
+    assert found.shape == (3, 4)
+    np.testing.assert_allclose(found.sum(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(found[1:] - found[0], want, atol=1e-12)
+    np.testing.assert_allclose(one[1:] - one[0], np.array(means[1:]) - means[0], atol=1e-12)
+
+
+def test_pairs_make_a_direction_that_does_not_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The score is constant along the mean difference of the pairs; what is no pair is refused."""
+    data = frame(many=3000).assign(person=lambda d: [f"p{i}" for i in range(len(d))])
+    data.to_parquet(tmp_path / "data.parquet")
+    older = pd.DataFrame({"a": data["person"][:1000:2].to_numpy(), "b": data["person"][1:1000:2].to_numpy()})
+    older.to_csv(tmp_path / "pairs.csv", index=False)
+    columns = Columns(("sex",), label="label", id="person")
+    table = read_table(data, Reading(columns), NAMES, {"person": pa.string()})
+    pairs = tuple(older.itertuples(index=False, name=None))
+    problem = RepairProblem(table, features=NAMES, pairs=pairs)
+    predictor = Sensei(solver="linear").fit(problem, rng=np.random.default_rng(0))
+    X = predictor.scorers[0].features.matrix(table)
+    coef = predictor.state()[1]["model0.coef"][:, 0]
+
+    assert abs(coef @ (X[1:1000:2] - X[:1000:2]).mean(axis=0)) < 1e-9
+    assert np.abs(coef).max() > 0.1
+    some = replace(problem, pairs=(*pairs[:3], ("p0", "nobody")))
+    said = Sensei(solver="linear").fit(some, rng=np.random.default_rng(0)).trace.notes
+    assert "3 of 4 comparable pairs have both people among the rows of the fit" in said
+    basic = [
+        "repair",
+        str(tmp_path / "data.parquet"),
+        "--method",
+        "sensei",
+        "--protected",
+        "sex",
+        "--features",
+        "age,role",
+    ]
+    basic += ["-o", str(tmp_path / "a.fairfix"), "--no-config", "-q", "--pairs", str(tmp_path / "pairs.csv")]
+    assert run([*basic, "--id", "person", "--solver", "linear"]) == 0
+    assert run([*basic, "--id", "person"]) == 2
+    assert "knows no comparable pairs" in capsys.readouterr().err
+    assert run([*basic, "--solver", "linear"]) == 2
+    assert "--id" in capsys.readouterr().err
+    for pairs, said in (
+        (older.assign(c=1), "pairs are two columns of ids"),
+        (older[:0], "has no pairs"),
+        (older[:2].assign(b=older["a"]), "pair of 'p0' with itself"),
+        (older[:2].assign(b=["p1", None]), "missing id"),
+        (older[:2].assign(b="q"), "none of the 2 comparable pairs has both people"),
+    ):
+        pairs.to_csv(tmp_path / "pairs.csv", index=False)
+        before = (tmp_path / "a.fairfix").read_bytes()
+        assert run([*basic, "--id", "person", "--solver", "linear"]) == 2
+        assert said in capsys.readouterr().err
+        assert (tmp_path / "a.fairfix").read_bytes() == before
+
+
+def test_a_radius_is_a_penalty_more() -> None:
+    """Free moves of the features make the score flatter."""
+    table = table_of(frame())
+    flat, steep = (
+        fit(Sensei(solver="linear", rho=1.0, radius=r), table, protected_as_feature=True) for r in (0.3, 0.0)
+    )
+
+    assert flat.predict(table).std() < steep.predict(table).std()
+
+
+def test_undeclared_pairs_are_proposed() -> None:
+    """The note names them; declared ones are no proposal."""
+    table = table_of(frame())
+
+    assert any("not used: role=husband,wife" in note for note in fit(Sensei(), table).trace.notes)
+    assert not fit(Sensei(comparable=PAIR), table).trace.notes
+
+
+def test_a_regression_can_be_merged() -> None:
+    """Real labels too; the other solvers say that they are about 0/1 labels."""
+    data = frame().assign(label=lambda d: d["age"] * 2.0)
+    table = read_table(data, Reading(Columns(("sex",), label="label"), task="regression"), NAMES)
+    predictor = fit(Sensei(comparable=PAIR), table)
+
+    assert np.corrcoef(predictor.predict(table), data["age"])[0, 1] > 0.99
+    with pytest.raises(UsageError, match="about 0/1 labels"):
+        fit(Sensei(solver="linear"), table)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"comparable": "role"}, "--comparable"),
+        ({"solver": "network", "rho": np.inf}, "not exactly constant"),
+        ({"solver": "linear", "rho": np.inf, "radius": 0.1}, "only a constant is left"),
+        ({"directions": "means"}, "--solver linear"),
+        ({"radius": 0.1}, "radius goes with"),
+        ({"solver": "linear", "learner": "trees"}, "trees go with"),
+        ({"rho": -1.0, "solver": "linear"}, "rho must be at least 0"),
+    ],
+)
+def test_parameters_that_do_not_go_together_are_named(given: dict[str, Any], message: str) -> None:
+    """The message names what does not fit."""
+    with pytest.raises(UsageError, match=message):
+        Sensei(**given)
+
+
+def test_problems_that_do_not_fit_are_named() -> None:
+    """Columns and values that are not there, and protected columns where none is seen."""
+    table = table_of(frame())
+    with pytest.raises(UsageError, match="sees no protected column"):
+        fit(Sensei(), table, protected_as_feature=True)
+    with pytest.raises(ColumnError, match="--comparable job"):
+        fit(Sensei(comparable="job=a,b"), table)
+    with pytest.raises(UsageError, match="is not learned from"):
+        Sensei(comparable=PAIR).fit(RepairProblem(table, features=("age",)), rng=np.random.default_rng(0))
+    numbers = table_of(frame().assign(age=lambda d: d["age"].round().astype(int)))
+    with pytest.raises(ColumnError, match="only texts can be taken for one"):
+        fit(Sensei(comparable="age=40,41"), numbers)
+    one = frame()
+    one.loc[one["race"] == "c", "label"] = 1
+    with pytest.raises(DataError, match="no rows of one label"):
+        fit(Sensei(solver="equal-rates"), table_of(one))
+
+
+# ---------------------------------------------------------------------- saved
+
+
+@pytest.mark.parametrize("solver", ["equal-rates", "network"])
+def test_what_is_saved_predicts_the_same_bits(solver: str) -> None:
+    """Settings and arrays, through JSON, make the same predictor."""
+    table = table_of(frame(many=800))
+    predictor = fit(
+        Sensei(solver=solver, **({"rho": 1.0} if solver == "network" else {})),
+        table,
+        protected_as_feature=solver == "network",
+    )
+    settings, arrays = predictor.state()
+    again = type(predictor).from_state(json.loads(json.dumps(settings)), arrays)
+
+    assert again.predict(table).tobytes() == predictor.predict(table).tobytes()
+
+
+@pytest.mark.parametrize("which", range(8))
+def test_a_damaged_rule_is_refused(which: int) -> None:
+    """Nothing is built from parts that do not fit."""
+    predictor = fit(Sensei(solver="equal-rates"), table_of(frame(many=800)))
+    settings, arrays = predictor.state()
+    damaged: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({**settings, "more": 1}, arrays),
+        ({**settings, "prior": [0.5]}, arrays),
+        ({**settings, "groups": [2]}, arrays),
+        ({**settings, "scorers": settings["scorers"][:2]}, arrays),
+        (settings, {**arrays, "mu": arrays["mu"][:, :1]}),
+        (settings, {**arrays, "cells": -arrays["cells"]}),
+        (settings, {**arrays, "shares": 2.0 + arrays["shares"]}),
+        ({**settings, "always": 1.5}, arrays),
+    ]
+
+    with pytest.raises(ArtifactError):
+        type(predictor).from_state(*damaged[which])
+
+
+def test_a_damaged_network_is_refused() -> None:
+    """Shapes, types and finite weights."""
+    good = {"hidden": np.ones((2, 3)), "hidden_bias": np.ones(3), "out": np.ones(3), "out_bias": np.ones(1)}
+    assert NetworkMember.from_state({}, good).predict(np.ones((1, 2))).shape == (1,)
+    for part, value in (
+        ("hidden", np.ones(3)),
+        ("out", np.ones(2)),
+        ("out_bias", np.array([np.nan])),
+        ("hidden_bias", np.ones(3, dtype=np.float32)),
+    ):
+        with pytest.raises(ArtifactError):
+            NetworkMember.from_state({}, {**good, part: value})
+
+
+# ---------------------------------------------------------------------- in a shell
+
+
+def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Repair without the protected columns at predict time, predict rows that have none."""
+    frame(many=3000).to_parquet(tmp_path / "data.parquet")
+    frame(seed=1, many=50).drop(columns=["sex", "race", "label"]).to_csv(tmp_path / "new.csv", index=False)
+    out = str(tmp_path / "a.fairfix")
+    options = [
+        "--method",
+        "sensei",
+        "--protected",
+        "sex,race",
+        "--comparable",
+        PAIR,
+        "-o",
+        out,
+        "--no-config",
+    ]
+    assert run(["repair", str(tmp_path / "data.parquet"), *options, "--format", "json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    table = {row["name"]: row for row in result["proof"]["holdout"]["table"]}
+    assert result["does_not_count"] == "any other sex and race; role husband or wife"
+    assert (
+        run(["predict", out, str(tmp_path / "new.csv"), "-o", str(tmp_path / "o.parquet"), "--no-config"])
+        == 0
+    )
+
+    assert Repaired.load(out).required == ("role", "age")
+    assert table["decision_flips.under_comparable [sex x race]"]["after"]["value"] == 0
+    assert table["decision_flips.under_comparable [sex x race]"]["before"]["value"] > 0.01
+    assert pq.read_table(tmp_path / "o.parquet")["prediction"].null_count == 0
+
+
+def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Predictions of flipped rows are the same bits; before and after stand in the proof; no model, no averages."""
+    data, names = frame(many=2500), ["sex", "race", "role", "age"]
+    encoder = make_column_transformer((OneHotEncoder(), names[:3]), remainder="passthrough")
+    joblib.dump(
+        make_pipeline(encoder, LogisticRegression(max_iter=2000)).fit(data[names], data["label"]),
+        tmp_path / "m.joblib",
+    )
+    digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
+    model = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest]
+    data.to_parquet(tmp_path / "data.parquet")
+    swap = data.assign(sex=data["sex"].map({"f": "m", "m": "f"}), race="c")
+    swap.to_parquet(tmp_path / "swap.parquet")
+    out = str(tmp_path / "a.fairfix")
+    basic = ["repair", str(tmp_path / "data.parquet"), "--method", "sensei", "--solver", "average"]
+    basic += ["--protected", "sex,race", "-o", out, "--no-config"]
+    assert run(basic) == 2
+    assert "give the model with --model" in capsys.readouterr().err
+    assert run([*basic, *model, "--format", "json"]) == 0
+    table = {row["name"]: row for row in json.loads(capsys.readouterr().out)["proof"]["holdout"]["table"]}
+    found = []
+    for name in ("data", "swap"):
+        to = str(tmp_path / f"{name}.out.parquet")
+        assert run(["predict", out, str(tmp_path / f"{name}.parquet"), "-o", to, *model, "--no-config"]) == 0
+        found.append(pq.read_table(to)["prediction"].to_numpy())
+
+    data.drop(columns=names[:2]).to_parquet(tmp_path / "bare.parquet")
+    to = str(tmp_path / "bare.out.parquet")
+    assert run(["predict", out, str(tmp_path / "bare.parquet"), "-o", to, *model, "--no-config"]) == 0
+    bare = pq.read_table(to)["prediction"].to_numpy()
+    data.drop(columns="role").to_parquet(tmp_path / "less.parquet")
+    none = str(tmp_path / "none.parquet")
+    assert run(["predict", out, str(tmp_path / "less.parquet"), "-o", none, *model, "--no-config"]) == 2
+    assert "no column 'role'" in capsys.readouterr().err
+
+    assert found[0].tobytes() == found[1].tobytes() == bare.tobytes()
+    assert Repaired.load(out).required == ("role", "age")
+    assert not Path(none).exists()
+    assert table["log_loss"]["before"]["value"] < table["log_loss"]["after"]["value"]
+    assert (
+        table["selection_rate.difference.between_groups [sex]"]["after"]["value"]
+        < (table["selection_rate.difference.between_groups [sex]"]["before"]["value"])
+    )
+
+
+def test_a_model_of_real_values_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mean over flips is that of the groups' own predictions, by their shares; no column of the group is needed."""
+    data = frame(many=1500).assign(sex=lambda d: (d["sex"] == "f").astype(int))
+    data["label"] = 2.0 * data["age"] + 3.0 * data["sex"]
+    model = LinearRegression().fit(data[["sex", "age"]], data["label"])
+    joblib.dump(model, tmp_path / "m.joblib")
+    digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
+    given = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest, "--no-config"]
+    data.to_parquet(tmp_path / "data.parquet")
+    data[["age"]].to_parquet(tmp_path / "new.parquet")
+    out, to = str(tmp_path / "a.fairfix"), str(tmp_path / "o.parquet")
+    options = ["--method", "sensei", "--solver", "average", "--protected", "sex", "--task", "regression"]
+    assert (
+        run(["repair", str(tmp_path / "data.parquet"), *options, *given, "-o", out, "--format", "json"]) == 0
+    )
+    proof = {row["name"]: row for row in json.loads(capsys.readouterr().out)["proof"]["fit"]["table"]}
+    assert run(["predict", out, str(tmp_path / "new.parquet"), "-o", to, *given]) == 0
+    found = pq.read_table(to)["prediction"].to_numpy()
+
+    shift = found - model.predict(data.assign(sex=0)[["sex", "age"]])
+    assert np.ptp(shift) < 1e-9
+    assert shift[0] == pytest.approx(
+        3.0 * data["sex"].mean(), abs=0.2
+    )  # by the shares of the rows of the fit
+    assert proof["square_loss.max [sex]"]["before"]["value"] < 1e-9
+    assert proof["square_loss.max [sex]"]["after"]["value"] > 0.5
+
+
+def test_a_model_that_sees_no_group_is_not_averaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is constant as it is, and the message says so."""
+    data = frame()
+    joblib.dump(LogisticRegression().fit(data[["age"]], data["label"]), tmp_path / "m.joblib")
+    digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
+    data.to_parquet(tmp_path / "data.parquet")
+    model = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest]
+    options = ["--method", "sensei", "--solver", "average", "--protected", "sex", "--no-config"]
+    to = ["-o", str(tmp_path / "a.fairfix")]
+    status = run(["repair", str(tmp_path / "data.parquet"), *options, *model, *to])
+
+    assert status == 2
+    assert "does not look at sex" in capsys.readouterr().err
+    assert not (tmp_path / "a.fairfix").exists()
+
+
+def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Flips are a gap like others; the linear model trades them for quality over its slack."""
+    frame(many=3000).to_parquet(tmp_path / "data.parquet")
+    options = ["--protected", "sex", "--methods", "sensei", "--slacks", "0,0.1", "--protected-as-feature"]
+    status = run(["compare", str(tmp_path / "data.parquet"), *options, "--format", "json", "--no-config"])
+    points = {(p["title"], p["slack"]): p for p in json.loads(capsys.readouterr().out)["points"]}
+    gap = "decision_flips.under_flips [sex]"
+
+    assert status == 0
+    assert points["sensei, linear", 0.0]["gaps"][gap]["value"] < 0.01
+    assert 0.01 < points["sensei, linear", 0.1]["gaps"][gap]["value"] < 0.2
+    assert points["sensei, equal rates", 0.0]["failure"].startswith("sensei: --solver equal-rates sees no")
+    assert "failure" in points["sensei", None]
+
+
+def test_proof_shows_flips_of_the_plain_model_beside() -> None:
+    """Before is the model with the protected columns as features, after the repaired one."""
+    found = repair_table(
+        table_of(frame(many=3000)),
+        Sensei(solver="linear", rho=30.0),
+        features=NAMES,
+        protected_as_feature=True,
+    )
+    rows = {row.name: row for row in found.holdout.table}
+    flips = rows["decision_flips.under_flips [sex x race]"]
+
+    assert flips.before.value > 0.1
+    assert flips.after.value < 0.02
+    assert found.reading.columns.protected == ("sex", "race")
+    assert isinstance(found.predictor.state()[1]["model0.coef"], np.ndarray)

@@ -1,0 +1,611 @@
+"""Members equal scikit-learn's predictions, keep the laws of weights and order, and refuse damaged states."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from fairfix.errors import ArtifactError, ConvergenceWarning
+from fairfix.models.learners import (
+    ConstantMember,
+    LinearMember,
+    Member,
+    NetworkMember,
+    TreesMember,
+    fit_classes,
+    fit_mean,
+    folds_of,
+    hashed,
+    out_of_fold,
+    trees_of,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from threadpoolctl import threadpool_limits
+
+Floats = npt.NDArray[np.float64]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Keep fits of a few hundred rows from waiting for threads, which takes seconds on a busy machine."""
+    with threadpool_limits(1):
+        yield
+
+
+def rows(seed: int = 0, many: int = 400, *, gaps: bool = False) -> tuple[Floats, Floats]:
+    """Return features with ties and, if asked, gaps, and a label."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(many, 4))
+    X[:, 1] = X[:, 1].round()
+    X[:, 2] = X[:, 2] > 0
+    y = X[:, 0] + 0.5 * X[:, 1] ** 2 + 0.3 * rng.normal(size=many)
+    if gaps:
+        X[rng.random(X.shape) < 0.1] = np.nan
+    return X, y
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_trees_equal_scikit_learn_to_the_bit(gaps: bool) -> None:
+    """Regression, two and three classes: the arrays predict what the fitted model predicts, ties and gaps included."""
+    X, y = rows(gaps=gaps)
+    new = np.concatenate([X, rows(1, gaps=gaps)[0], np.full((1, 4), np.inf), np.full((1, 4), -1e300)])
+    regressor = HistGradientBoostingRegressor(max_iter=30).fit(X, y)
+    two = HistGradientBoostingClassifier(max_iter=20).fit(X, y > 0.5)
+    three = HistGradientBoostingClassifier(max_iter=20).fit(X, np.digitize(y, [0, 1]))
+
+    np.testing.assert_array_equal(trees_of(regressor, "identity").predict(new), regressor.predict(new))
+    np.testing.assert_array_equal(trees_of(two, "sigmoid").predict(new), two.predict_proba(new)[:, 1])
+    np.testing.assert_array_equal(trees_of(two, "pair").predict(new), two.predict_proba(new))
+    np.testing.assert_array_equal(trees_of(three, "softmax").predict(new), three.predict_proba(new))
+
+
+def test_trees_of_a_single_leaf_predict_their_baseline() -> None:
+    """A label without spread leaves trees without splits."""
+    X, _ = rows()
+    model = HistGradientBoostingRegressor(max_iter=3).fit(X, np.full(len(X), 2.5))
+
+    np.testing.assert_array_equal(trees_of(model, "identity").predict(X), model.predict(X))
+
+
+def test_trees_split_on_missing_values_alone() -> None:
+    """Where being missing is all that matters, thresholds are infinite, and infinite values are not missing."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(400, 2))
+    X[rng.random(400) < 0.5, 0] = np.nan
+    y = np.isnan(X[:, 0]) + 0.0
+    model = HistGradientBoostingRegressor(max_iter=5, max_leaf_nodes=2).fit(X, y)
+    made = trees_of(model, "identity")
+    new = np.array([[np.nan, 0.0], [np.inf, 0.0], [-np.inf, 0.0], [0.0, np.nan], [np.nan, np.nan]])
+
+    assert np.isinf(made.nodes["threshold"]).any()
+    np.testing.assert_array_equal(made.predict(new), model.predict(new))
+    np.testing.assert_array_equal(made.predict(X), model.predict(X))
+
+
+def test_values_that_look_rounded_fall_on_the_same_side() -> None:
+    """Values of 32 bits, thresholds themselves and their neighbours go where scikit-learn sends them."""
+    X = np.random.default_rng(7).normal(size=(300, 1)).astype(np.float32).astype(np.float64)
+    model = HistGradientBoostingRegressor(max_iter=10).fit(X, np.sin(3 * X[:, 0]))
+    made = trees_of(model, "identity")
+    cuts = made.nodes["threshold"]
+    new = np.concatenate([X[:, 0], cuts, np.nextafter(cuts, np.inf), np.nextafter(cuts, -np.inf)])[:, None]
+
+    np.testing.assert_array_equal(made.predict(new), model.predict(new))
+
+
+def test_rows_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a few rows give the same bits as all rows at once, with gaps in some parts only."""
+    X = np.nan_to_num(rows(many=100)[0])
+    X[57, 0] = np.nan
+    tree = tree_member()
+    whole = tree.predict(X)
+    sizes: list[int] = []
+    sums = TreesMember._sums
+
+    def sized(self: TreesMember, walk: Any, X: Floats) -> Floats:
+        sizes.append(len(X))
+        return sums(self, walk, X)
+
+    monkeypatch.setattr(TreesMember, "_sums", sized)
+    monkeypatch.setattr("fairfix.models.learners.CHUNK", 4 * 7)
+
+    assert tree.predict(X).tobytes() == whole.tobytes()
+    assert sizes == [7] * 14 + [2]
+    assert tree.predict(X[:0]).shape == (0,)
+
+
+def test_linear_members_are_those_of_scikit_learn() -> None:
+    """Ridge and logistic regression of the documented strength give the same coefficients."""
+    X, y = rows()
+    w = np.random.default_rng(1).random(len(y)) + 0.5
+    ridge = Ridge(alpha=0.01 * w.sum()).fit(X, y, sample_weight=w)
+    logistic = LogisticRegression(C=1 / (0.02 * w.sum()), tol=1e-10, solver="newton-cholesky").fit(
+        X, y > 0, sample_weight=w
+    )
+    mine = fit_mean(X, y, w, learner="linear", loss="square", l2=0.01, seed=0)
+    other = fit_mean(X, (y > 0).astype(float), w, learner="linear", loss="logistic", l2=0.01, seed=0)
+
+    np.testing.assert_allclose(mine.predict(X), ridge.predict(X), rtol=1e-9)
+    np.testing.assert_allclose(other.predict(X), logistic.predict_proba(X)[:, 1], rtol=1e-6)
+
+
+def stated(loss: str, member: LinearMember, X: Floats, y: Floats, w: Floats, l2: float) -> float:
+    """Return the objective as the module states it."""
+    p = member.predict(X)
+    if loss == "square":
+        each = (y - p) ** 2
+    elif loss == "logistic":
+        each = -y * np.log(p) - (1 - y) * np.log(1 - p)
+    else:
+        each = -np.log(p[np.arange(len(y)), y.astype(int)])
+    return float(w @ each / w.sum() + l2 * np.sum(member.coef**2))
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", "classes"])
+def test_no_other_coefficients_do_better(loss: str) -> None:
+    """Whichever way the coefficients or the intercept are moved, the stated objective grows with the square."""
+    X, y = rows()
+    rng = np.random.default_rng(8)
+    w, l2 = rng.random(len(y)) + 0.5, 0.03
+    if loss == "square":
+        best = fit_mean(X, y, w, learner="linear", loss=loss, l2=l2, seed=0)
+    elif loss == "logistic":
+        y = rng.random(len(y))
+        best = fit_mean(X, y, w, learner="linear", loss=loss, l2=l2, seed=0)
+    else:
+        y = np.digitize(y, [0, 1]).astype(float)
+        best = fit_classes(X, y.astype(int), 3, w, learner="linear", l2=l2, seed=0)
+    assert isinstance(best, LinearMember)
+    least = stated(loss, best, X, y, w, l2)
+
+    for _ in range(20):
+        step = rng.normal(size=best.coef.shape), rng.normal(size=best.intercept.shape)
+        rises = [
+            stated(
+                loss,
+                LinearMember(best.coef + t * step[0], best.intercept + t * step[1], best.link),
+                X,
+                y,
+                w,
+                l2,
+            )
+            - least
+            for t in (-1e-3, 1e-3)
+        ]
+        assert min(rises) > 0
+        np.testing.assert_allclose(rises[0], rises[1], rtol=0.02)
+
+
+def test_without_penalty_the_least_coefficients_are_taken() -> None:
+    """Indicators of all categories depend on one another: of all best coefficients the least are taken."""
+    rng = np.random.default_rng(9)
+    group = rng.integers(0, 4, 300)
+    X = np.column_stack([np.eye(4)[group], rng.normal(size=300)])
+    y = group + X[:, 4] + 0.1 * rng.normal(size=300)
+    w = rng.random(300) + 0.5
+    free = fit_mean(X, y, w, learner="linear", loss="square", l2=0.0, seed=0)
+    barely = fit_mean(X, y, w, learner="linear", loss="square", l2=1e-9, seed=0)
+    assert isinstance(free, LinearMember)
+
+    assert np.abs(free.coef).max() < 3
+    np.testing.assert_allclose(free.predict(X), barely.predict(X), atol=1e-7)
+    np.testing.assert_allclose(free.coef[:4].sum(), 0, atol=1e-9)
+
+
+def test_logistic_regression_without_penalty_is_quiet_where_there_is_an_optimum() -> None:
+    """Columns that depend on one another are no reason to warn."""
+    X, y = rows()
+    twice = np.column_stack([X, X[:, 0]])
+    noisy = (y + np.random.default_rng(10).normal(size=len(y)) > 0).astype(float)
+    free = fit_mean(twice, noisy, None, learner="linear", loss="logistic", l2=0.0, seed=0)
+    plain = fit_mean(X, noisy, None, learner="linear", loss="logistic", l2=0.0, seed=0)
+
+    np.testing.assert_allclose(free.predict(twice), plain.predict(X), atol=1e-4)
+    assert isinstance(free, LinearMember)
+    np.testing.assert_allclose(free.coef[0], free.coef[4], rtol=1e-9)  # the same column, the same coefficient
+
+
+def test_what_does_not_reach_its_optimum_is_told() -> None:
+    """A column a million times wider than another, and no penalty: a warning with the remedy."""
+    X = np.random.default_rng(11).normal(size=(300, 4)) * [1, 1e6, 1e-6, 1]
+    y = (1e6 * X[:, 2] + X[:, 3] > 0).astype(float)
+
+    with pytest.warns(ConvergenceWarning, match="take an l2 above 0"):
+        fit_mean(X, y, None, learner="linear", loss="logistic", l2=0.0, seed=0)
+
+
+@pytest.mark.parametrize("many", [2, 3])
+@pytest.mark.parametrize("newton", [300, 0])
+def test_a_start_is_sooner_and_the_same(many: int, newton: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begun at a member of almost the same rows, the fit takes fewer steps to the same member."""
+    X, y = rows()
+    codes = np.digitize(y, [0, 1][: many - 1])
+    steps: list[int] = []
+    fit = LogisticRegression.fit
+
+    def counted(self: Any, *args: Any, **more: Any) -> Any:
+        done = fit(self, *args, **more)
+        steps.append(int(done.n_iter_.max()))
+        return done
+
+    monkeypatch.setattr(LogisticRegression, "fit", counted)
+    monkeypatch.setattr("fairfix.models.learners.MOST_NEWTON", newton)
+    same: dict[str, Any] = {"learner": "linear", "l2": 0.01, "seed": 0}
+    whole = fit_classes(X, codes, many, None, **same)
+    cold = fit_classes(X[40:], codes[40:], many, None, **same)
+    warm = fit_classes(X[40:], codes[40:], many, None, **same, start=whole)
+    unlike = [ConstantMember(np.ones(many) / many), LinearMember(np.ones((9, 1)), np.ones(1), "pair")]
+    others = [fit_classes(X[40:], codes[40:], many, None, **same, start=start) for start in unlike]
+
+    assert steps[2] < steps[1] == steps[3] == steps[4]
+    np.testing.assert_allclose(warm.predict(X), cold.predict(X), atol=1e-9 if newton else 1e-7)
+    assert all(other.predict(X).tobytes() == cold.predict(X).tobytes() for other in others)
+
+
+@pytest.mark.parametrize("l2", [0.01, 0.0])
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_weights_repeats_and_order(loss: str, l2: float) -> None:
+    """Whole weights are repeated rows, weight 0 is no row, their unit is free, and the order means nothing."""
+    X, y = rows()
+    y = (y + rows(12)[1] > 0).astype(float) if loss == "logistic" else y
+    w = np.random.default_rng(2).integers(0, 4, len(y)).astype(float)
+    i = np.repeat(np.arange(len(y)), w.astype(int))
+    order = np.random.default_rng(3).permutation(len(y))
+    same: dict[str, Any] = {"learner": "linear", "loss": loss, "l2": l2, "seed": 0}
+    one, two, three, four = (
+        fit_mean(A, b, c, **same).predict(X)
+        for A, b, c in ((X, y, w), (X[i], y[i], None), (X[order], y[order], w[order]), (X, y, 4 * w))
+    )
+
+    np.testing.assert_allclose(two, one, atol=1e-9)
+    np.testing.assert_array_equal(three, one)
+    np.testing.assert_allclose(four, one, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_trees_do_not_see_rows_without_weight_nor_their_order(loss: str) -> None:
+    """Rows of weight 0 may be wild, and rows may come in any order: the trees are the same to the bit."""
+    X, y = rows(many=120, gaps=True)
+    y = (y > 0).astype(float) if loss == "logistic" else y
+    w = np.random.default_rng(13).integers(0, 3, len(y)).astype(float)
+    wild, label = X.copy(), y.copy()
+    wild[w == 0], label[w == 0] = 1e9, 1 - label[w == 0]
+    order = np.random.default_rng(14).permutation(len(y))
+    same: dict[str, Any] = {"learner": "trees", "loss": loss, "l2": 0.0, "seed": 0}
+    one = fit_mean(X, y, w, **same).predict(X)
+
+    np.testing.assert_array_equal(fit_mean(wild, label, w, **same).predict(X), one)
+    np.testing.assert_array_equal(fit_mean(X[order], y[order], w[order], **same).predict(X), one)
+
+
+def test_classes_without_rows_are_left_to_the_caller() -> None:
+    """One class alone is certain; some classes missing is for the caller to settle, weight 0 counting as no row."""
+    X, _ = rows(many=30)
+    codes, w = np.arange(30) % 3, (np.arange(30) % 3 > 0).astype(float)
+    same: dict[str, Any] = {"learner": "linear", "l2": 0.01, "seed": 0}
+
+    np.testing.assert_array_equal(fit_classes(X, codes * 0 + 1, 3, None, **same).predict(X[:1]), [[0, 1, 0]])
+    with pytest.raises(ValueError, match="some classes have no rows"):
+        fit_classes(X, codes, 3, w, **same)
+
+
+def test_labels_between_are_two_rows() -> None:
+    """A soft label acts as a row of each class with that share of the weight."""
+    X, y = rows()
+    soft = 1 / (1 + np.exp(-y))
+    mine = fit_mean(X, soft, None, learner="linear", loss="logistic", l2=0.01, seed=0)
+    twice = LogisticRegression(C=1 / (0.02 * len(y)), tol=1e-10, solver="newton-cholesky")
+    twice.fit(
+        np.concatenate([X, X]), np.repeat([1, 0], len(y)), sample_weight=np.concatenate([soft, 1 - soft])
+    )
+
+    np.testing.assert_allclose(mine.predict(X), twice.predict_proba(X)[:, 1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("learner", ["linear", "trees"])
+@pytest.mark.parametrize("many", [2, 3])
+def test_class_probabilities_sum_to_one(learner: str, many: int) -> None:
+    """Chances of all classes are there, in order, and sum to 1."""
+    X, y = rows(many=150)
+    codes = np.digitize(y, [0, 1][: many - 1])
+    found = fit_classes(X, codes, many, None, learner=learner, l2=0.01, seed=0).predict(X)
+
+    assert found.shape == (150, many)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    assert np.mean(found.argmax(axis=1) == codes) > 0.6
+
+
+@cache
+def tree_member() -> TreesMember:
+    """Return a small member of trees."""
+    X, y = rows(many=100, gaps=True)
+    return trees_of(HistGradientBoostingRegressor(max_iter=3).fit(X, y), "identity")
+
+
+def members() -> list[Member]:
+    """Return members of each kind."""
+    X, y = rows(many=100)
+    codes = np.digitize(y, [0, 1])
+    linear = fit_mean(X, y, None, learner="linear", loss="square", l2=0.01, seed=0)
+    several = fit_classes(X, codes, 3, None, learner="linear", l2=0.01, seed=0)
+    softmax = trees_of(HistGradientBoostingClassifier(max_iter=2).fit(X, codes), "softmax")
+    constants = [ConstantMember(np.array([0.25])), ConstantMember(np.array([0.25, 0.75]))]
+    return [tree_member(), softmax, linear, several, *constants]
+
+
+with threadpool_limits(1):
+    MEMBERS = members()
+
+
+@pytest.mark.parametrize("which", range(6))
+def test_saved_members_predict_the_same_bits(which: int) -> None:
+    """A state gives back the member."""
+    member = MEMBERS[which]
+    X = np.nan_to_num(rows(5)[0])
+    settings_, arrays = member.state()
+    again = Member.kinds[member.kind].from_state(settings_, arrays)
+
+    assert again.predict(X).tobytes() == member.predict(X).tobytes()
+
+
+@pytest.mark.parametrize("which", range(7))
+def test_what_a_row_gets_does_not_hang_on_the_rows_beside_it(which: int) -> None:
+    """Alone, in parts, in any order: the same bits, so predictions do not hang on how a file is cut."""
+    rng = np.random.default_rng(which)
+    network = NetworkMember(
+        rng.normal(size=(4, 9)), rng.normal(size=9), rng.normal(size=9), rng.normal(size=1)
+    )
+    member = [*MEMBERS, network][which]
+    X = np.nan_to_num(rows(5)[0])
+    whole, order = member.predict(X), rng.permutation(len(X))
+
+    assert member.predict(X[order]).tobytes() == whole[order].tobytes()
+    for size in (1, 7):
+        parts = [member.predict(X[i : i + size]) for i in range(0, len(X), size)]
+        assert np.concatenate(parts).tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_a_column_without_values_is_no_feature(loss: str) -> None:
+    """Trees of it alone, or beside others, are those of a constant in its place."""
+    X, y = rows(6)
+    target = (y > 0).astype(float) if loss == "logistic" else y
+    empty, plain = X.copy(), X.copy()
+    empty[:, 1], plain[:, 1] = np.nan, 0.0
+    found, wanted = (
+        fit_mean(M, target, None, learner="trees", loss=loss, l2=0.0, seed=1) for M in (empty, plain)
+    )
+    assert found.predict(empty).tobytes() == wanted.predict(plain).tobytes()
+
+
+ODD_NUMBERS = [-1, 0, 1, 7, 10**6, np.nan, np.inf, -np.inf]
+ODD_ARRAYS = [
+    np.zeros(0),
+    np.array(1.0),
+    np.zeros((2, 2)),
+    np.array(["a"]),
+    np.array([None]),
+    np.zeros(3, dtype=complex),
+    None,
+]
+ODD_SETTINGS = [None, [], {}, -1, 0, 10**30, 1.5, True, "softmax", "identity", ["identity"], np.nan]
+
+
+@settings(max_examples=300)
+@given(data=st.data(), which=st.integers(0, 5))
+def test_damaged_states_are_refused_or_end(data: st.DataObject, which: int) -> None:
+    """Whatever is changed in a state, it is refused as an artifact, or its member predicts in the end."""
+    member = MEMBERS[which]
+    told, held = member.state()
+    told, held = dict(told), {name: a.copy() for name, a in held.items()}
+    arrays: dict[str, Any] = held
+    name = data.draw(st.sampled_from(sorted(held)))
+    how = data.draw(st.sampled_from(["entry", "entry", "entry", "shuffle", "array", "drop", "more", "told"]))
+    if how == "entry":
+        at, value = data.draw(st.integers(0, held[name].size - 1)), data.draw(st.sampled_from(ODD_NUMBERS))
+        whole = held[name].dtype.kind != "f"
+        held[name].flat[at] = int(np.nan_to_num(value, posinf=9, neginf=-9)) if whole else value
+    elif how == "shuffle":
+        held[name] = np.random.default_rng(data.draw(st.integers(0, 99))).permutation(held[name])
+    elif how == "array":
+        arrays[name] = data.draw(st.sampled_from(ODD_ARRAYS))
+    elif how == "drop":
+        del arrays[name]
+    elif how == "more":
+        arrays["more"] = np.zeros(1)
+    else:
+        told[data.draw(st.sampled_from([*told, "more"]))] = data.draw(st.sampled_from(ODD_SETTINGS))
+    try:
+        made = type(member).from_state(told, arrays)
+    except ArtifactError:
+        return
+    with np.errstate(all="ignore"):
+        assert len(made.predict(np.zeros((3, 4)))) == 3
+
+
+@pytest.mark.parametrize("kind", [ConstantMember, LinearMember, TreesMember])
+@pytest.mark.parametrize("told", [None, 3, [], ["link"], "link"])
+def test_settings_that_are_no_settings_are_refused(kind: type[Member], told: Any) -> None:
+    """A manifest that holds something else where settings belong is an artifact error."""
+    arrays = next(m for m in MEMBERS if type(m) is kind).state()[1]
+
+    with pytest.raises(ArtifactError):
+        kind.from_state(told, arrays)
+
+
+def small_tree(**change: Any) -> TreesMember:
+    """Return two trees of one split each, with a change to their state."""
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "feature": np.zeros(6, dtype="<i4"),
+        "threshold": np.zeros(6),
+        "left": np.array([1, 1, 2, 4, 4, 5], dtype="<i4"),
+        "right": np.array([2, 1, 2, 5, 4, 5], dtype="<i4"),
+        "value": np.array([0.0, -1, 1, 0, -10, 10]),
+        "missing_left": np.array([True, False, False, False, False, False]),
+        "roots": np.array([0, 3]),
+        "classes": np.array([0, 0]),
+        "baseline": np.array([0.5]),
+    }
+    told = {"link": "identity", "features": 1, **change.pop("told", {})}
+    arrays |= {name: np.asarray(value, dtype=arrays[name].dtype) for name, value in change.items()}
+    return TreesMember.from_state(told, arrays)
+
+
+NO_NODES: dict[str, Any] = {
+    name: []
+    for name in ("feature", "threshold", "left", "right", "value", "missing_left", "roots", "classes")
+}
+
+
+def test_a_tree_made_by_hand_predicts_what_it_says() -> None:
+    """At most the threshold goes left, above right, and missing values where the node says."""
+    found = small_tree().predict(np.array([[0.0], [1e-300], [np.nan], [-np.inf], [np.inf]]))
+
+    np.testing.assert_array_equal(found, [-10.5, 11.5, 9.5, -10.5, 11.5])
+    np.testing.assert_array_equal(small_tree(**NO_NODES).predict(np.zeros((2, 1))), [0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"left": [0, 1, 2, 4, 4, 5]},  # a step that goes nowhere
+        {"left": [1, 1, 2, 1, 4, 5]},  # a child of two parents, another of none
+        {"right": [2, 0, 2, 5, 4, 5]},  # a circle
+        {"right": [1, 1, 2, 5, 4, 5]},  # the same child twice
+        {"right": [9, 1, 2, 5, 4, 5]},
+        {"roots": [0, 4]},  # begins in the middle
+        {"roots": [3, 3]},
+        {"roots": [0, 3, 1], "classes": [0, 0, 0]},  # a root that has a parent
+        {"roots": [0, 6]},
+        {"roots": [0], "classes": [0]},  # a tree that nobody asks
+        {"classes": [0, 1]},
+        {"classes": [0]},
+        {"feature": [1, 0, 0, 0, 0, 0]},
+        {"value": [0, np.inf, 0, 0, 0, 0]},
+        {"threshold": [np.nan, 0, 0, 0, 0, 0]},
+        {"baseline": [0.0, 0.0]},
+        {"baseline": []},
+        {"baseline": [], "told": {"link": "softmax"}, **NO_NODES},
+        {"told": {"features": 0}},
+        {"told": {"features": True}},
+        {"told": {"link": "logit"}},
+        {"told": {"depth": 3}},
+    ],
+)
+def test_nodes_that_are_no_trees_are_refused(change: dict[str, Any]) -> None:
+    """Nodes have one parent, roots none, and all that is named is there."""
+    with pytest.raises(ArtifactError):
+        small_tree(**change)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told", "change"),
+    [
+        (LinearMember, {"link": "magic"}, {}),
+        (LinearMember, {"link": "sigmoid"}, {"coef": np.zeros((4, 2)), "intercept": np.zeros(2)}),
+        (LinearMember, {"link": "identity"}, {"coef": np.full((4, 1), np.nan)}),
+        (LinearMember, {"link": "identity", "more": 1}, {}),
+        (ConstantMember, {}, {"value": np.zeros(0)}),
+    ],
+)
+def test_other_damage_is_refused(kind: type[Member], told: dict[str, Any], change: dict[str, Any]) -> None:
+    """Parts that do not fit together are an artifact error."""
+    arrays = (
+        {"coef": np.zeros((4, 1)), "intercept": np.zeros(1)}
+        if kind is LinearMember
+        else {"value": np.zeros(1)}
+    )
+
+    with pytest.raises(ArtifactError):
+        kind.from_state(told, {**arrays, **change})
+
+
+def test_folds_hang_on_the_row_alone() -> None:
+    """Equal rows share a fold in any order, -0 is 0, and folds are about equal."""
+    X, _ = rows(many=2000, gaps=True)
+    order = np.random.default_rng(4).permutation(2000)
+    folds = folds_of(X, 5)
+
+    np.testing.assert_array_equal(folds_of(X[order], 5), folds[order])
+    np.testing.assert_array_equal(
+        folds_of(np.array([[0.0], [-0.0]]), 5)[0], folds_of(np.array([[-0.0]]), 5)[0]
+    )
+    assert np.bincount(folds).min() > 330
+
+
+def test_few_rows_are_dealt_out_so_that_no_fold_is_empty() -> None:
+    """With few different rows each fold still gets one, equal rows stay together, in any order."""
+    X = np.repeat(rows(many=6)[0], 3, axis=0)
+    order = np.random.default_rng(15).permutation(18)
+    folds = folds_of(X, 5)
+
+    assert set(folds.tolist()) == set(range(5))
+    assert (folds.reshape(6, 3) == folds.reshape(6, 3)[:, :1]).all()
+    np.testing.assert_array_equal(folds_of(X[order], 5), folds[order])
+    assert len(set(folds_of(X[:6], 5).tolist())) == 2
+
+
+def test_missing_values_have_one_bit_pattern() -> None:
+    """Which NaN a missing value is says nothing, but where it stands does."""
+    other = np.array([0x7FF8000000000001, 0xFFF8000000000000], dtype=np.uint64).view(np.float64)
+    one = np.column_stack([np.full(2, np.nan), np.ones(2)])
+    two = np.column_stack([other, np.ones(2)])
+
+    np.testing.assert_array_equal(hashed(one), hashed(two))
+    assert hashed(one)[0] != hashed(one[:, ::-1])[0]
+    assert hashed(one)[0] != hashed(np.zeros((1, 2)) + 1)[0]
+
+
+def test_no_row_is_scored_by_a_member_that_saw_it() -> None:
+    """A learner that remembers its rows is never asked about one of them."""
+    X, _ = rows(many=200)
+    folds = folds_of(X, 4)
+    seen: list[set[bytes]] = []
+
+    class Remembers(ConstantMember):
+        def predict(self, X: Floats) -> Floats:
+            known = seen[int(self.value[0])]
+            return np.array([float(row.tobytes() in known) for row in X])
+
+    def fit(some: npt.NDArray[np.int64]) -> Member:
+        seen.append({row.tobytes() for row in X[some]})
+        return Remembers(np.array([float(len(seen) - 1)]))
+
+    whole = fit(np.arange(200))
+    assert whole.predict(X).all()
+    assert not out_of_fold(fit, X, folds, whole).any()
+    assert out_of_fold(fit, X, folds, whole, lambda rest: False).all()
+
+
+def test_a_fold_without_which_a_class_is_gone_is_scored_by_all() -> None:
+    """The columns of probabilities stay in line when only one fold holds a class."""
+    X, y = rows(many=200)
+    folds = folds_of(X, 4)
+    codes = np.where(folds == 2, 2, (y > 0).astype(int))
+    same: dict[str, Any] = {"learner": "linear", "l2": 0.01, "seed": 0}
+    whole = fit_classes(X, codes, 3, None, **same)
+
+    def fit(some: npt.NDArray[np.int64]) -> Member:
+        return fit_classes(X[some], codes[some], 3, None, **same, start=whole)
+
+    found = out_of_fold(fit, X, folds, whole, lambda some: bool(np.bincount(codes[some], minlength=3).all()))
+    np.testing.assert_array_equal(found[folds == 2], whole.predict(X)[folds == 2])
+    np.testing.assert_array_equal(found[folds == 0], fit(np.flatnonzero(folds != 0)).predict(X[folds == 0]))
+    assert found.shape == (200, 3)
+
+
+def test_importing_loads_no_solver() -> None:
+    """The room is there without scikit-learn and scipy, until something is fitted."""
+    script = "import sys, fairfix.models.learners; print(sorted({'sklearn', 'scipy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

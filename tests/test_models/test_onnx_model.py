@@ -1,0 +1,171 @@
+"""ONNX files as models: the scores of the model they were made of, by its names and classes, without a pin."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.cli import run
+from fairfix.errors import ModelError
+from fairfix.models.user_file import load_model
+from onnx import TensorProto, helper
+from skl2onnx import to_onnx
+from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+NUMBERS = ["age", "income"]
+
+
+def people(n: int = 300, seed: int = 0) -> pd.DataFrame:
+    """Two numbers and a text, in the types of the graph."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.normal(size=(n, 2)), columns=NUMBERS).astype(np.float32)
+    frame["job"] = rng.choice(["clerk", "nurse"], n)
+    return frame
+
+
+def outcome(frame: pd.DataFrame, classes: tuple[Any, Any]) -> np.ndarray:
+    """A label of two classes that hangs on the columns."""
+    rng = np.random.default_rng(1)
+    high = frame["age"] + (frame["job"] == "nurse") + rng.normal(size=len(frame)) > 0.5
+    return np.where(high, classes[1], classes[0])
+
+
+def pipeline(last: BaseEstimator) -> Any:
+    """A model of numbers and a text."""
+    columns = make_column_transformer(
+        (StandardScaler(), NUMBERS), (OneHotEncoder(handle_unknown="ignore"), ["job"])
+    )
+    return make_pipeline(columns, last)
+
+
+def written(model: Any, example: Any, folder: Path, **options: Any) -> Path:
+    """The file of a converted model."""
+    path = folder / "model.onnx"
+    path.write_bytes(to_onnx(model, example, options=options or None).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("zipmap", [True, False])
+@pytest.mark.parametrize("classes", [("bad", "good"), (0, 1), (1, 2)])
+@pytest.mark.parametrize("last", [LogisticRegression(), RandomForestClassifier(20, random_state=0)])
+def test_scores_are_those_of_the_model_it_was_made_of(
+    last: BaseEstimator, classes: tuple[Any, Any], zipmap: bool, tmp_path: Path
+) -> None:
+    """Columns go by name in any order, the positive class is found, and probabilities agree in single precision."""
+    frame = people()
+    model = pipeline(last).fit(frame, outcome(frame, classes))
+    path = written(model, frame[:1], tmp_path, zipmap=zipmap)
+
+    scorer = load_model(path, positive_label=str(classes[1]))
+    new = people(200, 7)
+    found = scorer.score(new[["job", "income", "age"]].assign(other=1))
+    assert scorer.score_scale == "probability"
+    np.testing.assert_allclose(found, model.predict_proba(new)[:, 1], rtol=0, atol=2e-6)
+    np.testing.assert_allclose(
+        load_model(path, positive_label=str(classes[0])).score(new), 1 - found, atol=2e-6
+    )
+
+
+def test_a_matrix_is_named_by_features(tmp_path: Path) -> None:
+    """A graph over one matrix does not know its columns, and rows score the same alone as among others."""
+    frame = people()
+    forest = RandomForestClassifier(20, random_state=0)
+    model = forest.fit(frame[NUMBERS].to_numpy(), outcome(frame, (0, 1)))
+    path = written(model, frame[NUMBERS].to_numpy()[:1], tmp_path)
+
+    with pytest.raises(ModelError, match="--features"):
+        load_model(path)
+    with pytest.raises(ModelError, match="was fitted on 2"):
+        load_model(path, features=["age"])
+    scorer = load_model(path, features=NUMBERS)
+    found = scorer.score(frame)
+    np.testing.assert_allclose(found, model.predict_proba(frame[NUMBERS].to_numpy())[:, 1], atol=2e-6)
+    np.testing.assert_array_equal(found, np.concatenate([scorer.score(frame[:77]), scorer.score(frame[77:])]))
+
+
+def test_a_regression_is_a_raw_score(tmp_path: Path) -> None:
+    """One number per row has no class."""
+    frame = people()
+    model = LinearRegression().fit(frame[NUMBERS].to_numpy(), 3 * frame["age"])
+    scorer = load_model(written(model, frame[NUMBERS].to_numpy()[:1], tmp_path), features=NUMBERS)
+
+    assert scorer.score_scale == "raw"
+    np.testing.assert_allclose(scorer.score(frame), 3 * frame["age"], atol=1e-5)
+
+
+def test_gaps_go_where_the_graph_knows_them(tmp_path: Path) -> None:
+    """A gap in numbers is a number for the graph; a gap in texts is refused with the input's name."""
+    frame = people()
+    model = pipeline(LogisticRegression()).fit(frame, outcome(frame, (0, 1)))
+    scorer = load_model(written(model, frame[:1], tmp_path))
+
+    with pytest.raises(ModelError, match=r"'job'.*gaps"):
+        scorer.score(frame.assign(job=[None, *frame["job"][1:]]))
+
+
+def test_missing_packages_name_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without onnxruntime the message is the command that installs it."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"graph")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ModelError, match=r"pip install 'fairfix\[onnx\]'"):
+        load_model(path)
+
+
+def graph(outputs: list[Any], nodes: list[Any], inputs: list[Any]) -> bytes:
+    """A graph of one's own."""
+    made = helper.make_graph(nodes, "g", inputs, outputs)
+    return helper.make_model(
+        made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    ).SerializeToString()
+
+
+def test_graphs_that_take_no_rows_are_refused(tmp_path: Path) -> None:
+    """An image has four axes; noise has no graph at all."""
+    path = tmp_path / "model.onnx"
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, 8, 8])
+    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, [1, 3, 8, 8])
+    path.write_bytes(graph([out], [helper.make_node("Identity", ["image"], ["out"])], [image]))
+    with pytest.raises(ModelError, match="'image'"):
+        load_model(path)
+    path.write_bytes(b"this is no graph")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_model(path)
+
+
+def test_weights_outside_of_the_file_are_not_read(tmp_path: Path) -> None:
+    """What was hashed is all that is loaded: a graph that points to another file is refused."""
+    (tmp_path / "weights.bin").write_bytes(np.ones(1, np.float32).tobytes())
+    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", "weights.bin"), ("offset", "0"), ("length", "4")):
+        weight.external_data.add(key=key, value=value)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 1]) for name in "xy")
+    made = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [x], [y], [weight])
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_model(path)
+
+
+def test_the_command_line_takes_it_without_a_pin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`audit --model model.onnx` scores the rows."""
+    frame = people()
+    path = written(pipeline(LogisticRegression()).fit(frame, outcome(frame, (0, 1))), frame[:1], tmp_path)
+    frame["label"] = outcome(frame, (0, 1))
+    frame["sex"] = np.where(np.arange(len(frame)) % 2, "f", "m")
+    frame.to_parquet(tmp_path / "people.parquet")
+
+    command = ["audit", str(tmp_path / "people.parquet"), "--protected", "sex", "--model", str(path)]
+    assert run([*command, "--no-config"]) == 0
+    assert "demographic parity difference" in capsys.readouterr().out

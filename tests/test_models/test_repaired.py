@@ -1,0 +1,138 @@
+"""Artifacts whose container is sound but whose manifest lies are refused, or used as they say; never a crash."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from fairfix.data.container import Artifact, read, write
+from fairfix.data.files import open_source
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading
+from fairfix.errors import ArtifactError, FairfixError
+from fairfix.methods.ramp import Ramp
+from fairfix.models.repaired import OUTPUT, Repaired, at_predict_time, fingerprint, hash_key, identity_columns
+from fairfix.tasks.proof import repair_table
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+def people(n: int = 300) -> pa.Table:
+    """Return scored rows of two crossed columns."""
+    rng = np.random.default_rng(0)
+    return pa.table(
+        {
+            "id": [f"p{i}" for i in range(n)],
+            "race": rng.choice(["a", "b"], n).tolist(),
+            "sex": rng.choice(["f", "m"], n).tolist(),
+            "score": rng.random(n),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact of a ramp on crossed columns."""
+    reading = Reading(Columns(("race", "sex"), score="score", id="id"), thresholds=(0.5,))
+    table = read_table(people(), reading)
+    outcome = repair_table(table, Ramp(gamma=0.5))
+    repaired = Repaired(
+        "ramp",
+        outcome.repairer.parameters,
+        outcome.predictor,
+        at_predict_time(reading, outcome.predictor),
+        "error",
+        identity_columns(people().schema, reading),
+        hash_key(0, "data"),
+        {"kind": "column", "name": "score"},
+        {},
+        0,
+    )
+    path = tmp_path_factory.mktemp("repaired") / "r.fairfix"
+    repaired.save(path)
+    return path
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every value inside a JSON value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inner:
+        yield (*at, key)
+        yield from places(part, (*at, key))
+
+
+WRONG = [None, 0, -1, 1.5, "", "x", [], {}, True, ["race"], "race", "sex", 1e308, [["a"]], [["a", "f"]]]
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_lying_manifest_is_refused_or_harmless(data: st.DataObject, saved: Path, tmp_path: Path) -> None:
+    """Any value replaced or removed: loading and predicting work, or say no."""
+    whole = read(saved)
+    manifest: dict[str, Any] = copy.deepcopy(dict(whole.manifest))
+    path = data.draw(st.sampled_from(list(places(manifest))))
+    inner: Any = manifest
+    for key in path[:-1]:
+        inner = inner[key]
+    if isinstance(inner, dict) and data.draw(st.booleans()):
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = data.draw(st.sampled_from(WRONG))
+    write(tmp_path / "changed.fairfix", Artifact(manifest, whole.arrays))
+    try:
+        repaired = Repaired.load(tmp_path / "changed.fairfix")
+        rows = sum(batch.num_rows for batch in repaired.predict_source(open_source(people())))
+    except FairfixError:
+        return
+    assert rows == 300
+
+
+@pytest.mark.parametrize(
+    "arrays", [{}, {"offsets": np.zeros(4)}, {"offsets": np.zeros(3), "remainders": np.zeros(3)}]
+)
+def test_arrays_that_do_not_fit_are_refused(arrays: dict[str, Any], saved: Path, tmp_path: Path) -> None:
+    """Missing arrays, or arrays of another length than the groups."""
+    write(tmp_path / "changed.fairfix", Artifact(read(saved).manifest, arrays))
+
+    with pytest.raises(ArtifactError):
+        Repaired.load(tmp_path / "changed.fairfix")
+
+
+def test_offsets_that_are_no_numbers_are_refused(saved: Path, tmp_path: Path) -> None:
+    """NaN and infinite offsets decide nothing."""
+    for bad in (np.nan, np.inf):
+        arrays = {name: np.where(np.arange(a.size) == 0, bad, a) for name, a in read(saved).arrays.items()}
+        write(tmp_path / "changed.fairfix", Artifact(read(saved).manifest, arrays))
+        with pytest.raises(ArtifactError, match="do not fit together"):
+            Repaired.load(tmp_path / "changed.fairfix")
+
+
+def test_the_stream_is_the_table(saved: Path) -> None:
+    """Batch by batch or at once, the columns added are the same."""
+    repaired = Repaired.load(saved)
+    whole = pa.Table.from_batches(repaired.predict_source(open_source(people())))
+    small = pa.Table.from_batches(people().to_batches(max_chunksize=7))
+    cut = pa.Table.from_batches(repaired.predict_source(open_source(small)))
+
+    for name in OUTPUT.names:
+        assert whole[name].to_pylist() == cut[name].to_pylist()
+    assert whole.schema == repaired.output_schema(open_source(people()))
+
+
+def test_the_fingerprint_tells_data_apart() -> None:
+    """Other rows or another schema, another fingerprint; the same rows in another order, the same."""
+    from fairfix.data.scan import scan
+
+    reading = Reading(Columns(("race",), score="score"), thresholds=(0.5,))
+
+    def print_of(table: pa.Table) -> str:
+        return fingerprint(scan(open_source(table), reading).counts, table.schema)
+
+    table = people()
+    assert print_of(table) == print_of(table.take(np.arange(299, -1, -1)))
+    assert len({print_of(table), print_of(table.slice(1)), print_of(table.drop_columns(["sex"]))}) == 3

@@ -1,0 +1,166 @@
+"""The HTML report in a real browser: drawn at two widths, checked by axe, silent, alone, and no wider than its screen.
+
+Asks for Chromium and for the extra ``browser``; skips where either is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.cli import run
+from fairfix.report import renderer
+from fairfix.report.svg import COLOURS, INK, QUIET
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the extra 'browser' is not installed")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="the extra 'browser' is not installed"
+)
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "chrome-headless-shell")
+FLAGS = (
+    "--disable-quic",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+LOANS = str(Path(__file__).parents[2] / "sample_data" / "loans.parquet")
+GATES = ("--fail-on", "dp.difference>0.1", "--fail-on", "eo.difference>0.2", "--fail-on", "ks>0.9")
+REPORTS = {
+    "audit": ("audit", LOANS, "--protected", "race", *GATES),
+    "intersection": ("audit", LOANS, "--protected", "race,sex", "--intersect", "--suppress-below", "100"),
+    "profile": ("audit", LOANS, "--protected", "race", "--profile", "ugesp"),
+    "noise": ("audit", LOANS, "--protected", "sex", "--noise", "noise.csv", "--noise-epsilon", "0.02"),
+    "many": ("audit", "many.parquet", "--protected", "a group", *GATES),
+    "repair": ("repair", LOANS, "--protected", "race", "--method", "ramp", *GATES),
+    "compare": ("compare", LOANS, "--protected", "race", "--methods", "ramp", "--slacks", "0.05,inf"),
+}
+"""A report of every kind; ``many`` has 40 groups with long and hostile names."""
+WIDTHS = (1280, 390)
+
+
+def many_groups() -> pa.Table:
+    """Return few rows in 40 groups whose names are long words, markup, numbers and other scripts."""
+    rng = np.random.default_rng(0)
+    names = [f"{i}_" + ("x" * 60, "<b>&", "1e5", "群体 ✔", "a b" * 20)[i % 5] for i in range(40)]
+    label = rng.integers(0, 2, 2000)
+    score = np.clip(0.3 * label + 0.7 * rng.random(2000), 0, 1)
+    return pa.table({"a group": rng.choice(names, 2000), "label": label, "score": score})
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that writes a report and gives its place."""
+    folder = tmp_path_factory.mktemp("pages")
+    pq.write_table(many_groups(), folder / "many.parquet")
+    (folder / "noise.csv").write_text(
+        "true,noisy,count\nmale,male,900\nmale,female,40\nfemale,male,60\nfemale,female,900\n"
+    )
+
+    def made(name: str) -> Path:
+        page = folder / f"{name}.html"
+        if not page.exists():
+            arguments = [str(folder / part) if (folder / part).is_file() else part for part in REPORTS[name]]
+            more = ["-o", str(folder / "r.fairfix")] if name == "repair" else []
+            saved = folder / f"{name}.json"
+            status = run([*arguments, *more, "--no-config", "--quiet", "--out", f"json={saved}"])
+            assert status in (0, 1, 3)
+            page.write_text(renderer("html")(json.loads(saved.read_text(encoding="utf-8"))), encoding="utf-8")
+        return page
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium of the machine; none is ever downloaded."""
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip(f"no browser to draw with: none of {', '.join(BROWSERS)} is on the path")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield opened
+        opened.close()
+
+
+def assert_fits(page: Any, width: int) -> None:
+    """No part reaches beyond the screen, but for what scrolls in a box of its own."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    beyond = page.evaluate(
+        """width => [...document.querySelectorAll('body *')]
+            .filter(one => !one.closest('.scroll') && one.getBoundingClientRect().right > width + 0.5)
+            .map(one => one.outerHTML.slice(0, 80))""",
+        width,
+    )
+    assert beyond == []
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_browser_shows_it(name: str, pages: Callable[[str], Path], browser: Any) -> None:
+    """Nothing is fetched or complained about, nothing is cut off, and axe finds no fault in it."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, bypass_csp=True)  # axe is a script
+    said: list[str] = []
+    fetched: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: fetched.append(request.url))
+    page.goto(pages(name).as_uri())
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert_fits(page, width)
+        shot = page.screenshot(full_page=True)
+        assert shot.startswith(b"\x89PNG")
+        assert len(shot) > 50_000
+    page.evaluate("[...document.querySelectorAll('details')].slice(0, 2).forEach(one => { one.open = true })")
+    faults = axe.Axe().run(page).response["violations"]
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    assert_fits(page, WIDTHS[-1])
+    page.close()
+
+    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in faults] == []
+    assert fetched == [pages(name).as_uri()]
+    assert said == []
+
+
+def test_the_page_forbids_what_it_does_not_need(pages: Callable[[str], Path], browser: Any) -> None:
+    """A script that found its way into the page would not run, and could not fetch."""
+    text = pages("audit").read_text(encoding="utf-8")
+    bad = pages("audit").with_name("bad.html")
+    bad.write_text(text.replace("<main>", "<main><script>document.title = 'ran'</script><img src='x.png'>"))
+    page = browser.new_page()
+    page.goto(bad.as_uri())
+
+    assert page.title() != "ran"
+    page.close()
+
+
+def test_paper_shows_what_the_screen_shows(pages: Callable[[str], Path], browser: Any) -> None:
+    """In print no table is cut: none is wider than a sheet of A4 with its margins."""
+    for name in ("audit", "profile", "repair", "compare"):
+        page = browser.new_page(viewport={"width": 688, "height": 900})  # 182 mm at 96 to the inch
+        page.goto(pages(name).as_uri())
+        page.emulate_media(media="print")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 688, name
+        page.close()
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of WCAG 2.1."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("colour", [*COLOURS, INK, QUIET])
+def test_names_in_pictures_have_contrast(colour: str) -> None:
+    """Axe does not look into pictures: every colour of a text in one has 4.5 to 1 against white."""
+    assert 1.05 / (luminance(colour) + 0.05) >= 4.5

@@ -1,0 +1,418 @@
+"""The HTML report: one file, well-formed, readable without colours and pictures, and safe with any names."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.auditing.as_json import audit_dict
+from fairfix.auditing.audit import audit
+from fairfix.auditing.checks import Check
+from fairfix.auditing.results import Settings
+from fairfix.cli import run
+from fairfix.data.table import Columns, Reading
+from fairfix.report import renderer
+from fairfix.report.layout import MARKS
+from fairfix.report.svg import CURVES, Curve, Dot, dots, lines, span_of
+
+from tests.test_report.test_report import READINGS, result_of, rows
+
+ROOT = Path(__file__).parents[2]
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+HOSTILE = "<script>alert('x')</script>\"&</title></style>${0}"
+
+
+class Page(HTMLParser):
+    """A page as a list of elements; nesting is checked on the way."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[tuple[tuple[str, ...], str]] = []
+        self.feed(text.replace("<wbr>", ""))
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, tag
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((tuple(self.open), data))
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def text(self, *without: str) -> str:
+        return " ".join(data for path, data in self.texts if not set(without) & set(path))
+
+
+def assert_sound(text: str) -> Page:
+    """Hold a page to what every page of ours keeps."""
+    page = Page(text)
+    assert text.startswith("<!DOCTYPE html>")
+    assert page.all("html") == [{"lang": "en"}]
+    assert len(page.all("h1")) == len(page.all("title")) - len(page.all("svg")) == 1
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert not {"script", "iframe", "object", "link", "base", "form"} & {tag for tag, _ in page.elements}
+    for _, attributes in page.elements:
+        for name, value in attributes.items():
+            assert not name.startswith("on")
+            if name in ("src", "href", "xlink:href", "srcset", "action", "data"):
+                assert value.startswith("#")
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for picture in page.all("svg"):
+        assert picture["role"] == "img"
+        assert set(picture["aria-labelledby"].split()) <= set(ids)
+    assert len(page.all("desc")) == len(page.all("svg"))
+    assert not page.all("img")
+    assert len(page.all("details")) == len(page.all("figure")) == len(page.all("figcaption"))
+    assert len(page.all("caption")) == len(page.all("table"))
+    assert all(head.get("scope") in ("col", "row") for head in page.all("th"))
+    assert not re.search(r"\bNone\b|\bnan\b", page.text("style"))
+    return page
+
+
+def hostile_audit(**settings: Any) -> dict[str, Any]:
+    """Return an audit in which every name that can be hostile is."""
+    data = rows()
+    data[HOSTILE] = pa.array([HOSTILE if x == "a|b" else x for x in data["race"].to_pylist()])
+    reading = Reading(Columns((HOSTILE,), label="label", score="score"))
+    return audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference>0.1"),), **settings)))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """An audit, a repair and a comparison of the sample data."""
+    folder = tmp_path_factory.mktemp("saved")
+    data = str(ROOT / "sample_data" / "loans.parquet")
+    common = [data, "--protected", "race", "--no-config", "--quiet"]
+    gate = ["--fail-on", "dp.difference>0.1", "--fail-on", "eo.difference>0.2"]
+    run(["audit", *common, *gate, "--out", f"json={folder / 'audit.json'}"])
+    method = ["--method", "ramp", "-o", str(folder / "r.fairfix")]
+    run(["repair", *common, *gate, *method, "--out", f"json={folder / 'repair.json'}"])
+    run(
+        [
+            "compare",
+            *common,
+            "--methods",
+            "ramp",
+            "--slacks",
+            "0.05,inf",
+            "--out",
+            f"json={folder / 'compare.json'}",
+        ]
+    )
+    return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+
+
+@pytest.mark.parametrize("name", READINGS)
+@pytest.mark.parametrize("exact", [True, False])
+def test_every_audit_makes_a_sound_page(name: str, exact: bool) -> None:
+    page = assert_sound(renderer("html")(json.loads(renderer("json")(result_of(name, exact=exact)))))
+
+    assert page.all("svg")
+
+
+@pytest.mark.parametrize("kind", ["audit", "repair", "compare"])
+def test_every_kind_makes_a_sound_page(kind: str, saved: dict[str, Any]) -> None:
+    """With pictures, and the same bytes twice."""
+    text = renderer("html")(saved[kind])
+    page = assert_sound(text)
+
+    assert page.all("svg")
+    assert text == renderer("html")(saved[kind])
+
+
+def test_hostile_names_are_text() -> None:
+    """A group, a column or a source called like markup is shown as it is called, in tables and in pictures."""
+    result = hostile_audit()
+    result["data"]["source"] = HOSTILE
+    text = renderer("html")(result)
+    page = assert_sound(text)
+
+    assert "<script" not in text
+    assert HOSTILE in page.text()
+    assert sum("<script>" in data for path, data in page.texts if "svg" in path) > 3
+
+
+def test_hostile_names_in_a_comparison_are_text(saved: dict[str, Any]) -> None:
+    """The same for the picture of the frontier."""
+    text = json.dumps(saved["compare"]).replace("[race]", f"[{json.dumps(HOSTILE)[1:-1]}]")
+    text = text.replace('"ramp', f'"{json.dumps(HOSTILE)[1:-1]} ramp')
+    page = renderer("html")(json.loads(text))
+
+    assert_sound(page)
+    assert "<script" not in page
+
+
+def test_every_number_of_a_picture_is_in_its_table(saved: dict[str, Any]) -> None:
+    """Rates with their intervals, the distributions, the calibration with its rows."""
+    block = saved["audit"]["attributes"][0]
+    text = assert_sound(renderer("html")(saved["audit"])).text("svg", "style")
+    for group in block["groups"]:
+        for name in ("selection_rate", "true_positive_rate", "auc"):
+            assert all(f"{group['metrics'][name][end]:.4f}" in text for end in ("value", "low", "high"))
+        assert all(f"{p['rows']:,}" in text and f"{p['rate']:.4f}" in text for p in group["calibration"])
+    for one in block["distribution"]["groups"]:
+        assert all(f"{share:.4f}" in text for share in one["below"] if share > 1e-4)
+
+
+def test_verdicts_are_words_and_limits_are_explained(saved: dict[str, Any]) -> None:
+    for kind in ("audit", "repair"):
+        page = assert_sound(renderer("html")(saved[kind]))
+        marks = [
+            data
+            for path, data in page.texts
+            if path[-1:] == ("strong",) and any(m in data for m in MARKS.values())
+        ]
+        for check in saved[kind]["checks"]:
+            assert any(MARKS[check["verdict"]] in mark for mark in marks)
+            assert f"is above {check['limit']:g}" in page.text()
+        assert "largest minus smallest value over the groups; selection_rate = P(decision = 1)" in page.text()
+
+
+def test_what_is_shown_is_defined(saved: dict[str, Any]) -> None:
+    """Every metric of the group table and every comparison has its definition on the page."""
+    text = assert_sound(renderer("html")(saved["audit"])).text("style")
+    for told in (
+        "P(decision = 1 | y = 1)",
+        "E[-log P(y)]",
+        "P(score > score of a negative)",
+        "P(score > median",
+    ):
+        assert told.replace("P(score > score", "P(score of a positive > score") in text
+    repair = assert_sound(renderer("html")(saved["repair"])).text("style")
+    assert "E[(p - y)^2]" in repair
+    assert "accuracy = P(decision = y)" in repair
+
+
+def test_decisions_are_counted_by_group(saved: dict[str, Any]) -> None:
+    """How many are selected, and their rate against the highest."""
+    groups = saved["audit"]["attributes"][0]["groups"]
+    highest = max(g["metrics"]["selection_rate"]["value"] for g in groups)
+    page = renderer("html")(saved["audit"])
+    table = page.partition("<caption>Decisions by race</caption>")[2].partition("</table>")[0]
+    for group in groups:
+        row = table.partition(f'<th scope="row">{group["group"]}</th>')[2].partition("</tr>")[0]
+        rate = group["metrics"]["selection_rate"]["value"]
+        assert f">{round(rate * group['rows']):,}<" in row
+        assert f">{rate / highest:.4f}<" in row
+
+
+def test_rows_are_accounted_for() -> None:
+    """Read, used, left out and why."""
+    data = rows()
+    data["race"] = pa.array([None if i % 50 == 0 else x for i, x in enumerate(data["race"].to_pylist())])
+    reading = Reading(Columns(("race",), label="label", score="score"), missing_group="drop")
+    result = audit_dict(audit(data, reading))
+    text = assert_sound(renderer("html")(result)).text("style")
+
+    for one in result["data"]["rows"]["excluded"]:
+        assert f"left out: {one['reason']}" in text
+    assert "500" in text
+    assert "490" in text
+
+
+def test_the_gap_is_marked_where_it_is(saved: dict[str, Any]) -> None:
+    """The thick line stands at the score of the KS distance, between the two shares."""
+    gap = saved["audit"]["attributes"][0]["distribution"]["gap"]
+    scores = saved["audit"]["attributes"][0]["distribution"]["scores"]
+    text = renderer("html")(saved["audit"])
+    (x, high, same, low) = map(
+        float,
+        re.findall(
+            r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)" stroke="#1a1a1a" stroke-width="3"',
+            text,
+        )[0],
+    )
+    place = (gap["score"] - scores[0]) / (scores[-1] - scores[0])
+
+    assert x == same == pytest.approx(44 + place * (440 - 56), abs=0.1)
+    assert sorted([high, low]) == pytest.approx(sorted(270 - 244 * share for share in gap["shares"]), abs=0.1)
+
+
+def test_many_groups_are_drawn_in_part_and_told_in_full() -> None:
+    """The pictures keep to what can be told apart, and say so; the group table has all."""
+    rng = np.random.default_rng(0)
+    data = {
+        "g": pa.array([f"group {i}" for i in rng.integers(0, 45, 3000)]),
+        "label": pa.array(rng.integers(0, 2, 3000)),
+        "score": pa.array(rng.random(3000)),
+    }
+    text = renderer("html")(audit_dict(audit(data, Reading(Columns(("g",), label="label", score="score")))))
+    page = assert_sound(text)
+
+    assert "30 of 45 groups" in page.text()
+    assert f"{CURVES} of 45 groups" in page.text()
+    assert all(f"group {i}" in page.text("svg") for i in range(45))
+
+
+def test_it_works_without_matplotlib(saved: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the frontier needs it; without it a line says so and the tables are there."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    page = assert_sound(renderer("html")(saved["compare"]))
+
+    assert not page.all("svg")
+    assert "pip install 'fairfix[plot]'" in page.text()
+    assert len(page.all("table")) > 2
+    assert assert_sound(renderer("html")(saved["audit"])).all("svg")
+
+
+def test_a_result_of_an_older_version_is_rendered() -> None:
+    """Without distributions and rows of bins, which came later."""
+    result = result_of("plain")
+    for block in (*result["attributes"], *result["strata"]):
+        block.pop("distribution", None)
+        for group in block["groups"]:
+            for point in group.get("calibration", ()):
+                del point["rows"]
+
+    assert_sound(renderer("html")(result))
+
+
+def test_pictures_survive_odd_numbers() -> None:
+    """Nothing defined, one value, huge and tiny ones, an open interval."""
+    for values in ([], [None], [0.0], [3.0, 3.0], [-1e300, 1e300], [1e-12, 2e-12], [float("inf"), 1.0]):
+        low, high = span_of(values, zero=False)
+        assert low < high
+    rows_ = [Dot("a" * 99, 0.5, None, 0.7, "x"), Dot("b", None, None, None, "undefined")]
+    text = dots("p", "t", "d", rows_, (0.0, 1.0), Dot("all", None, None, None, "undefined"))
+
+    assert "…" in text
+    assert "nan" not in text
+    drawn = {
+        bound: dots("p", "t", "d", [Dot("b", None, 0.2, 0.8, "x", bound)], (0.0, 1.0))
+        for bound in (False, True)
+    }
+    assert 'stroke-dasharray="1 4"' in drawn[False]  # undefined: nothing is known of it
+    assert drawn[True].count('stroke-width="2"') == drawn[False].count('stroke-width="2"') + 1
+    assert "<circle" not in drawn[True] + drawn[False]
+
+
+def test_the_command_line_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a file and on stdout: the same page, which a saved result gives again."""
+    pq.write_table(pa.table(rows()), tmp_path / "d.parquet")
+    html, saved = tmp_path / "a.html", tmp_path / "a.json"
+    command = ["audit", str(tmp_path / "d.parquet"), "--protected", "race", "--no-config", "-q"]
+    assert run([*command, "--format", "html", "--out", f"html={html}", "--out", f"json={saved}"]) == 0
+    first = capsys.readouterr().out
+    assert run(["report", str(saved), "--format", "html"]) == 0
+
+    assert first == capsys.readouterr().out == html.read_text(encoding="utf-8")
+    assert_sound(first)
+    assert run([*command, "--format", "html", "--detail"]) == 0
+    assert "covariance.to_overall" in Page(capsys.readouterr().out).text()
+
+
+@pytest.mark.parametrize("name", ["html", "junit"])
+def test_markup_is_printed_in_any_encoding(name: str, saved: dict[str, Any], tmp_path: Path) -> None:
+    """Where stdout is not UTF-8, characters are written as references: they read the same."""
+    text = json.dumps(saved["audit"], ensure_ascii=False).replace("Asian", "Zoë ✔")
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "fairfix", "report", str(tmp_path / "a.json"), "--format", name]
+    printed = {
+        encoding: subprocess.run(
+            command, env={**os.environ, "PYTHONIOENCODING": encoding}, check=True, capture_output=True
+        ).stdout.decode(encoding)
+        for encoding in ("utf-8", "cp1252")
+    }
+
+    assert printed["cp1252"].isascii()
+    assert not printed["utf-8"].isascii()
+    texts = [Page(one).texts for one in printed.values()]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("part", ["scores", "groups", "gap"])
+def test_a_changed_result_is_refused(
+    part: str, saved: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What no format could have written is bad data, not a bug, and nothing is written."""
+    changed = json.loads(json.dumps(saved["audit"]))
+    changed["attributes"][0]["distribution"][part] = [1]
+    (tmp_path / "a.json").write_text(json.dumps(changed))
+
+    assert run(["report", str(tmp_path / "a.json"), "--out", f"html={tmp_path / 'a.html'}"]) == 2
+    assert "incomplete or was changed" in capsys.readouterr().err
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_a_number_and_its_interval_stay_together(saved: dict[str, Any]) -> None:
+    """Cells of words do not break inside a value, and tables of words say what they are when they fall apart."""
+    page = renderer("html")(saved["audit"])
+    assert re.search(r'<td role="cell" class="value" data-label="value">\d\.\d{4} \[', page)
+    for _, attributes in Page(page).elements:
+        if attributes.get("class") == "cards":
+            assert attributes["role"] == "table"
+
+
+def test_a_long_page_lists_its_sections() -> None:
+    """Every link leads to a section of the page, in their order; a short page has none."""
+    page = assert_sound(renderer("html")(result_of("plain")))
+    links = [attributes["href"][1:] for attributes in page.all("a")]
+
+    assert links[-1] == "definitions"
+    assert links == [attributes["id"] for attributes in page.all("section") if "id" in attributes]
+    assert len(links) > 4
+    assert not assert_sound(renderer("html")(result_of("weights"))).all("nav")
+
+
+def test_curves_carry_their_names_apart() -> None:
+    """Calibration curves end at the same corner; each name stands at its own part of the way."""
+    corner = tuple((i / 10, i / 10) for i in range(11))
+    text = lines("p", "t", "d", [Curve(n, corner, marks=True) for n in "abcd"], ("x", "y"), (0.0, 1.0))
+    places = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>[abcd]</text>', text.partition("mean")[0])
+
+    assert len({x for x, _ in places[:4]}) == 4
+
+
+def test_bounds_of_true_groups_are_drawn_side_by_side(tmp_path: Path) -> None:
+    """Recorded, weighted, each worst case and that with sampling error, as in the JSON."""
+    pq.write_table(pa.table(rows()), tmp_path / "d.parquet")
+    names = sorted(set(rows()["race"].to_pylist()))
+    table = [f"{t},{n},{90 if t == n else 5}" for t in names for n in names]
+    (tmp_path / "n.csv").write_text("true,noisy,count\n" + "\n".join(table))
+    command = ["audit", str(tmp_path / "d.parquet"), "--protected", "race", "--no-config", "-q"]
+    assert run([*command, "--noise", str(tmp_path / "n.csv"), "--out", f"json={tmp_path / 'a.json'}"]) == 0
+    result = json.loads((tmp_path / "a.json").read_text())
+    text = assert_sound(renderer("html")(result)).text("style")
+    found = next(c for c in result["noise"]["comparisons"] if c["name"] == "selection_rate.difference")
+
+    assert "worst case N1" in text
+    for bound in found["bounds"].values():
+        assert f"[{bound['low']:.3f}, {bound['high']:.3f}]" in text
+    assert f"weighted {found['weighted']:.4f}" in text
+
+
+def test_several_drawings_in_a_page_keep_their_names_apart(saved: dict[str, Any]) -> None:
+    """What one drawing refers to is in it, and no other has it."""
+    for picture in re.findall(r"<svg.*?</svg>", renderer("html")(saved["compare"]), re.DOTALL):
+        named = set(re.findall(r'\bid="([^"]+)"', picture))
+        for wanted in re.findall(r'(?:href="#|url\(#)([^")]+)', picture):
+            assert wanted in named

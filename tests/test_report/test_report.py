@@ -1,0 +1,263 @@
+"""Reports: the JSON holds to its schema, and the other formats say what it says."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pyarrow as pa
+import pytest
+from fairfix.auditing.as_json import audit_dict
+from fairfix.auditing.audit import audit
+from fairfix.auditing.checks import Check
+from fairfix.auditing.results import Settings
+from fairfix.cli import run
+from fairfix.data.table import Columns, Reading
+from fairfix.report import FORMATS, renderer
+from fairfix.report.layout import HEADLINES, layout
+
+SETTINGS = Settings(
+    intersect=True,
+    checks=(Check.parse("dp.difference>0.01"), Check.parse("eo.difference>0.9"), Check.parse("ks>0.2")),
+)
+
+
+def rows(n: int = 500, seed: int = 0) -> dict[str, Any]:
+    """Return data with a group that has no positives and names that tempt markup."""
+    rng = np.random.default_rng(seed)
+    race = rng.choice(["a|b", "<i>c</i>", "d_e*f"], n)
+    label = np.where(race == "d_e*f", 0, rng.integers(0, 2, n))
+    return {
+        "race": pa.array(race.tolist()),
+        "sex": pa.array(rng.choice(["f", "m"], n).tolist()),
+        "product": pa.array(rng.choice(["car", "home"], n).tolist()),
+        "label": pa.array(label),
+        "score": pa.array(rng.random(n)),
+        "weight": pa.array(rng.random(n) + 0.5),
+    }
+
+
+READINGS = {
+    "plain": Reading(Columns(("race", "sex"), label="label", score="score")),
+    "strata": Reading(Columns(("race",), label="label", score="score", strata=("product",))),
+    "weights": Reading(Columns(("race",), label="label", score="score", weight="weight")),
+    "no labels": Reading(Columns(("race",), score="score")),
+    "decisions": Reading(Columns(("race",), label="label", prediction="label2")),
+    "raw": Reading(Columns(("race",), label="label", score="score"), score_scale="raw"),
+    "regression": Reading(Columns(("race",), label="weight", score="score"), task="regression"),
+}
+
+
+def result_of(name: str, **settings: Any) -> dict[str, Any]:
+    """Return the JSON form of an audit."""
+    data = rows()
+    data["label2"] = data["label"]
+    chosen = SETTINGS if name == "plain" else Settings(**settings)
+    return audit_dict(audit(data, READINGS[name], chosen))
+
+
+@pytest.mark.parametrize("name", READINGS)
+@pytest.mark.parametrize("exact", [True, False])
+def test_every_audit_holds_to_the_schema(name: str, exact: bool) -> None:
+    """The shipped JSON Schema accepts what the audit writes, whatever it is given."""
+    schema = json.loads(files("fairfix.report").joinpath("audit.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    result = json.loads(renderer("json")(result_of(name, exact=exact)))
+
+    jsonschema.validate(result, schema, jsonschema.Draft202012Validator)
+
+
+def test_the_schema_refuses_what_is_wrong() -> None:
+    """An undefined value without a reason, an unknown key and a missing one are refused."""
+    schema = json.loads(files("fairfix.report").joinpath("audit.schema.json").read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    for change in (
+        lambda r: r["overall"]["metrics"].update(accuracy={"value": None, "low": 0, "high": 1}),
+        lambda r: r.update(extra=1),
+        lambda r: r.pop("data"),
+        lambda r: r.update(schema="fairfix.audit/2"),
+    ):
+        result = result_of("plain")
+        change(result)
+        assert not validator.is_valid(result)
+
+
+def test_every_repair_holds_to_the_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same for repairs, with a selection and checks."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table(rows(900)), tmp_path / "d.parquet")
+    arguments = [
+        "repair",
+        str(tmp_path / "d.parquet"),
+        "--protected",
+        "race",
+        "--method",
+        "ramp",
+        "--no-config",
+    ]
+    out = [
+        "-o",
+        str(tmp_path / "r.fairfix"),
+        "--format",
+        "json",
+        "--fail-on",
+        "dp.ratio<0.1",
+        "--gamma",
+        "0.1,0.5",
+    ]
+    run([*arguments, *out])
+    schema = json.loads(files("fairfix.report").joinpath("repair.schema.json").read_text())
+
+    jsonschema.validate(json.loads(capsys.readouterr().out), schema, jsonschema.Draft202012Validator)
+
+
+def test_undefined_is_null_with_a_reason() -> None:
+    """No positives: TPR is null, never 0; the gap says whom it leaves out and its interval stays open."""
+    block = result_of("plain")["attributes"][0]
+    group = next(g for g in block["groups"] if g["group"] == "d_e*f")
+    gap = next(c for c in block["comparisons"] if c["id"] == "true_positive_rate.difference.between_groups")
+
+    assert group["metrics"]["true_positive_rate"]["value"] is None
+    assert group["metrics"]["true_positive_rate"]["reason"] == "no positives (y = 1)"
+    assert gap["undefined"] == ["d_e*f"]
+    assert gap["high"] == 1.0
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("name", ["plain", "weights", "raw", "regression", "no labels"])
+def test_score_distributions_are_the_shares_of_rows(name: str, exact: bool) -> None:
+    """At each score, the share of the (weighted) rows below it; the gap lies where the KS distance says."""
+    data = rows()
+    reading = READINGS[name]
+    result = audit_dict(audit(data, reading, Settings(exact=exact)))
+    race, score = np.array(data["race"].to_pylist()), data["score"].to_numpy()
+    weight = data["weight"].to_numpy() if name == "weights" else np.ones(score.size)
+    block = result["attributes"][0]
+    found = block["distribution"]
+
+    assert 50 < len(found["scores"]) <= 101
+    assert all(a < b for a, b in pairwise(found["scores"]))
+    for group in (*found["groups"], {"group": None, "below": found["everybody"]}):
+        inside = np.ones(score.size, bool) if group["group"] is None else race == group["group"]
+        below = [(weight * inside)[score < x].sum() / weight[inside].sum() for x in found["scores"]]
+        assert group["below"] == pytest.approx(below, abs=1e-12)
+        assert (group["below"][0], group["below"][-1]) == (0.0, pytest.approx(1.0))
+    ks = next(c for c in block["comparisons"] if c["id"] == "ks.between_groups")
+    gap = found["gap"]
+    a, b = gap["shares"]
+    assert gap["groups"] == ks["groups"]
+    assert abs(a - b) == pytest.approx(ks["value"], abs=1e-12)
+    assert not exact or gap["score"] == ks["at_score"]
+    assert any(abs(x - gap["score"]) <= 1 / 1024 for x in found["scores"])
+
+
+def test_calibration_counts_its_rows() -> None:
+    """The rows of the bins add up to the rows of the group, weighted or not."""
+    for name in ("plain", "weights"):
+        for group in result_of(name)["attributes"][0]["groups"]:
+            assert sum(point["rows"] for point in group["calibration"]) == group["rows"]
+
+
+def test_decisions_have_no_distribution() -> None:
+    """Without a score there is nothing to draw, and no key."""
+    assert "distribution" not in result_of("decisions")["attributes"][0]
+
+
+def test_every_comparison_has_its_definition() -> None:
+    """Each identifier in the report is explained in the report."""
+    result = result_of("strata")
+    ids = {c["id"] for block in (*result["attributes"], *result["strata"]) for c in block["comparisons"]}
+
+    assert ids == set(result["definitions"])
+    assert {name for name, _ in HEADLINES if "reference" not in name} & ids
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_renders_every_result(name: str) -> None:
+    """No format chokes on undefined values, strata or regression."""
+    for reading in READINGS:
+        text = renderer(name)(result_of(reading))
+        assert "race" in text
+
+
+def test_markdown_keeps_names_in_their_cells() -> None:
+    """A group's name can neither break the table nor become markup."""
+    text = renderer("markdown")(result_of("plain"))
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    widths = {len(re.findall(r"(?<!\\)\|", line)) for line in tables if "a\\|b" in line}
+
+    assert "<i>" not in text.replace("\\<", "")
+    assert widths <= {
+        len(re.findall(r"(?<!\\)\|", line)) for line in tables if line.startswith("| group")
+    } | {4, 7}
+
+
+def test_text_says_the_same_as_the_json() -> None:
+    """Every headline number of the JSON is in the text, to four digits."""
+    result = result_of("plain")
+    text = renderer("text")(result)
+    for block in result["attributes"]:
+        found = {c["id"]: c for c in block["comparisons"]}
+        for identifier, title in HEADLINES:
+            if identifier in found and found[identifier]["value"] is not None:
+                assert title in text
+                assert f"{found[identifier]['value']:.4f}" in text
+
+
+def test_detail_shows_every_comparison() -> None:
+    """With detail, no comparison of an attribute is left out."""
+    result = result_of("plain")
+    shown = {row[0] for section in layout(result, detail=True) for grid in section.grids for row in grid.rows}
+
+    assert {c["id"] for c in result["attributes"][0]["comparisons"]} <= shown
+
+
+def test_json_has_no_nan() -> None:
+    """The JSON is strict: no NaN, no infinity."""
+    text = renderer("json")(result_of("plain"))
+
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"the JSON holds {name}"))
+    assert not math.isnan(json.loads(text)["overall"]["metrics"]["accuracy"]["value"])
+
+
+UNSEEN = (
+    "",
+    " a",
+    "\x1b[31mred",
+    "b\n::error::boom",
+    "::error::first",
+    "\u202eabc",
+    "[x](https://example.org)",
+    "&lt;i>",
+)
+
+
+def test_names_do_nothing_to_terminals_logs_and_lines() -> None:
+    """No codes, no line that GitHub takes for a command, no turned direction, no link; blank names are in quotes."""
+    rng = np.random.default_rng(0)
+    group = [UNSEEN[i] for i in rng.integers(0, len(UNSEEN), 800)]
+    data = {
+        "::g": pa.array(group),
+        "label": pa.array(rng.integers(0, 2, 800)),
+        "score": pa.array(rng.random(800)),
+    }
+    reading = Reading(Columns(("::g",), label="label", score="score"))
+    result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference>0.01"),))))
+    for name in ("text", "markdown", "html"):
+        shown = renderer(name)(result)
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown), name
+        assert not [line for line in shown.splitlines() if line.lstrip().startswith("::")], name
+        assert "\\x1b[31mred" in shown.replace("\\\\", "\\"), name
+        assert "''" in html.unescape(shown), name
+    assert "](" not in renderer("markdown")(result)
+    assert r"\&lt;i" in renderer("markdown")(result)
+    assert [g["group"] for g in result["attributes"][0]["groups"]] == sorted(UNSEEN)

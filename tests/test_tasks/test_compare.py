@@ -1,0 +1,241 @@
+"""The comparison: one split for all, the frontier, its formats and its picture."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.cli import run
+from fairfix.data.files import open_source
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading
+from fairfix.methods import methods
+from fairfix.noisy.description import Noise, NoiseTable
+from fairfix.noisy.true_groups import audit_noisy
+from fairfix.tasks.compare import Contender, compare_table, fits
+from fairfix.tasks.proof import split_rows
+
+from tests.conftest import Call
+
+NONE = NoiseTable("table", ("0", "1"), ("0", "1"), np.eye(2), "count")
+"""No noise."""
+
+
+def frame(many: int = 800) -> pa.Table:
+    """Return scored people with a feature."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, many)
+    score = np.clip(rng.beta(2, 3, many) + 0.15 * group, 0, 1)
+    return pa.table(
+        {
+            "sex": group.astype(str),
+            "x": score + 0.1 * rng.normal(size=many),
+            "label": (rng.random(many) < score).astype(int),
+            "score": score,
+        }
+    )
+
+
+@pytest.fixture
+def call(call: Call, tmp_path: Path) -> Call:
+    """Run compare on the frame and return status, output and talk."""
+    pq.write_table(frame(), tmp_path / "people.parquet")
+
+    def invoke(*options: str) -> tuple[int, str, str]:
+        base = ["compare", str(tmp_path / "people.parquet"), "--protected", "sex", "--slacks", "0.02,0.1"]
+        return call(*base, *options, "--no-config")
+
+    return invoke
+
+
+def test_every_method_is_compared_on_one_split() -> None:
+    """Each contender has a point for each slack that changes it, on the same held-out rows, beside two baselines."""
+    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
+    contenders = [Contender(name, method()) for name, method in methods().items()]
+    outcome = compare_table(table, contenders, slacks=(0.05, 0.2), noise=Noise(NONE))
+    titles = [point.title for point in outcome.points]
+
+    assert titles[:2] == ["base", "constant"]
+    assert {name: titles.count(name) for name in methods()} == {
+        name: 2 if method().has_slack else 1 for name, method in methods().items()
+    }
+    assert outcome.held == 240
+    assert not any(point.failure for point in outcome.points)
+    alone = compare_table(table, contenders[-1:], slacks=(0.2,), noise=Noise(NONE)).points[-1]
+    assert alone.gaps == outcome.points[-1].gaps  # what is compared with it changes nothing
+
+
+def test_the_frontier_is_what_no_other_point_beats() -> None:
+    """A point is marked if and only if no other has both a smaller gap and a better quality."""
+    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
+    outcome = compare_table(
+        table,
+        [Contender(name, m()) for name, m in methods().items()],
+        slacks=(0.02, 0.05, 0.1),
+        noise=Noise(NONE),
+    )
+    gap, quality = "selection_rate.difference.between_groups [sex]", "accuracy"
+    places = [
+        (p.gaps[gap].value, p.qualities[quality].value, f"{gap}|{quality}" in p.front) for p in outcome.points
+    ]
+
+    for i, (x, y, marked) in enumerate(places):
+        beaten = any(
+            (u <= x and v >= y and (u < x or v > y)) or ((u, v) == (x, y) and j < i)
+            for j, (u, v, _) in enumerate(places)
+        )
+        assert marked != beaten
+
+
+def test_the_json_holds_to_its_schema_and_renders_again(call: Call, tmp_path: Path) -> None:
+    """JSON is the source: valid by the shipped schema, and text and Markdown come from it."""
+    saved = str(tmp_path / "c.json")
+    status, out, err = call("--format", "json", "--out", f"json={saved}")
+    schema = json.loads(files("fairfix.report").joinpath("compare.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+    assert status == 0, err
+    jsonschema.validate(json.loads(out), schema, jsonschema.Draft202012Validator)
+    assert json.loads(Path(saved).read_text()) == json.loads(out)
+    assert run(["report", saved, "--format", "markdown"]) == 0
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**json.loads(out), "more": 1}, schema, jsonschema.Draft202012Validator)
+
+
+def test_same_input_same_bytes(call: Call) -> None:
+    """Two runs print the same."""
+    assert call("--format", "json")[1] == call("--format", "json")[1]
+
+
+def test_text_shows_the_frontier_and_who_needs_the_group(call: Call) -> None:
+    """The table has a row per point with its interval, the frontier mark and whether the group is needed."""
+    _, out, _ = call()
+
+    assert "ks.to_overall [sex]" in out
+    assert "uses group" in out
+    assert any("*" in line and line.startswith("ramp") for line in out.splitlines())
+    assert any(line.startswith("fair-regression") and line.endswith("no") for line in out.splitlines())
+
+
+def test_features_are_learned_from_when_asked(call: Call) -> None:
+    """With features the methods that learn use them; methods that need a score are compared where there is one."""
+    status, out, err = call("--features", "x", "--protected-as-feature", "--format", "json")
+    result = json.loads(out)
+
+    assert status == 0, err
+    assert result["settings"]["features"] == ["x"]
+    assert {point["title"] for point in result["points"]} >= {"fair-regression", "ramp"}
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_the_picture_is_drawn_and_reproducible(kind: str, call: Call, tmp_path: Path) -> None:
+    """The picture is of its format, names the methods, and has the same bytes each time."""
+    pytest.importorskip("matplotlib")
+    places = [tmp_path / f"{i}.{kind}" for i in (1, 2)]
+    for place in places:
+        assert call("--picture", str(place))[0] == 0
+    content = places[0].read_bytes()
+
+    assert content == places[1].read_bytes()
+    assert content.startswith(b"\x89PNG" if kind == "png" else b"<?xml")
+    if kind == "svg":
+        assert b"fair-regression" in content
+        assert b"frontier" in content
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--slacks", "0.1,x"], "--slacks '0.1,x'"),
+        (["--slacks=-1"], "cannot be negative"),
+        (["--methods", "magic"], "--methods magic"),
+        (["--methods", "ramp", "--task", "regression"], "not regression"),
+        (["--picture", "front.pdf"], "must end in .png or .svg"),
+        (["--picture", "nowhere/front.png"], "does not exist"),
+        (["--picture", "a.svg", "--out", "html=a.svg"], "also that of --out"),
+        (["--features", "label"], "has a role already"),
+    ],
+)
+def test_status_2_when_it_did_not_run(options: list[str], said: str, call: Call) -> None:
+    """What makes no sense is refused by name."""
+    status, out, err = call(*options)
+
+    assert (status, out) == (2, "")
+    assert said in err
+
+
+def test_a_score_of_any_range_is_a_feature_and_a_base(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of points out of a hundred the base has accuracy but no losses; methods that learn are compared as ever."""
+    people = frame()
+    points = np.round(100 * np.asarray(people["score"]))
+    pq.write_table(people.set_column(3, "score", pa.array(points)), tmp_path / "p.parquet")
+    command = ["compare", str(tmp_path / "p.parquet"), "--protected", "sex", "--slacks", "0.1", "--no-config"]
+    command += [
+        "--score-scale",
+        "raw",
+        "--methods",
+        "logloss,ramp,fair-regression",
+        "--features",
+        "score",
+        "--format",
+        "json",
+    ]
+
+    assert run(command) == 2
+    assert "give one with --threshold" in capsys.readouterr().err
+    assert run([*command, "--threshold", "50"]) == 0
+    told = {point["title"]: point for point in json.loads(capsys.readouterr().out)["points"]}
+    held = told["base"]["qualities"]
+    assert 0.5 < held["accuracy"]["value"] < 1
+    assert "log_loss" not in held
+    assert told["logloss"]["qualities"]["log_loss"]["value"] > 0
+    assert told["ramp"]["qualities"]["accuracy"]["value"] > 0.5
+    assert "probability" in told["fair-regression"]["failure"]
+
+
+def test_fits_are_counted_as_they_end() -> None:
+    """Whoever watches hears of every fit once."""
+    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
+    contenders = [Contender("ramp", methods()["ramp"]())]
+    heard: list[int] = []
+
+    compare_table(table, contenders, slacks=(0.0, 0.1), done=heard.append)
+    assert len(heard) == len(fits(contenders, (0.0, 0.1))) == 2
+
+
+def test_worst_cases_of_true_groups_are_those_of_an_audit() -> None:
+    """Every point has the largest gap of true groups that the table allows; without noise it is the recorded gap."""
+    known = NoiseTable("table", ("0", "1"), ("0", "1"), np.array([[90.0, 10.0], [20.0, 80.0]]), "count")
+    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
+    gap = "selection_rate.difference.{} [sex]"
+    worst, recorded = gap.format("true_groups.worst_case"), gap.format("between_groups")
+
+    points = compare_table(
+        table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=Noise(known)
+    ).points
+    exact = compare_table(
+        table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=Noise(NONE)
+    ).points
+    for some, same in zip(points, exact, strict=True):
+        assert same.gaps[worst].value == pytest.approx(same.gaps[recorded].value, abs=1e-9)
+        assert some.gaps[worst].value >= some.gaps[recorded].value - 1e-9
+        assert some.gaps[worst].high >= some.gaps[worst].value
+    split = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=0.3)
+    reading = replace(table.reading, thresholds=(0.5,))
+    report = audit_noisy(open_source(frame().take(split.holdout)), reading, Noise(known))
+    assert report.noise is not None
+    (bound,) = (
+        one.bounds["N1"]
+        for one in report.noise.figures
+        if (one.name, one.group) == ("selection_rate.difference", "")
+    )
+    assert points[0].gaps[worst].value == pytest.approx(bound.high, abs=1e-9)

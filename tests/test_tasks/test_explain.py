@@ -1,0 +1,134 @@
+"""What fairfix explains is what it computes, and every check it shows can be used."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fairfix.auditing.as_json import SCOPES as TEXTS
+from fairfix.auditing.as_json import formula
+from fairfix.auditing.audit import audit
+from fairfix.auditing.checks import FLIPS, KINDS, METRICS, SCOPES, Check
+from fairfix.auditing.metrics import ALIASES, MEANS, RATES
+from fairfix.auditing.results import Settings
+from fairfix.cli import run
+from fairfix.data.table import Columns, Reading
+from fairfix.errors import UsageError
+from fairfix.tasks.explain import comparisons_of, example, explain, interval_of, names, needs_of, overview
+
+from tests.conftest import Frames
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_name_is_explained(name: str) -> None:
+    """Metrics, aliases, kinds and scopes have a definition and a check that can be read."""
+    found = explain(name)
+    words = dict(found.lines)
+
+    assert words["is"]
+    for word, text in found.lines:
+        assert text
+        if word == "check":
+            Check.parse(text)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_metric_is_explained_from_its_tables(metric: str) -> None:
+    """Formula, reason and aliases are those that reports and checks use."""
+    words = dict(explain(metric).lines)
+
+    assert words["is"] == formula(metric)
+    assert needs_of(metric)
+    for alias, target in ALIASES.items():
+        if target == metric:
+            assert alias in words["also called"]
+            assert explain(alias) == explain(metric)
+    if own := RATES.get(metric) or MEANS.get(metric):
+        assert words["undefined"].startswith(own.undefined)
+        assert interval_of(metric)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_comparisons_are_those_of_a_report(task: str, frames: Frames) -> None:
+    """Every comparison of an audit is named, and the audit has every one that is named of its metrics."""
+    frame = frames(600)
+    columns = Columns(("race",), label="label", score="score", strata=("town",))
+    reading = Reading(columns, task=task)
+    report = audit(frame, reading, Settings(reference={"race": "r0"}))
+    found = set(report.block("race").comparisons)
+    metrics = {identifier.split(".")[0] for identifier in found}
+    named = {f"{metric}.{rest}" for metric in metrics for rest in comparisons_of(metric)}
+
+    assert found <= named
+    assert {n for n in named - found if not n.startswith("mean_score.ratio")} == set()
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_comparison_has_an_example(metric: str) -> None:
+    """The check of a comparison is a check of that comparison, and its explanation holds it."""
+    for rest in comparisons_of(metric):
+        text = example(metric, rest)
+
+        assert Check.parse(text).comparison == f"{metric}.{rest}"
+        assert dict(explain(f"{metric}.{rest}").lines)["is"] == TEXTS[rest]
+        assert explain(f"{metric}.{rest}").name == f"{metric}.{rest}"
+
+
+def test_a_whole_check_is_explained() -> None:
+    """What it looks at, and when it fails."""
+    words = dict(explain("dp.difference[race]>0.1").lines)
+    assert words["looks at"] == "selection_rate.difference.between_groups, race"
+    assert words["fails"] == "the whole interval is > 0.1"
+
+    words = dict(explain("tpr[race=Black] < 0.6").lines)
+    assert words["looks at"] == "true_positive_rate, the group 'Black' of race"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("selecton_rate", "did you mean 'selection_rate'"),
+        ("to-overal", "did you mean 'to_overall'"),
+        ("xyzzy", "'fairfix explain' lists what there is"),
+        ("dp.differense", "unknown part 'differense'"),
+        ("dpp.difference>0.1", "did you mean 'dp'"),
+        ("auc.difference.to_overall", "a report has no difference.to_overall of auc"),
+    ],
+)
+def test_what_is_unknown_is_named(text: str, told: str) -> None:
+    """With what is close."""
+    with pytest.raises(UsageError) as error:
+        explain(text)
+    assert told in str(error.value)
+
+
+def test_spelling_is_forgiven() -> None:
+    """Capitals, hyphens and blanks are no other names."""
+    assert explain("Equalized Odds") == explain("eo") == explain("equalized-odds")
+
+
+def test_everything_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a name; the same as JSON."""
+    assert run(["explain"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in (*METRICS, *TEXTS))
+    assert run(["explain", "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {name for part in told.values() for name in part} == {*METRICS, *TEXTS}
+    assert [heading for heading, _ in overview()] == list(told)
+
+
+def test_the_command_prints_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both say the same; an unknown name is status 2."""
+    assert run(["explain", "tpr"]) == 0
+    out = capsys.readouterr().out
+    assert "P(decision = 1 | y = 1)" in out
+    assert "limits of checks are examples" in out
+    assert run(["explain", "tpr", "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["name"] == "true_positive_rate"
+    assert told["is"] == "P(decision = 1 | y = 1)"
+    assert run(["explain", "nothing-like-it"]) == 2
+    assert capsys.readouterr().out == ""
+    assert FLIPS[0] in explain("under_flips").to_dict()["of"]
+    assert {*KINDS, *SCOPES} <= set(names())

@@ -1,0 +1,264 @@
+"""Splitting, proving and drawing: shares are honest, and the table says what the audit says."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.auditing.audit import audit
+from fairfix.auditing.checks import Check
+from fairfix.auditing.results import Settings
+from fairfix.data.scan import read_table
+from fairfix.data.table import Columns, Reading, Table
+from fairfix.errors import DataError, UsageError
+from fairfix.methods import methods
+from fairfix.methods.fair_regression import FairRegression
+from fairfix.methods.ramp import Ramp
+from fairfix.methods.sensei import Sensei
+from fairfix.models.predictors import decide, is_random
+from fairfix.tasks.proof import repair_table, split_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def table(n: int = 2000, seed: int = 0, *, label: bool = True) -> Table:
+    """Return scored rows; the group c is small."""
+    rng = np.random.default_rng(seed)
+    race = rng.choice(["a", "b", "c"], n, p=[0.6, 0.38, 0.02])
+    score = np.clip(rng.beta(2, 2, n) + np.where(race == "a", 0.1, 0.0), 0, 1)
+    data = pd.DataFrame({"race": race, "score": score, "label": (rng.random(n) < score).astype(int)})
+    return read_table(data, Reading(Columns(("race",), label="label" if label else None, score="score")))
+
+
+@settings(max_examples=40)
+@given(st.integers(20, 400), st.floats(0, 0.4), st.floats(0.05, 0.5), st.integers(0, 99))
+def test_a_split_is_a_partition_inside_every_stratum(
+    n: int, validation: float, holdout: float, seed: int
+) -> None:
+    """Every row is in one part, each (group, label) is split in proportion, and none is left out of the fit."""
+    rows = table(n, seed)
+    split = split_rows(rows, np.random.default_rng(seed), validation=validation, holdout=holdout)
+    together = np.sort(np.concatenate([split.fit, split.validation, split.holdout]))
+    stratum = rows.rows.cell * 2 + rows.rows.label
+
+    np.testing.assert_array_equal(together, np.arange(n))
+    for value, size in zip(*np.unique(stratum, return_counts=True), strict=True):
+        held, chosen = (
+            np.count_nonzero(stratum[part] == value) for part in (split.holdout, split.validation)
+        )
+        assert held == np.round(size * holdout)
+        assert chosen == np.round(size * validation)
+
+
+def test_a_split_hangs_on_the_seed() -> None:
+    """Same seed, same parts; another seed, others."""
+    rows = table()
+    one, same, other = (
+        split_rows(rows, np.random.default_rng(s), validation=0.2, holdout=0.3).holdout for s in (1, 1, 2)
+    )
+
+    np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("validation", "holdout"), [(0.0, 0.0), (0.5, 0.5), (-0.1, 0.3), (0.0, 1.0), (0.2, float("nan"))]
+)
+def test_shares_that_leave_nothing_are_refused(validation: float, holdout: float) -> None:
+    """A proof needs held-out rows, and a fit needs the others."""
+    with pytest.raises(UsageError, match="shares"):
+        split_rows(table(), np.random.default_rng(0), validation=validation, holdout=holdout)
+
+
+def test_the_proof_says_what_an_audit_says() -> None:
+    """Before is the audit of the base decisions on the held-out rows, after that of the repaired ones."""
+    rows = table()
+    outcome = repair_table(rows, Ramp(), seed=3)
+    held = rows.take(outcome.split.holdout)
+    chance = outcome.predictor.predict(held)
+    proof = {row.name: row for row in outcome.holdout.table}
+    gap = "selection_rate.difference.between_groups"
+    assert held.rows.score is not None
+    assert held.rows.label is not None
+    base = held.rows.score >= 0.5
+    right = np.where(held.rows.label == 1, chance, 1 - chance)
+
+    assert proof["accuracy"].before.value == pytest.approx((base == held.rows.label).mean(), abs=1e-12)
+    assert proof["accuracy"].after.value == pytest.approx(right.mean(), abs=1e-12)
+    change = proof["accuracy"].change
+    assert change is not None
+    assert change.value == pytest.approx((right - (base == held.rows.label)).mean(), abs=1e-12)
+    assert (
+        proof[f"{gap} [race]"].before.value
+        == audit(held, held.reading).block("race").comparisons[gap].value.value
+    )
+    rates = [chance[held.groups().codes == k].mean() for k in range(3)]
+    assert proof[f"{gap} [race]"].after.value == pytest.approx(max(rates) - min(rates), abs=1e-12)
+    assert outcome.holdout.randomized == pytest.approx(is_random(chance).mean())
+
+
+def test_selection_takes_the_best_on_the_validation_part() -> None:
+    """The chosen value has the highest expected accuracy on rows that neither fitted nor prove."""
+    outcome = repair_table(table(), Ramp(), choices={"gamma": (5.0, 0.05, 1.0)})
+    scores = {c.parameters["gamma"]: c.score for c in outcome.selection}
+
+    assert outcome.repairer.parameters["gamma"] == max(scores, key=scores.__getitem__)
+    assert outcome.split.validation.size == pytest.approx(400, abs=3)
+    assert repair_table(table(), Ramp()).split.validation.size == 0
+
+
+def test_selection_needs_labels() -> None:
+    """Without labels a repair works, but nothing can be selected by accuracy."""
+    outcome = repair_table(table(label=False), Ramp())
+    assert [row.name for row in outcome.holdout.table if "accuracy" in row.name] == []
+    with pytest.raises(DataError, match="needs labels"):
+        repair_table(table(label=False), Ramp(), choices={"gamma": (0.1, 0.2)})
+
+
+def test_checks_are_judged_on_the_held_out_rows() -> None:
+    """A gap of zero on the rows of the fit proves nothing: the gate looks at the others."""
+    outcome = repair_table(
+        table(), Ramp(), settings=Settings(checks=(Check.parse("dp.difference>0.000001"),))
+    )
+    fit = {row.name: row for row in outcome.fit.table}
+
+    assert fit["selection_rate.difference.between_groups [race]"].after.value < 1e-12
+    assert outcome.checks[0].verdict != "pass"
+
+
+def test_a_group_without_held_out_rows_is_named() -> None:
+    """Nothing is proven for it, and the outcome says so."""
+    small = table(60, seed=1)
+    rare = [n for n, k in zip(small.groups().names, np.bincount(small.groups().codes), strict=True) if k == 1]
+    outcome = repair_table(small, Ramp())
+
+    assert rare == ["c"]
+    assert any("'c' of 'race' has no held-out rows" in note for note in outcome.warnings)
+
+
+def test_a_rule_that_decides_the_same_for_everybody_is_called_out() -> None:
+    """A degenerate repair is a warning, not a silent constant."""
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(
+        {"race": ["a", "b"] * 100, "score": rng.random(200) * 0.2, "label": rng.integers(0, 2, 200)}
+    )
+    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")))
+
+    assert any("for everybody" in note for note in repair_table(rows, Ramp()).warnings)
+
+
+def test_whatever_method_decides_the_same_for_everybody_says_so() -> None:
+    """A model of features that tell nothing selects nobody, where the score selected some: a warning, with a code."""
+    rng = np.random.default_rng(0)
+    score = rng.beta(1, 3, 800)
+    data = pd.DataFrame(
+        {"race": ["a", "b"] * 400, "score": score, "label": (rng.random(800) < score).astype(int)}
+    ).assign(x=rng.random(800))
+    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")), columns=("x",))
+    outcome = repair_table(rows, Sensei(), features=("x",))
+    told = [note for note in outcome.messages if note.code == "selection"]
+
+    assert outcome.predictor.predict(rows).max() < 0.5
+    assert [note.severity for note in told] == ["warning"]
+    assert "'no' for everybody" in told[0]
+    assert not [n for n in repair_table(rows, Ramp()).messages if n.code == "selection"]
+
+
+def test_a_slack_that_is_missed_on_the_rows_of_the_fit_is_named() -> None:
+    """Scores that are wrong of a group hold equal opportunity by themselves, not by the labels."""
+    rng = np.random.default_rng(0)
+    race, truth = rng.choice(["a", "b"], 2000), rng.beta(2, 2, 2000)
+    data = pd.DataFrame({"race": race, "label": (rng.random(2000) < truth).astype(int)})
+    data = data.assign(score=np.where(race == "a", truth, truth**2))
+    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")))
+    loose, kept = (
+        repair_table(rows, Ramp(constraint="equal_opportunity", slack=0.05, calibrate=how))
+        for how in ("none", "isotonic")
+    )
+    gap = {row.id: row for row in loose.fit.table}["true_positive_rate.difference.between_groups"].after.value
+    (told,) = (note for note in loose.messages if note.code == "slack")
+
+    assert gap > 0.06
+    assert f"the slack 0.05 does not hold: true_positive_rate.difference.between_groups is {gap:.4f}" in told
+    assert not [note for note in kept.messages if note.code == "slack"]
+
+
+def test_what_is_expected_of_drawn_values_is_within_the_slack_of_few_rows() -> None:
+    """On the rows of the fit the slack holds in expectation over the draws, and the figure says so to four digits."""
+    rng = np.random.default_rng(1)
+    race, score = (
+        rng.choice(["a", "b", "c", "d"], 160, p=[0.6, 0.25, 0.1, 0.05]),
+        rng.integers(0, 11, 160) / 10,
+    )
+    data = pd.DataFrame({"race": race, "score": score, "label": (rng.random(160) < score).astype(int)})
+    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")))
+    outcome = repair_table(rows, FairRegression(slack=0.02))
+    row = next(row for row in outcome.fit.table if row.name == "ks.to_overall [race]")
+
+    assert row.expected == pytest.approx(0.02, abs=5e-4)
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 1.0]) | st.floats(0, 1), min_size=1, max_size=30),
+    st.binary(min_size=1, max_size=16),
+)
+def test_certain_decisions_are_not_drawn(chances: list[float], key: bytes) -> None:
+    """0 and 1 decide themselves; between them the hash of the identity decides, whatever the row's place."""
+    chance = np.array(chances)
+    names = [f"row {i}".encode() for i in range(chance.size)]
+    drawn = is_random(chance)
+    found = decide(chance, [n for n, d in zip(names, drawn, strict=True) if d], key)
+    back = decide(chance[::-1], [n for n, d in zip(names[::-1], drawn[::-1], strict=True) if d], key)
+
+    np.testing.assert_array_equal(found, back[::-1])
+    for i in range(chance.size):
+        digest = hashlib.blake2b(names[i], digest_size=8, key=key).digest()
+        uniform = (int.from_bytes(digest, "big") >> 11) * 2.0**-53
+        assert found[i] == int(chance[i] >= 1 or (drawn[i] and uniform < chance[i]))
+
+
+def test_drawn_decisions_are_uniform_and_hang_on_the_key() -> None:
+    """The share of positive decisions is the probability, and two keys draw independently."""
+    n = 20_000
+    chance = np.full(n, 0.3)
+    names = [str(i).encode() for i in range(n)]
+    one, two = decide(chance, names, b"one"), decide(chance, names, b"two")
+
+    assert one.mean() == pytest.approx(0.3, abs=4 * np.sqrt(0.21 / n))
+    assert (one & two).mean() == pytest.approx(0.09, abs=4 * np.sqrt(0.09 * 0.91 / n))
+
+
+def test_methods_are_found_by_name() -> None:
+    """The registry holds what the folder holds."""
+    assert methods()["ramp"] is Ramp
+
+
+@pytest.mark.parametrize(
+    ("method", "features"),
+    [("logloss", ()), ("logloss", ("x",)), ("sensei", ("x",)), ("fair-regression", ("x",))],
+)
+def test_a_raw_score_has_no_losses_and_breaks_no_proof(method: str, features: tuple[str, ...]) -> None:
+    """Beside a base score that is no probability, a learned repair is proved with rates, and its losses stand alone."""
+    rng = np.random.default_rng(0)
+    race = rng.choice(["a", "b"], 900)
+    x = rng.normal(size=900) + (race == "a")
+    data = pd.DataFrame(
+        {"race": race, "x": x, "score": np.round(50 + 10 * x), "label": (x > rng.normal(size=900)) * 1}
+    )
+    columns = Columns(("race",), label="label", score="score")
+    rows = read_table(data, Reading(columns, score_scale="raw", thresholds=(55.0,)))
+
+    outcome = repair_table(rows, methods()[method](), features=features or None)
+    told = {row.name: row for row in outcome.holdout.table}
+    assert outcome.split is not None
+    held = rows.take(outcome.split.holdout).rows
+    assert held.score is not None
+    right = (held.score >= 55) == held.label
+    assert told["accuracy"].before.value == pytest.approx(right.mean(), abs=1e-12)
+    assert (
+        told["log_loss"].before.reason == "a raw score is no probability"
+        if method == "logloss"
+        else "log_loss" not in told
+    )
