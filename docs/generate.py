@@ -22,7 +22,7 @@ from fairfix.auditing.as_json import OTHER_FORMULAS, SCOPES
 from fairfix.auditing.checks import FLIP_SCOPES
 from fairfix.auditing.metrics import ALIASES, MEANS, RATES
 from fairfix.cli import COMMANDS, cli
-from fairfix.methods import methods
+from fairfix.methods import available
 from fairfix.report import FORMATS, GATED
 from fairfix.tasks.explain import INTERVALS, needs_of, undefined_of
 
@@ -96,14 +96,14 @@ def parameters(name: str) -> str:
     """Return the hyper-parameters of a method."""
     rows = [
         (f"`--{part.name.replace('_', '-')}`", str(part.default) or " ", part.metadata["rule"].help)
-        for part in methods()[name].parameter_fields()
+        for part in available()[name].parameter_fields()
     ]
     return table(("option", "default", "meaning"), rows)
 
 
 def repairs() -> str:
     """Return every method with its summary."""
-    return table(("`--method`", "does"), [(f"`{name}`", one.summary) for name, one in methods().items()])
+    return table(("`--method`", "does"), [(f"`{name}`", one.summary) for name, one in available().items()])
 
 
 def formats() -> str:
@@ -154,7 +154,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "other-metrics": other_metrics,
     "comparisons": comparisons,
     "intervals": intervals,
-    **{f"parameters-{name}": partial(parameters, name) for name in methods()},
+    **{f"parameters-{name}": partial(parameters, name) for name in available()},
     "methods": repairs,
     "formats": formats,
     "imports": imports,

@@ -8,7 +8,7 @@ without numpy::
     reading = fairfix.Reading(fairfix.Columns(protected=("race",), label="label", score="score"))
     report = fairfix.audit("loans.parquet", reading)
     table = fairfix.read_table("loans.parquet", reading)
-    outcome = fairfix.repair_table(table, fairfix.methods()["ramp"](gamma=0.05))
+    outcome = fairfix.repair_table(table, fairfix.methods.available()["ramp"](gamma=0.05))
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from fairfix import methods
     from fairfix.auditing.audit import audit
     from fairfix.auditing.checks import Check
     from fairfix.auditing.results import AuditReport, Settings
     from fairfix.data.scan import read_table
     from fairfix.data.table import Columns, Reading, Table
     from fairfix.errors import ArtifactError, DataError, FairfixError, ModelError, UsageError
-    from fairfix.methods import Repairer, RepairProblem, methods
+    from fairfix.methods import Repairer, RepairProblem
     from fairfix.models.repaired import Repaired
     from fairfix.tasks.proof import Outcome, repair_table
 
@@ -77,4 +78,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'fairfix' has no attribute {name!r}")
-    return getattr(import_module(f"fairfix.{_HOME[name]}"), name)
+    module = import_module(f"fairfix.{_HOME[name]}")
+    return module if name == "methods" else getattr(module, name)

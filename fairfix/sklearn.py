@@ -54,7 +54,7 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.files import open_source
 from fairfix.data.table import Columns, Reading, Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.methods import Repairer, RepairProblem, methods
+from fairfix.methods import Repairer, RepairProblem, available
 from fairfix.models.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
 from fairfix.models.repaired import hash_key
 from fairfix.noisy.description import Noise, NoiseTable, read_noise
@@ -203,7 +203,7 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
             raise SettingError(f"cv must be a number, a splitter or 'prefit', got {self.cv!r}")
         if self.unseen_group not in ("error", "base"):
             raise SettingError(f"unseen_group must be 'error' or 'base', got {self.unseen_group!r}")
-        known = methods()
+        known = available()
         if self.method not in known:
             raise SettingError(f"method must be one of {', '.join(known)}, got {self.method!r}")
         if not isinstance(self.parameters, Mapping | None):

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow.csv
 import pytest
 from fairfix.cli import COMMANDS
-from fairfix.methods import methods
+from fairfix.methods import available
 from fairfix.models.predictors import RepairedPredictor, decide
 from fairfix.models.repaired import Repaired, identity_of
 
@@ -264,7 +264,7 @@ def test_the_manifest_has_the_documented_keys(checkout: Path) -> None:
 
 def test_every_kind_of_predictor_is_documented() -> None:
     """docs/artifact.md tells how each kind predicts, but for the base of a proof, which is not saved."""
-    methods()  # their predictors come along
+    available()  # their predictors come along
     text = (ROOT / "docs" / "artifact.md").read_text()
     described = re.findall(r"^\*\*Kind `(\w+)`\.\*\*", text, re.MULTILINE)
 

@@ -19,7 +19,7 @@ import sklearn
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.methods import RepairProblem, methods
+from fairfix.methods import RepairProblem, available
 from fairfix.models.predictors import is_random
 from fairfix.sklearn import InputError, RepairedClassifier, SettingError
 from scipy import sparse
@@ -177,7 +177,7 @@ def test_the_repair_learns_from_out_of_fold_probabilities() -> None:
     score = cross_val_predict(base(), X.drop(columns="sex"), y, cv=folds, method="predict_proba")[:, 1]
     frame = pd.DataFrame({"sex": X["sex"], "label": y == "yes", "score": score})
     table = read_table(frame, Reading(Columns(("sex",), label="label", score="score")))
-    rule = methods()["ramp"](gamma=0.2).fit(RepairProblem(table), rng=np.random.default_rng(0))
+    rule = available()["ramp"](gamma=0.2).fit(RepairProblem(table), rng=np.random.default_rng(0))
     settings, arrays = model.predictor_.state()
     other, expected = rule.state()
 
@@ -450,7 +450,7 @@ def test_the_estimator_gets_the_weights_too() -> None:
     )[:, 1]
     frame = pd.DataFrame({"sex": X["sex"], "score": score, "w": weight})
     table = read_table(frame, Reading(Columns(("sex",), score="score", weight="w")))
-    rule = methods()["ramp"]().fit(RepairProblem(table), rng=np.random.default_rng(0))
+    rule = available()["ramp"]().fit(RepairProblem(table), rng=np.random.default_rng(0))
 
     expected = LogisticRegression().fit(X[["x"]], y, sample_weight=weight).coef_
     np.testing.assert_allclose(model.estimator_.coef_, expected)

@@ -144,10 +144,10 @@ def chosen(
     UsageError
         A method is unknown or does not fit the data, or none does.
     """
-    from fairfix.methods import methods
+    from fairfix.methods import available
     from fairfix.tasks.compare import Contender
 
-    known = methods()
+    known = available()
     names = [name.strip() for name in asked.split(",")] if asked else list(known)
     out = []
     for name in names:

@@ -299,7 +299,7 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
         method: {str(params[name].name): value for name, value in table.items() if name in params}
         for method, table in config.methods.items()
     }
-    ctx.meta["fairfix.auditing.waivers"] = (path.name, config.waivers)
+    ctx.meta["fairfix.waivers"] = (path.name, config.waivers)
     return str(path)
 
 
@@ -345,9 +345,9 @@ def apply_method_table(ctx: click.Context) -> None:
         if ctx.get_parameter_source(name) in (None, ParameterSource.DEFAULT):
             ctx.params[name] = ",".join(map(str, value)) if isinstance(value, list) else value
             ctx.set_parameter_source(name, ParameterSource.DEFAULT_MAP)
-    from fairfix.methods import methods
+    from fairfix.methods import available
 
-    chosen = methods().get(ctx.params.get("method") or "")
+    chosen = available().get(ctx.params.get("method") or "")
     for part in chosen.parameter_fields() if chosen else ():
         if ctx.params.get(part.name) is None:
             ctx.params[part.name] = str(part.default)
@@ -374,9 +374,9 @@ def _key(param: click.Parameter) -> str:
 
 def method_names() -> frozenset[str]:
     """Return the names of the repair methods."""
-    from fairfix.methods import methods
+    from fairfix.methods import available
 
-    return frozenset(methods())
+    return frozenset(available())
 
 
 def show_settings(ctx: click.Context) -> None:
@@ -434,7 +434,7 @@ def waivers_of(ctx: click.Context) -> list[Waiver]:
     """Return the waivers of the configuration."""
     from fairfix.auditing.waivers import Waiver
 
-    name, tables = ctx.meta.get("fairfix.auditing.waivers", ("", ()))
+    name, tables = ctx.meta.get("fairfix.waivers", ("", ()))
     return [Waiver.parse(table, name) for table in tables]
 
 

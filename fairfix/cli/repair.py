@@ -56,13 +56,13 @@ class RepairCommand(click.Command):
 
 def method_options() -> list[click.Option]:
     """Return one option per hyper-parameter; methods that share a name share the option."""
-    from fairfix.methods import methods
+    from fairfix.methods import available
 
     shown: dict[str, dict[str, tuple[Any, Rule]]] = {}
-    for name, method in methods().items():
+    for name, method in available().items():
         for part in method.parameter_fields():
             shown.setdefault(part.name, {})[name] = part.default, part.metadata["rule"]
-    everybody = list(methods())
+    everybody = list(available())
     out = []
     for name, users in shown.items():
         flag = "--" + name.replace("_", "-")
@@ -394,9 +394,9 @@ def chosen_method(given: Mapping[str, Any]) -> tuple[Repairer, dict[str, tuple[A
     UsageError
         No such method, or a parameter that it has not, or a value it cannot take.
     """
-    from fairfix.methods import methods
+    from fairfix.methods import available
 
-    known = methods()
+    known = available()
     if given["method"] not in known:
         asked = f"--method {given['method']}: unknown" if given["method"] else "no --method"
         listing = "; ".join(f"{name} ({method.summary})" for name, method in known.items())

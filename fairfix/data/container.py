@@ -34,8 +34,8 @@ PROTOCOL = 1
 # To change the format: raise PROTOCOL; let `read` keep understanding the old number by a branch of its own, tested
 # with a committed small file of the old format; describe the new layout and the change in docs/artifact.md.
 
-NAME = "fairfix.data.container"
-COUNTS = "fairfix.data.counts"
+NAME = "fairfix.artifact"
+COUNTS = "fairfix.counts"
 MANIFEST = "manifest.json"
 
 MAX_MANIFEST = 16 << 20

@@ -1,7 +1,7 @@
 """The repair methods: every module of this folder is searched for subclasses of Repairer.
 
 A sixth method is one new file here; the command line, the artifact loader, the docs table and the contract
-tests find it by :func:`methods`.
+tests find it by :func:`available`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pkgutil import iter_modules
 
 from fairfix.methods.base import Repairer, RepairProblem
 
-__all__ = ["RepairProblem", "Repairer", "methods"]
+__all__ = ["RepairProblem", "Repairer", "available"]
 
 
-def methods() -> dict[str, type[Repairer]]:
+def available() -> dict[str, type[Repairer]]:
     """Return every method by its name, sorted."""
     found: dict[str, type[Repairer]] = {}
     for info in iter_modules(__path__, prefix=f"{__name__}."):

@@ -1,4 +1,4 @@
-"""JSON: the result itself."""
+"""JSON: the source of every report."""
 
 from __future__ import annotations
 

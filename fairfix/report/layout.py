@@ -137,9 +137,9 @@ def interval(value: Mapping[str, Any]) -> str:
 def layout(result: Mapping[str, Any], *, detail: bool = False) -> Iterator[Section]:
     """Yield the sections of a result's JSON form."""
     kind = str(result["schema"]).rpartition("/")[0]
-    if kind == "fairfix.methods":
+    if kind == "fairfix.repair":
         yield from _repair(result, detail=detail)
-    elif kind == "fairfix.tasks.compare":
+    elif kind == "fairfix.compare":
         yield from _compare(result)
     else:
         yield from _audit(result, detail=detail)

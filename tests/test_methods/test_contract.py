@@ -20,14 +20,14 @@ from fairfix.auditing.audit import audit
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Groups, Reading, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods import Repairer, RepairProblem, methods
+from fairfix.methods import Repairer, RepairProblem, available
 from fairfix.methods.base import expected_accuracy
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, at_predict_time
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.tasks.proof import results_on
 
-METHODS = list(methods().values())
+METHODS = list(available().values())
 
 
 def frame(seed: int = 0, rows: int = 600, groups: int = 3) -> pa.Table:
@@ -361,7 +361,7 @@ def test_a_sixth_method_is_found_everywhere(sixth: Path, capsys: pytest.CaptureF
     import pyarrow.parquet as pq
     from fairfix.cli import run
 
-    coin = methods()["coin"]
+    coin = available()["coin"]
     pq.write_table(frame(), sixth / "data.parquet")
     artifact = str(sixth / "coin.fairfix")
 

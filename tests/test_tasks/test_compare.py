@@ -16,7 +16,7 @@ from fairfix.cli import run
 from fairfix.data.files import open_source
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading
-from fairfix.methods import methods
+from fairfix.methods import available
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.true_groups import audit_noisy
 from fairfix.tasks.compare import Contender, compare_table, fits
@@ -58,13 +58,13 @@ def call(call: Call, tmp_path: Path) -> Call:
 def test_every_method_is_compared_on_one_split() -> None:
     """Each contender has a point for each slack that changes it, on the same held-out rows, beside two baselines."""
     table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
-    contenders = [Contender(name, method()) for name, method in methods().items()]
+    contenders = [Contender(name, method()) for name, method in available().items()]
     outcome = compare_table(table, contenders, slacks=(0.05, 0.2), noise=Noise(NONE))
     titles = [point.title for point in outcome.points]
 
     assert titles[:2] == ["base", "constant"]
-    assert {name: titles.count(name) for name in methods()} == {
-        name: 2 if method().has_slack else 1 for name, method in methods().items()
+    assert {name: titles.count(name) for name in available()} == {
+        name: 2 if method().has_slack else 1 for name, method in available().items()
     }
     assert outcome.held == 240
     assert not any(point.failure for point in outcome.points)
@@ -77,7 +77,7 @@ def test_the_frontier_is_what_no_other_point_beats() -> None:
     table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
     outcome = compare_table(
         table,
-        [Contender(name, m()) for name, m in methods().items()],
+        [Contender(name, m()) for name, m in available().items()],
         slacks=(0.02, 0.05, 0.1),
         noise=Noise(NONE),
     )
@@ -205,7 +205,7 @@ def test_a_score_of_any_range_is_a_feature_and_a_base(
 def test_fits_are_counted_as_they_end() -> None:
     """Whoever watches hears of every fit once."""
     table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
-    contenders = [Contender("ramp", methods()["ramp"]())]
+    contenders = [Contender("ramp", available()["ramp"]())]
     heard: list[int] = []
 
     compare_table(table, contenders, slacks=(0.0, 0.1), done=heard.append)
@@ -220,10 +220,10 @@ def test_worst_cases_of_true_groups_are_those_of_an_audit() -> None:
     worst, recorded = gap.format("true_groups.worst_case"), gap.format("between_groups")
 
     points = compare_table(
-        table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=Noise(known)
+        table, [Contender("ramp", available()["ramp"]())], slacks=(0.1,), noise=Noise(known)
     ).points
     exact = compare_table(
-        table, [Contender("ramp", methods()["ramp"]())], slacks=(0.1,), noise=Noise(NONE)
+        table, [Contender("ramp", available()["ramp"]())], slacks=(0.1,), noise=Noise(NONE)
     ).points
     for some, same in zip(points, exact, strict=True):
         assert same.gaps[worst].value == pytest.approx(same.gaps[recorded].value, abs=1e-9)

@@ -13,7 +13,7 @@ from fairfix.auditing.results import Settings
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods import methods
+from fairfix.methods import available
 from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.sensei import Sensei
@@ -232,7 +232,7 @@ def test_drawn_decisions_are_uniform_and_hang_on_the_key() -> None:
 
 def test_methods_are_found_by_name() -> None:
     """The registry holds what the folder holds."""
-    assert methods()["ramp"] is Ramp
+    assert available()["ramp"] is Ramp
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_raw_score_has_no_losses_and_breaks_no_proof(method: str, features: tu
     columns = Columns(("race",), label="label", score="score")
     rows = read_table(data, Reading(columns, score_scale="raw", thresholds=(55.0,)))
 
-    outcome = repair_table(rows, methods()[method](), features=features or None)
+    outcome = repair_table(rows, available()[method](), features=features or None)
     told = {row.name: row for row in outcome.holdout.table}
     assert outcome.split is not None
     held = rows.take(outcome.split.holdout).rows

@@ -1,0 +1,48 @@
+"""Print the tests of what changed since main and in the work tree: ``make quick``.
+
+A test module belongs to a change if it, or a module that it imports by name, was touched.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MOST = 12
+"""Test modules that are run at most: the ones that name most of what changed."""
+
+
+def changed() -> set[str]:
+    """Return the files that differ from the main branch, or are not committed."""
+    commands = (
+        ["git", "diff", "--name-only", "--merge-base", "main"],
+        ["git", "ls-files", "--others", "--exclude-standard"],
+    )
+    out = [
+        subprocess.run(one, cwd=ROOT, capture_output=True, text=True, check=False).stdout for one in commands
+    ]
+    return set("\n".join(out).split())
+
+
+def main() -> None:
+    """Print the paths."""
+    files = {name for name in changed() if name.endswith(".py")}
+    names = {
+        re.escape(name.removesuffix(".py").replace("/", "."))
+        for name in files
+        if name.startswith("fairfix/") and not name.endswith("__init__.py")
+    }
+    score = {}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+        hits = sum(bool(re.search(rf"from {one} import", text)) for one in names) + 100 * (name in files)
+        if hits and "promises" not in name:
+            score[name] = hits
+    chosen = sorted(score, key=lambda name: (-score[name], name))[:MOST]
+    print("\n".join(["tests/test_architecture.py", *(name for name in chosen if "architecture" not in name)]))
+
+
+if __name__ == "__main__":
+    main()
