@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from fairfix.stats import special
 from fairfix.stats import uncertainty as un
 from numpy.typing import NDArray
+from scipy import special
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ RATE_TRUTHS = ("equal 0.5", "equal 0.1", "equal 0.02", "one apart", "rare, one a
 
 def beta_levels(a: float, b: float, levels: int = LEVELS) -> Floats:
     """Probabilities of the score levels, from Beta(a, b)."""
-    return np.diff(special.incomplete_beta(a, b, np.linspace(0, 1, levels + 1)))
+    return np.diff(special.betainc(a, b, np.linspace(0, 1, levels + 1)))
 
 
 def score_shapes(truth: str, groups: int) -> Floats:

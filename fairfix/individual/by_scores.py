@@ -50,7 +50,7 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, DataError
 from fairfix.models.learners import binnable, folds_of, hashed
-from fairfix.stats.special import normal_quantile, student_quantile
+from fairfix.stats.quantiles import normal_quantile, student_quantile
 
 LEAST_MATCHED = 30
 """Matched rows of each side, below which a matched effect is undecided."""

@@ -61,7 +61,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairfix.stats.special import beta_quantile, kolmogorov_quantile, normal_quantile, student_quantile
+from fairfix.stats.quantiles import beta_quantile, kolmogorov_quantile, normal_quantile, student_quantile
 
 __all__ = [
     "Areas",
