@@ -29,7 +29,8 @@ def beta_quantile(tail: ArrayLike, a: ArrayLike, b: ArrayLike, *, upper: bool = 
     """
     from scipy.special import betainccinv, betaincinv
 
-    return np.asarray((betainccinv if upper else betaincinv)(a, b, tail), dtype=np.float64)
+    shapes = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    return np.asarray((betainccinv if upper else betaincinv)(*shapes, np.asarray(tail, dtype=np.float64)))
 
 
 def student_quantile(tail: ArrayLike, df: ArrayLike) -> Floats:
@@ -39,7 +40,8 @@ def student_quantile(tail: ArrayLike, df: ArrayLike) -> Floats:
     """
     from scipy.special import stdtrit
 
-    return np.maximum(-np.asarray(stdtrit(df, tail), dtype=np.float64), 0.0)
+    below = stdtrit(np.asarray(df, dtype=np.float64), np.asarray(tail, dtype=np.float64))
+    return np.maximum(-np.asarray(below), 0.0)
 
 
 def normal_quantile(tail: float) -> float:
