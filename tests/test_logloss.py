@@ -14,7 +14,7 @@ import pytest
 from fairfix.cli import run
 from fairfix.engine import read_table
 from fairfix.errors import ArtifactError, DataError, UsageError
-from fairfix.predictors import RepairedPredictor
+from fairfix.predictors import Caution, RepairedPredictor
 from fairfix.proof import Outcome, Proof, repair_table
 from fairfix.repair.base import RepairProblem
 from fairfix.repair.logloss import EVENTS, LogLoss
@@ -129,6 +129,21 @@ def test_the_rounded_reading_is_about_decisions_at_the_threshold() -> None:
 
     assert shown["accuracy"] == pytest.approx(np.mean(decided == held.rows.label))
     assert shown[f"{PARITY} [race]"] == pytest.approx(np.ptp(rates(decided, held, None)))
+
+
+def test_a_threshold_that_drawn_decisions_do_not_heed_is_told() -> None:
+    """Chances are the same at any threshold, which is said where it is not the usual one and nothing is rounded."""
+    plain = table_of(frame(), score=True)
+    strict = replace(plain, reading=replace(plain.reading, thresholds=(0.7,)))
+    usual, drawn = fit(LogLoss(), plain), fit(LogLoss(), strict)
+    rounded = fit(LogLoss(decisions="deterministic"), strict)
+
+    np.testing.assert_array_equal(usual.predict(plain), drawn.predict(strict))
+    assert usual.trace.notes == ()
+    assert not any("no part" in note for note in rounded.trace.notes)
+    (note,) = drawn.trace.notes
+    assert isinstance(note, Caution)
+    assert "the threshold of 0.7 has no part in them" in note
 
 
 def test_rounding_that_leaves_a_group_no_choice_is_told() -> None:

@@ -11,6 +11,7 @@ import cvxpy as cp
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fairfix.optim.blind_rates import Rows, held_rates
 from fairfix.optim.sensei import (
     Network,
     _Draw,
@@ -756,6 +757,31 @@ def test_equal_rates_are_the_linear_program(sizes: tuple[int, ...], tolerance: f
     mu = np.concatenate([part for pair in found.mu for part in pair])
     dual = 0.5 + share @ np.maximum(c, 0) + tolerance * np.abs(mu).sum()
     assert dual == pytest.approx(found.bound, abs=1e-12)
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.02, 0.1, 1.0])
+def test_rates_held_on_rows_are_the_linear_program_over_kinds_of_rows(slack: float) -> None:
+    """Where chances are the frequencies of few kinds of rows, none of the kinds do better, and both sides hold."""
+    rng = np.random.default_rng(3)
+    many = rng.multinomial(900, rng.dirichlet(np.ones(7 * 2 * 3))) + 1
+    kind, label, code = (np.repeat(at, many) for at in np.indices((7, 2, 3)).reshape(3, -1))
+    counts = many.reshape(7, 2, 3)
+    p = (counts[:, 1].sum(1) / counts.sum((1, 2)))[kind]
+    groups = [tuple((counts[:, y] / counts[:, y].sum(1, keepdims=True))[kind] for y in (1, 0))]
+    known = Rows(label.astype(float), (code,), np.full(code.size, 1 / code.size))
+    found = held_rates(equal_rates(p, groups, tolerance=slack), [(p, groups)], known, slack).mixture
+    accepted = found.chance(p, groups)
+
+    # a chance for each kind; rates given the label by group, and of everybody
+    everybody = counts.sum(2) / counts.sum((0, 2))
+    gaps = np.concatenate([(counts[:, y] / counts[:, y].sum(0)).T - everybody[:, y] for y in (1, 0)])
+    gain = (everybody[:, 1] - everybody[:, 0]) / 2
+    room = np.full(2 * len(gaps), slack)
+    best: Any = linprog(-gain, np.concatenate([gaps, -gaps]), room, bounds=(0, 1), method="highs")
+    shown = np.array([accepted[kind == k].mean() for k in range(7)])
+
+    assert np.abs(gaps @ shown).max() <= slack + 1e-6
+    assert gain @ shown == pytest.approx(-best.fun, abs=1.1e-3)  # a rule without draws may cost a thousandth
 
 
 def test_without_groups_or_with_room_it_is_the_plain_rule() -> None:
