@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fairfix.chances import TruncatedLogit
 from fairfix.cli import run
 from fairfix.engine import read_table
 from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.optim.robust_log_loss import truncated
 from fairfix.predictors import RepairedPredictor
 from fairfix.proof import Outcome, Proof, repair_table
 from fairfix.repair.base import RepairProblem
@@ -86,10 +88,14 @@ def test_both_gaps_of_a_constraint_on_labels_are_told(constraint: str) -> None:
     """The gap given the label is none; that of the rule, which does not know it, is what the note says."""
     table = table_of(frame(groups=3))
     predictor = fit(LogLoss(constraint=constraint), table)
+    assert isinstance(predictor, TruncatedLogit)
     chance = predictor.predict(table)
     after = max(np.ptp(rates(chance, table, label)) for label in EVENTS[constraint])
     (note,) = predictor.trace.notes
+    score, codes = predictor.scorer(table), table.groups().codes
 
+    for label in EVENTS[constraint]:
+        assert np.ptp(rates(truncated(score, predictor.prices[label, codes]), table, label)) < 1e-8
     assert f"is {0:.4f} given the true labels, and {after:.4f} for the rule" in note
     assert after > 1e-4
 
