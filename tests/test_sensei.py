@@ -299,6 +299,8 @@ def test_equal_rates_hold_where_many_rows_are_equal(slack: float, tmp_path: Path
 def test_equal_rates_are_of_every_group_of_every_attribute_by_weight() -> None:
     """No rate of any group is farther from everybody's than the slack, and a slack that is allowed is made use of."""
     data = frame(many=2000).assign(w=lambda d: 1.0 + 2.0 * (d["age"] > 45))
+    data["race"] = data["race"].map({"a": "c", "b": "b", "c": "a"})  # the last is farthest off
+    data["age"] += 10.0 * (data["race"] == "c")
     reading = Reading(Columns(("sex", "race"), label="label", weight="w"))
     table, right = read_table(data, reading, NAMES), []
     for slack in (0.0, 0.05):
