@@ -14,7 +14,7 @@ import pytest
 from fairfix.chances import TruncatedLogit
 from fairfix.cli import run
 from fairfix.engine import read_table
-from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
 from fairfix.optim.robust_log_loss import truncated
 from fairfix.predictors import RepairedPredictor
 from fairfix.proof import Outcome, Proof, repair_table
@@ -100,6 +100,24 @@ def test_both_gaps_of_a_constraint_on_labels_are_told(constraint: str) -> None:
     assert after > 1e-4
 
 
+def test_the_certificate_of_a_fit_that_ended_early_has_all_of_the_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its bound lies the whole certified distance below its value, and below the optimum."""
+    table = table_of(frame())
+    best = fit(LogLoss(), table).trace.objective
+    monkeypatch.setattr("fairfix.optim.robust_log_loss.STEPS", 1)
+    monkeypatch.setattr("fairfix.optim.robust_log_loss.ROUNDS", 0)
+    with pytest.warns(ConvergenceWarning):
+        trace = fit(LogLoss(), table).trace
+    (one,) = trace.certificates
+
+    assert not trace.converged
+    assert trace.gap > 1e-6
+    assert one.value - one.bound == pytest.approx(trace.gap)
+    assert one.bound <= best
+
+
 def outcome(repairer: LogLoss, **more: Any) -> Outcome:
     """Repair with proof."""
     return repair_table(table_of(frame(many=3000)), repairer, features=NAMES, **more)
@@ -131,6 +149,7 @@ def test_the_rounded_reading_is_about_decisions_at_the_threshold() -> None:
     assert found.split is not None
     held = table_of(frame(many=3000)).take(found.split.holdout)
     decided = (found.predictor.predict(held) >= 0.5).astype(float)
+    assert "before they are rounded" in str(found.predictor.trace.certificates[0])
     shown = changes(found.holdout)
 
     assert shown["accuracy"] == pytest.approx(np.mean(decided == held.rows.label))
