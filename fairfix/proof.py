@@ -561,7 +561,8 @@ def _doubts(
     if not any(isinstance(note, Caution) and note.code == "selection" for note in predictor.trace.notes):
         taken = next((r for r in shown[1].table if r.name == "selection_rate"), None)
         if taken is not None:
-            yield from of_selection(taken.before, taken.after)
+            assert taken.change is not None
+            yield from of_selection(taken.before, taken.after, taken.change)
     if learn is not None:
         unit = "the decisions" if _decided(predictor, held) else "the square loss"
         yield from of_small_groups(asked.metric, fitted, held, predictor, learn, _cost, unit)

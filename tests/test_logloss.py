@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fairfix.chances import TruncatedLogit
 from fairfix.cli import run
 from fairfix.engine import read_table
-from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
+from fairfix.optim.robust_log_loss import truncated
 from fairfix.predictors import Caution, RepairedPredictor
 from fairfix.proof import Outcome, Proof, repair_table
 from fairfix.repair.base import RepairProblem
@@ -86,12 +88,34 @@ def test_both_gaps_of_a_constraint_on_labels_are_told(constraint: str) -> None:
     """The gap given the label is none; that of the rule, which does not know it, is what the note says."""
     table = table_of(frame(groups=3))
     predictor = fit(LogLoss(constraint=constraint), table)
+    assert isinstance(predictor, TruncatedLogit)
     chance = predictor.predict(table)
     after = max(np.ptp(rates(chance, table, label)) for label in EVENTS[constraint])
     (note,) = predictor.trace.notes
+    score, codes = predictor.scorer(table), table.groups().codes
 
+    for label in EVENTS[constraint]:
+        assert np.ptp(rates(truncated(score, predictor.prices[label, codes]), table, label)) < 1e-8
     assert f"is {0:.4f} given the true labels, and {after:.4f} for the rule" in note
     assert after > 1e-4
+
+
+def test_the_certificate_of_a_fit_that_ended_early_has_all_of_the_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its bound lies the whole certified distance below its value, and below the optimum."""
+    table = table_of(frame())
+    best = fit(LogLoss(), table).trace.objective
+    monkeypatch.setattr("fairfix.optim.robust_log_loss.STEPS", 1)
+    monkeypatch.setattr("fairfix.optim.robust_log_loss.ROUNDS", 0)
+    with pytest.warns(ConvergenceWarning):
+        trace = fit(LogLoss(), table).trace
+    (one,) = trace.certificates
+
+    assert not trace.converged
+    assert trace.gap > 1e-6
+    assert one.value - one.bound == pytest.approx(trace.gap)
+    assert one.bound <= best
 
 
 def outcome(repairer: LogLoss, **more: Any) -> Outcome:
@@ -125,6 +149,7 @@ def test_the_rounded_reading_is_about_decisions_at_the_threshold() -> None:
     assert found.split is not None
     held = table_of(frame(many=3000)).take(found.split.holdout)
     decided = (found.predictor.predict(held) >= 0.5).astype(float)
+    assert "before they are rounded" in str(found.predictor.trace.certificates[0])
     shown = changes(found.holdout)
 
     assert shown["accuracy"] == pytest.approx(np.mean(decided == held.rows.label))

@@ -493,6 +493,24 @@ def test_the_regularizer_of_a_network_is_between_its_bounds(eps: float, listed: 
     )  # sharp where steps are short
 
 
+@pytest.mark.parametrize("moved", [0.0, 0.7])
+def test_the_bound_of_a_network_that_is_linear_is_the_closed_form(
+    moved: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ReLU that is on everywhere: no plan exceeds the closed form of R, which the bound may not be below."""
+    rng = np.random.default_rng(3)
+    X, w, eps = rng.normal(size=(50, 3)), np.array([0.3, -0.2, 0.1]), 0.5
+    network = Network(w[:, None], np.array([50.0]), np.ones(1), -50.0)
+    wide, moves = np.array([np.full(3, -100.0), np.full(3, 100.0)]), Listed(X, np.array([X + moved * w]))
+    plan = network_regularizer(network, X, moves, eps=eps, bounds=wide).plan
+    monkeypatch.setattr("fairfix.optim.sensei._searched", lambda *_: replace(plan, value=0.0))
+    found = network_regularizer(network, X, moves, eps=eps, bounds=wide)  # by the bound alone, without a plan
+    exact = (np.sqrt(eps * (w @ w)) + moved * (w @ w)) ** 2
+
+    assert plan.value <= exact * (1 + 1e-9)
+    assert exact <= found.upper <= exact * (1 + 1e-6)
+
+
 def test_columns_have_a_metric_of_their_own() -> None:
     """A linear logit whose steps may not change a column pays nothing for it; scaling column and metric is nothing."""
     rng = np.random.default_rng(4)

@@ -38,7 +38,7 @@ paper                here            meaning
 ``theta``            coefficients    of the linear score
 ``lambda``           prices          of the cells: ``+lambda, -lambda`` for two groups
 ``p_{gamma_k}``      shares          of all rows that lie in a cell
-``C``                ``l2``          weight of the squared coefficients beside the mean loss
+``C``                ``l2``          half of it weighs the squared coefficients
 ===================  ==============  ===============================================
 
 References
@@ -99,8 +99,8 @@ class LogLoss(Repairer):
     constraint: str = param("demographic_parity", "what is made alike in expectation", choices=tuple(EVENTS))
     l2: float | str = param(
         DEFAULT,
-        "weight of the squared coefficients of a linear model, beside the mean loss; cv: the one of least log loss in "
-        "cross validation",
+        "half of it weighs the squared coefficients of the linear score, beside the mean loss; cv: the one of least "
+        "log loss in cross validation",
         words=("cv",),
         above=0.0,
         at_most=1e6,
