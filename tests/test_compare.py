@@ -103,6 +103,7 @@ def test_repairs_are_fitted_to_one_part_and_judged_on_the_other() -> None:
         "selection_rate.difference.between_groups [sex]",
     )
     assert repaired.gaps[name].value == pytest.approx(gap, abs=1e-9)
+    assert (constant.needs_protected, repaired.needs_protected) == (False, True)
     loss = np.mean((label - np.mean(fitted.rows.label)) ** 2)
     assert constant.qualities["square_loss"].value == pytest.approx(loss, abs=1e-12)
 
