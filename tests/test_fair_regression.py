@@ -170,6 +170,27 @@ def test_a_mixture_draws_and_its_average_does_not() -> None:
     np.testing.assert_allclose(drawn.predict(table).mean(), averaged.predict(table).mean(), rtol=0.01)
 
 
+def test_rows_count_by_their_weights() -> None:
+    """The reduction's mixture holds the slack, and a bounded model its bound, of rows as they are weighted."""
+    data = frame(many=400)
+    weight = np.random.default_rng(1).uniform(0.1, 3.0, 400)
+    reading = Reading(Columns(("sex",), label="pay", id="person", weight="w"), task="regression")
+    table = read_table(data.append_column("w", pa.array(weight)), reading, NAMES)
+    codes, y = table.groups().codes, table.rows.label
+    mixture = fit(table, solver="reduction", slack=0.1)
+    bounded = fit(table, constraint="bounded_group_loss", bound="0.22", l2=0.0)
+
+    assert isinstance(mixture, ModelMixture)
+    values = np.stack([model(table) for model in mixture.models])
+    rows = (mixture.weights[:, None] * weight).ravel()
+    assert ks_to_overall(values.ravel(), np.tile(codes, len(values)), rows, 2).max() <= 0.1 + 1e-6
+    loss = [
+        np.average((bounded.predict(table) - y)[codes == k] ** 2, weights=weight[codes == k]) for k in (0, 1)
+    ]
+    assert max(loss) <= 0.22 * (1 + 1e-6)
+    assert [q.value for q in bounded.trace.quantities if q.name == "loss"] == pytest.approx(loss)
+
+
 def test_bounds_that_bind_are_held_and_cost_something() -> None:
     """The worst group's loss falls to the bound, and the overall loss rises."""
     table = table_of(frame(), "pay")
