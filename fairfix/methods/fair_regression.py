@@ -280,7 +280,7 @@ class FairRegression(Repairer):
         fitted = predictor.of_scores(table, base.values)
         trace = FitTrace(True, found.tried, value, math.nan, notes)  # a closed form: nothing is iterated
         if predictor.randomized:
-            trace = replace(trace, redrawn=lambda drawn: predictor.of_scores(drawn, base.values))
+            trace = replace(trace, redrawn=lambda some, own: predictor.of_scores(some, base.values[own]))
         return _traced(predictor, base, fitted, trace)
 
     # ------------------------------------------------------------------ without the group
@@ -313,7 +313,8 @@ class FairRegression(Repairer):
             trace = replace(trace, gap=found.gap, certificates=(proven,))
         if predictor.randomized:
             trace = replace(
-                trace, redrawn=lambda drawn: predictor.of_scores(drawn, base.values, group.values)
+                trace,
+                redrawn=lambda some, own: predictor.of_scores(some, base.values[own], group.values[own]),
             )
         return _traced(predictor, base, fitted, trace)
 

@@ -38,7 +38,7 @@ paper                here            meaning
 ``theta``            coefficients    of the linear score
 ``lambda``           prices          of the cells: ``+lambda, -lambda`` for two groups
 ``p_{gamma_k}``      shares          of all rows that lie in a cell
-``C``                ``l2``          weight of the squared coefficients beside the mean loss
+``C``                ``l2``          half of it weighs the squared coefficients
 ===================  ==============  ===============================================
 
 References
@@ -99,8 +99,8 @@ class LogLoss(Repairer):
     constraint: str = param("demographic_parity", "what is made alike in expectation", choices=tuple(EVENTS))
     l2: float | str = param(
         DEFAULT,
-        "weight of the squared coefficients of a linear model, beside the mean loss; cv: the one of least log loss in "
-        "cross validation",
+        "half of it weighs the squared coefficients of the linear score, beside the mean loss; cv: the one of least "
+        "log loss in cross validation",
         words=("cv",),
         above=0.0,
         at_most=1e6,
@@ -296,12 +296,18 @@ class LogLoss(Repairer):
     def _notes(
         self, rule: TruncatedLogit, found: Solution, problem: RepairProblem, scores: Sequence[Floats]
     ) -> Iterator[str]:
-        """Yield both gaps of a constraint given the label, and which groups rounding leaves no choice."""
+        """Yield both gaps of a constraint given the label, and what the threshold does: nothing, or too much."""
         chance, plain = rule.of_scores(problem.table, scores[0]), scores[1]
         if self.constraint != "demographic_parity":
             yield self._both_gaps(found, problem, chance)
+        cut = problem.table.reading.cut
         if rule.rounded:
-            yield from _alike(problem.cells, chance, plain, problem.table.reading.cut)
+            yield from _alike(problem.cells, chance, plain, cut)
+        elif cut != 0.5:
+            yield Caution(
+                f"decisions are drawn with the probability, and the threshold of {cut:g} has no part in them: it is of "
+                "the base alone. With --decisions deterministic the probability is rounded at it"
+            )
 
     def _both_gaps(self, found: Solution, problem: RepairProblem, chance: Floats) -> str:
         """Return the largest difference of rates given the labels, and of the rule's own, on the rows of the fit."""

@@ -396,9 +396,10 @@ class Robust(Repairer):
                 "--protected-as-feature"
             )
         name, by_label = self._named(noise), noise.table is not None and noise.table.by_label
-        if noise.table is None and name != "radii":
+        if noise.table is None and (name != "radii" or self.solver != "ideal"):
+            what = f"--assumption {name}" if name != "radii" else f"--solver {self.solver}"
             raise UsageError(
-                f"{self.name}: radii alone do not tell what assumption {name} needs; give a noise table with --noise, "
+                f"{self.name}: --noise-radius alone does not tell what {what} needs; give a noise table with --noise, "
                 "or take --solver ideal or dro with --assumption radii"
             )
         if self.assumption == "auto" and name == "soft" and self.constraint != "demographic_parity":

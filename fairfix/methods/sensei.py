@@ -825,9 +825,9 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
         (name, values), *_ = comparable
         flips = [Flip({}, {name: value}, everybody=True) for value in values]
         rows = [flipped(some, flip, comparable) for flip in flips]
-        decided = [np.stack([plain(one) >= 0.5 for one in rows]).astype(np.float64)]
+        decided = [np.stack([plain(one) >= table.reading.cut for one in rows]).astype(np.float64)]
         decided.append(np.stack([rule.predict(one) for one in rows]))
-        share = [float(np.mean(np.ptp(chance, axis=0))) for chance in decided]
+        share = [float(np.average(np.ptp(chance, axis=0), weights=some.weight)) for chance in decided]
         if share[1] > share[0] + ALARM:
             yield Caution(
                 f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(values)}, {share[1]:.1%} "

@@ -140,7 +140,8 @@ class FitTrace:
         Values of the rows of the fit, each by a model that has not seen the row, shape (n,) each; None where the
         predictor's own values are that. Not saved.
     redrawn
-        Makes ``fitted`` anew with the draws of the table that it is given; None where they hang on no draw. Not saved.
+        Makes ``fitted`` anew for a table of some rows of the fit, with its draws, and their numbers; None where they
+        hang on no draw. Not saved.
     certificates
         What is proven of the shipped rule, each named for what it bounds.
     quantities
@@ -156,7 +157,7 @@ class FitTrace:
     base: RepairedPredictor | None = None
     fitted: Floats | None = None
     base_fitted: Floats | None = None
-    redrawn: Callable[[Table], Floats] | None = None
+    redrawn: Callable[[Table, Ints], Floats] | None = None
     certificates: tuple[Certificate, ...] = ()
     quantities: tuple[Quantity, ...] = ()
 

@@ -8,6 +8,7 @@ code                    said where
 ``gap_after``           the gap after it is not smaller, on held-out rows
 ``slack``               the rule misses its slack on the rows of the fit
 ``selection``           nearly everybody, or everybody, is decided alike; the methods that know why say it themselves
+``selection_moved``     many more are selected than by the base, or many fewer, which no slack bounds
 ``small_group``         groups of few rows make most of what the repair costs the others
 ======================  ==============================================================================================
 
@@ -34,6 +35,9 @@ FEW = 100
 
 MATERIAL = 0.01
 """Least cost that is told of small groups: a share of the decisions, or of the base's loss."""
+
+MOVED = 0.1
+"""Change of the share selected above which it is told: one person in ten is decided otherwise on balance."""
 
 SHOWN = 1e-3
 """A slack is missed if it is by more than this, which is far above the tolerances of all solvers."""
@@ -104,14 +108,23 @@ def of_slack(asked: Asked, reached: float) -> Iterator[Caution]:
         )
 
 
-def of_selection(before: Value, after: Value) -> Iterator[Caution]:
-    """Yield that everybody is decided alike after the repair, on held-out rows, where the base does not."""
+def of_selection(before: Value, after: Value, change: Value) -> Iterator[Caution]:
+    """Yield that everybody is decided alike on held-out rows, where the base does not, or that many more or fewer are.
+
+    The change has the interval of the difference: it is told where all of it lies beyond :data:`MOVED`.
+    """
     if after.value in (0.0, 1.0) and 0.0 < before.value < 1.0:
         which = "yes" if after.value else "no"
         yield Caution(
             f"the repaired rule decides {which!r} for everybody on held-out rows, of which the base selects "
             f"{before.value:.1%}",
             "selection",
+        )
+    elif change.low > MOVED or change.high < -MOVED:
+        yield Caution(
+            f"the share of people selected moves from {before.value:.1%} to {after.value:.1%} on held-out rows: the "
+            "slack bounds gaps, not how many are selected",
+            "selection_moved",
         )
 
 

@@ -561,7 +561,8 @@ def _doubts(
     if not any(isinstance(note, Caution) and note.code == "selection" for note in predictor.trace.notes):
         taken = next((r for r in shown[1].table if r.name == "selection_rate"), None)
         if taken is not None:
-            yield from of_selection(taken.before, taken.after)
+            assert taken.change is not None
+            yield from of_selection(taken.before, taken.after, taken.change)
     if learn is not None:
         unit = "the decisions" if _decided(predictor, held) else "the square loss"
         yield from of_small_groups(asked.metric, fitted, held, predictor, learn, _cost, unit)
@@ -601,7 +602,8 @@ def _undecidable(table: Table, predictor: RepairedPredictor) -> Iterator[str]:
     if alike:
         yield (
             f"{alike:,} of the {int(drawn.sum()):,} rows whose result is drawn equal another in every column, so which "
-            "of them gets which hangs on their order; name a column of identities with --id"
+            "of them gets which hangs on their order, and results as drawn are of each part as a file of its own; "
+            "name a column of identities with --id"
         )
 
 
@@ -688,14 +690,17 @@ def prove(
 
 
 SHIFTS = 16
-"""Fewest evenly shifted draws of each row that tell what is expected of values, ..."""
+"""Fewest even draws of a row that tell what is expected of values, ..."""
 
 REDRAWN = 1 << 21
-"""... and most values that they may make: a third of a second."""
+"""... about the most values that they may make, in half a second, ..."""
 
-EXACT = 6000
-"""By evenly shifted draws, rates of ``m`` rows are off by ``1 / sqrt(12 m)`` of a shift: as many shifts times
-``sqrt(m)`` bring that below half of the fourth decimal that is shown."""
+CHUNK = 1 << 16
+"""... and values that are made at once."""
+
+EXACT = 20_000
+"""Even draws of one row tell its chances to half of the distance between two: so many to less than half of the fourth
+decimal that is shown. Errors of ``m`` rows are like independent ones: of each, so many over ``sqrt(m)`` do the same."""
 
 
 def _beside(
@@ -743,21 +748,22 @@ def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[
     redrawn = predictor.trace.redrawn if of_fit else None
     if of_fit and predictor.trace.fitted is not None and redrawn is None:
         return {}
-    values = redrawn or predictor.predict
-    draw = table.draws
-
-    def shifted(by: float) -> Table:
-        return replace(table, draw=lambda some: (draw[some] + by) % 1.0)
-
-    fewest = np.unique(table.groups().codes, return_counts=True)[1].min()
-    shifts = int(np.clip(min(EXACT / np.sqrt(fewest), REDRAWN / len(table)), SHIFTS, None))
-    every = np.concatenate([values(shifted(i / shifts)) for i in range(shifts)])
-    weight = None if table.rows.weight is None else np.tile(table.rows.weight, shifts)
+    cells = table.groups().codes
+    size = np.bincount(cells)
+    shifts = (min(EXACT, REDRAWN / np.sqrt(size).sum()) / np.sqrt(size)).astype(np.int64).clip(SHIFTS)
+    rows = np.concatenate([np.tile(np.flatnonzero(cells == k), many) for k, many in enumerate(shifts)])
+    draw = np.concatenate([(np.arange(many) + 0.5) / many for many in size * shifts])
+    parts = []
+    for i in range(0, rows.size, CHUNK):
+        own, now = rows[i : i + CHUNK], draw[i : i + CHUNK]
+        some = replace(table.take(own), draw=now.__getitem__)
+        parts.append(predictor.predict(some) if redrawn is None else redrawn(some, own))
+    every, weight = np.concatenate(parts), (table.weight / shifts[cells])[rows]
     asked = table.reading.columns.protected
     out = {}
     for columns in [(name,) for name in asked] + ([asked] if len(asked) > 1 else []):
         groups = table.groups(columns)
-        far = ks_to_overall(every, np.tile(groups.codes, shifts), weight, len(groups.levels))
+        far = ks_to_overall(every, groups.codes[rows], weight, len(groups.levels))
         out[f"ks.to_overall [{' x '.join(columns)}]"] = float(far.max())
     return out
 

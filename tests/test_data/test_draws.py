@@ -105,7 +105,9 @@ def test_the_proof_has_what_is_delivered_and_a_note_names_the_id(crowd: Path, ca
         r for r in result["proof"]["fit"]["table"] if r["name"].startswith("selection_rate.difference")
     )
 
-    assert any("equal another in every column" in note and "--id" in note for note in result["notes"])
+    said = [note for note in result["notes"] if "equal another in every column" in note and "--id" in note]
+    assert len(said) == 1
+    assert "of each part as a file of its own" in said[0]
     assert abs(row["delivered"] - row["after"]["value"]) < 0.03
     assert row["delivered"] != row["after"]["value"]
     table = pq.read_table(data)

@@ -170,6 +170,27 @@ def test_a_mixture_draws_and_its_average_does_not() -> None:
     np.testing.assert_allclose(drawn.predict(table).mean(), averaged.predict(table).mean(), rtol=0.01)
 
 
+def test_rows_count_by_their_weights() -> None:
+    """The reduction's mixture holds the slack, and a bounded model its bound, of rows as they are weighted."""
+    data = frame(many=400)
+    weight = np.random.default_rng(1).uniform(0.1, 3.0, 400)
+    reading = Reading(Columns(("sex",), label="pay", id="person", weight="w"), task="regression")
+    table = read_table(data.append_column("w", pa.array(weight)), reading, NAMES)
+    codes, y = table.groups().codes, table.rows.label
+    mixture = fit(table, solver="reduction", slack=0.1)
+    bounded = fit(table, constraint="bounded_group_loss", bound="0.22", l2=0.0)
+
+    assert isinstance(mixture, ModelMixture)
+    values = np.stack([model(table) for model in mixture.models])
+    rows = (mixture.weights[:, None] * weight).ravel()
+    assert ks_to_overall(values.ravel(), np.tile(codes, len(values)), rows, 2).max() <= 0.1 + 1e-6
+    loss = [
+        np.average((bounded.predict(table) - y)[codes == k] ** 2, weights=weight[codes == k]) for k in (0, 1)
+    ]
+    assert max(loss) <= 0.22 * (1 + 1e-6)
+    assert [q.value for q in bounded.trace.quantities if q.name == "loss"] == pytest.approx(loss)
+
+
 def test_bounds_that_bind_are_held_and_cost_something() -> None:
     """The worst group's loss falls to the bound, and the overall loss rises."""
     table = table_of(frame(), "pay")
@@ -254,6 +275,45 @@ def test_tied_scores_are_spread_by_identity() -> None:
     assert far.max() == pytest.approx(0.02, abs=0.005)
     np.testing.assert_array_equal(predictor.predict(table), predictor.predict(table))
     assert any("in expectation over the draws" in note for note in predictor.trace.notes)
+
+
+@pytest.mark.parametrize("aware", [False, True])
+def test_the_loss_and_the_spread_that_are_told_are_those_of_the_draws(aware: bool) -> None:
+    """In groups of unlike size: the mean over rows and draws of the loss, and of the variance of a row's value."""
+    rng = np.random.default_rng(0)
+    group = (rng.random(1200) < 0.15).astype(int)
+    score = np.round(rng.normal(size=1200) * (1 + group) + group)
+    columns = {"group": group.astype(str), "y": score, "score": score, "w": rng.integers(1, 4, 1200)}
+    reading = Reading(Columns(("group",), label="y", score="score", weight="w"), task="regression")
+    table = read_table(pa.table(columns), reading)
+    predictor = FairRegression(slack=0.02).fit(RepairProblem(table, protected_as_feature=aware), rng=rng)
+    draws = (np.arange(1000) + 0.5) / 1000
+    values = np.stack(
+        [predictor.predict(replace(table, draw=lambda rows, d=d: np.full(rows.size, d))) for d in draws]
+    )
+    loss, spread = (
+        np.average(((values - score) ** 2).mean(axis=0), weights=table.rows.weight),
+        np.sqrt(np.average(values.var(axis=0), weights=table.rows.weight)),
+    )
+
+    assert predictor.trace.objective == pytest.approx(loss, rel=5e-3)
+    if aware:
+        told = predictor.trace.notes[0].partition("varies by ")[2].split()[0]
+        assert float(told) == pytest.approx(spread, rel=1e-2)
+
+
+def test_what_is_expected_of_a_group_of_one_row_is_within_the_slack() -> None:
+    """The proof tells the distance of every group to four decimals, that of a single row too."""
+    rng = np.random.default_rng(0)
+    group = np.concatenate([rng.choice(["a", "b"], 3000), ["c", "d", "d"]])
+    score = rng.normal(size=group.size) + (group == "b") - 2 * (group == "c")
+    data = pa.table({"group": group, "y": score + rng.normal(size=group.size), "score": score})
+    table = read_table(data, Reading(Columns(("group",), label="y", score="score"), task="regression"))
+    outcome = repair_table(table, FairRegression(slack=0.05), protected_as_feature=True)
+    row = next(row for row in outcome.fit.table if row.id == "ks.to_overall")
+
+    assert row.expected == pytest.approx(0.05, abs=5e-5)
+    assert row.after.value > 0.1, "one draw of a single row is far off"
 
 
 def test_equal_rows_without_ids_are_told_apart() -> None:

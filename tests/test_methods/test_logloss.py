@@ -14,11 +14,13 @@ import pytest
 from fairfix.cli import run
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading, Table
-from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.logloss import EVENTS, LogLoss
-from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.chances import TruncatedLogit
+from fairfix.models.predictors import Caution, RepairedPredictor
 from fairfix.models.repaired import Repaired
+from fairfix.optim.robust_log_loss import truncated
 from fairfix.tasks.proof import Outcome, Proof, repair_table
 
 NAMES = ("age", "job")
@@ -86,12 +88,34 @@ def test_both_gaps_of_a_constraint_on_labels_are_told(constraint: str) -> None:
     """The gap given the label is none; that of the rule, which does not know it, is what the note says."""
     table = table_of(frame(groups=3))
     predictor = fit(LogLoss(constraint=constraint), table)
+    assert isinstance(predictor, TruncatedLogit)
     chance = predictor.predict(table)
     after = max(np.ptp(rates(chance, table, label)) for label in EVENTS[constraint])
     (note,) = predictor.trace.notes
+    score, codes = predictor.scorer(table), table.groups().codes
 
+    for label in EVENTS[constraint]:
+        assert np.ptp(rates(truncated(score, predictor.prices[label, codes]), table, label)) < 1e-8
     assert f"is {0:.4f} given the true labels, and {after:.4f} for the rule" in note
     assert after > 1e-4
+
+
+def test_the_certificate_of_a_fit_that_ended_early_has_all_of_the_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its bound lies the whole certified distance below its value, and below the optimum."""
+    table = table_of(frame())
+    best = fit(LogLoss(), table).trace.objective
+    monkeypatch.setattr("fairfix.optim.robust_log_loss.STEPS", 1)
+    monkeypatch.setattr("fairfix.optim.robust_log_loss.ROUNDS", 0)
+    with pytest.warns(ConvergenceWarning):
+        trace = fit(LogLoss(), table).trace
+    (one,) = trace.certificates
+
+    assert not trace.converged
+    assert trace.gap > 1e-6
+    assert one.value - one.bound == pytest.approx(trace.gap)
+    assert one.bound <= best
 
 
 def outcome(repairer: LogLoss, **more: Any) -> Outcome:
@@ -125,10 +149,26 @@ def test_the_rounded_reading_is_about_decisions_at_the_threshold() -> None:
     assert found.split is not None
     held = table_of(frame(many=3000)).take(found.split.holdout)
     decided = (found.predictor.predict(held) >= 0.5).astype(float)
+    assert "before they are rounded" in str(found.predictor.trace.certificates[0])
     shown = changes(found.holdout)
 
     assert shown["accuracy"] == pytest.approx(np.mean(decided == held.rows.label))
     assert shown[f"{PARITY} [race]"] == pytest.approx(np.ptp(rates(decided, held, None)))
+
+
+def test_a_threshold_that_drawn_decisions_do_not_heed_is_told() -> None:
+    """Chances are the same at any threshold, which is said where it is not the usual one and nothing is rounded."""
+    plain = table_of(frame(), score=True)
+    strict = replace(plain, reading=replace(plain.reading, thresholds=(0.7,)))
+    usual, drawn = fit(LogLoss(), plain), fit(LogLoss(), strict)
+    rounded = fit(LogLoss(decisions="deterministic"), strict)
+
+    np.testing.assert_array_equal(usual.predict(plain), drawn.predict(strict))
+    assert usual.trace.notes == ()
+    assert not any("no part" in note for note in rounded.trace.notes)
+    (note,) = drawn.trace.notes
+    assert isinstance(note, Caution)
+    assert "the threshold of 0.7 has no part in them" in note
 
 
 def test_rounding_that_leaves_a_group_no_choice_is_told() -> None:

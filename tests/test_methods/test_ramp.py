@@ -307,6 +307,8 @@ def test_deterministic_thresholds_say_what_they_cost(constraint: str) -> None:
     assert set(np.unique(chance)) <= {0.0, 1.0}
     assert not outcome.predictor.randomized
     assert outcome.holdout.randomized == 0
+    assert not outcome.predictor.trace.certificates, "what is proven is of the rule before it was rounded"
+    assert np.isnan(outcome.predictor.trace.gap)
     note = next(n for n in outcome.notes if n.startswith("without randomisation"))
     held = table.take(outcome.split.holdout)
     value = gap(Ramp(constraint=constraint), held, outcome.predictor.predict(held))

@@ -19,11 +19,11 @@ from fairfix.cli import run
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading, Table
 from fairfix.errors import ArtifactError, ColumnError, ConvergenceWarning, DataError, UsageError
-from fairfix.individual.flips import flipped, protected_flips
+from fairfix.individual.flips import Flip, flipped, protected_flips
 from fairfix.methods import sensei
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.sensei import Sensei, _apart
-from fairfix.models.learners import NetworkMember
+from fairfix.models.learners import LinearMember, NetworkMember
 from fairfix.models.predictors import Caution, RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.tasks.proof import repair_table
@@ -183,7 +183,13 @@ def test_a_radius_of_a_network_is_between_two_bounds() -> None:
         float(note.split(word)[1].split()[0].rstrip(",")) for word in ("at least", "at most", "reach")
     )
 
+    told = {one.name.removeprefix("regularizer "): one.value for one in predictor.trace.quantities}
+
     assert 0 < trained <= low * (1 + 1e-3) <= high
+    assert [told[name] for name in ("at least", "at most", "in training")] == pytest.approx(
+        [low, high, trained], rel=1e-3
+    )
+    assert 20 < int(note.split(" rows")[0].split()[-1]) < 60  # a fifth, which the weights were not fitted to
     assert predictor.trace.converged
 
 
@@ -290,6 +296,31 @@ def test_equal_rates_hold_where_many_rows_are_equal(slack: float, tmp_path: Path
     np.testing.assert_array_equal(again.predict(table), predictor.predict(table))
 
 
+def test_equal_rates_are_of_every_group_of_every_attribute_by_weight() -> None:
+    """No rate of any group is farther from everybody's than the slack, and a slack that is allowed is made use of."""
+    data = frame(many=2000).assign(w=lambda d: 1.0 + 2.0 * (d["age"] > 45))
+    data["race"] = data["race"].map({"a": "c", "b": "b", "c": "a"})  # the last is farthest off
+    data["age"] += 10.0 * (data["race"] == "c")
+    reading = Reading(Columns(("sex", "race"), label="label", weight="w"))
+    table, right = read_table(data, reading, NAMES), []
+    for slack in (0.0, 0.05):
+        predictor = fit(Sensei(solver="equal-rates", slack=slack), table)
+        told = {one.name: one.value for one in predictor.trace.quantities}
+        data["p"] = predictor.predict(table)
+        gap = 0.0
+        for _, some in data.groupby("label"):
+            everybody = np.average(some["p"], weights=some["w"])
+            for name in ("sex", "race"):
+                each = [np.average(part["p"], weights=part["w"]) for _, part in some.groupby(name)]
+                gap = max(gap, float(np.abs(np.array(each) - everybody).max()))
+        right.append(told["balanced accuracy"])
+
+        assert gap == pytest.approx(told["gap"], abs=1e-9)
+        assert gap <= slack + 1e-6
+
+    assert right[1] > right[0] + 0.01
+
+
 def test_trees_that_know_their_rows_say_what_the_shipped_rule_does() -> None:
     """Where the slack does not hold on the rows of the fit, that is a caution and the fit has not converged."""
     table = table_of(frame(many=1500), ("sex",))
@@ -318,6 +349,30 @@ def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
     assert (values == values[0]).all()
 
 
+def test_the_alarm_compares_with_the_plain_model_at_the_threshold_in_force() -> None:
+    """What decisions of the plain model hang on is its share at that threshold, by weight; at 0.5 it is another."""
+    data = frame(many=4000)
+    data["age"] += 12.0 * (data["sex"] == "m")
+    chance = 1 / (1 + np.exp(-0.15 * (data["age"] - 48)))
+    data["label"] = (np.random.default_rng(3).random(4000) < chance).astype(int)
+    data["w"] = 1.0 + 4.0 * (data["age"] > 60)
+    table = read_table(data, Reading(Columns(("sex",), label="label", weight="w"), thresholds=(0.9,)), NAMES)
+    predictor = fit(Sensei(solver="equal-rates", slack=0.05), table)
+    (alarm,) = (note for note in predictor.trace.notes if note.startswith("ALARM"))
+    pair = (("role", ("husband", "wife")),)
+    rows = [flipped(table, Flip({}, {"role": role}, everybody=True), pair) for role in ("husband", "wife")]
+    plain, rule = fit(Sensei(), table), predictor
+    before, after = (
+        float(np.average(np.abs(values[0] - values[1]), weights=table.weight))
+        for values in (
+            [1.0 * (plain.predict(one) >= 0.9) for one in rows],
+            [rule.predict(one) for one in rows],
+        )
+    )
+
+    assert f"{after:.1%} of decisions would change, instead of {before:.1%} of the plain model's" in alarm
+
+
 @pytest.mark.parametrize("directions", ["logistic", "means", "pooled"])
 def test_learned_directions_are_projected_out_and_their_cost_is_told(directions: str) -> None:
     """Rows that differ along the directions alone have one score; the note names both accuracies."""
@@ -343,6 +398,31 @@ def test_learned_directions_are_projected_out_and_their_cost_is_told(directions:
         assert abs(np.linalg.lstsq(about, np.log(p / (1 - p)))[0][0]) < 1e-9
         assert between(predictor) > 1e-3  # the labels by themselves are not made alike
     assert between(predictor) < between(plain)
+
+
+def test_what_directions_cost_is_told_at_the_threshold_in_force() -> None:
+    """Where the threshold is above all scores nobody is selected with the directions or without: they cost nothing."""
+    found = []
+    for cut in (0.5, 0.9999):
+        table = read_table(frame(), Reading(Columns(("sex",), label="label"), thresholds=(cut,)), NAMES)
+        method = Sensei(solver="linear", rho=1.0, directions="means")
+        (note,) = (n for n in fit(method, table, protected_as_feature=True).trace.notes if "cost" in n)
+        found.append([float(one) for one in note.split() if one[0] == "0"])
+
+    assert found[0][0] < found[0][1]
+    assert found[1][0] == found[1][1]
+
+
+def test_the_share_of_decisions_that_change_is_by_weight() -> None:
+    """Of four rows the two whose decision changes weigh as much as they weigh."""
+    X = np.array([[-3.0, 0.0], [-0.5, 0.0], [-0.5, 1.0], [3.0, 1.0]])
+    flips = [np.column_stack([X[:, 0], np.full(4, value)]) for value in (0.0, 1.0)]
+    weight = np.array([1.0, 5.0, 1.0, 2.0])
+    data = sensei._Data(X, np.zeros(4), weight, sensei._Changed.of(X, flips), X[:0], np.ones(2))
+    member = LinearMember(np.array([[1.0], [1.0]]), np.zeros(1), "sigmoid")
+
+    assert sensei._flipping(member, data, np.arange(4), 0.5, 0.05)[0] == pytest.approx(6 / 9)
+    assert sensei._flipping(member, data, np.arange(4), 0.99, 0.05)[0] == 0.0
 
 
 def test_groups_lie_apart_by_a_regression_on_group_and_label() -> None:

@@ -490,6 +490,34 @@ def test_sampled_intervals_cover_the_truth() -> None:
     assert hits["N4"] >= 0.88 * 3 * trials
 
 
+def test_a_survey_of_few_people_widens_what_is_told_under_every_assumption() -> None:
+    """Rows without error, and a table from four hundred people, ten thousand or everybody; T errs as a share does."""
+    T = np.array([[0.9, 0.1], [0.2, 0.8]])
+    cells = T.T @ np.array([[0.2, 0.1, 0.1, 0.2], [0.05, 0.1, 0.05, 0.2]])
+    joint = np.array([[0.3, 0.25], [0.3, 0.15]])[:, :, None] * T  # by label
+
+    rate = {"true_positive_rate": ng.RATIOS["true_positive_rate"]}
+
+    def widths(rows: int) -> dict[str, float]:
+        form = "count" if rows else "joint"
+        table = NoiseTable("survey", ("a", "b"), ("a", "b"), joint * (rows or 1), form)
+        out = {}
+        for said in ({"class_conditional": True}, {"epsilon": 0.1}):
+            data = Seen("noisy", ("a", "b"), cells, 1e8, rate)
+            found = TrueGroups(data, Noise(table, keep="noisy-given-true", **said), replicates=150)
+            for level, bounds in found.bounds.items():
+                one = next(bounds.of_groups("true_positive_rate"))
+                out[level] = one.outer_high - one.outer_low
+        return out
+
+    few, many, known = widths(400), widths(10_000), widths(0)
+    assert list(few) == ["N0", "N1", "N2", "N4", "N3"]
+    for level, width in known.items():
+        assert few[level] > many[level] + 0.02 > width + 0.02
+    assert known["N4"] < 1e-3
+    assert few["N4"] / many["N4"] == pytest.approx(5, rel=0.25)
+
+
 # ---------------------------------------------------------------------- transports
 
 
@@ -517,10 +545,26 @@ def test_shifted_tables_are_carried_over_in_both_ways() -> None:
         both = figure(either, "selection_rate", group)["bounds"]["N1"]
         assert both["low"] == pytest.approx(min(f["bounds"]["N1"]["low"] for f in (first, second)))
         assert both["high"] == pytest.approx(max(f["bounds"]["N1"]["high"] for f in (first, second)))
+        for end, far in (("outer_low", min), ("outer_high", max)):  # in each draw, whichever is worse
+            assert far(both[end], *(f["bounds"]["N1"][end] for f in (first, second))) == both[end]
         assert second["bounds"]["N1"]["low"] - 0.02 <= right[j] <= second["bounds"]["N1"]["high"] + 0.02
     assert figure(swapped, "selection_rate", "c")["weighted"] != pytest.approx(
         figure(noise, "selection_rate", "c")["weighted"], abs=0.005
     )
+
+
+def test_n4_is_about_the_noise_of_the_data_by_what_is_kept() -> None:
+    """A survey of other shares of recorded groups has another P(noisy | true), and one of true groups the same."""
+    T = np.array([[0.9, 0.1], [0.2, 0.8]])
+    true = np.array([[30.0, 10, 20, 40], [10, 30, 10, 50]]) / 200
+    data = rows_of(T.T @ true, 2000)
+    for keep, shares in (("true-given-noisy", np.array([0.3, 2.0])), ("noisy-given-true", [[0.3], [2.0]])):
+        joint = true.sum(1)[:, None] * T * shares
+        table = NoiseTable("survey", ("a", "b"), ("a", "b"), joint / joint.sum(), "joint")
+        for said in ("true-given-noisy", "noisy-given-true"):
+            noise, _ = noisy_audit(data, Noise(table, class_conditional=True, keep=said))
+            found = [figure(noise, "true_positive_rate", group).get("identified") for group in "ab"]
+            assert (found == pytest.approx([0.75, 0.25], abs=1e-6)) is (said == keep)
 
 
 def test_a_noisy_group_without_a_true_one_is_an_error() -> None:

@@ -250,6 +250,8 @@ def test_limits_of_a_comparison_are_shared_by_its_pairs() -> None:
     found = limits.of_comparison("min", ["selection_rate"])
     assert found.outer_low == pytest.approx(0.2 - single)
     assert found.outer_high == pytest.approx(0.2 + of_three)
+    for rate, bound in zip(rates, limits.of_groups("selection_rate"), strict=True):
+        assert (bound.outer_low, bound.outer_high) == pytest.approx((rate - single, rate + single))
 
 
 def test_weighted_rates_are_of_rows_not_of_bins() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +98,54 @@ def test_on_the_rows_of_the_fit_the_worst_case_is_the_slack() -> None:
         assert upper > point + 0.005
 
 
+@pytest.mark.parametrize("shares", [[[0.2], [1.0], [5.0]], [[0.2, 1.0, 5.0]], [[5.0, 1.0, 0.2]]])
+def test_where_either_transport_may_hold_the_worse_of_both_is_the_slack(shares: list[list[float]]) -> None:
+    """By a survey of other shares of true or of recorded groups, fit and audit hold the same tables."""
+    data = people(0, 4000)
+    data["noisy"][1000:] = data["true"][1000:]  # so little noise that rules are far from constant
+    values = survey(data, 4000, label=True).values * np.array(shares)
+    noise = Noise(NoiseTable("survey", NAMES, NAMES, values / values.sum(), "joint"))
+    repairer = Robust(constraint="equal_opportunity", slack=0.1)
+    table = table_of(data)
+    outcome = repair_table(table, repairer, noise=noise, holdout=0.01)
+    own = table.take(outcome.split.fit)
+    base = own.with_decision((own.rows.score >= 0.5).astype(float))
+    for rows, rule in ((base, None), (own.with_decision(outcome.predictor.predict(own)), outcome.predictor)):
+        points = []
+        for keep in (None, *noise.ways):
+            told = Told(replace(noise, keep=keep), repairer.demands, 0.1)
+            found = true_groups_of(rows, told, 0.05, rule)
+            assert found is not None
+            points.append(found.shortfall("N2", repairer.demands)[0])
+        assert points[0] == pytest.approx(max(points[1:]), abs=1e-9)
+        assert rule is not None or min(points) < points[0] - 0.01
+    assert points[0] == pytest.approx(0.1, abs=2e-4)
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_of_groups_that_are_recorded_right_the_distance_is_told_on_either_side(mirrored: bool) -> None:
+    """The worst group is below everybody, or in the mirror above; fit and proof tell how far, under each assumption."""
+    data = people(4, 3000)
+    data["noisy"] = data["true"]
+    if mirrored:
+        data |= {"score": 1 - data["score"], "label": 1 - data["label"]}
+    repairer = Robust(constraint="equal_opportunity", slack=1.0)
+    outcome = repaired(repairer, data, survey(data, 3000, label=True))
+    notes = {note[:20]: note for note in told_of(outcome)}
+    for rows, note in (
+        (outcome.split.fit, notes["the worst true group"]),
+        (outcome.split.holdout, notes["on held-out rows the"]),
+    ):
+        chance = outcome.predictor.predict(table_of(data).take(rows))
+        own = {name: values[rows] for name, values in data.items()}
+        rates = [chance[(own["label"] == 1) & (own["true"] == j)].mean() for j in range(3)]
+        apart = np.abs(np.array(rates) - chance[own["label"] == 1].mean())
+        assert apart.argmax() == 2
+        found = re.findall(r"(\d\.\d+) (?:if|under|within)", note)
+        assert len(found) >= 3
+        assert [float(one) for one in found] == pytest.approx([apart.max()] * len(found), abs=1e-4), note
+
+
 def test_rates_of_rules_that_use_the_recorded_group_are_inverted_rule_by_rule() -> None:
     """With noise that depends on the true group alone, the estimate is right; that of the cells alone is not."""
     data = people(1, 200_000)
@@ -177,6 +226,10 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
         if note.startswith("on held-out rows the worst")
     )
     assert "error of rows; the slack" in said
+    assumed = repaired(Robust(assumption="identified"), data, noise, "dp.difference.true_groups>0.9")
+    (said,) = (note for note in told_of(assumed) if note.startswith("on held-out rows the worst"))
+    assert "under N4 (up to" in said  # what the fit was held to
+    assert "rests on N4" in assumed.checks[0].reason
 
 
 def test_a_recorded_group_that_was_not_held_out_and_several_columns() -> None:

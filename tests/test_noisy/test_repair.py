@@ -429,9 +429,12 @@ def test_soft_thresholds_are_the_best_over_all_levels():
         wide += found.error < n[..., 1].sum() * 0.9 - 1e-3
         parity = solve_noisy(n, C, "demographic_parity", 0.05, Soft())
         assert parity.error == pytest.approx(cutting_planes(n, C, "demographic_parity", 0.05, 1.0), abs=1e-7)
-        both = solve_noisy(n, C, "one_sided_equalized_odds", 0.1, Soft())
-        assert both.violation <= 1e-7
-        assert both.error >= found.error - 1e-9
+        for sides in ("one_sided_equalized_odds", "equal_opportunity"):
+            both = solve_noisy(n, C, sides, 0.1, Soft())
+            assert both.violation <= 1e-7
+            assert both.error >= found.error - 1e-9
+        mirror = solve_noisy(n[:, ::-1, ::-1], C, "equalized_odds", 0.1, Soft())  # who is refused is accepted
+        assert mirror.error == pytest.approx(solve_noisy(n, C, "equalized_odds", 0.1, Soft()).error, abs=1e-6)
     assert wide >= 2
 
 

@@ -18,6 +18,7 @@ from fairfix.noisy.bounds import (
 )
 from fairfix.noisy.repair import DEMANDS, LABELS
 from fairfix.noisy.training import (
+    Either,
     Near,
     Rows,
     Within,
@@ -166,13 +167,14 @@ def tables(y: np.ndarray, true: np.ndarray, noisy: np.ndarray, w: np.ndarray) ->
     return out
 
 
-def adversaries(C: np.ndarray) -> dict[str, Near | Within]:
+def adversaries(C: np.ndarray) -> dict[str, Near | Within | Either]:
     """Return all that there are."""
     plain = C.sum(0)
-    return {"dro": Near(valid_radius(plain)), "soft": Within(plain), "labels": Within(C)}
+    either = Either((Within(C), Within(C[:, ::-1])))  # of the same recorded groups
+    return {"dro": Near(valid_radius(plain)), "soft": Within(plain), "labels": Within(C), "either": either}
 
 
-@pytest.mark.parametrize("kind", ["dro", "soft", "labels"])
+@pytest.mark.parametrize("kind", ["dro", "soft", "labels", "either"])
 @pytest.mark.parametrize("parity", PARITIES)
 def test_costs_are_the_lagrangian_and_the_surrogate_lies_above_it(parity: str, kind: str) -> None:
     """At the decisions that the weights are for, costs give the error and the exact excesses."""

@@ -174,3 +174,41 @@ def test_the_bound_of_averages_is_below_all_of_them() -> None:
     assert isinstance(found, MembersSolution)
     assert found.bound - 1e-6 <= least <= found.objective + 1e-6
     assert found.objective - found.bound <= 1e-3 * found.objective
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+@pytest.mark.parametrize("seed", range(3))
+def test_values_moved_into_a_range_hold_what_no_line_does(seed: int, wrong: int) -> None:
+    """Between the least bound of moved lines, by brute force, and that of lines, by a conic solver, a line is found.
+
+    Its losses and its objective are those of the moved values, far outside as the line may be. A ``wrong`` row lies far
+    on the side of the other label, which costs 1 where it is given up, and more by the hinge.
+    """
+    rng = np.random.default_rng(seed)
+    codes = np.repeat([0, 1], [25, 40])
+    x = (rng.normal(size=65) + 0.5 * codes) * np.where(rng.random(65) < 0.2, 20.0, 1.0)
+    y = (x + 0.3 * rng.normal(size=65) > 0).astype(float)
+    x[:wrong] = np.where(y[:wrong] == 1, -3.0, 3.0)
+
+    def moved(slope: Floats, level: Floats) -> Floats:
+        each = (np.clip(np.multiply.outer(x, slope) + level, 0, 1) - y[:, None]) ** 2
+        return np.stack([each[codes == k].mean(axis=0) for k in (0, 1)])
+
+    w, b, t = cp.Variable(), cp.Variable(), cp.Variable()
+    own = [cp.sum_squares(w * x[codes == k] + b - y[codes == k]) / (codes == k).sum() <= t for k in (0, 1)]
+    least = cp.Problem(cp.Minimize(t), own).solve(solver=cp.CLARABEL)
+    grid = [one.ravel() for one in np.meshgrid(np.geomspace(0.01, 10, 120), np.linspace(-2, 3, 120))]
+    reached = moved(*grid).max(axis=0).min()
+    bound = 1.3 * reached
+    assert bound < 0.8 * least
+    plain = solve_linear(x[:, None], y, codes, None, np.full(2, bound), loss="square")
+    found = solve_linear(x[:, None], y, codes, None, np.full(2, bound), loss="square", into=(0, 1))
+
+    assert isinstance(plain, Infeasible)
+    assert isinstance(found, GroupLossSolution)
+    told = moved(found.coef, np.array([found.intercept]))[:, 0]
+    assert (told <= bound * (1 + 1e-6)).all()
+    np.testing.assert_allclose(found.losses, told, rtol=1e-9)
+    assert found.objective == pytest.approx(float(np.bincount(codes) @ told) / 65)
+    assert np.isnan(found.bound)
+    assert not 0 <= found.coef[0] * x.max() + found.intercept <= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -270,6 +271,33 @@ def test_without_draws_one_score_has_one_value_and_the_distance_is_told() -> Non
         np.testing.assert_allclose(scores.distances(values), found.ks)
         assert found.holds == bool((found.ks <= slack).all())
         assert not found.tube.drawn
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_draws_the_cheapest_that_holds_is_taken(seed: int) -> None:
+    """Of the maps for slacks inside that hold the slack, none costs less."""
+    scores, slack, costs = sample(seed, 3, digits=2), 0.1, []
+
+    def values_of(tube: Tube) -> Floats:
+        values = np.empty_like(scores.score)
+        for k in range(3):
+            own = scores.codes == k
+            values[own] = tube.of_group(k, scores.score[own], np.zeros(int(own.sum())))
+        return values
+
+    def cost_of(values: Floats) -> float:
+        return float(np.average((values - scores.score) ** 2, weights=scores.weight))
+
+    for inside in np.linspace(0, 1.2, 25) * slack:
+        tube = near_everybody(scores, np.full(3, inside))
+        values = values_of(replace(tube, levels=tuple(one.middle for one in tube.levels)))
+        if (scores.distances(values) <= slack).all():
+            costs.append(cost_of(values))
+    found = fit_tube(scores, np.full(3, slack), drawn=False)
+
+    assert found.holds
+    assert cost_of(values_of(found.tube)) == pytest.approx(min(costs), rel=1e-9)
+    assert min(costs) < max(costs)
 
 
 def test_the_second_draw_is_uniform_and_unlike_the_first() -> None:

@@ -11,6 +11,7 @@ import cvxpy as cp
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fairfix.optim.blind_rates import Rows, held_rates
 from fairfix.optim.sensei import (
     Network,
     _Draw,
@@ -492,6 +493,24 @@ def test_the_regularizer_of_a_network_is_between_its_bounds(eps: float, listed: 
     )  # sharp where steps are short
 
 
+@pytest.mark.parametrize("moved", [0.0, 0.7])
+def test_the_bound_of_a_network_that_is_linear_is_the_closed_form(
+    moved: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ReLU that is on everywhere: no plan exceeds the closed form of R, which the bound may not be below."""
+    rng = np.random.default_rng(3)
+    X, w, eps = rng.normal(size=(50, 3)), np.array([0.3, -0.2, 0.1]), 0.5
+    network = Network(w[:, None], np.array([50.0]), np.ones(1), -50.0)
+    wide, moves = np.array([np.full(3, -100.0), np.full(3, 100.0)]), Listed(X, np.array([X + moved * w]))
+    plan = network_regularizer(network, X, moves, eps=eps, bounds=wide).plan
+    monkeypatch.setattr("fairfix.optim.sensei._searched", lambda *_: replace(plan, value=0.0))
+    found = network_regularizer(network, X, moves, eps=eps, bounds=wide)  # by the bound alone, without a plan
+    exact = (np.sqrt(eps * (w @ w)) + moved * (w @ w)) ** 2
+
+    assert plan.value <= exact * (1 + 1e-9)
+    assert exact <= found.upper <= exact * (1 + 1e-6)
+
+
 def test_columns_have_a_metric_of_their_own() -> None:
     """A linear logit whose steps may not change a column pays nothing for it; scaling column and metric is nothing."""
     rng = np.random.default_rng(4)
@@ -756,6 +775,31 @@ def test_equal_rates_are_the_linear_program(sizes: tuple[int, ...], tolerance: f
     mu = np.concatenate([part for pair in found.mu for part in pair])
     dual = 0.5 + share @ np.maximum(c, 0) + tolerance * np.abs(mu).sum()
     assert dual == pytest.approx(found.bound, abs=1e-12)
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.02, 0.1, 1.0])
+def test_rates_held_on_rows_are_the_linear_program_over_kinds_of_rows(slack: float) -> None:
+    """Where chances are the frequencies of few kinds of rows, none of the kinds do better, and both sides hold."""
+    rng = np.random.default_rng(3)
+    many = rng.multinomial(900, rng.dirichlet(np.ones(7 * 2 * 3))) + 1
+    kind, label, code = (np.repeat(at, many) for at in np.indices((7, 2, 3)).reshape(3, -1))
+    counts = many.reshape(7, 2, 3)
+    p = (counts[:, 1].sum(1) / counts.sum((1, 2)))[kind]
+    groups = [tuple((counts[:, y] / counts[:, y].sum(1, keepdims=True))[kind] for y in (1, 0))]
+    known = Rows(label.astype(float), (code,), np.full(code.size, 1 / code.size))
+    found = held_rates(equal_rates(p, groups, tolerance=slack), [(p, groups)], known, slack).mixture
+    accepted = found.chance(p, groups)
+
+    # a chance for each kind; rates given the label by group, and of everybody
+    everybody = counts.sum(2) / counts.sum((0, 2))
+    gaps = np.concatenate([(counts[:, y] / counts[:, y].sum(0)).T - everybody[:, y] for y in (1, 0)])
+    gain = (everybody[:, 1] - everybody[:, 0]) / 2
+    room = np.full(2 * len(gaps), slack)
+    best: Any = linprog(-gain, np.concatenate([gaps, -gaps]), room, bounds=(0, 1), method="highs")
+    shown = np.array([accepted[kind == k].mean() for k in range(7)])
+
+    assert np.abs(gaps @ shown).max() <= slack + 1e-6
+    assert gain @ shown == pytest.approx(-best.fun, abs=1.1e-3)  # a rule without draws may cost a thousandth
 
 
 def test_without_groups_or_with_room_it_is_the_plain_rule() -> None:

@@ -13,13 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
+from fairfix.cli.compare import chosen
 from fairfix.data.files import open_source
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading
 from fairfix.methods import available
+from fairfix.methods.base import RepairProblem
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.true_groups import audit_noisy
-from fairfix.tasks.compare import Contender, compare_table, fits
+from fairfix.tasks.compare import GAPS, Contender, compare_table, fits
 from fairfix.tasks.proof import split_rows
 
 from tests.conftest import Call
@@ -70,6 +72,40 @@ def test_every_method_is_compared_on_one_split() -> None:
     assert not any(point.failure for point in outcome.points)
     alone = compare_table(table, contenders[-1:], slacks=(0.2,), noise=Noise(NONE)).points[-1]
     assert alone.gaps == outcome.points[-1].gaps  # what is compared with it changes nothing
+
+
+def test_scores_have_a_repair_for_each_gap_that_is_shown() -> None:
+    """The ramp has each constraint that is about a gap of decisions; fair regression is with and without the group."""
+    reading = Reading(Columns(("sex",), label="label", score="score"))
+    ramps = {one.repairer.bounds_of(reading) for one in chosen("ramp", reading, learned=False)}
+    values = {
+        (one.repairer.bounds_of(reading), one.repairer.sees_groups)
+        for one in chosen("fair-regression", reading, learned=False)
+    }
+
+    assert ramps == {gap for gap in GAPS if gap.endswith(".difference.between_groups")}
+    assert values == {("ks.to_overall", False), ("ks.to_overall", True)}
+
+
+def test_repairs_are_fitted_to_one_part_and_judged_on_the_other() -> None:
+    """The gap of a repair is that of its rule, fitted with its slack to the one part, on the other alone."""
+    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score"), thresholds=(0.5,)))
+    split = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=0.3)
+    fitted, held = table.take(split.fit), table.take(split.holdout)
+    ramp, codes, label = available()["ramp"](slack=0.1), held.groups().codes, held.rows.label
+    assert label is not None
+    chance = ramp.fit(RepairProblem(fitted), rng=np.random.default_rng(0)).predict(held)
+    other = Contender("ramp", replace(ramp, slack=0.0))
+    _, constant, repaired = compare_table(table, [other], slacks=(0.1,)).points
+
+    gap, name = (
+        np.ptp([chance[codes == k].mean() for k in (0, 1)]),
+        "selection_rate.difference.between_groups [sex]",
+    )
+    assert repaired.gaps[name].value == pytest.approx(gap, abs=1e-9)
+    assert (constant.needs_protected, repaired.needs_protected) == (False, True)
+    loss = np.mean((label - np.mean(fitted.rows.label)) ** 2)
+    assert constant.qualities["square_loss"].value == pytest.approx(loss, abs=1e-12)
 
 
 def test_the_frontier_is_what_no_other_point_beats() -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
-from fairfix.auditing.results import Settings
+from fairfix.auditing.results import Settings, Value
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading, Table
 from fairfix.errors import DataError, UsageError
@@ -18,6 +18,7 @@ from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.sensei import Sensei
 from fairfix.models.predictors import decide, is_random
+from fairfix.tasks.doubts import Asked, of_rounding
 from fairfix.tasks.proof import repair_table, split_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,6 +165,88 @@ def test_whatever_method_decides_the_same_for_everybody_says_so() -> None:
     assert [note.severity for note in told] == ["warning"]
     assert "'no' for everybody" in told[0]
     assert not [n for n in repair_table(rows, Ramp()).messages if n.code == "selection"]
+
+
+def scored(shift: float, many: int = 4000) -> Table:
+    """Return scored rows of two groups whose scores lie a shift apart."""
+    rng = np.random.default_rng(0)
+    race = np.array(["a", "b"])[np.arange(many) % 2]
+    score = np.clip(rng.uniform(0.2, 0.8, many) + shift * (race == "a"), 0, 1)
+    data = pd.DataFrame({"race": race, "score": score, "label": (rng.random(many) < score).astype(int)})
+    return read_table(data, Reading(Columns(("race",), label="label", score="score")))
+
+
+@pytest.mark.parametrize(
+    ("shift", "slack", "told"), [(0.15, 0.0, None), (0.15, 0.4, "the slack 0.4"), (0.0, 0.0, "0")]
+)
+def test_a_gap_that_may_have_been_within_the_slack_is_doubted(
+    shift: float, slack: float, told: str | None
+) -> None:
+    """Of groups a quarter apart the gap is above no slack, and not above one of 0.4; groups alike have none at all."""
+    found = [n for n in repair_table(scored(shift), Ramp(slack=slack)).messages if n.code == "gap_before"]
+
+    assert [n.severity for n in found] == ([] if told is None else ["warning"])
+    assert all(f"which reaches {told}, so they do not show" in n for n in found)
+
+
+@pytest.mark.parametrize(("shift", "told"), [(0.15, False), (0.0, True)])
+def test_a_gap_that_is_not_smaller_is_told(shift: float, told: bool) -> None:
+    """Of groups that are alike the repair learns the chance of the rows of the fit, which others do not share."""
+    outcome = repair_table(scored(shift), Ramp())
+    row = {row.id: row for row in outcome.holdout.table}["selection_rate.difference.between_groups"]
+
+    assert (row.after.value >= row.before.value) == told
+    assert any(n.code == "gap_after" for n in outcome.messages) == told
+
+
+@pytest.mark.parametrize(
+    ("fitted", "after", "told"),
+    [(0.01, 0.25, "leaves the gap"), (0.08, 0.1, "misses the slack 0.05"), (0.055, 0.1, None)],
+)
+def test_rounding_that_undoes_the_repair_is_told(fitted: float, after: float, told: str | None) -> None:
+    """Beyond the slack by more than a row, or no smaller gap on held-out rows; each gap stands where it was found."""
+    values = (Value(one, one, one) for one in (fitted, 0.2, after))
+    found = list(of_rounding(Asked("selection_rate.difference.between_groups", 0.05), *values, step=0.01))
+
+    assert [n.code for n in found] == ([] if told is None else ["rounding"])
+    gaps = f"is {fitted:.4f} on the rows of the fit; on held-out rows it was 0.2000 and is {after:.4f}"
+    assert all(f"rounding {told}:" in n and gaps in n for n in found)
+
+
+def test_a_small_group_that_makes_the_cost_is_named_with_it() -> None:
+    """Scores tell nothing of one group of few rows: to give all its rates costs the others most of their accuracy."""
+    rng = np.random.default_rng(0)
+    race = np.repeat(["a", "b", "c"], [1500, 60, 1500])
+    z = rng.normal(size=race.size)
+    label = rng.random(race.size) < 1 / (1 + np.exp(np.where(race == "b", 0.0, -3 * z)))
+    data = pd.DataFrame({"race": race, "score": 1 / (1 + np.exp(-z)), "label": label.astype(int)})
+    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")))
+    outcome = repair_table(rows, Ramp(constraint="equalized_odds"))
+    (told,) = (n for n in outcome.messages if n.code == "small_group")
+    fit, held = data.iloc[outcome.split.fit], rows.take(outcome.split.holdout)
+    others = held.take(np.flatnonzero(np.array(held.groups().names)[held.groups().codes] != "b"))
+    y, score, chance = others.rows.label, others.rows.score, outcome.predictor.predict(others)
+    assert y is not None
+    assert score is not None
+    paid = float(np.mean((score >= 0.5) == y) - np.mean(np.where(y == 1, chance, 1 - chance)))
+    positives = int(((fit["race"] == "b") & (fit["label"] == 1)).sum())
+
+    assert paid > 0.1
+    assert f"group of few rows, 'b' ({positives} positives): on held-out rows of the others" in told
+    assert f"costs {paid:.1%} of the decisions, without it " in told
+
+
+@pytest.mark.parametrize(("rho", "moves"), [(0.9, True), (0.1, True), (0.55, False)])
+def test_a_share_selected_that_moves_much_is_told(rho: float, moves: bool) -> None:
+    """Alike groups may be had by selecting many more or many fewer people, which no gap shows."""
+    outcome = repair_table(scored(0.0), Ramp(rho=rho))
+    row = next(row for row in outcome.holdout.table if row.name == "selection_rate")
+    found = [n for n in outcome.messages if n.code == "selection_moved"]
+
+    assert row.before.value == pytest.approx(0.5, abs=0.05)
+    assert row.after.value == pytest.approx(rho, abs=0.05)
+    assert [n.severity for n in found] == ["warning"] * moves
+    assert all(f"moves from {row.before.value:.1%} to {row.after.value:.1%}" in n for n in found)
 
 
 def test_a_slack_that_is_missed_on_the_rows_of_the_fit_is_named() -> None:
