@@ -22,9 +22,11 @@ from fairfix.auditing.as_json import OTHER_FORMULAS, SCOPES
 from fairfix.auditing.checks import FLIP_SCOPES
 from fairfix.auditing.metrics import ALIASES, MEANS, RATES
 from fairfix.cli import COMMANDS, cli
+from fairfix.cli.options import spoken
 from fairfix.methods import available
 from fairfix.report import FORMATS, GATED
 from fairfix.tasks.explain import INTERVALS, needs_of, undefined_of
+from fairfix.tasks.request import EXCLUDES, REQUIRES
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -52,6 +54,19 @@ def commands() -> str:
     parts = [f"```text\n{help_of()}```\n"]
     parts += [f"## fairfix {name}\n\n```text\n{help_of(name)}```\n" for name in COMMANDS]
     return "\n" + "\n".join(parts) + "\n"
+
+
+def together() -> str:
+    """Return which options need or exclude which others."""
+
+    def named(names: tuple[str, ...], word: str) -> str:
+        return f" {word} ".join(f"`{spoken(f'`{name}`')}`" for name in names)
+
+    rows = [
+        (named((name,), ""), f"needs {named(others, 'or')}", why or " ") for name, others, why in REQUIRES
+    ]
+    rows += [(named((name,), ""), f"not with {named(others, 'or')}", why) for name, others, why in EXCLUDES]
+    return table(("option", "goes", "why"), [(one, goes, spoken(why)) for one, goes, why in rows])
 
 
 def metrics() -> str:
@@ -150,6 +165,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 MAKERS: dict[str, Callable[[], str]] = {
     "cli": commands,
+    "together": together,
     "metrics": metrics,
     "other-metrics": other_metrics,
     "comparisons": comparisons,

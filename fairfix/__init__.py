@@ -5,10 +5,9 @@ without numpy::
 
     import fairfix
 
-    reading = fairfix.Reading(fairfix.Columns(protected=("race",), label="label", score="score"))
-    report = fairfix.audit("loans.parquet", reading)
-    table = fairfix.read_table("loans.parquet", reading)
-    outcome = fairfix.repair_table(table, fairfix.methods.available()["ramp"](gamma=0.05))
+    result = fairfix.audit("loans.parquet", protected="race", fail_on="dp.difference>0.1")
+    repair = fairfix.repair("loans.parquet", protected="race", method="ramp", slack=0.02)
+    decided = fairfix.predict(repair, "new.parquet").to_pandas()
 """
 
 from __future__ import annotations
@@ -20,57 +19,67 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from fairfix import methods
-    from fairfix.auditing.audit import audit
     from fairfix.auditing.checks import Check
+    from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.results import AuditReport, Settings
     from fairfix.data.scan import read_table
     from fairfix.data.table import Columns, Reading, Table
     from fairfix.errors import ArtifactError, DataError, FairfixError, ModelError, UsageError
     from fairfix.methods import Repairer, RepairProblem
     from fairfix.models.repaired import Repaired
-    from fairfix.tasks.proof import Outcome, repair_table
+    from fairfix.tasks.audit import AuditResult, audit
+    from fairfix.tasks.compare import CompareResult, compare
+    from fairfix.tasks.fitting import Outcome, repair_table
+    from fairfix.tasks.merge import merge
+    from fairfix.tasks.predict import load, predict
+    from fairfix.tasks.repair import RepairResult, repair
 
-_HOME = {
-    "ArtifactError": "errors",
-    "AuditReport": "auditing.results",
-    "Check": "auditing.checks",
-    "Columns": "data.table",
-    "DataError": "errors",
-    "FairfixError": "errors",
-    "ModelError": "errors",
-    "Outcome": "tasks.proof",
-    "Reading": "data.table",
-    "RepairProblem": "methods",
-    "Repaired": "models.repaired",
-    "Repairer": "methods",
-    "Settings": "auditing.results",
-    "Table": "data.table",
-    "UsageError": "errors",
-    "audit": "auditing.audit",
-    "methods": "methods",
-    "read_table": "data.scan",
-    "repair_table": "tasks.proof",
+_HOMES = {
+    "auditing.checks": "Check",
+    "auditing.countfile": "CountFile",
+    "auditing.results": "AuditReport Settings",
+    "data.scan": "read_table",
+    "data.table": "Columns Reading Table",
+    "errors": "ArtifactError DataError FairfixError ModelError UsageError",
+    "methods": "RepairProblem Repairer methods",
+    "models.repaired": "Repaired",
+    "tasks.audit": "AuditResult audit",
+    "tasks.compare": "CompareResult compare",
+    "tasks.fitting": "Outcome repair_table",
+    "tasks.merge": "merge",
+    "tasks.predict": "load predict",
+    "tasks.repair": "RepairResult repair",
 }
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "ArtifactError",
     "AuditReport",
+    "AuditResult",
     "Check",
     "Columns",
+    "CompareResult",
+    "CountFile",
     "DataError",
     "FairfixError",
     "ModelError",
     "Outcome",
     "Reading",
     "RepairProblem",
+    "RepairResult",
     "Repaired",
     "Repairer",
     "Settings",
     "Table",
     "UsageError",
     "audit",
+    "compare",
+    "load",
+    "merge",
     "methods",
+    "predict",
     "read_table",
+    "repair",
     "repair_table",
 ]
 

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "noisy": "errors optim data models auditing",
     "methods": "errors stats optim data models individual noisy",
     "sklearn": "errors data models noisy methods",
-    "tasks": "errors stats optim data models auditing individual noisy methods",
+    "tasks": "errors stats optim data models auditing report individual noisy methods",
     "cli": "errors data models auditing report individual noisy methods tasks",
 }
 """Room -> rooms below it that it may import."""

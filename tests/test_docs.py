@@ -231,6 +231,18 @@ def test_the_library_example_runs(checkout: Path) -> None:
     assert f"{float(value):.4f} [{float(low):.3f}, {float(high):.3f}]" in (ROOT / "README.md").read_text()
 
 
+def test_the_library_example_of_the_first_steps_runs(checkout: Path) -> None:
+    """As it stands: an audit that fails, a report, a repair and its predictions."""
+    (example,) = blocks("docs/quickstart.md", "python")
+    done = subprocess.run(
+        [sys.executable, "-c", example], cwd=checkout, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "fail 1\n"
+    assert (checkout / "audit.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
 def test_the_documented_reader_reads_artifacts(checkout: Path) -> None:
     """The reader of docs/artifact.md, which uses nothing of fairfix, gives the same probabilities and decisions."""
     assert shell(f"{REPAIR} --id applicant_id\n{PREDICT}", checkout).returncode == 0

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from fairfix.auditing.audit import audit
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading
 from fairfix.errors import DataError, FairfixWarning, UsageError
@@ -108,7 +109,7 @@ def gap(chance: np.ndarray, groups: pd.DataFrame, weight: np.ndarray | None = No
     names = tuple(groups)
     frame = groups.assign(p=chance, w=1.0 if weight is None else weight)
     settings = fairfix.Settings(intersect=len(names) > 1)
-    report = fairfix.audit(frame, Reading(Columns(names, probability="p", weight="w")), settings)
+    report = audit(frame, Reading(Columns(names, probability="p", weight="w")), settings)
     block = max(report.blocks, key=lambda block: len(block.columns))
     return block.comparisons["selection_rate.difference.between_groups"].value.value
 

@@ -7,6 +7,7 @@ on stderr and a status of :class:`~fairfix.errors.ExitStatus`.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 import traceback
@@ -87,6 +88,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  until the end
+    _talk_on_stderr()
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", FairfixWarning)
@@ -133,9 +135,7 @@ def _bug(error: Exception, debug: bool) -> int:
 
 
 def _say(message: str, hint: str, status: ExitStatus) -> int:
-    from fairfix.report.words import harmless
-
-    click.echo(harmless(f"fairfix: {message}"), err=True)
+    _echo(message)
     if hint:
         click.echo(hint, err=True)
     return int(status)
@@ -153,4 +153,26 @@ def _closed_pipe() -> int:
 
 def _show_warning(message: Any, category: type[Warning], *_: Any) -> None:
     if issubclass(category, FairfixWarning):
-        click.echo(f"fairfix: warning: {message}", err=True)
+        _echo(f"warning: {message}")
+
+
+def _echo(message: str) -> None:
+    """Write a line of the library to stderr, with its parameters as options."""
+    from fairfix.cli.options import spoken
+    from fairfix.report.words import harmless
+
+    click.echo(harmless(f"fairfix: {spoken(message)}"), err=True)
+
+
+class _Talk(logging.Handler):
+    """Shows on stderr what the library logs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        _echo(record.getMessage())
+
+
+def _talk_on_stderr() -> None:
+    log = logging.getLogger("fairfix")
+    log.handlers, log.propagate = [_Talk()], False
+    log.setLevel(logging.INFO)

@@ -18,23 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from fairfix.errors import ConfigError
+from fairfix.tasks.request import AuditRequest, CompareRequest, PredictRequest, RepairRequest, paths_of
 
 FILE_NAME = "fairfix.toml"
-PATHS = frozenset(
-    (
-        "data",
-        "model",
-        "output",
-        "artifact",
-        "baseline",
-        "baseline_data",
-        "counts_out",
-        "from_counts",
-        "noise",
-        "pairs",
-        "picture",
-        "unlabelled",
-    )
+PATHS = frozenset(("output", "picture")).union(
+    *map(paths_of, (AuditRequest, RepairRequest, CompareRequest, PredictRequest))
 )
 """Keys that name files; relative to the configuration file. So are the files of ``out``."""
 

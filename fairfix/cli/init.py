@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from fairfix.cli.options import check_files, column_names, option, talk
+from fairfix.cli.options import column_names, debug_option, option, quiet_option, talk
+from fairfix.cli.outputs import check_output
 from fairfix.errors import UsageError
 
 
@@ -33,8 +34,8 @@ from fairfix.errors import UsageError
     "--output", "-o", metavar="FILE", default="fairfix.toml", type=click.Path(), help="Where to write it."
 )
 @option("--force", is_flag=True, help="Overwrite the file if it is there.")
-@option("--quiet", "-q", is_flag=True, help="No talk on stderr, only errors.")
-@option("--debug", is_flag=True, help="Show the traceback of an error.")
+@quiet_option
+@debug_option
 def command(data: str, **given: Any) -> int:
     """Write a first fairfix.toml from a data file.
 
@@ -50,7 +51,7 @@ def command(data: str, **given: Any) -> int:
     from fairfix.tasks.starter import first_configuration
 
     target = Path(given["output"])
-    check_files([(f"--output {target}", str(target))], {"data": data})
+    check_output({**given, "data": data})
     if target.exists() and not given["force"]:
         raise UsageError(f"{target} is there already; --force overwrites it, --output writes another file")
     source = open_source(data)
@@ -60,5 +61,5 @@ def command(data: str, **given: Any) -> int:
     named = data if Path(data).is_absolute() else os.path.relpath(data, target.parent)
     text = first_configuration(source, named, columns, positive_label=given["positive_label"])
     write_text(target, text)
-    talk(given, f"wrote {target}: read it, correct it, then run 'fairfix audit'")
+    talk(f"wrote {target}: read it, correct it, then run 'fairfix audit'")
     return 0

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from fairfix.cli.options import option
+from fairfix.cli.options import debug_option, option
 from fairfix.errors import ArtifactError
 
 
 @click.command("inspect")
 @click.argument("artifact", type=click.Path())
 @option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="Format on stdout.")
-@option("--debug", is_flag=True, help="Show the traceback of an error.")
+@debug_option
 def command(artifact: str, format_: str, debug: bool) -> int:
     """Show what is in a repaired predictor, or in a file of counts; runs nothing.
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from fairfix.cli.options import check_outputs, option, output_options, publish, render, rendered
+from fairfix.cli.options import debug_option, output_options
+from fairfix.cli.outputs import check_outputs, publish, render, rendered
 from fairfix.errors import DataError
 
 SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1", "fairfix.compare/1")
@@ -17,7 +18,7 @@ SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1", "fairfix.compare/1")
 @click.command("report")
 @click.argument("result", type=click.Path())
 @output_options()
-@option("--debug", is_flag=True, help="Show the traceback of an error.")
+@debug_option
 def command(result: str, **given: Any) -> int:
     """Render a saved result in another format.
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import glob
 import gzip
+import json
 import os
 import tempfile
 from abc import ABC, abstractmethod
@@ -362,6 +363,16 @@ def _convertible(kind: str) -> Iterator[None]:
     except (pa.ArrowException, ValueError, TypeError) as error:
         said = "; ".join(map(str, error.args)) or type(error).__name__
         raise DataError(f"the {kind} cannot be turned into columns of one type each: {said}") from error
+
+
+def read_json(path: str | os.PathLike[str], said: str = "") -> Any:
+    """Return what a JSON file holds; ``said`` opens the message of an error."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"{said}{path} does not exist") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{said}{path} is not a JSON result: {error}") from error
 
 
 # ---------------------------------------------------------------------- writing

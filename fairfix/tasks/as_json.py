@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairfix import __version__
 from fairfix.auditing.as_json import check_dict, columns_dict, number, reading_dict, value_dict
@@ -12,8 +12,11 @@ from fairfix.data.table import Reading
 from fairfix.individual.flips import described
 from fairfix.models.predictors import Note
 from fairfix.models.repaired import Repaired
-from fairfix.tasks.compare import ComparisonOutcome, Point
-from fairfix.tasks.proof import Outcome, Proof, ProofRow, RowCounts
+from fairfix.tasks.fitting import Outcome, RowCounts
+from fairfix.tasks.proof import Proof, ProofRow
+
+if TYPE_CHECKING:
+    from fairfix.tasks.compare import ComparisonOutcome, Point
 
 REPAIR_SCHEMA = "fairfix.repair/1"
 COMPARE_SCHEMA = "fairfix.compare/1"

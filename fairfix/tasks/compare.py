@@ -16,18 +16,22 @@ import numpy as np
 
 from fairfix.auditing.audit import audit
 from fairfix.auditing.results import AuditReport, Settings, Value
+from fairfix.data.scan import read_table
 from fairfix.data.table import Reading, Table
-from fairfix.errors import DataError, FairfixError, FairfixWarning
+from fairfix.errors import DataError, FairfixError, FairfixWarning, UsageError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
+from fairfix.methods import available
 from fairfix.methods.base import Repairer, RepairProblem
 from fairfix.models.predictors import Note, RepairedPredictor, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
-from fairfix.tasks.proof import results_on, split_rows, warned, with_threshold
-
-SLACKS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, math.inf)
-"""Slacks that are tried by default."""
+from fairfix.tasks.as_json import compare_dict
+from fairfix.tasks.dataset import Dataset, learned_features, log, noise_of, open_data
+from fairfix.tasks.fitting import RowCounts, split_rows, warned, with_threshold
+from fairfix.tasks.proof import results_on
+from fairfix.tasks.request import CompareRequest, function_of
+from fairfix.tasks.result import Result
 
 GAPS = (
     "ks.to_overall",
@@ -58,37 +62,22 @@ class Contender:
 
 @dataclass(frozen=True)
 class Point:
-    """One repair, judged on the held-out rows.
-
-    Attributes
-    ----------
-    title
-        Name of the contender.
-    slack
-        Of the fit; None for what has none.
-    gaps, qualities
-        ``metric [attribute]`` and metric -> value.
-    randomized
-        Weighted share of the rows whose result is left to chance.
-    needs_protected
-        Whether the protected attribute is needed at predict time.
-    failure
-        Why there is no result, in words; empty if there is one.
-    notes
-        What the user should know.
-    front
-        Pairs ``gap|quality`` on whose frontier it lies.
-    """
+    """One repair, judged on the held-out rows."""
 
     title: str
     slack: float | None
+    """Of the fit; None for what has none."""
     gaps: Mapping[str, Value] = field(default_factory=dict)
+    """``metric [attribute]`` -> value."""
     qualities: Mapping[str, Value] = field(default_factory=dict)
     randomized: float = 0.0
+    """Weighted share of the rows whose result is left to chance."""
     needs_protected: bool = False
     failure: str = ""
+    """Why there is no result; empty if there is one."""
     notes: tuple[Note, ...] = ()
     front: tuple[str, ...] = ()
+    """Pairs ``gap|quality`` on whose frontier it lies."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +95,7 @@ def compare_table(
     table: Table,
     contenders: Sequence[Contender],
     *,
-    slacks: Sequence[float] = SLACKS,
+    slacks: Sequence[float],
     confidence: float = 0.95,
     seed: int = 0,
     holdout: float = 0.3,
@@ -118,45 +107,23 @@ def compare_table(
 ) -> ComparisonOutcome:
     """Fit every contender at every slack on one part of the rows and judge it on the other.
 
-    Parameters
-    ----------
-    table
-        Rows with labels, and scores unless ``features`` are learned from.
-    contenders
-        What is compared.
-    slacks
-        Allowed gaps, each at least 0.
-    confidence
-        Of the intervals.
-    seed, holdout
-        Of the split, and the share of the rows that judge.
-    features, protected_as_feature
-        What methods that learn are given; see :class:`~fairfix.methods.base.RepairProblem`. One that treats groups
-        apart sees the protected columns whatever is said here.
-    noise, seen_by_model
-        What methods that know noise are told; see there.
-    done
-        Called with 1 after every fit; there are :func:`fits` of them.
-
-    Raises
-    ------
-    DataError, UsageError
-        The data or the shares do not allow it. A method that cannot be fitted is a point with its failure instead.
+    Methods are given ``features``, ``protected_as_feature``, ``noise`` and ``seen_by_model`` as far as they know them
+    (:class:`~fairfix.methods.base.RepairProblem`); one that treats groups apart sees the protected columns whatever is
+    said here. ``done`` is called with 1 after every fit of :func:`fits`. A method that cannot be fitted is a point with
+    its failure.
     """
     settings = Settings(confidence=confidence, intersect=len(table.reading.columns.protected) > 1)
     table = replace(table, reading=with_threshold(table.reading))
     if table.rows.score is not None and table.reading.binary and table.reading.threshold is None:
-        raise DataError("the base decisions need a threshold on the score; give one with --threshold")
+        raise DataError("the base decisions need a threshold on the score; give one with `threshold`")
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     split = split_rows(table, split_rng, validation=0.0, holdout=holdout)
     if not split.holdout.size:
-        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise --holdout")
+        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise `holdout`")
     fitted = table.take(split.fit)
-    learning = RepairProblem(fitted, None, None, features, protected_as_feature)
-    noisy = RepairProblem(
-        fitted, None, None, features, protected_as_feature, noise=noise, seen_by_model=seen_by_model
-    )
-    grouped = RepairProblem(fitted, None, None, features, True)
+    learning = RepairProblem(fitted, features=features, protected_as_feature=protected_as_feature)
+    noisy = replace(learning, noise=noise, seen_by_model=seen_by_model)
+    grouped = replace(learning, protected_as_feature=True)
     scored = RepairProblem(fitted, many_fits=True)
     held = table.take(split.holdout)
     fit_seed = int(fit_rng.integers(2**63))
@@ -269,8 +236,8 @@ def _behind(
         return {}
     chances = table.rows.decision
     many = chances is not None and np.unique(chances).size > CHANCES
-    told = Told(replace(noise, epsilon=None, class_conditional=False), (), math.inf)
-    return worst_of(true_groups_of(table, told, 1.0 - settings.confidence, None if many else predictor))
+    claim = Told(replace(noise, epsilon=None, class_conditional=False), (), math.inf)
+    return worst_of(true_groups_of(table, claim, 1.0 - settings.confidence, None if many else predictor))
 
 
 def _baselines(
@@ -316,3 +283,123 @@ def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
                 best = loss
     for i, point in enumerate(points):
         yield replace(point, front=tuple(fronts[i]))
+
+
+# ---------------------------------------------------------------------- from a request to a result
+
+
+@dataclass(frozen=True)
+class CompareResult(Result):
+    """A comparison; ``outcome`` has its points, typed."""
+
+    outcome: ComparisonOutcome
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Opened data, and the contenders that a request sets side by side on it."""
+
+    request: CompareRequest
+    data: Dataset
+    features: tuple[str, ...] | None
+    noise: Noise | None
+    contenders: Sequence[Contender]
+
+    @property
+    def fits(self) -> tuple[tuple[Contender, float | None], ...]:
+        """Every fit that is to be made."""
+        return fits(self.contenders, self.request.slacks)  # type: ignore[arg-type]
+
+    def run(self, done: Callable[[int], None] = lambda fits: None) -> CompareResult:
+        """Make the comparison; ``done`` is called with 1 after every fit."""
+        request, data = self.request, self.data
+        table = read_table(data.source, data.reading)
+        outcome = compare_table(
+            table,
+            self.contenders,
+            slacks=request.slacks,  # type: ignore[arg-type]
+            confidence=request.confidence,
+            seed=request.seed,
+            holdout=request.holdout,
+            features=self.features,
+            protected_as_feature=request.protected_as_feature,
+            noise=self.noise,
+            seen_by_model=data.seen_by_model,
+            done=done,
+        )
+        rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
+        settings: dict[str, Any] = {
+            "confidence": request.confidence,
+            "seed": request.seed,
+            "features": "score" if self.features is None else list(self.features),
+            "protected_as_feature": request.protected_as_feature,
+        }
+        if self.noise is not None and self.noise.table is not None:
+            noisy = self.noise.table
+            settings["noise"] = {"table": noisy.source, "assumption": "N2" if noisy.by_label else "N1"}
+        content = compare_dict(outcome, data.source.name, rows, data.inferred, settings, outcome.reading)
+        return CompareResult(content, outcome)
+
+
+def plan_of(request: CompareRequest) -> Plan:
+    """Return what is to be compared on which data."""
+    data = open_data(request, score_needed=False)
+    if data.reading.columns.label is None:
+        raise UsageError("a comparison needs labels to judge by; name the column with `label`")
+    if data.reading.columns.prediction:
+        raise UsageError("a comparison needs scores or features, not decisions; leave out `prediction`")
+    features, noise = learned_features(request, data), noise_of(request)
+    contenders = chosen(request.methods, data.reading, learned=features is not None, noise=noise)
+    if request.protected_as_feature:  # then a method chooses by itself what sees the group
+        contenders = [one for one in contenders if not one.repairer.sees_groups]
+    log.info("comparing %s", ", ".join(dict.fromkeys(one.title for one in contenders)))
+    return Plan(request, data, features, noise, contenders)
+
+
+def chosen(
+    names: Sequence[str], reading: Reading, *, learned: bool, noise: Noise | None = None
+) -> list[Contender]:
+    """Return the contenders of the methods asked for; of all that fit the data where none is named."""
+    methods, out = available(), []
+    for name in names or methods:
+        if name not in methods:
+            raise UsageError(f"`methods={name}`: unknown; choose among {', '.join(methods)}")
+        method = methods[name]
+        why = _unfit(method, reading, learned=learned, noise=noise)
+        if why and names:
+            raise UsageError(f"`methods={name}`: {why}")
+        if not why:
+            pairs = method.contenders(reading)
+            if noise is not None and method.knows_noise:
+                pairs = method.noisy_contenders(reading, noise)
+            out += [Contender(title, repairer) for title, repairer in pairs]
+    if not out:
+        raise UsageError("no method fits these data; name features to learn from, or a score column")
+    return out
+
+
+def _unfit(method: type[Repairer], reading: Reading, *, learned: bool, noise: Noise | None) -> str:
+    """Return why a method does not fit the data; empty if it does."""
+    if reading.task not in method.tasks:
+        return f"it repairs {' and '.join(method.tasks)}, not {reading.task}"
+    if learned and not method.learns and not reading.columns.score:
+        return "it works on scores; name a score column with `score`"
+    if method.knows_noise and noise is None:
+        return "it needs to know the noise of the groups; give a table with `noise`"
+    return ""
+
+
+def _compare(request: CompareRequest) -> CompareResult:
+    """Show what each method costs over a range of slack, on rows that were not fitted to.
+
+    The result is that of ``fairfix compare`` with the options of these names.
+
+    Raises
+    ------
+    UsageError, DataError
+        Parameters do not go together, or no method fits the data.
+    """
+    return plan_of(request).run()
+
+
+compare = function_of("compare", CompareRequest, _compare)

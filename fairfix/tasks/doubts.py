@@ -131,16 +131,8 @@ def of_selection(before: Value, after: Value, change: Value) -> Iterator[Caution
 def of_rounding(asked: Asked, fitted: Value, before: Value, after: Value, step: float) -> Iterator[Caution]:
     """Yield what is to be said of a rule that was made deterministic.
 
-    Parameters
-    ----------
-    asked
-        What was to be held.
-    fitted
-        The gap on the rows of the fit.
-    before, after
-        The gap on held-out rows.
-    step
-        What one row's decision can change a rate by: no deterministic rule is surely nearer than that.
+    ``fitted`` is the gap on the rows of the fit, ``before`` and ``after`` are those on held-out rows; ``step`` is how
+    far one decision moves a rate: no deterministic rule is surely nearer than that.
     """
     if not asked.is_gap or math.isnan(fitted.value):
         return
@@ -183,20 +175,8 @@ def of_small_groups(
 ) -> Iterator[Caution]:
     """Yield what groups of few rows cost the others, if that is most of what the repair costs them.
 
-    Parameters
-    ----------
-    metric
-        What is made alike.
-    fit, held
-        Rows of the fit, and held-out rows.
-    predictor
-        The repair.
-    again
-        Fits it to some of the rows of the fit, given as a mask.
-    cost
-        What a repair costs rows, in units of :data:`MATERIAL`.
-    unit
-        What the cost is a share of, in words.
+    ``again`` fits the repair to the rows of the fit in a mask; ``cost`` is what a repair costs rows, in units of
+    :data:`MATERIAL`, and ``unit`` what that is a share of, in words.
     """
     cells = fit.reading.columns.strata, fit.reading.columns.protected
     groups, names = fit.groups((*cells[0], *cells[1])), {}

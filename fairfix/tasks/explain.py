@@ -246,21 +246,21 @@ def _asked_by(comparison: str) -> str:
 def _part(name: str) -> Explanation:
     """Explain a kind or a scope by what the report says of each comparison that has it."""
     lines = [("is", SCOPES[name])] if name in SCOPES and "." in name else []
-    found = [key for key in SCOPES if name == key or name in key.split(".")]
+    keys = [key for key in SCOPES if name == key or name in key.split(".")]
     if not lines:
-        lines = [("is", f"{key}: {SCOPES[key]}" if key != name else SCOPES[key]) for key in found]
-    of = [metric for metric in METRICS if any(key in comparisons_of(metric) for key in found)]
+        lines = [("is", f"{key}: {SCOPES[key]}" if key != name else SCOPES[key]) for key in keys]
+    of = [metric for metric in METRICS if any(key in comparisons_of(metric) for key in keys)]
     lines.append(("of", ", ".join(of)))
     if needed := _asked_by(name):
         lines.append(("ask with", needed))
-    first = next(key for key in found if key in comparisons_of(of[0]))
+    first = next(key for key in keys if key in comparisons_of(of[0]))
     return Explanation(name, (*lines, ("check", example(of[0], first))))
 
 
 def _check(text: str) -> Explanation:
     check = Check.parse(text)
     metric, _, rest = check.comparison.partition(".")
-    told = (
+    meaning = (
         f"{SCOPES[rest]}; {metric} = {formula(metric)}" if rest in SCOPES else f"{metric} = {formula(metric)}"
     )
     group = f"the {'true ' if check.of_true_groups else ''}group {check.group!r} of " if check.group else ""
@@ -271,7 +271,7 @@ def _check(text: str) -> Explanation:
                 "looks at",
                 f"{check.comparison}, {group}{check.attribute or 'every attribute that is audited'}",
             ),
-            ("is", told),
+            ("is", meaning),
             ("fails", f"the whole interval is {check.operator} {check.limit:g}"),
             ("passes", "no part of the interval is, and no group is undefined"),
             ("undecided", "otherwise; with --gate-on point the value alone decides"),

@@ -85,7 +85,7 @@ class _Survey:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Draft:
     """What the file will say, and why."""
 
     reading: Reading
@@ -123,7 +123,7 @@ def first_configuration(
     chosen = columns.protected or usual or others[:1]
     if not chosen:
         raise UsageError(
-            f"no column of {source.name} looks like groups (2 to {FEW} values); name one with --protected COLUMN"
+            f"no column of {source.name} looks like groups (2 to {FEW} values); name one with `protected=COLUMN`"
         )
     reading = _reading(replace(columns, protected=chosen), seen, positive_label)
     counts = scan(source, with_default_threshold(reading), exact=False, losses=False).counts
@@ -136,7 +136,7 @@ def first_configuration(
     ids = tuple(name for name in source.columns if INDEX.search(name.lower()) and name not in columns.roles)
     guessed = not columns.protected and not usual
     return (
-        "\n".join(_lines(_Found(reading, usual, others, ids, seen, rows, guessed), source.name, data)) + "\n"
+        "\n".join(_lines(Draft(reading, usual, others, ids, seen, rows, guessed), source.name, data)) + "\n"
     )
 
 
@@ -182,8 +182,8 @@ def _reading(columns: Columns, seen: Mapping[str, _Survey], positive_label: str 
         if not np.isfinite(label.low):
             shown = ", ".join(map(repr, sorted(label.values)[:SHOWN])) if label.values else "many values"
             raise UsageError(
-                f"the label {columns.label!r} holds {shown}; name the positive value with --positive-label VALUE, or "
-                "another column with --label"
+                f"the label {columns.label!r} holds {shown}; name the positive value with `positive_label=VALUE`, or "
+                "another column with `label`"
             )
         task = "regression"
     scale: Any = "probability"
@@ -211,54 +211,54 @@ def _is_binary(survey: _Survey) -> bool:
 # ---------------------------------------------------------------------- saying
 
 
-def _lines(found: _Found, name: str, data: str) -> Iterator[str]:
-    yield f"# Settings of fairfix for this folder, begun by 'fairfix init' from {_plain(name)} ({found.rows:,} rows)."
+def _lines(draft: Draft, name: str, data: str) -> Iterator[str]:
+    yield f"# Settings of fairfix for this folder, begun by 'fairfix init' from {_plain(name)} ({draft.rows:,} rows)."
     yield "# Now 'fairfix audit' needs nothing else. Keys are the long options of the commands; a flag beats an"
     yield "# environment variable (FAIRFIX_LABEL), which beats this file. 'fairfix audit --show-settings' prints what"
     yield "# holds."
     yield ""
     yield f"data = {_toml(data)}"
     yield ""
-    yield from _of_groups(found)
+    yield from _of_groups(draft)
     yield ""
-    yield from _of_label(found)
+    yield from _of_label(draft)
     yield ""
-    yield from _of_scores(found)
-    yield from _of_gaps(found)
+    yield from _of_scores(draft)
+    yield from _of_gaps(draft)
     yield ""
     yield "[audit]"
     yield "# A check is a condition under which the audit fails, with exit status 1; the limits are yours to set."
     yield "# 'fairfix explain' lists what can be limited."
-    yield f'# fail-on = ["{"ks" if found.reading.task == "regression" else "dp.difference"}>LIMIT"]'
-    if len(found.reading.columns.protected) > 1:
+    yield f'# fail-on = ["{"ks" if draft.reading.task == "regression" else "dp.difference"}>LIMIT"]'
+    if len(draft.reading.columns.protected) > 1:
         yield "# intersect = true   # also the cells of all protected columns together"
     yield '# strata = ["COLUMN"]   # also compare within each level of this column'
     yield ""
     yield "[repair]"
-    yield f"# id = {_toml(found.ids[0] if found.ids else 'COLUMN')}   # identifies a row; draws randomised decisions"
+    yield f"# id = {_toml(draft.ids[0] if draft.ids else 'COLUMN')}   # identifies a row; draws randomised decisions"
     yield '# output = "repaired.fairfix"'
 
 
-def _of_groups(found: _Found) -> Iterator[str]:
-    chosen = found.reading.columns.protected
+def _of_groups(draft: Draft) -> Iterator[str]:
+    chosen = draft.reading.columns.protected
     yield "# Columns whose groups are compared. Which ones matter is for you to say, not for their names or values."
-    if found.guessed:
+    if draft.guessed:
         yield "# No column has a usual name, so this is the first one of text with few values: CHECK IT."
-    for title, names in (("By their names", found.usual), ("Others with few values", found.others)):
+    for title, names in (("By their names", draft.usual), ("Others with few values", draft.others)):
         if names:
             yield f"# {title}:"
-            yield from (f"#   {_plain(name)}: {_values(found.seen[name])}" for name in names)
+            yield from (f"#   {_plain(name)}: {_values(draft.seen[name])}" for name in names)
     yield f"protected = [{', '.join(_toml(_listed(name)) for name in chosen)}]"
 
 
-def _of_label(found: _Found) -> Iterator[str]:
-    reading = found.reading
+def _of_label(draft: Draft) -> Iterator[str]:
+    reading = draft.reading
     label = reading.columns.label
     if label is None:
         yield "# No column has a usual name of a label, so only what needs none is measured."
         yield '# label = "COLUMN"   # the observed outcome, 0/1'
         return
-    yield f"# The observed outcome: {_values(found.seen[label])}."
+    yield f"# The observed outcome: {_values(draft.seen[label])}."
     yield f"label = {_toml(label)}"
     if reading.positive_label is not None:
         yield f"positive-label = {_toml(reading.positive_label)}"
@@ -266,14 +266,14 @@ def _of_label(found: _Found) -> Iterator[str]:
         yield 'task = "regression"   # it is a number, not 0/1'
 
 
-def _of_scores(found: _Found) -> Iterator[str]:
-    reading, columns = found.reading, found.reading.columns
+def _of_scores(draft: Draft) -> Iterator[str]:
+    reading, columns = draft.reading, draft.reading.columns
     if columns.score is None:
         yield "# The decisions, 0/1."
         yield f"prediction = {_toml(str(columns.prediction))}"
         yield '# score = "COLUMN"   # the model\'s score, for distances between distributions'
         return
-    seen = found.seen[columns.score]
+    seen = draft.seen[columns.score]
     yield f"# The model's score, from {seen.low:g} to {seen.high:g}."
     yield f"score = {_toml(columns.score)}"
     if reading.task == "regression":
@@ -287,8 +287,8 @@ def _of_scores(found: _Found) -> Iterator[str]:
     )
 
 
-def _of_gaps(found: _Found) -> Iterator[str]:
-    reading = found.reading
+def _of_gaps(draft: Draft) -> Iterator[str]:
+    reading = draft.reading
     if reading.missing_rows == "drop":
         yield '# Scores or labels are missing. Rows without are left out and counted; "error" stops instead.'
         yield 'missing = "drop"'

@@ -24,7 +24,7 @@ import pandas as pd
 from fairfix.cli import run
 from fairfix.data.scan import read_table
 from fairfix.data.table import Reading
-from fairfix.tasks.proof import split_rows
+from fairfix.tasks.fitting import split_rows
 from scipy import stats
 
 SURE = 1e-4

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading
-from fairfix.tasks.proof import split_rows
+from fairfix.tasks.fitting import split_rows
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
 

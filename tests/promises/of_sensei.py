@@ -14,7 +14,7 @@ from fairfix.data.table import Columns, Reading
 from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.sensei import MEASURED, _Changed, _Data, _held
 from fairfix.models.repaired import Repaired
-from fairfix.tasks.proof import split_rows, with_threshold
+from fairfix.tasks.fitting import split_rows, with_threshold
 from scipy.optimize import linprog
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise

@@ -379,8 +379,8 @@ def test_a_piece_of_one_group_is_counted(shards: Path, capsys: pytest.CaptureFix
         (["--threshold", "0.7"], "--threshold is 0.7, but the counts were taken with 0.5"),
         (["--protected", "sex"], "--protected is sex, but the counts were taken with race"),
         (["--weight", "weight"], "--weight is weight, but the counts were taken with none"),
-        (["--individual"], "--individual needs the rows"),
-        (["--counts-out", "x"], "--counts-out needs the rows"),
+        (["--individual"], "leave out --individual"),
+        (["--counts-out", "x"], "leave out --counts-out"),
         (["--reference", "race=z"], "race has no group 'z'"),
     ],
 )

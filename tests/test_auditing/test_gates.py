@@ -210,7 +210,7 @@ def test_other_thresholds_are_other_decisions(call: Call, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--fail-on-worse", "0.02"), "--baseline FILE"),
+        (("--fail-on-worse", "0.02"), "goes with --baseline or --baseline-data"),
         (("--baseline", "no.json"), "does not exist"),
         (("--baseline", "new.parquet"), "is not a JSON result"),
         (("--baseline", "empty.json"), "is no result of 'fairfix audit'"),

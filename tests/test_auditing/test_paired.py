@@ -353,9 +353,12 @@ def test_few_rows_in_both_decide_nothing(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--baseline-data", "old.parquet"), "--id COLUMN"),
-        (("--id", "id", "--baseline-data", "old.parquet", "--baseline", "old.json"), "give one of them"),
-        (("--id", "id", "--baseline-data", "old.parquet", "--suppress-below", "10"), "cannot hide"),
+        (("--baseline-data", "old.parquet"), "goes with --id"),
+        (("--id", "id", "--baseline-data", "old.parquet", "--baseline", "old.json"), "leave out --baseline;"),
+        (
+            ("--id", "id", "--baseline-data", "old.parquet", "--suppress-below", "10"),
+            "nothing is hidden for certain",
+        ),
         (("--id", "id", "--baseline-data", "no.parquet"), "no.parquet"),
         (("--id", "number", "--baseline-data", "old.parquet"), "has no column 'number'"),
     ],

@@ -109,7 +109,7 @@ def test_status_70_for_a_bug(call: Call, data: str, monkeypatch: pytest.MonkeyPa
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("fairfix.auditing.audit.audit", broken)
+    monkeypatch.setattr("fairfix.tasks.audit.run_audit", broken)
     status, _, err = call("audit", data, "--protected", "race")
     assert status == 70
     assert "bug in fairfix: ZeroDivisionError" in err
@@ -123,7 +123,7 @@ def test_status_130_when_interrupted(call: Call, data: str, monkeypatch: pytest.
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fairfix.auditing.audit.audit", interrupted)
+    monkeypatch.setattr("fairfix.tasks.audit.run_audit", interrupted)
 
     assert call("audit", data, "--protected", "race")[0] == 130
 

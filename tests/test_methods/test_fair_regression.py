@@ -24,7 +24,7 @@ from fairfix.models.repaired import Repaired
 from fairfix.models.values import ModelMixture, PluginScore
 from fairfix.optim.parity import ks_to_overall
 from fairfix.optim.plugin import PluginProblem
-from fairfix.tasks.proof import repair_table
+from fairfix.tasks.fitting import repair_table
 
 from tests.conftest import Call
 

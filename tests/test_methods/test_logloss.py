@@ -21,7 +21,8 @@ from fairfix.models.chances import TruncatedLogit
 from fairfix.models.predictors import Caution, RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.optim.robust_log_loss import truncated
-from fairfix.tasks.proof import Outcome, Proof, repair_table
+from fairfix.tasks.fitting import Outcome, repair_table
+from fairfix.tasks.proof import Proof
 
 NAMES = ("age", "job")
 PARITY = "selection_rate.difference.between_groups"

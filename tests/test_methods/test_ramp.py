@@ -19,7 +19,7 @@ from fairfix.methods import RepairProblem, ramp
 from fairfix.methods.base import expected_accuracy
 from fairfix.methods.ramp import Ramp
 from fairfix.models.predictors import Caution, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
-from fairfix.tasks.proof import repair_table
+from fairfix.tasks.fitting import repair_table
 from scipy.optimize import linprog
 
 CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds", "covariance")
@@ -392,7 +392,7 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
     """A repair of a stream learns from rows that it does not judge by, the same ones whatever the pieces."""
     import pyarrow.parquet as pq
     from fairfix.data.files import open_source
-    from fairfix.tasks.proof import repair_stream
+    from fairfix.tasks.fitting import repair_stream
 
     data = frame(rows=20_000)
     outcomes = []

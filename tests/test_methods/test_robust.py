@@ -22,7 +22,7 @@ from fairfix.models.chances import ScoreCurves
 from fairfix.models.repaired import Repaired
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.repair import DEMANDS, LABELS, Sensitive, breakdown_of, rate_bounds
-from fairfix.tasks.proof import repair_table
+from fairfix.tasks.fitting import repair_table
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 NAMES = ("a", "b", "c")

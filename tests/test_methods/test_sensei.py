@@ -26,7 +26,7 @@ from fairfix.methods.sensei import Sensei, _apart
 from fairfix.models.learners import LinearMember, NetworkMember
 from fairfix.models.predictors import Caution, RepairedPredictor
 from fairfix.models.repaired import Repaired
-from fairfix.tasks.proof import repair_table
+from fairfix.tasks.fitting import repair_table
 from scipy import stats
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression

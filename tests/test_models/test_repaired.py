@@ -17,7 +17,7 @@ from fairfix.data.table import Columns, Reading
 from fairfix.errors import ArtifactError, FairfixError
 from fairfix.methods.ramp import Ramp
 from fairfix.models.repaired import OUTPUT, Repaired, at_predict_time, fingerprint, hash_key, identity_columns
-from fairfix.tasks.proof import repair_table
+from fairfix.tasks.fitting import repair_table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -22,7 +22,7 @@ from fairfix.methods.robust import Robust
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.proof import Told, true_groups_of
 from fairfix.noisy.repair import DEMANDS
-from fairfix.tasks.proof import Outcome, repair_table
+from fairfix.tasks.fitting import Outcome, repair_table
 
 NAMES = ("a", "b", "c")
 T = np.array([[0.8, 0.15, 0.05], [0.15, 0.8, 0.05], [0.1, 0.2, 0.7]])

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.cli.compare import chosen
 from fairfix.data.files import open_source
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading
@@ -21,8 +20,8 @@ from fairfix.methods import available
 from fairfix.methods.base import RepairProblem
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.true_groups import audit_noisy
-from fairfix.tasks.compare import GAPS, Contender, compare_table, fits
-from fairfix.tasks.proof import split_rows
+from fairfix.tasks.compare import GAPS, Contender, chosen, compare_table, fits
+from fairfix.tasks.fitting import split_rows
 
 from tests.conftest import Call
 
@@ -77,10 +76,10 @@ def test_every_method_is_compared_on_one_split() -> None:
 def test_scores_have_a_repair_for_each_gap_that_is_shown() -> None:
     """The ramp has each constraint that is about a gap of decisions; fair regression is with and without the group."""
     reading = Reading(Columns(("sex",), label="label", score="score"))
-    ramps = {one.repairer.bounds_of(reading) for one in chosen("ramp", reading, learned=False)}
+    ramps = {one.repairer.bounds_of(reading) for one in chosen(["ramp"], reading, learned=False)}
     values = {
         (one.repairer.bounds_of(reading), one.repairer.sees_groups)
-        for one in chosen("fair-regression", reading, learned=False)
+        for one in chosen(["fair-regression"], reading, learned=False)
     }
 
     assert ramps == {gap for gap in GAPS if gap.endswith(".difference.between_groups")}
@@ -189,8 +188,8 @@ def test_the_picture_is_drawn_and_reproducible(kind: str, call: Call, tmp_path: 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--slacks", "0.1,x"], "--slacks '0.1,x'"),
-        (["--slacks=-1"], "cannot be negative"),
+        (["--slacks", "0.1,x"], "--slacks: 'x' is not a number"),
+        (["--slacks=-1"], "--slacks: -1 is below 0"),
         (["--methods", "magic"], "--methods magic"),
         (["--methods", "ramp", "--task", "regression"], "not regression"),
         (["--picture", "front.pdf"], "must end in .png or .svg"),

@@ -19,7 +19,7 @@ from fairfix.methods.ramp import Ramp
 from fairfix.methods.sensei import Sensei
 from fairfix.models.predictors import decide, is_random
 from fairfix.tasks.doubts import Asked, of_rounding
-from fairfix.tasks.proof import repair_table, split_rows
+from fairfix.tasks.fitting import repair_table, split_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

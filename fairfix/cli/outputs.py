@@ -1,0 +1,130 @@
+"""Outputs: results to stdout and files, in the formats asked for; files are checked before any work is done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairfix.cli.config import PATHS
+from fairfix.cli.options import spoken, talk
+from fairfix.errors import UsageError
+
+WRITTEN = ("output", "counts_out", "picture")
+"""Options that name a file to write."""
+
+
+def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Print the result in the chosen format and write the other formats to their files."""
+    publish(result, given, *rendered(result, given))
+
+
+def rendered(result: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+    """Return the text to print, and (file, content) of the files to write."""
+    printed = render(given["format_"], result, detail=given["detail"], terminal=True)
+    files = [_format_and_file(text) for text in given["out"]]
+    return printed, [
+        (path, render(name, result, detail=given["detail"], terminal=False)) for name, path in files
+    ]
+
+
+def publish(
+    result: Mapping[str, Any], given: Mapping[str, Any], printed: str, files: Sequence[tuple[str, str]]
+) -> None:
+    """Write the files, print, and append to the step summary of a GitHub workflow."""
+    from fairfix.data.files import write_text
+
+    for path, content in files:
+        write_text(path, content)
+    click.echo(printed, nl=False)
+    if "github" in _formats(given):
+        _append_summary(result, given)
+
+
+def _formats(given: Mapping[str, Any]) -> tuple[str, ...]:
+    return (given["format_"], *(_format_and_file(text)[0] for text in given["out"]))
+
+
+def _append_summary(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Append the Markdown report to the step summary of a GitHub workflow, where there is one."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(render("markdown", result, detail=given["detail"], terminal=False) + "\n")
+    except OSError as error:
+        talk(f"the step summary cannot be written: {error.strerror}")
+
+
+def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
+    """Raise for an output that cannot be written, before the work is done; ``gated``: whether there are checks."""
+    from fairfix.report import GATED, NO_CHECKS
+
+    for name in _formats(given):
+        if name in GATED and not gated:
+            raise UsageError(NO_CHECKS.format(name=name))
+    named = [(f"--out {text}", _format_and_file(text)[1]) for text in given["out"]]
+    check_files([*named, *_written(given)], given)
+
+
+def _written(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(spoken(f"`{name}={given[name]}`"), given[name]) for name in WRITTEN if given.get(name)]
+
+
+def check_files(written: Sequence[tuple[str, str]], given: Mapping[str, Any]) -> None:
+    """Raise for a file that cannot be written, is written twice, or is read by the same run.
+
+    Parameters
+    ----------
+    written
+        (as the user wrote it, file) of every file to write.
+    """
+    read = [name for name in ("result", *sorted(PATHS)) if name not in WRITTEN and given.get(name)]
+    seen = {Path(given[name]).resolve(): spoken(f"`{name}`") for name in read}
+    for text, path in written:
+        place = Path(path).resolve()
+        if not place.parent.is_dir():
+            raise UsageError(f"{text}: the folder {Path(path).parent} does not exist")
+        if place.exists() and not (place.is_file() or place.is_dir()):  # such as /dev/null
+            continue
+        if place in seen:
+            raise UsageError(f"{text}: this file is also that of {seen[place]}; name another one")
+        seen[place] = text
+
+
+def check_output(given: Mapping[str, Any]) -> None:
+    """Raise where the file of ``--output`` cannot be written."""
+    check_files(_written(given), given)
+
+
+def _format_and_file(text: str) -> tuple[str, str]:
+    from fairfix.report import FORMATS
+
+    name, sign, path = text.partition("=")
+    if not sign or not path or name not in FORMATS:
+        raise UsageError(f"--out {text!r}: write it as FORMAT=FILE with a format of {', '.join(FORMATS)}")
+    return name, path
+
+
+def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool) -> str:
+    """Render a result, to the width and colours of the terminal where it goes to one."""
+    from fairfix.report import renderer
+
+    make: Callable[..., str] = renderer(name)
+    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "") if terminal else "utf8"
+    ascii_only = not encoding.startswith("utf")
+    if name != "text":
+        text = make(result, detail=detail) if name in ("markdown", "html") else make(result)
+        if ascii_only and name in ("html", "junit"):  # a character reference reads alike in any encoding
+            return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+        return text
+    shown = terminal and sys.stdout.isatty()
+    colour = shown and not os.environ.get("NO_COLOR")
+    width = shutil.get_terminal_size((160, 24)).columns if shown else 160
+    return make(result, detail=detail, width=width, color=colour, ascii_only=ascii_only)

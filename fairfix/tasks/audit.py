@@ -1,0 +1,342 @@
+"""Audit: how a model treats groups, from data or saved counts, with all that is compared, changed or waived."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from fairfix.auditing.as_json import audit_dict
+from fairfix.auditing.audit import More, require_two_groups, with_default_threshold
+from fairfix.auditing.audit import audit as audit_data
+from fairfix.auditing.baseline import Allowance, compare, require_comparable
+from fairfix.auditing.checks import Check
+from fairfix.auditing.countfile import CountFile, audit_counts, count
+from fairfix.auditing.paired import Changes, doubt, match
+from fairfix.auditing.results import AuditReport, Settings
+from fairfix.auditing.waivers import worst
+from fairfix.data.files import Source, open_source, read_json
+from fairfix.data.scan import read_table
+from fairfix.data.table import Reading, Table
+from fairfix.errors import DataError, UsageError
+from fairfix.noisy.description import Noise
+from fairfix.tasks.dataset import Dataset, apply_waivers, file_name, log, noise_of, open_data, waivers_of
+from fairfix.tasks.request import AuditRequest, function_of
+from fairfix.tasks.result import Result
+
+
+@dataclass(frozen=True)
+class AuditResult(Result):
+    """An audit.
+
+    Attributes
+    ----------
+    report
+        The numbers, typed: ``report.block("race").comparisons["ks.to_overall"].value.low``. None where ``counts_out``
+        asked for the counts of a piece of data that is too small for a report, for the reason in ``no_report``.
+    counts
+        Counts that ``counts_out`` asked for.
+    """
+
+    report: AuditReport | None
+    counts: CountFile | None = None
+    no_report: str = ""
+
+
+def run_audit(request: AuditRequest) -> AuditResult:
+    """Return the result of an audit; writes nothing."""
+    if request.profile and request.from_counts is None and "missing_group" not in request.explicit:
+        request = replace(request, missing_group="group")  # its tables give unknown groups rows of their own
+    allowances = tuple(Allowance.parse(text) for text in request.fail_on_worse)  # type: ignore[union-attr]
+    waivers, old = waivers_of(request), _baseline(request.baseline)
+    counts: CountFile | None = None
+    data: Dataset | None = None
+    if request.from_counts is not None:
+        report = _of_counts(request)
+    else:
+        data = open_data(
+            request if request.baseline_data is not None else replace(request, id=None),
+            protected_needed=not request.noise_membership,
+        )
+        try:
+            report, counts = _of_data(request, data)
+        except _TooSmallError as error:
+            return AuditResult({}, None, error.counts, str(error))
+    content = audit_dict(report)
+    if request.profile:
+        from fairfix.auditing.profiles import profile
+
+        content["profile"] = profile(request.profile, content, (request.exclude_small or "").strip())
+    if old is not None:
+        _compare_results(content, old, allowances, request)
+    if request.baseline_data is not None:
+        assert data is not None
+        _compare_rows(content, report.settings, allowances, request, data)
+    apply_waivers(content, waivers, request)
+    return AuditResult(content, report, counts)
+
+
+def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -> Settings:
+    crossed = request.individual or request.profile == "ll144"
+    return Settings(
+        confidence=request.confidence,
+        intersect=request.intersect or (crossed and len(protected) > 1),
+        reference=dict(_reference(text, protected) for text in request.reference),
+        exact=exact,
+        threads=request.threads,
+        checks=tuple(map(Check.parse, request.fail_on)),
+        gate_on=request.gate_on,  # type: ignore[arg-type]
+        suppress_below=request.suppress_below,
+    )
+
+
+def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
+    """Read ``race=White``; the attribute may be left out when there is only one."""
+    attribute, sign, group = text.partition("=")
+    if sign:
+        return attribute.strip(), group.strip()
+    if len(protected) != 1:
+        raise UsageError(f"`reference={text}`: say of which attribute, as ATTRIBUTE=GROUP")
+    return protected[0], text.strip()
+
+
+# ---------------------------------------------------------------------- data
+
+
+def _of_data(request: AuditRequest, data: Dataset) -> tuple[AuditReport, CountFile | None]:
+    """Audit data; return the report, and the counts that are to be saved."""
+    source, reading, model = data.source, data.reading, data.model
+    exact = not (request.one_pass or request.counts_out)
+    settings = _settings(request, request.protected, exact=exact)
+    more = _individual(request, data) if request.individual else None
+    used = {"file": file_name(request.model), "sha256": model.sha256} if model else {}
+    noise = _noise(request, data)
+    if request.counts_out:
+        counts = count(source, reading, threads=settings.threads, inferred=data.inferred, model=used)
+        return _of_piece(request, counts, settings, more), counts
+    if request.noise_membership:
+        from fairfix.noisy.membership import audit_membership, parse_membership
+
+        groups, independent = parse_membership(request.noise_membership), request.noise_independent  # type: ignore[arg-type]
+        report = audit_membership(
+            source, reading, groups, settings, independent=independent, seed=request.seed, more=more
+        )
+    elif noise is not None:
+        from fairfix.noisy.true_groups import audit_noisy
+
+        report = audit_noisy(source, reading, noise, settings, seed=request.seed, more=more)
+        for check in settings.checks:
+            if check.comparison.endswith(".between_groups") and check.attribute in (None, *request.protected):
+                log.info(
+                    "check %r is about the recorded groups; of the true ones: %s",
+                    check.text,
+                    check.true_groups,
+                )
+    else:
+        report = audit_data(source, reading, settings, more)
+    require_two_groups(report)
+    return replace(report, inferred=data.inferred, model=used), None
+
+
+class _TooSmallError(DataError):
+    """Counts of a piece of data make no report of their own."""
+
+    def __init__(self, reason: str, counts: CountFile) -> None:
+        super().__init__(reason)
+        self.counts = counts
+
+
+def _of_piece(request: AuditRequest, counts: CountFile, settings: Settings, more: More | None) -> AuditReport:
+    """Audit what was counted; that a piece makes no report of its own is no error if nothing hangs on the report."""
+    try:
+        report = audit_counts(counts, settings, more)
+        require_two_groups(report)
+    except DataError as error:
+        if settings.checks or request.fail_on_worse:
+            raise
+        raise _TooSmallError(str(error), counts) from error
+    return report
+
+
+def save_counts(result: AuditResult, request: AuditRequest) -> None:
+    """Write the counts that ``counts_out`` asks for; without any, nothing."""
+    if (counts := result.counts) is None:
+        return
+    path = request.counts_out
+    counts.save(path)
+    log.info("wrote %s: %s rows read, %s counted in one pass", path, f"{counts.read:,}", f"{counts.used:,}")
+    if request.suppress_below:
+        log.info("%s counts every group, those hidden in the report too", path)
+
+
+def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
+    """Return what is said of noise, where it can be: a model that looks at the groups brings noise into decisions."""
+    noise = noise_of(request)
+    used = sorted(set(request.protected) & set(data.seen_by_model))
+    if noise is not None and used and (noise.class_conditional or noise.epsilon is not None):
+        raise UsageError(
+            f"the model looks at {', '.join(used)}, so noise comes into its decisions: leave out "
+            "`noise_class_conditional` and `noise_epsilon`, or drop the column from the model"
+        )
+    return noise
+
+
+def _individual(request: AuditRequest, data: Dataset) -> More:
+    """Return the comparisons of persons with their changed copies, by attribute; what is proposed is only said."""
+    from fairfix.individual.by_model import of_model, of_scores, readable_table
+    from fairfix.individual.flips import parse_comparable, proxies
+
+    comparable = parse_comparable(";".join(request.comparable))
+    names = data.model.feature_names if data.model else tuple(request.features) or None
+    table = readable_table(data.source, data.reading, names)
+    declared = {name for name, _ in comparable}
+    for proposal in proxies(table, data.reading.columns.protected):
+        if proposal.partition("=")[0] not in declared:
+            log.info("comparable values to think about, not used: %s; say so with `comparable`", proposal)
+    if data.model is not None:
+        return of_model(table, data.model, comparable, request.confidence, request.radius)
+    comparisons, aside = of_scores(table, request.confidence)
+    if aside:
+        log.info("left aside, since nothing is learned from them: %s", ", ".join(aside))
+    return comparisons
+
+
+# ---------------------------------------------------------------------- counts
+
+
+def _of_counts(request: AuditRequest) -> AuditReport:
+    """Audit saved counts."""
+    counts = request.from_counts
+    if not isinstance(counts, CountFile):
+        counts = CountFile.load(counts)
+    _check_agreement(request, counts.reading)
+    report = audit_counts(counts, _settings(request, counts.reading.columns.protected, exact=False))
+    require_two_groups(report)
+    return report
+
+
+def _check_agreement(request: AuditRequest, reading: Reading) -> None:
+    """Raise where a parameter says something else than the counts were taken with."""
+    columns, cuts = reading.columns, reading.thresholds
+    cut = request.threshold  # that of the counts was rounded to the type of the scores
+    same = cut is not None and bool(cuts) and math.isclose(cuts[0], cut, rel_tol=1e-3, abs_tol=1e-7)
+    held = {
+        name: getattr(columns, name)
+        for name in ("label", "score", "prediction", "probability", "weight", "protected", "strata")
+    }
+    held |= {
+        name: getattr(reading, name)
+        for name in ("task", "score_scale", "positive_label", "missing_group", "max_groups")
+    }
+    held |= {"missing": reading.missing_rows, "threshold": cut if same else cuts}
+    for name, value in held.items():
+        asked = getattr(request, name)
+        if (name in request.explicit or request.has(name)) and asked != value:
+            shown, taken = (",".join(map(str, v)) if isinstance(v, tuple) else v for v in (asked, value))
+            raise UsageError(
+                f"`{name}` is {shown}, but the counts were taken with {taken or 'none'}; leave it out, or count the "
+                "data again"
+            )
+
+
+# ---------------------------------------------------------------------- changes since an earlier audit
+
+
+def _baseline(baseline: Any) -> Any:
+    """Return the JSON form of an earlier audit."""
+    if isinstance(baseline, Result):
+        return baseline.to_dict()
+    return read_json(baseline, "`baseline`: ") if isinstance(baseline, str) else baseline
+
+
+def _compare_results(
+    content: dict[str, Any], old: Mapping[str, Any], allowances: Sequence[Allowance], request: AuditRequest
+) -> None:
+    """Add to a result what has changed since an earlier one, and the checks of changes."""
+    name = request.baseline if isinstance(request.baseline, str) else "given"
+    try:
+        require_comparable(old, content, name)
+        section, checks = compare(old, content, allowances, _usual(), request.gate_on)  # type: ignore[arg-type]
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(f"`baseline`: {name} is incomplete or was changed: {error!r}") from error
+    _add_changes(content, section, checks, allowances, f"the baseline {name}")
+
+
+def _compare_rows(
+    content: dict[str, Any],
+    settings: Settings,
+    allowances: Sequence[Allowance],
+    request: AuditRequest,
+    data: Dataset,
+) -> None:
+    """Add to a result what has changed on the rows that are in both files, and the checks of changes."""
+    name = str(request.id)
+    sources = open_source(request.baseline_data), data.source
+    reading = with_default_threshold(data.reading)
+    before, after = (_with_ids(source, reading, name) for source in sources)
+    matched = match(before, after, name)
+    plain = replace(settings, checks=())
+    reports = [
+        replace(audit_data(table, reading, plain), source=source.name)
+        for table, source in zip((matched.old, matched.new), sources, strict=True)
+    ]
+    require_two_groups(reports[1])
+    old, new = map(audit_dict, reports)
+    limits = Changes(matched, settings.confidence, settings.reference).limits
+    judged = {**new, "checks": content["checks"]}
+    section, checks = compare(old, judged, allowances, _usual(), request.gate_on, limits)  # type: ignore[arg-type]
+    doubt(checks, matched)
+    if matched.share < 1:
+        both, every = f"{len(matched.new):,}", f"{len(after):,}"
+        log.info("%s of %s rows are in the baseline too, in the same group", both, every)
+    _add_changes(content, {**section, "paired": matched.to_dict(name)}, checks, allowances, "the baseline")
+
+
+def _add_changes(
+    content: dict[str, Any],
+    section: Mapping[str, Any],
+    checks: list[dict[str, Any]],
+    allowances: Sequence[Allowance],
+    name: str,
+) -> None:
+    if allowances and not checks:
+        raise DataError(f"`fail_on_worse`: nothing in {name} can be compared with this audit")
+    content["baseline"] = section
+    content["checks"] += checks
+    content["verdict"] = worst(content["checks"])
+
+
+def _usual() -> list[str]:
+    """Return the comparisons of the short report."""
+    from fairfix.report.layout import HEADLINES
+
+    return [identifier for identifier, _ in HEADLINES]
+
+
+def _with_ids(source: Source, reading: Reading, name: str) -> Table:
+    """Return the rows of a source with their ids, which stay texts where the format is one of text."""
+    source.require((name,))
+    kind = pa.string() if source.text else source.schema.field(name).type
+    return read_table(source, reading, (), {name: kind})
+
+
+def _audit(request: AuditRequest) -> AuditResult:
+    """Audit a model: metrics per group, comparisons with intervals, and verdicts.
+
+    The result is that of ``fairfix audit`` with the options of these names; ``result.to_json()`` is what its
+    ``--format json`` prints. ``audit(frame, protected="race")`` is enough where label and score have usual names.
+
+    Raises
+    ------
+    UsageError, DataError
+        Parameters do not go together, or the data cannot answer; the message names parameter, column and remedy.
+    """
+    result = run_audit(request)
+    save_counts(result, request)
+    return result
+
+
+audit = function_of("audit", AuditRequest, _audit)

@@ -1,0 +1,148 @@
+"""From a request to data that can be read: the source, its reading, the model that scores it, and the noise."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fairfix.auditing.waivers import Waiver, apply, worst
+from fairfix.data.files import Source, open_source
+from fairfix.data.naming import infer_columns
+from fairfix.data.table import Columns, Reading
+from fairfix.errors import UsageError
+from fairfix.models.scoring import MODEL_SCORE, ScoredSource
+from fairfix.models.user_file import ScoringModel, load_model
+from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
+from fairfix.tasks.request import DataRequest, GateRequest
+
+log = logging.getLogger("fairfix")
+"""What a task has to say while it works; the command line shows it on stderr."""
+
+INDEX_NAME = re.compile(r"__index_level_\d+__")
+"""What pandas calls the index of a frame in a Parquet file; row numbers are no feature."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows and how they are read; ``inferred`` is part -> column of a usual name, ``model`` scores the rows if any."""
+
+    source: Source
+    reading: Reading
+    inferred: Mapping[str, str]
+    model: ScoringModel | None
+
+    @property
+    def seen_by_model(self) -> tuple[str, ...]:
+        """Columns that the model file looks at."""
+        return self.model.feature_names if self.model else ()
+
+
+def open_data(request: DataRequest, *, score_needed: bool = True, protected_needed: bool = True) -> Dataset:
+    """Open the data of a request; what a request names no column for is looked for by its usual name."""
+    if request.data is None:
+        raise UsageError("name the `data`: a file, a folder, a pattern, a data frame or an Arrow table")
+    if protected_needed and not request.protected:
+        raise UsageError("name the protected column with `protected=COLUMN`")
+    parts = ("protected", "label", "score", "prediction", "weight", "strata")
+    columns = Columns(
+        **{name: getattr(request, name) for name in parts},
+        probability=getattr(request, "probability", None),
+        id=getattr(request, "id", None),
+    )
+    source, model = open_source(request.data), None
+    if request.model:
+        model = load_model(
+            request.model,
+            trust=request.trust_model,
+            features=tuple(request.features) or None,
+            positive_label=request.positive_label,
+        )
+        source = ScoredSource(source, model)
+        part = "prediction" if model.score_scale == "decision" else "score"
+        columns = replace(columns, **{part: MODEL_SCORE})  # type: ignore[arg-type]
+    columns, inferred = infer_columns(
+        columns, source.schema, score_from_model=model is not None, score_needed=score_needed
+    )
+    for part, name in inferred.items():
+        log.info("%s is column %r (by its name)", part, name)
+    options: dict[str, Any] = {
+        name: getattr(request, name)
+        for name in ("task", "score_scale", "positive_label", "missing_group", "max_groups")
+    }
+    if model is not None and model.score_scale == "raw":
+        options["score_scale"] = "raw"
+    cuts = () if request.threshold is None else (request.threshold,)
+    reading = Reading(columns, thresholds=cuts, missing_rows=request.missing, **options)  # type: ignore[arg-type]
+    reading.check(protected=protected_needed)
+    return Dataset(source, reading, inferred, model)
+
+
+def learned_features(request: DataRequest, data: Dataset) -> tuple[str, ...] | None:
+    """Return the feature columns that a method learns from; None for the score alone."""
+    asked, columns = tuple(request.features), data.reading.columns
+    if data.model is not None or asked == ("score",) or (not asked and columns.score):
+        if columns.score is None:
+            raise UsageError("`features=score`: there is no score column; name it with `score`")
+        return None
+    free = [name for name in data.source.columns if name not in columns.roles]
+    usual = [name for name in free if not INDEX_NAME.fullmatch(name)]
+    names = usual if asked in ((), ("all",)) else list(asked)
+    data.source.require(names)
+    for name in names:
+        if name in columns.protected:
+            raise UsageError(
+                f"`features={name}`: a protected column is a feature by `protected_as_feature`; leave it out here"
+            )
+        if name not in free:
+            raise UsageError(f"`features={name}`: the column has a role already; leave it out")
+    if not names:
+        raise UsageError("there are no feature columns to learn from; name some with `features`")
+    return tuple(names)
+
+
+def noise_of(request: DataRequest) -> Noise | None:
+    """Return what is said of noise; None where nothing is."""
+    if request.noise is None and request.noise_radius is None:
+        return None
+    table, columns = None, request.noise_columns
+    if request.noise is not None and not columns:
+        table = read_noise(open_source(request.noise), request.noise_probability)  # type: ignore[arg-type]
+        log.info("%s holds %s", table.source, WORDS[table.form])
+    elif request.noise is not None:
+        if len(columns) not in (2, 3):
+            raise UsageError(
+                f"`noise_columns={','.join(columns)}`: name two or three columns, TRUE,NOISY[,LABEL]"
+            )
+        table = tabulate(open_source(request.noise), *columns)
+    radii = None if request.noise_radius is None else parse_radii(str(request.noise_radius))
+    return Noise(table, radii, request.noise_epsilon, request.noise_class_conditional, request.noise_keep)  # type: ignore[arg-type]
+
+
+def waivers_of(request: GateRequest) -> list[Waiver]:
+    """Return the waivers of a request."""
+    return [one if isinstance(one, Waiver) else Waiver.parse(one, "waivers") for one in request.waivers]
+
+
+def apply_waivers(content: dict[str, Any], waivers: list[Waiver], request: GateRequest) -> None:
+    """Add to a result what the waivers do to its checks; without any, nothing."""
+    if not waivers:
+        return
+    from fairfix.report.layout import STATES
+
+    today = request.today or datetime.now(UTC).date()
+    content["checks"], states = apply(content["checks"], waivers, today)
+    content["verdict"] = worst(content["checks"])
+    content["waivers"] = {"today": today.isoformat(), "waivers": states}
+    for one in states:
+        if one["state"] in ("expired", "matches nothing"):
+            log.info("the waiver of %r %s", one["check"], STATES[one["state"]])
+
+
+def file_name(path: Any) -> str:
+    """Return the name of a file without its folder."""
+    return Path(path).name

@@ -1,0 +1,487 @@
+"""Fitting: split the rows, select, fit, and prove on rows that the fit never saw what the repair did.
+
+The rows are split at random inside each (group, label), so that small groups are in every part. The *fit* part
+makes the predictor, the *validation* part chooses among parameter values when several are given, the *holdout*
+part judges.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix.auditing.audit import audit, with_default_threshold
+from fairfix.auditing.results import CheckResult, Settings
+from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.files import Source
+from fairfix.data.scan import Scan, scan, stream_batches
+from fairfix.data.table import Encoder, Reading, Table, arrow_array, assemble
+from fairfix.errors import DataError, FairfixWarning, UsageError
+from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy
+from fairfix.models.predictors import Caution, Note, RepairedPredictor, is_random, messages
+from fairfix.noisy.description import Noise
+from fairfix.noisy.proof import Told
+from fairfix.tasks.doubts import Asked, of_gaps, of_rounding, of_selection, of_slack, of_small_groups, one_row
+from fairfix.tasks.proof import Proof, loss_of, prove, results_on
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of the parts, sorted."""
+
+    fit: Ints
+    validation: Ints
+    holdout: Ints
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tried setting and its score on the validation part."""
+
+    parameters: Mapping[str, Any]
+    score: float
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """Rows that came in, rows that are used, and why the others are not."""
+
+    read: int
+    used: int
+    excluded: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A fitted repair with its proof.
+
+    ``split`` holds row numbers; None for a stream, whose rows have no place in memory. ``sizes`` are the numbers of
+    rows.
+    """
+
+    repairer: Repairer
+    predictor: RepairedPredictor
+    split: Split | None
+    sizes: Mapping[str, int]
+    selection: tuple[Candidate, ...]
+    fit: Proof
+    holdout: Proof
+    messages: tuple[Note, ...]
+    reading: Reading
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Messages on what endangers the result."""
+        return tuple(str(note) for note in self.messages if note.severity == "warning")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Messages that only inform."""
+        return tuple(str(note) for note in self.messages if note.severity == "note")
+
+    @property
+    def criterion(self) -> str:
+        """Identifier of the audit comparison that the slack bounds on the rows of the fit."""
+        return _criterion(self.repairer, self.holdout.after.reading)
+
+    @property
+    def checks(self) -> tuple[CheckResult, ...]:
+        """The checks, judged on the held-out rows."""
+        return self.holdout.after.checks
+
+
+def with_threshold(reading: Reading) -> Reading:
+    """Return the reading with its default threshold; a probability that is yet to be learned has one as well."""
+    if reading.task == "classification" and not reading.columns.score and not reading.thresholds:
+        return replace(reading, thresholds=(0.5,))
+    return with_default_threshold(reading)
+
+
+def _criterion(repairer: Repairer, reading: Reading) -> str:
+    """Return what the slack bounds: within strata, where there are strata."""
+    if not reading.columns.strata:
+        return repairer.bounds_of(reading)
+    return repairer.bounds.rpartition(".")[0] + ".within_strata"
+
+
+def split_rows(table: Table, rng: np.random.Generator, *, validation: float, holdout: float) -> Split:
+    """Split at random inside each (cell, label).
+
+    Raises
+    ------
+    UsageError
+        The shares leave nothing to fit on.
+    """
+    if not (0 <= validation < 1 and 0 < holdout < 1 and validation + holdout < 1):
+        raise UsageError(
+            f"`validation={validation:g}` and `holdout={holdout:g}` must be shares that leave rows to fit on; "
+            "0.2 and 0.3 are usual"
+        )
+    stratum = table.rows.cell
+    if table.reading.binary and table.rows.label is not None:
+        stratum = stratum * 2 + table.rows.label
+    order = rng.permutation(len(table))
+    order = order[np.argsort(stratum[order], kind="stable")]
+    sizes = np.unique(stratum, return_counts=True)[1]
+    first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rank, size = np.arange(len(table)) - first, np.repeat(sizes, sizes)
+    held = np.round(size * holdout)
+    chosen = held + np.round(size * validation)
+    return Split(
+        np.sort(order[rank >= chosen]),
+        np.sort(order[(rank >= held) & (rank < chosen)]),
+        np.sort(order[rank < held]),
+    )
+
+
+def repair_table(
+    table: Table,
+    repairer: Repairer,
+    *,
+    choices: Mapping[str, tuple[Any, ...]] | None = None,
+    settings: Settings | None = None,
+    seed: int = 0,
+    validation: float = 0.2,
+    holdout: float = 0.3,
+    unlabelled: Table | None = None,
+    features: tuple[str, ...] | None = None,
+    protected_as_feature: bool = False,
+    pairs: tuple[tuple[str, str], ...] = (),
+    noise: Noise | None = None,
+    seen_by_model: tuple[str, ...] = (),
+) -> Outcome:
+    """Split, select, fit and prove.
+
+    Parameters
+    ----------
+    table
+        Rows with scores and, for a proof of accuracy, labels.
+    choices
+        Parameter name -> values, of which the validation part chooses the combination with the highest expected
+        accuracy; the chosen one is then fitted to the validation part as well. Without any, no rows are set aside.
+    validation, holdout
+        Shares of the rows.
+    unlabelled
+        More rows without labels, from which the fit learns rates. They prove nothing.
+    features, protected_as_feature, pairs, noise, seen_by_model
+        As in :class:`~fairfix.methods.base.RepairProblem`.
+
+    Raises
+    ------
+    DataError, UsageError
+        The data or the shares do not allow the repair.
+    """
+    settings = replace(settings or Settings(), intersect=len(table.reading.columns.protected) > 1)
+    table = replace(table, reading=with_threshold(table.reading))
+    split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
+    split = split_rows(table, split_rng, validation=validation if choices else 0.0, holdout=holdout)
+    if not split.holdout.size:
+        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise `holdout`")
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FairfixWarning)
+        learned = (None, unlabelled, features, protected_as_feature, pairs, noise, seen_by_model)
+        problem = RepairProblem(table.take(split.fit), *learned, many_fits=bool(choices))
+        best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
+        fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
+        if selection:
+            problem = RepairProblem(fitted, *learned)
+        predictor = best.fit(problem, rng=fit_rng)
+    notes += warned(caught)
+    notes += [*predictor.trace.notes, *_unproven(table, split)]
+    plain = replace(settings, checks=())
+    notes += _undecidable(table, predictor)
+    held, aside = _answered(table.take(split.holdout), predictor)
+    notes += aside
+    notes += _cost_of_rounding(best, predictor, held, plain)
+    also, claim = (_criterion(best, table.reading),), _behind(best, noise)
+    proof = prove(held, predictor, settings, also, comparable=best.comparables, claim=claim)
+    of_fit = prove(fitted, predictor, plain, also, of_fit=True, comparable=best.comparables, claim=claim)
+
+    def again(kept: Bools) -> RepairedPredictor:
+        problem = RepairProblem(fitted.take(np.flatnonzero(kept)), *learned)
+        return best.fit(problem, rng=np.random.default_rng(seed))
+
+    free = noise is None and unlabelled is None and not pairs and fitted.rows.label is not None
+    first = _doubts(best, predictor, fitted, (of_fit, proof), again if free else None, held)
+    return Outcome(
+        best,
+        predictor,
+        split,
+        {"fit": split.fit.size, "validation": split.validation.size, "holdout": split.holdout.size},
+        selection,
+        of_fit,
+        proof,
+        messages((*first, *proof.claims, *notes)),
+        table.reading,
+    )
+
+
+def _behind(repairer: Repairer, noise: Noise | None) -> Told | None:
+    """Return what a repair says of true groups; None where it knows of none."""
+    if noise is None or not repairer.demands:
+        return None
+    return Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
+
+
+HELD_ROWS = 1 << 20
+"""Held-out rows of a stream that are kept in memory for the proof; further ones are left aside."""
+
+SHOWN_ROWS = 1 << 18
+"""Rows of a stream's fit on which the proof shows what the fit reached."""
+
+
+def repair_stream(
+    source: Source,
+    reading: Reading,
+    repairer: Repairer,
+    *,
+    settings: Settings | None = None,
+    seed: int = 0,
+    holdout: float = 0.3,
+) -> tuple[Outcome, Scan]:
+    """Learn from the rows as they come, and prove on a sample that was not learned from.
+
+    Memory does not grow with the data: of the held-out rows at most ``HELD_ROWS`` are kept. Which rows are held out
+    hangs on the seed and their numbers. Returned with the outcome are the counts of the whole source.
+    """
+    if not 0 < holdout < 1:
+        raise UsageError(f"`holdout={holdout:g}` must be a share that leaves rows to fit on; 0.3 is usual")
+    if not repairer.streams:
+        raise UsageError(f"{repairer.name} does not learn from a stream with these parameters")
+    if reading.columns.strata:
+        raise UsageError(
+            "learning from a stream does not go with `strata`; take a solver that reads all rows"
+        )
+    reading = with_default_threshold(reading).in_type_of(source.schema)
+    settings = replace(settings or Settings(), intersect=len(reading.columns.protected) > 1)
+    counted = scan(source, reading, exact=False, losses=False)
+    used = counted.counts.used
+    salt, fit_rng = seed, np.random.default_rng(seed).spawn(2)[1]
+    kept = min(holdout, HELD_ROWS / used), min(1 - holdout, SHOWN_ROWS / used)
+    held, shown = _sampled(source, reading, salt, [(0.0, kept[0]), (holdout, holdout + kept[1])])
+    passes: list[int] = []
+
+    def rows() -> Iterator[Table]:
+        passes.append(0)
+        for table in _streamed(source, reading, salt, holdout):
+            passes[-1] += len(table)
+            yield table
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FairfixWarning)
+        predictor = repairer.learn(rows, rng=fit_rng)
+    held, aside = _answered(held, predictor)
+    notes = [*warned(caught), *aside]
+    of_fit = prove(shown, predictor, replace(settings, checks=()))
+    proof = prove(held, predictor, settings)
+    first = _doubts(repairer, predictor, shown, (of_fit, proof), None, held)
+    outcome = Outcome(
+        repairer,
+        predictor,
+        None,
+        {"fit": max(passes), "validation": 0, "holdout": len(held)},
+        (),
+        of_fit,
+        proof,
+        messages((*first, *notes, *predictor.trace.notes)),
+        reading,
+    )
+    return outcome, counted
+
+
+def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Caution]]:
+    """Return the held-out rows that the predictor has an answer for, and what is to be said of the others.
+
+    Raises
+    ------
+    DataError
+        It has an answer for none.
+    """
+    answered = ~np.isnan(predictor.predict(held))
+    if answered.all():
+        return held, []
+    if not answered.any():
+        raise DataError(
+            "every held-out row is of a group that the rows of the fit lack; add rows, or raise `holdout`"
+        )
+    left = f"{int((~answered).sum()):,} held-out rows are of groups that the rows of the fit lack: they prove nothing"
+    return held.take(np.flatnonzero(answered)), [Caution(left)]
+
+
+def _sampled(
+    source: Source, reading: Reading, salt: int, spans: Sequence[tuple[float, float]]
+) -> list[Table]:
+    """Return the rows whose number falls into each span of [0, 1)."""
+    kept: list[list[Any]] = [[] for _ in spans]
+    for before, _, batch in stream_batches(source, reading):
+        place = _places(before, batch.num_rows, salt)
+        for rows, (low, high) in zip(kept, spans, strict=True):
+            rows.append(batch.filter(arrow_array((place >= low) & (place < high))))
+    tables = [
+        assemble([b for b in rows if b.num_rows], reading, source.name)
+        for rows in kept
+        if any(b.num_rows for b in rows)
+    ]
+    if len(tables) < len(spans):
+        raise DataError(f"{source.name} has too few rows to hold some out for the proof; raise `holdout`")
+    return tables
+
+
+def _streamed(source: Source, reading: Reading, salt: int, holdout: float) -> Iterator[Table]:
+    """Yield the rows that are not held out, a batch at a time."""
+    encoders: dict[str, Encoder] = {}
+    for before, part, batch in stream_batches(source, reading):
+        encoder = encoders.setdefault(part.where, Encoder(reading, part.where, part.first_row))
+        rows = encoder.encode(batch.filter(arrow_array(_places(before, batch.num_rows, salt) >= holdout)))
+        if len(rows):
+            yield Table(reading, rows, pa.table({}))
+
+
+def _places(before: int, many: int, salt: int) -> Floats:
+    """Return a number in [0, 1) for each row, by its number alone (SplitMix64 of Steele, Lea and Flood, 2014)."""
+    with np.errstate(over="ignore"):
+        z = np.arange(before, before + many, dtype=np.uint64) + np.uint64(1)
+        z = (z + np.uint64(salt) * np.uint64(0xD1342543DE82EF95)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _select(
+    repairer: Repairer,
+    choices: Mapping[str, tuple[Any, ...]],
+    problem: RepairProblem,
+    validation: Table,
+    rng: np.random.Generator,
+) -> tuple[Repairer, tuple[Candidate, ...]]:
+    """Return the variant with the highest expected accuracy on the validation part; the first of equals."""
+    variants = repairer.variants(choices)
+    if len(variants) == 1:
+        return variants[0], ()
+    cut = validation.reading.cut
+    scores = [v.quality(validation, v.fit(problem, rng=rng).predict(validation), cut) for v in variants]
+    best = int(np.argmax(scores))
+    shown = tuple(
+        Candidate({name: getattr(v, name) for name in choices}, score, i == best)
+        for i, (v, score) in enumerate(zip(variants, scores, strict=True))
+    )
+    return variants[best], shown
+
+
+def _cost_of_rounding(
+    repairer: Repairer, predictor: RepairedPredictor, held: Table, settings: Settings
+) -> Iterator[str]:
+    """Yield what a deterministic rule costs against the randomised one that it was rounded from."""
+    before = predictor.trace.randomized
+    if before is None:
+        return
+    name = _criterion(repairer, held.reading)
+    measured = []
+    for rule in (before, predictor):
+        repaired = results_on(held, rule)[1]
+        report = audit(repaired, repaired.reading, settings)
+        gap = max(b.comparisons[name].value.value for b in report.blocks if name in b.comparisons)
+        chance = repaired.chance
+        assert chance is not None
+        right = expected_accuracy(held, chance) if held.reading.binary else math.nan
+        measured.append((gap, right))
+    (gap, right), (rounded_gap, rounded_right) = measured
+    accuracy = "" if math.isnan(right) else f", accuracy {rounded_right:.4f} instead of {right:.4f}"
+    yield f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}"
+
+
+def _doubts(
+    repairer: Repairer,
+    predictor: RepairedPredictor,
+    fitted: Table,
+    shown: tuple[Proof, Proof],
+    learn: Callable[[Bools], RepairedPredictor] | None,
+    held: Table,
+) -> Iterator[Caution]:
+    """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
+    asked = Asked(_criterion(repairer, held.reading), repairer.slack_of_all)
+    groups = fitted.groups()
+    attribute = " x ".join(groups.columns)
+    if repairer.demands:  # of true groups, as far as anything is known of them
+        asked = replace(asked, comparison=f"{asked.comparison.rpartition('.')[0]}.true_groups")
+    rows = [
+        next((row for row in proof.table if (row.id, row.attribute) == (asked.comparison, attribute)), None)
+        for proof in shown
+    ]
+    fit, holdout = rows
+    if holdout is not None:
+        if fit is not None and predictor.trace.randomized is not None:
+            step = one_row(fitted, groups, asked.metric)
+            yield from of_rounding(asked, fit.after, holdout.before, holdout.after, step)
+        yield from of_gaps(asked, holdout.before, holdout.after)
+    certain = (
+        predictor.gives == "decision" or not shown[0].randomized
+    )  # what is expected, not one draw of values
+    if fit is not None and certain and predictor.trace.randomized is None and not repairer.demands:
+        yield from of_slack(asked, fit.after.value)
+    if not any(isinstance(note, Caution) and note.code == "selection" for note in predictor.trace.notes):
+        taken = next((r for r in shown[1].table if r.name == "selection_rate"), None)
+        if taken is not None:
+            assert taken.change is not None
+            yield from of_selection(taken.before, taken.after, taken.change)
+    if learn is not None:
+        unit = "the decisions" if _decided(predictor, held) else "the square loss"
+        yield from of_small_groups(asked.metric, fitted, held, predictor, learn, _cost, unit)
+
+
+def _decided(predictor: RepairedPredictor, held: Table) -> bool:
+    """Whether a repair is judged by right decisions; else by its values."""
+    return held.reading.binary and (predictor.gives == "decision" or predictor.is_probability)
+
+
+def _cost(table: Table, predictor: RepairedPredictor) -> float:
+    """Return what a repair costs rows: accuracy, or the rise of the square loss as a share of it."""
+    base, repaired, _ = results_on(table, predictor)
+    weight = table.rows.weight
+    if _decided(predictor, table):
+        then, now = base.chance, repaired.chance
+        assert then is not None
+        assert now is not None
+        return expected_accuracy(base, then) - expected_accuracy(base, now)
+    if table.rows.label is None or base.reading.score_scale == "raw":
+        return math.nan
+    was, now_ = (float(np.average(loss_of("square_loss", one), weights=weight)) for one in (base, repaired))
+    return (now_ - was) / was if was > 0 else math.nan
+
+
+def warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Return our own among the warnings that were caught."""
+    return [Caution(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
+
+
+def _undecidable(table: Table, predictor: RepairedPredictor) -> Iterator[str]:
+    """Yield a note where rows whose result is drawn have nothing that tells them apart."""
+    if table.draw is None or table.reading.columns.id is not None or not predictor.randomized:
+        return
+    drawn = predictor.drawn(table) if predictor.gives == "value" else is_random(predictor.predict(table))
+    alike = int(np.count_nonzero(drawn & table.has_equals))
+    if alike:
+        yield (
+            f"{alike:,} of the {int(drawn.sum()):,} rows whose result is drawn equal another in every column, so which "
+            "of them gets which hangs on their order, and results as drawn are of each part as a file of its own; "
+            "name a column of identities with --id"
+        )
+
+
+def _unproven(table: Table, split: Split) -> Iterator[str]:
+    """Yield a note for every group without held-out rows."""
+    for name in table.reading.columns.protected:
+        groups = table.groups([name])
+        seen = np.bincount(groups.codes[split.holdout], minlength=len(groups.levels))
+        for group, rows in zip(groups.names, seen, strict=True):
+            if not rows:
+                yield Caution(f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it")

@@ -1,0 +1,110 @@
+"""Predict: a repaired predictor applied to new rows; and the loading of saved files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from fairfix.auditing.countfile import CountFile
+from fairfix.data.container import COUNTS, kind_of
+from fairfix.data.files import Source, open_source, read_json
+from fairfix.errors import ModelError, UsageError
+from fairfix.models.repaired import Repaired
+from fairfix.models.scoring import Averaged, ScoredSource
+from fairfix.models.user_file import file_hash, load_model
+from fairfix.tasks.dataset import log
+from fairfix.tasks.request import PredictRequest, function_of
+from fairfix.tasks.result import Result
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Rows with their predictions, made a batch at a time."""
+
+    repaired: Repaired
+    source: Source
+    request: PredictRequest
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the rows, and those that prediction adds."""
+        return self.repaired.output_schema(self.source)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in order."""
+        shared = self.request.duplicate_ids == "share"
+        return self.repaired.predict_source(
+            self.source,
+            missing_score=self.request.missing,  # type: ignore[arg-type]
+            duplicate_ids=shared,
+        )
+
+
+def predictions_of(request: PredictRequest) -> Predictions:
+    """Return the predictions that a request asks for."""
+    if request.artifact is None or request.data is None:
+        raise UsageError("name the `artifact` and the `data` that it decides on")
+    artifact = getattr(request.artifact, "repaired", request.artifact)
+    repaired = artifact if isinstance(artifact, Repaired) else Repaired.load(artifact)
+    if request.unseen_group:
+        repaired = replace(repaired, unseen_group=request.unseen_group)  # type: ignore[arg-type]
+    source = _scored(open_source(request.data), repaired, request)
+    if repaired.predictor.needs_protected:
+        names = ", ".join(repaired.reading.columns.protected)
+        what = "decisions" if repaired.predictor.gives == "decision" else "values"
+        log.info("%s use the protected attribute (%s)", what, names)
+    return Predictions(repaired, source, request)
+
+
+def _scored(source: Source, repaired: Repaired, request: PredictRequest) -> Source:
+    """Return the source with the scores of the model file that the artifact was fitted on."""
+    base, path = repaired.base, request.model
+    if base["kind"] != "file":
+        if path:
+            where = "features" if base["kind"] == "features" else f"the column {base['name']!r}"
+            raise UsageError(f"this artifact takes its scores from {where}; leave out `model`")
+        return source
+    if not path:
+        raise UsageError(f"this artifact needs the scores of {base['name']}; give that file with `model`")
+    if file_hash(path) != base["sha256"]:
+        raise ModelError(f"{path} is not the model this artifact was fitted on ({base['sha256']})")
+    model = load_model(
+        path, trust=request.trust_model, features=base["features"], positive_label=base.get("positive_label")
+    )
+    average = base.get("average")
+    return ScoredSource(source, model if average is None else Averaged.from_state(model, average))
+
+
+def _predict(request: PredictRequest) -> pa.Table:
+    """Apply a repaired predictor to new rows.
+
+    Returns
+    -------
+    The rows in order, as an Arrow table with the columns ``p_positive`` (``prediction`` for a method that repairs
+    values), ``decision`` and ``randomized``; ``.to_pandas()`` makes a data frame of it.
+
+    Raises
+    ------
+    UsageError, DataError, ModelError, ArtifactError
+        The artifact is damaged, or the data is not like that of the repair.
+    """
+    predictions = predictions_of(request)
+    return pa.Table.from_batches(predictions.batches(), predictions.schema)
+
+
+predict = function_of("predict", PredictRequest, _predict)
+
+
+def load(path: str) -> Repaired | CountFile | Result:
+    """Return what a file of fairfix holds: a repaired predictor, counts, or a result in JSON.
+
+    Raises
+    ------
+    ArtifactError, DataError
+        The file is none of them, or damaged.
+    """
+    if str(path).endswith(".json"):
+        return Result(read_json(path))
+    return CountFile.load(path) if kind_of(path) == COUNTS else Repaired.load(path)

@@ -1,0 +1,365 @@
+"""Repair: a predictor fitted by a method, its proof on held-out rows, and the artifact that applies it to new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from fairfix.auditing.checks import Check
+from fairfix.auditing.results import Settings
+from fairfix.data.files import Source, open_source
+from fairfix.data.scan import count_table, read_table
+from fairfix.data.table import PLAIN_SCORE, Table
+from fairfix.errors import DataError, UsageError
+from fairfix.individual.by_model import readable_table
+from fairfix.individual.flips import changes_of, check_comparable
+from fairfix.methods import Repairer, available
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.repaired import (
+    IDENTITY_TYPES,
+    Repaired,
+    at_predict_time,
+    check_unique,
+    fingerprint,
+    hash_key,
+    identity_columns,
+    row_draws,
+)
+from fairfix.models.scoring import MODEL_SCORE, Averaged, ScoredSource
+from fairfix.noisy.description import Noise
+from fairfix.tasks.as_json import repair_dict
+from fairfix.tasks.dataset import (
+    Dataset,
+    apply_waivers,
+    file_name,
+    learned_features,
+    log,
+    noise_of,
+    open_data,
+    waivers_of,
+)
+from fairfix.tasks.fitting import HELD_ROWS, Outcome, RowCounts, repair_stream, repair_table
+from fairfix.tasks.request import RepairRequest, function_of
+from fairfix.tasks.result import Result
+
+FACTS = (
+    "data",
+    "settings",
+    "split",
+    "selection",
+    "solution",
+    "proof",
+    "checks",
+    "verdict",
+    "messages",
+    "warnings",
+    "notes",
+)
+"""Parts of the result that the artifact keeps."""
+
+
+@dataclass(frozen=True)
+class RepairResult(Result):
+    """A repair: ``repaired`` predicts and is saved with ``repaired.save(path)``, ``outcome`` has the proof, typed."""
+
+    repaired: Repaired
+    outcome: Outcome
+
+
+def run_repair(request: RepairRequest) -> RepairResult:
+    """Fit a repaired predictor and prove it on held-out rows.
+
+    The result is that of ``fairfix repair`` with the options of these names; ``output`` names the artifact to write.
+    Parameters of the method may be lists, of which the validation part of the rows chooses:
+    ``repair(frame, method="ramp", protected="race", slack=0.02, gamma=[0.02, 0.1])``.
+
+    Raises
+    ------
+    UsageError, DataError
+        Parameters do not go together, or the data does not allow the repair.
+    """
+    waivers = waivers_of(request)
+    repairer, choices = chosen_method(request.method, request.parameters)
+    checks = tuple(map(Check.parse, request.fail_on))
+    if request.strata and not repairer.knows_strata:
+        raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
+    data = open_data(request, score_needed=not repairer.learns)
+    noise = _noise(request, repairer)
+    averaged = None
+    if repairer.averages:
+        data, averaged = _averaged(data, repairer)
+    features = _learned_from(request, data, repairer)
+    _check_ids(request, data)
+    asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)  # type: ignore[arg-type]
+    if repairer.streams:
+        outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
+    else:
+        table, data_fingerprint = _read(request, data, repairer, features)
+        rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
+        outcome = repair_table(
+            table,
+            repairer,
+            choices=choices,
+            settings=asked,
+            seed=request.seed,
+            validation=request.validation,
+            holdout=request.holdout,
+            unlabelled=_unlabelled(request, data),
+            features=features,
+            protected_as_feature=request.protected_as_feature,
+            pairs=_pairs(request),
+            noise=noise,
+            seen_by_model=data.seen_by_model,
+        )
+    for severity in ("warning", "note"):
+        for text in outcome.warnings if severity == "warning" else outcome.notes:
+            log.info("%s: %s", severity, text)
+    repaired = Repaired(
+        repairer.name,
+        outcome.repairer.parameters,
+        outcome.predictor,
+        at_predict_time(outcome.reading, outcome.predictor),
+        request.unseen_group,  # type: ignore[arg-type]
+        identity_columns(_without_score(data), data.reading),
+        hash_key(request.seed, data_fingerprint),
+        _base(request, data, outcome.predictor, averaged),
+        {},
+        request.seed,
+    )
+    content = repair_dict(outcome, repaired, data.source.name, rows, data.inferred, data_fingerprint)
+    repaired = replace(repaired, facts={name: content[name] for name in FACTS})
+    if request.output is not None:
+        digest = repaired.save(request.output)
+        log.info("wrote %s", request.output)
+        log.info("needed at predict time: %s", ", ".join(repaired.required))
+        content["artifact"] = {"file": file_name(request.output), "sha256": digest}
+    apply_waivers(content, waivers, request)  # the artifact has the verdict without them: they end, it stays
+    return RepairResult(content, repaired, outcome)
+
+
+def chosen_method(
+    name: str | None, parameters: Mapping[str, Any]
+) -> tuple[Repairer, dict[str, tuple[Any, ...]]]:
+    """Return the repairer, and the parameters of which several values were given.
+
+    Raises
+    ------
+    UsageError
+        No such method, or a parameter that it has not, or a value it cannot take.
+    """
+    methods = available()
+    if name not in methods:
+        asked = f"`method={name}`: unknown" if name else "no `method`"
+        listing = "; ".join(f"{one} ({method.summary})" for one, method in methods.items())
+        raise UsageError(f"{asked}; choose one of {listing}")
+    method = methods[name]
+    rules = dict(method.rules())
+    given = {one: value for one, value in parameters.items() if value is not None}
+    for one in given.keys() - rules.keys():
+        raise UsageError(f"`{one}` is not an option of {method.name}")
+    fixed: dict[str, Any] = {}
+    choices: dict[str, tuple[Any, ...]] = {}
+    for one in (rule for rule in rules if rule in given):
+        rule, value = rules[one], given[one]
+        if isinstance(value, str) and not rule.text:
+            value = value.split(",")
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        parsed = tuple(rule.parse(method.name, one, str(part)) for part in parts)
+        if len(parsed) > 1 and not rule.selectable:
+            raise UsageError(f"`{one}` takes one value, got {given[one]!r}")
+        fixed[one] = parsed[0]
+        if len(parsed) > 1:
+            choices[one] = tuple(dict.fromkeys(parsed))
+    repairer = method(**fixed)
+    repairer.variants(choices)  # checks every value before any data is read
+    return repairer, choices
+
+
+def _noise(request: RepairRequest, repairer: Repairer) -> Noise | None:
+    """Return what is said of noise, which a method that knows noise needs and others refuse."""
+    noise = noise_of(request)
+    if noise is None and repairer.knows_noise:
+        raise UsageError(
+            f"`method={repairer.name}` repairs true groups behind recorded ones: describe how they differ with "
+            "`noise=FILE` (columns true, noisy[, label] and count or probability)"
+        )
+    if noise is not None and not repairer.knows_noise:
+        raise UsageError(
+            f"`method={repairer.name}` takes groups as they are; leave out `noise`, or take `method=robust`"
+        )
+    return noise
+
+
+def _learned_from(request: RepairRequest, data: Dataset, repairer: Repairer) -> tuple[str, ...] | None:
+    """Return the columns to learn from, and say which they are; None for the score."""
+    columns = data.reading.columns
+    if not repairer.learns:
+        if not columns.score:
+            raise UsageError("a repair needs scores, not decisions; name a score column with `score`")
+        if request.protected_as_feature or (
+            tuple(request.features) not in ((), ("score",)) and data.model is None
+        ):
+            raise UsageError(
+                f"{repairer.name} works on scores and learns from no features; leave out `features`"
+            )
+        return None
+    features = learned_features(request, data)
+    from_what = f"score {columns.score!r} alone" if features is None else f"features {', '.join(features)}"
+    group = ", and the protected columns" if request.protected_as_feature else ""
+    log.info("%s works on the %s%s", repairer.name, from_what, group)
+    return features
+
+
+def _read(
+    request: RepairRequest, data: Dataset, repairer: Repairer, features: tuple[str, ...] | None
+) -> tuple[Table, str]:
+    """Return the rows in memory, with their draws where the method may need them, and the data's fingerprint."""
+    source, reading = data.source, data.reading
+    by_id = reading.columns.id is not None
+    few = source.about_rows <= HELD_ROWS  # else draws that no method needs are not worth the memory
+    kept = repairer.draws or request.pairs is not None or by_id or few
+    identity = identity_columns(_without_score(data), reading) if kept else {}
+    types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if by_id else {}
+    raw = {name: types.get(name, source.schema.field(name).type) for name in identity}
+    plain = (PLAIN_SCORE,) if repairer.averages else ()
+    table = read_table(source, reading, (*(features or ()), *plain), raw)
+    data_fingerprint = fingerprint(count_table(table).counts, source.schema)
+    if not identity:
+        return table, data_fingerprint
+    key = hash_key(request.seed, data_fingerprint)
+    return replace(table, draw=row_draws(table.features, identity, key, by_id=by_id)), data_fingerprint
+
+
+def _from_stream(
+    request: RepairRequest,
+    data: Dataset,
+    repairer: Repairer,
+    choices: Mapping[str, Any],
+    settings: Settings,
+) -> tuple[Outcome, RowCounts, str]:
+    """Learn from the data as it is read; return the outcome, what became of the rows, and the data's fingerprint."""
+    if choices:
+        raise UsageError(
+            f"`{next(iter(choices))}` takes one value with a solver that learns from a stream: nothing is set aside to "
+            "choose by"
+        )
+    if request.unlabelled is not None:
+        raise UsageError("a solver that learns from a stream takes no `unlabelled`; add the rows to the data")
+    outcome, scanned = repair_stream(
+        data.source, data.reading, repairer, settings=settings, seed=request.seed, holdout=request.holdout
+    )
+    counts = scanned.counts
+    rows = RowCounts(counts.read, counts.used, counts.excluded)
+    return outcome, rows, fingerprint(counts, data.source.schema)
+
+
+def _pairs(request: RepairRequest) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of people whose difference does not count, as texts."""
+    if request.pairs is None:
+        return ()
+    source = open_source(request.pairs)
+    if len(source.columns) != 2:
+        raise DataError(
+            f"{source.name} has the columns {', '.join(source.columns)}; pairs are two columns of ids"
+        )
+    out = list(zip(*(_texts(source, name) for name in source.columns), strict=True))
+    if any(one is None for pair in out for one in pair):
+        raise DataError(f"{source.name} has a pair with a missing id; remove it")
+    if not out:
+        raise DataError(f"{source.name} has no pairs; write two ids per row, or leave out `pairs`")
+    if (same := next((a for a, b in out if a == b), None)) is not None:
+        raise DataError(f"{source.name} has a pair of {same!r} with itself, which says nothing; remove it")
+    return tuple(out)
+
+
+def _texts(source: Source, name: str) -> list[Any]:
+    """Return a column as texts."""
+    parts = source.parts([name], {name: pa.string()})
+    return [
+        text for part in parts for b in part.batches() for text in b.column(0).cast(pa.string()).to_pylist()
+    ]
+
+
+def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
+    """Return the rows without labels, read like the data."""
+    if request.unlabelled is None:
+        return None
+    source, reading = open_source(request.unlabelled), data.reading
+    if data.model is not None:
+        source = ScoredSource(source, data.model)
+    bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=None)
+    return read_table(source, bare, columns=())
+
+
+def _check_ids(request: RepairRequest, data: Dataset) -> None:
+    """Raise where ids repeat or are missing, before anything is fitted."""
+    name = data.reading.columns.id
+    if name is None:
+        return
+    data.source.require([name])
+    if request.duplicate_ids == "error":
+        parts = data.source.parts([name], {name: IDENTITY_TYPES["text"]})
+        check_unique([batch.column(0) for part in parts for batch in part.batches()], name)
+
+
+def _without_score(data: Dataset) -> pa.Schema:
+    """Return the schema of the data as it comes, without a score that a model file fills in."""
+    made = (MODEL_SCORE, PLAIN_SCORE)
+    return pa.schema([field for field in data.source.schema if data.model is None or field.name not in made])
+
+
+def _averaged(data: Dataset, repairer: Repairer) -> tuple[Dataset, Averaged]:
+    """Return the data with the mean of the model's scores over flips of the protected columns, by their shares."""
+    source, model, protected = data.source, data.model, data.reading.columns.protected
+    if model is None or not isinstance(source, ScoredSource):
+        raise UsageError(
+            f"{repairer.name}: to average scores over flips, rows have to be scored again; give the model with `model`"
+        )
+    if model.score_scale == "decision":
+        raise UsageError(f"{repairer.name}: the model gives decisions; only scores can be averaged")
+    table = readable_table(source, data.reading, model.feature_names)
+    check_comparable(table, repairer.comparables)
+    columns = [name for name in protected if name in model.feature_names]
+    if not columns and not repairer.comparables:
+        raise UsageError(
+            f"{repairer.name}: the model does not look at {', '.join(protected)}, so its scores are constant under "
+            "flips as they are; name comparable values with `comparable`, or repair something else"
+        )
+    averaged = Averaged(model, changes_of(table, columns, repairer.comparables))
+    return replace(data, source=ScoredSource(source.unscored, averaged)), averaged
+
+
+def _base(
+    request: RepairRequest, data: Dataset, predictor: RepairedPredictor, averaged: Averaged | None
+) -> dict[str, Any]:
+    """Return where the artifact's scores come from."""
+    if not predictor.needs_score:
+        return {"kind": "features", "names": sorted(predictor.features)}
+    if data.model is None:
+        return {"kind": "column", "name": data.reading.columns.score}
+    return {
+        "kind": "file",
+        "name": file_name(request.model),
+        "sha256": data.model.sha256,
+        "features": list(data.model.feature_names),
+        **({} if request.positive_label is None else {"positive_label": request.positive_label}),
+        **({} if averaged is None else {"average": averaged.state()}),
+    }
+
+
+def hyper_parameters() -> dict[str, str]:
+    """Return the help of every parameter of every method."""
+    users: dict[str, dict[str, list[str]]] = {}
+    for name, method in available().items():
+        for one, rule in method.rules():
+            users.setdefault(one, {}).setdefault(rule.help, []).append(name)
+    return {
+        one: "; ".join(f"{', '.join(methods)}: {text}" for text, methods in texts.items())
+        for one, texts in users.items()
+    }
+
+
+repair = function_of("repair", RepairRequest, run_repair, hyper_parameters())

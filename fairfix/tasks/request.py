@@ -1,0 +1,529 @@
+"""Requests: the parameters of every task, what each may be, and which go together.
+
+A request is a frozen dataclass of :func:`parameter` fields. From one field come the parameter of the library's
+function, the option of the command line with its default, range and help, and the key of the configuration. A request
+checks itself when it is made, so that whoever holds one need not. Messages and helps put parameters into backquotes;
+the command line shows them as options. This module imports no numpy, since every ``--help`` needs it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import date
+from typing import Any, ParamSpec, TypeVar
+
+from fairfix.errors import UsageError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Names = str | Sequence[str]
+"""One name or several; a string is one name."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What a parameter may be, and how it is shown.
+
+    Attributes
+    ----------
+    kind
+        Type of a value: text, a number, a flag; ``object`` for data, which may be a path or in memory.
+    many
+        Whether it takes several values.
+    listed
+        Whether the command line splits its text at commas.
+    """
+
+    help: str
+    metavar: str
+    kind: type
+    many: bool
+    listed: bool
+    choices: tuple[str, ...]
+    at_least: float | None
+    positional: bool
+
+    def value_of(self, name: str, value: Any, default: Any) -> Any:
+        """Return a value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`."""
+        if value is None or value is default:
+            return default
+        if self.many:
+            return tuple(self._one(name, one) for one in _entries(value))
+        return self._one(name, value)
+
+    def _one(self, name: str, value: Any) -> Any:
+        if self.kind is object:
+            return os.fspath(value) if isinstance(value, os.PathLike) else value
+        if self.kind is str:
+            value = ",".join(_entries(value)) if isinstance(value, Mapping) else str(value)
+        elif self.kind is bool:
+            value = bool(value)
+        else:
+            try:
+                value = self.kind(value)
+            except (TypeError, ValueError):
+                raise UsageError(f"`{name}`: {value!r} is not a number") from None
+        if self.choices and value not in self.choices:
+            raise UsageError(f"`{name}`: {value!r} is none of {', '.join(self.choices)}")
+        if self.at_least is not None and not value >= self.at_least:
+            raise UsageError(f"`{name}`: {value:g} is below {self.at_least:g}")
+        return value
+
+
+def _entries(value: Any) -> list[Any]:
+    """Return the entries of a parameter with several values; those of a mapping as ``name=value`` or ``name=a,b``."""
+    if isinstance(value, Mapping):
+        return [
+            f"{k}={v if isinstance(v, (str, int, float)) else ','.join(map(str, v))}"
+            for k, v in value.items()
+        ]
+    return [value] if isinstance(value, (str, int, float)) else list(value)
+
+
+def parameter(
+    default: Any,
+    help: str,  # noqa: A002  the word that click and argparse use for the same thing
+    metavar: str = "",
+    *,
+    kind: type = str,
+    listed: bool = False,
+    choices: Sequence[str] = (),
+    at_least: float | None = None,
+    positional: bool = False,
+) -> Any:
+    """Return a field of a request; see :class:`Domain`. A default that is a tuple takes several values."""
+    kind = (
+        kind
+        if default is None or default == ()
+        else type(default[0] if isinstance(default, tuple) else default)
+    )
+    domain = Domain(
+        help, metavar, kind, isinstance(default, tuple), listed, tuple(choices), at_least, positional
+    )
+    return field(default=default, metadata={"domain": domain}, kw_only=not positional)
+
+
+def source(help: str, metavar: str = "FILE", *, positional: bool = False) -> Any:  # noqa: A002
+    """Return a field that names data: a path, or what is in memory already."""
+    return parameter(None, help, metavar, kind=object, positional=positional)
+
+
+def parameters_of(kind: type) -> dict[str, tuple[Any, Domain]]:
+    """Return (default, domain) of every parameter of a request, in order."""
+    return {
+        part.name: (part.default, part.metadata["domain"])
+        for part in fields(kind)
+        if "domain" in part.metadata
+    }
+
+
+def paths_of(kind: type) -> frozenset[str]:
+    """Return the parameters of a request that may name a file."""
+    return frozenset(name for name, (_, domain) in parameters_of(kind).items() if domain.kind is object)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a task is asked for. ``explicit`` names the parameters that were given, be it with their defaults."""
+
+    explicit: frozenset[str] = field(default=frozenset(), repr=False)
+
+    def __post_init__(self) -> None:
+        for name, (default, domain) in parameters_of(type(self)).items():
+            object.__setattr__(self, name, domain.value_of(name, getattr(self, name), default))
+        check_together(self)
+
+    def has(self, condition: str) -> bool:
+        """Tell whether a parameter is given: ``name``, other than its default, or ``name=value``."""
+        name, sign, wanted = condition.partition("=")
+        value, part = getattr(self, name, None), self.__dataclass_fields__.get(name)
+        if part is None or sign:
+            return isinstance(value, str) and value == wanted
+        plain = isinstance(value, (tuple, int, float, str))
+        return value is not part.default and not (plain and value == part.default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRequest(Request):
+    """Data, which column is what, and how its values are read."""
+
+    data: Any = source(
+        "The rows: a file, a folder, a pattern, a data frame or an Arrow table.", "DATA", positional=True
+    )
+    protected: Names = parameter(
+        (),
+        "Column whose groups are compared; several by commas or repeated, names with commas in double quotes.",
+        "COLUMN",
+        listed=True,
+    )
+    label: str | None = parameter(
+        None, "Observed outcome, 0/1.  [default: label, y, y_true or target]", "COLUMN"
+    )
+    score: str | None = parameter(
+        None, "The model's score.  [default: score, y_score, proba, prediction or y_pred]", "COLUMN"
+    )
+    prediction: str | None = parameter(None, "Hard decisions, 0/1, instead of or beside a score.", "COLUMN")
+    model: Any = source("Score the rows with this model file (.skops, .onnx, .joblib, .pkl).")
+    trust_model: str | None = parameter(
+        None, "Load a pickle-family model file, which runs its code, if it has this hash.", "sha256:HASH"
+    )
+    features: Names = parameter(
+        (),
+        "Feature columns: of the model file, if it does not name them itself; for a method that learns, what it "
+        "learns from: columns, all (every column without a role), or score (the model's score alone).",
+        "COLUMN",
+        listed=True,
+    )
+    positive_label: str | None = parameter(None, "The positive value of labels that are not 0/1.", "VALUE")
+    weight: str | None = parameter(None, "Row weights.", "COLUMN")
+    strata: Names = parameter(
+        (), "Compare, and repair, within each level of this column.", "COLUMN", listed=True
+    )
+    threshold: float | None = parameter(
+        None,
+        "A score at or above it is a positive decision.  [default: where the probability is 0.5]",
+        "SCORE",
+        kind=float,
+    )
+    score_scale: str = parameter(
+        "probability",
+        "What a score is: p, 2p-1, log-odds, or no probability.",
+        choices=("probability", "margin", "logit", "raw"),
+    )
+    missing_group: str = parameter(
+        "error", "Rows whose group is missing.", choices=("error", "group", "drop")
+    )
+    missing: str = parameter(
+        "error", "Rows whose score, label or weight is missing.", choices=("error", "drop")
+    )
+    max_groups: int = parameter(1000, "More distinct values than this are no groups.", at_least=2)
+    task: str = parameter(
+        "classification",
+        "What the label is: 0/1, or a real number.",
+        choices=("classification", "regression"),
+    )
+    noise: Any = source(
+        "The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) with a count "
+        "or a probability."
+    )
+    noise_columns: Names = parameter(
+        (),
+        "The noise file has a row per person instead, with both groups in these columns.",
+        "TRUE,NOISY[,LABEL]",
+        listed=True,
+    )
+    noise_probability: str | None = parameter(
+        None,
+        "What its probabilities are.  [default: found from what sums to 1]",
+        choices=("joint", "true-given-noisy", "noisy-given-true"),
+    )
+    noise_keep: str | None = parameter(
+        None,
+        "What of the table holds for the data, if their groups have other shares.",
+        choices=("true-given-noisy", "noisy-given-true"),
+    )
+    noise_radius: str | Mapping[str, float] | None = parameter(
+        None, "Total variation between each true group and the group recorded as it.", "GROUP=NUMBER,..."
+    )
+    noise_epsilon: float | None = parameter(
+        None, "Noise depends on outcomes by at most this.", "NUMBER", kind=float
+    )
+    noise_class_conditional: bool = parameter(
+        False,
+        "State that noise depends on nothing but the true group, and decisions not on the recorded one.",
+    )
+    seed: int = parameter(0, "Of everything that is drawn: the split, the fit, resampling.", at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateRequest(DataRequest):
+    """Intervals, checks, and the waivers that excuse some of them."""
+
+    confidence: float = parameter(0.95, "Of every interval.")
+    fail_on: Names = parameter(
+        (), "Fail on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'; repeatable.", "CHECK"
+    )
+    gate_on: str = parameter("interval", "What has to hold the limits.", choices=("interval", "point"))
+    waivers: Sequence[Mapping[str, Any]] = ()
+    """Tables of ``check``, ``reason``, ``expires`` and perhaps ``limit``, as in the configuration."""
+    today: date | None = None
+    """The day by which waivers are judged; that of the clock, in UTC, if it is not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRequest(GateRequest):
+    """The parameters of ``audit``."""
+
+    probability: str | None = parameter(
+        None, "Probability of a positive decision of a randomised rule (p_positive).", "COLUMN"
+    )
+    intersect: bool = parameter(False, "Also audit the cells of all protected columns together.")
+    reference: Names | Mapping[str, str] = parameter(
+        (), "Also compare every group with this one; repeatable.", "ATTRIBUTE=GROUP"
+    )
+    individual: bool = parameter(
+        False,
+        "Also ask what happens to a person who is changed in the protected columns alone: with a model file by doing "
+        "so, else by what the scores tell.",
+    )
+    comparable: Names | Mapping[str, Sequence[str]] = parameter(
+        (),
+        "Values of a feature column whose difference does not count, for `individual`; repeatable.",
+        "COLUMN=VALUE,VALUE",
+    )
+    radius: float | None = parameter(
+        None,
+        "With `individual` and a model: also SenSeI's transport regularizer, rows moving by so much (mean square).",
+        "NUMBER",
+        kind=float,
+        at_least=0,
+    )
+    noise_membership: Names | Mapping[str, str] = parameter(
+        (),
+        "Nothing is recorded: these columns hold each row's probability to be of each true group; `protected` can be "
+        "left out.",
+        "[GROUP=]COLUMN,...",
+        listed=True,
+    )
+    noise_independent: bool = parameter(
+        False,
+        "State that, given these probabilities, the true group is independent of label and decision.",
+    )
+    suppress_below: int = parameter(
+        0,
+        "Hide groups with fewer rows, and others so that their sizes cannot be computed; 0 hides none.",
+        "ROWS",
+        at_least=0,
+    )
+    profile: str | None = parameter(
+        None,
+        "Also make the tables of a rule or guidance: a template, which switches no limit on.",
+        choices=("ll144", "ugesp", "lending", "eu"),
+    )
+    exclude_small: str | None = parameter(
+        None,
+        "With `profile=ll144`: why categories below 2 % of the data are left out of impact ratios.",
+        "REASON",
+    )
+    one_pass: bool = parameter(False, "Read the data once: KS and AUC from bins, with certified bounds.")
+    counts_out: Any = source("Also save the counts, in one pass, for 'fairfix merge' and `from_counts`.")
+    from_counts: Any = source(
+        "Audit saved counts instead of `data`; the columns and their meaning are in the file."
+    )
+    baseline: Any = source("JSON result of an earlier audit to compare with.")
+    baseline_data: Any = source(
+        "Scored data of the earlier model instead, with the same columns: changes are those of the rows in both.",
+        "DATA",
+    )
+    id: str | None = parameter(None, "Row identity, by which `baseline_data` matches rows.", "COLUMN")
+    fail_on_worse: Names | float = parameter(
+        (),
+        "Fail when a number has become worse than in the baseline by more than this: 0.02 for all usual comparisons, "
+        "'dp.difference>0.02' for one; repeatable.",
+        "AMOUNT|CHECK",
+    )
+    threads: int | None = parameter(
+        None, "Threads that read the data.  [default: up to 4]", kind=int, at_least=1
+    )
+
+
+DUPLICATE_IDS = "Rows with one id: an error, or they share one draw."
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairRequest(GateRequest):
+    """The parameters of ``repair``; those of the method are in ``parameters``."""
+
+    method: str | None = parameter(
+        None, "The repair method: the word before the colon of its options.", "NAME"
+    )
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    protected_as_feature: bool = parameter(
+        False, "The protected columns are features too; they are needed at predict time then."
+    )
+    id: str | None = parameter(
+        None,
+        "Row identity, which draws randomised decisions.  [default: the row's values, and how many equal rows came "
+        "before]",
+        "COLUMN",
+    )
+    duplicate_ids: str = parameter("error", DUPLICATE_IDS, choices=("error", "share"))
+    unlabelled: Any = source(
+        "More scored rows with the same columns but no label, to learn rates from.", "DATA"
+    )
+    pairs: Any = source(
+        "Pairs of people whose difference does not count: a file of two columns of ids, for methods that heed them.",
+        "DATA",
+    )
+    holdout: float = parameter(0.3, "Share of the rows kept for the proof.")
+    validation: float = parameter(0.2, "Share of the rows that select, when a parameter has several values.")
+    unseen_group: str = parameter(
+        "error",
+        "At predict time, rows of a group the fit has not seen.",
+        choices=("error", "base", "abstain"),
+    )
+    output: str | None = None
+    """The artifact to write; None writes none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareRequest(DataRequest):
+    """The parameters of ``compare``."""
+
+    methods: Names = parameter(
+        (), "The methods to compare.  [default: all that fit the data]", "NAME[,...]", listed=True
+    )
+    slacks: float | Sequence[float] = parameter(
+        (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, math.inf),
+        "Allowed gaps to try, each in the method's own criterion; inf leaves them.",
+        "NUMBER[,...]",
+        listed=True,
+        at_least=0,
+    )
+    protected_as_feature: bool = parameter(
+        False, "Methods that learn see the protected columns too, and need them at predict time."
+    )
+    holdout: float = parameter(0.3, "Share of the rows kept to judge by.")
+    confidence: float = parameter(0.95, "Of every interval.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictRequest(Request):
+    """The parameters of ``predict``."""
+
+    artifact: Any = source("A repaired predictor, or its file.", "ARTIFACT", positional=True)
+    data: Any = source(
+        "The rows: a file, a folder, a pattern, a data frame or an Arrow table.", "DATA", positional=True
+    )
+    model: Any = source("The model file that scored the rows of the repair; same hash.")
+    trust_model: str | None = parameter(
+        None, "Load a pickle-family model file, which runs its code, if it has this hash.", "sha256:HASH"
+    )
+    unseen_group: str | None = parameter(
+        None,
+        "Rows of a group the fit has not seen.  [default: as the artifact says]",
+        choices=("error", "base", "abstain"),
+    )
+    missing: str = parameter("error", "Rows whose score is missing.", choices=("error", "abstain"))
+    duplicate_ids: str = parameter("error", DUPLICATE_IDS, choices=("error", "share"))
+
+
+# ---------------------------------------------------------------------- which go together
+
+FILE = "it says more of that file"
+ROWS = "saved counts have no rows"
+TRUE = "describe true groups in one way"
+
+REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
+    ("noise_columns", ("noise",), FILE),
+    ("noise_probability", ("noise",), FILE),
+    ("noise_keep", ("noise",), FILE),
+    ("noise_epsilon", ("noise",), FILE),
+    ("noise_class_conditional", ("noise",), FILE),
+    ("noise_independent", ("noise_membership",), "it is about their probabilities"),
+    ("comparable", ("individual",), ""),
+    ("radius", ("individual",), ""),
+    ("comparable", ("model",), "rows are changed and scored again"),
+    ("radius", ("model",), "rows are moved and scored again"),
+    ("individual", ("protected",), "it changes protected columns"),
+    ("intersect", ("protected", "from_counts"), "it crosses protected columns"),
+    ("strata", ("protected", "from_counts"), "groups of protected columns are compared within levels"),
+    ("exclude_small", ("profile=ll144",), ""),
+    ("fail_on_worse", ("baseline", "baseline_data"), "it compares with an earlier result"),
+    ("baseline_data", ("id",), "rows are matched by their ids"),
+    ("pairs", ("id",), "people are named by their ids"),
+)
+"""(parameter, one of these is needed too, why)."""
+
+EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
+    ("model", ("score", "prediction"), "the model makes the scores"),
+    ("noise_columns", ("noise_probability",), "persons are counted"),
+    *(
+        (name, ("suppress_below",), "true groups are told of whatever their size")
+        for name in ("noise", "noise_radius", "noise_membership")
+    ),
+    *(
+        (name, ("counts_out",), "counts are of the recorded groups")
+        for name in ("noise", "noise_radius", "noise_membership")
+    ),
+    ("noise_membership", ("noise", "noise_radius"), TRUE),
+    ("noise_membership", ("profile",), "its tables are about recorded groups"),
+    ("baseline_data", ("baseline",), "one compares rows and the other results"),
+    (
+        "baseline_data",
+        ("model",),
+        "the scores of two files are compared; write those of the model to a column",
+    ),
+    (
+        "baseline_data",
+        ("suppress_below",),
+        "it is about other rows than the rest of the report, so nothing is hidden for certain",
+    ),
+    ("from_counts", ("data", "model", "trust_model", "features"), "no data is read"),
+    (
+        "from_counts",
+        ("individual", "counts_out", "noise", "noise_radius", "noise_membership", "baseline_data"),
+        ROWS,
+    ),
+)
+"""(parameter, none of these goes with it, why)."""
+
+
+def check_together(request: Request) -> None:
+    """Raise where parameters do not go together.
+
+    Raises
+    ------
+    UsageError
+        Names the parameter, the one it needs or excludes, and why.
+    """
+    for name, excluded, why in EXCLUDES:
+        for other in excluded:
+            if request.has(name) and request.has(other):
+                raise UsageError(f"`{name}`: leave out `{other}`; {why}")
+    for name, needed, why in REQUIRES:
+        if request.has(name) and not any(map(request.has, needed)):
+            options = " or ".join(f"`{one}`" for one in needed)
+            raise UsageError(f"`{name}` goes with {options}" + (f": {why}" if why else ""))
+
+
+# ---------------------------------------------------------------------- functions of requests
+
+
+def function_of(
+    name: str, make: Callable[P, Any], run: Callable[[Any], R], more: Mapping[str, str] | None = None
+) -> Callable[P, R]:
+    """Return the function whose parameters are those of a request.
+
+    Parameters
+    ----------
+    make
+        Class of the request.
+    run
+        What is done with it; the function has its docstring, and the parameters with their helps.
+    more
+        Parameter -> help of what goes into ``parameters`` of the request.
+    """
+    own, more = inspect.signature(make), more or {}
+    kept = [part for part in own.parameters.values() if part.name not in ("explicit", "parameters")]
+    kept += [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=None) for one in more]
+    signature = inspect.Signature(kept)
+
+    def task(*args: Any, **kwargs: Any) -> R:
+        given = dict(signature.bind(*args, **kwargs).arguments)
+        explicit = frozenset(given)
+        if more:
+            given["parameters"] = {one: given.pop(one) for one in more if one in given}
+        return run(make(**given, explicit=explicit))  # type: ignore[arg-type,call-arg]  # as bound above
+
+    helps = {one: domain.help for one, (_, domain) in parameters_of(make).items()} | dict(more)  # type: ignore[arg-type]
+    listing = "\n".join(f"{one}\n    {text}" for one, text in helps.items())
+    task.__name__ = task.__qualname__ = name
+    task.__doc__ = f"{inspect.cleandoc(run.__doc__ or '')}\n\nParameters\n----------\n{listing}\n"
+    task.__signature__ = signature  # type: ignore[attr-defined]
+    return task

@@ -1,0 +1,343 @@
+"""The library does what the command line does: one parameter for every option, and the same result to the byte."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import click
+import fairfix
+import pandas as pd
+import pytest
+from fairfix.cli import run
+from fairfix.cli.options import spoken
+from fairfix.errors import FairfixError, UsageError
+from fairfix.tasks.request import (
+    EXCLUDES,
+    REQUIRES,
+    AuditRequest,
+    CompareRequest,
+    PredictRequest,
+    RepairRequest,
+    Request,
+    parameters_of,
+)
+
+from tests.conftest import Call, Frames
+
+pytestmark = pytest.mark.usefixtures("away")
+
+COMMANDS: dict[str, type[Request]] = {
+    "audit": AuditRequest,
+    "repair": RepairRequest,
+    "compare": CompareRequest,
+    "predict": PredictRequest,
+}
+SAYING = {"format_", "out", "detail", "output", "picture", "undecided", "quiet", "debug"}
+"""Options of output, of the exit status, and of what is told meanwhile."""
+CONFIGURED = {"config", "no_config", "show_settings"}
+"""Options of the configuration; it has waivers, and the environment the day by which they are judged."""
+
+
+def options(command: str) -> dict[str, click.Parameter]:
+    """Return the options of a command by the name of their parameter."""
+    one = importlib.import_module(f"fairfix.cli.{command}").command
+    params = one.get_params(click.Context(one))
+    hidden = SAYING | CONFIGURED
+    return {param.name: param for param in params if param.expose_value and param.name not in hidden}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_a_parameter_and_every_parameter_an_option(command: str) -> None:
+    """By name and by default, those of every repair method included."""
+    own = options(command)
+    parameters = inspect.signature(getattr(fairfix, command)).parameters
+    assert set(parameters) - {"waivers", "today", "output"} == set(own)
+    for name, (default, domain) in parameters_of(COMMANDS[command]).items():
+        if domain.positional:
+            continue
+        shown = own[name].get_default(click.Context(click.Command(command)))
+        if domain.many:
+            shown = domain.value_of(name, shown or (), ())
+        assert (shown or None) == (default or None), name
+
+
+def test_every_parameter_is_explained() -> None:
+    """The docstring of a function has the help of every parameter, in its own names."""
+    for command in COMMANDS:
+        told = inspect.getdoc(getattr(fairfix, command))
+        assert told
+        for name in inspect.signature(getattr(fairfix, command)).parameters:
+            assert f"\n{name}\n" in told or name in ("waivers", "today", "output")
+
+
+@pytest.fixture
+def rows(frames: Frames) -> pd.DataFrame:
+    """Rows with every kind of column, beside ``d.parquet``, a noise table and an earlier file."""
+    frame = frames(600).assign(person=[f"p{i}" for i in range(600)])
+    frame["guessed"] = frame.race.where(frame.x < 1, "r0")
+    frame["in_r0"] = (frame.race == "r0") * 0.8 + 0.1
+    frame["elsewhere"] = 1 - frame.in_r0
+    frame.to_parquet("d.parquet")
+    frame.assign(score=frame.score.round(1)).to_parquet("old.parquet")
+    frame.groupby(["race", "guessed"]).size().rename("count").rename_axis(
+        ["true", "noisy"]
+    ).reset_index().to_csv("noise.csv", index=False)
+    return frame
+
+
+RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "plain": ("audit", "--protected race", {"protected": "race"}),
+    "strata, a reference, checks": (
+        "audit",
+        (
+            "--protected race,member --intersect --strata town --reference race=r0 --fail-on dp.difference>0.1 "
+            "--fail-on ks[race]>0.05 --threshold 1 --confidence 0.9 --gate-on point --weight weight"
+        ),
+        {
+            "protected": ["race", "member"],
+            "intersect": True,
+            "strata": "town",
+            "reference": {"race": "r0"},
+            "fail_on": ["dp.difference>0.1", "ks[race]>0.05"],
+            "threshold": 1,
+            "confidence": 0.9,
+            "gate_on": "point",
+            "weight": "weight",
+        },
+    ),
+    "individual": ("audit", "--protected race --individual", {"protected": ("race",), "individual": True}),
+    "noise": (
+        "audit",
+        "--protected guessed --noise noise.csv --noise-radius r0=0.3,r1=0.2,r2=0.2 --seed 3",
+        {
+            "protected": "guessed",
+            "noise": Path("noise.csv"),
+            "noise_radius": {"r0": 0.3, "r1": 0.2, "r2": 0.2},
+            "seed": 3,
+        },
+    ),
+    "membership": (
+        "audit",
+        "--noise-membership r0=in_r0,other=elsewhere --noise-independent",
+        {"noise_membership": {"r0": "in_r0", "other": "elsewhere"}, "noise_independent": True},
+    ),
+    "an earlier model": (
+        "audit",
+        "--protected race --baseline-data old.parquet --id person --fail-on-worse 0.02 --suppress-below 0",
+        {"protected": "race", "baseline_data": "old.parquet", "id": "person", "fail_on_worse": 0.02},
+    ),
+    "a profile": (
+        "audit",
+        "--protected race --profile ll144 --exclude-small few --one-pass",
+        {"protected": "race", "profile": "ll144", "exclude_small": "few", "one_pass": True},
+    ),
+    "ramp": (
+        "repair",
+        (
+            "--protected race --method ramp --gamma 0.05,0.2 --slack 0.02 --id person -o r.fairfix --fail-on "
+            "dp.difference>0.1"
+        ),
+        {
+            "protected": "race",
+            "method": "ramp",
+            "gamma": [0.05, 0.2],
+            "slack": 0.02,
+            "id": "person",
+            "output": "r.fairfix",
+            "fail_on": "dp.difference>0.1",
+        },
+    ),
+    "features": (
+        "repair",
+        "--protected race --method logloss --features x,town --protected-as-feature -o r.fairfix",
+        {
+            "protected": "race",
+            "method": "logloss",
+            "features": ["x", "town"],
+            "protected_as_feature": True,
+            "output": Path("r.fairfix"),
+        },
+    ),
+    "compare": (
+        "compare",
+        "--protected race --methods ramp,logloss --slacks 0.02,inf --holdout 0.4",
+        {"protected": "race", "methods": ["ramp", "logloss"], "slacks": [0.02, float("inf")], "holdout": 0.4},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_function_gives_what_the_command_gives(name: str, rows: pd.DataFrame, call: Call) -> None:
+    """To the byte of the JSON, with values in the types of Python."""
+    command, line, given = RUNS[name]
+    status, out, _ = call(command, "d.parquet", *line.split(" "), "--format", "json")
+    assert status in (0, 1, 3)
+    result = getattr(fairfix, command)("d.parquet", **given)
+
+    assert result.to_json() == out
+    assert json.loads(result.to_json()) == json.loads(json.dumps(result.to_dict()))
+    assert result.exit_status() == status
+
+
+def test_waivers_are_those_of_the_configuration(rows: pd.DataFrame, call: Call) -> None:
+    """A table of each; the day may be given."""
+    tables = '[[waivers]]\ncheck = "dp.difference"\nreason = "known"\nexpires = 2030-01-01\n'
+    Path("fairfix.toml").write_text(tables)
+    check = "dp.difference>0.001"
+    _, out, _ = call("audit", "d.parquet", "--protected", "race", "--fail-on", check, "--format", "json")
+    today = json.loads(out)["waivers"]["today"]
+    waiver = {"check": "dp.difference", "reason": "known", "expires": "2030-01-01"}
+    day = date.fromisoformat(today)
+    result = fairfix.audit("d.parquet", protected="race", fail_on=check, waivers=[waiver], today=day)
+    assert result.to_json() == out
+
+
+def test_a_frame_and_column_names_suffice(rows: pd.DataFrame) -> None:
+    """A frame is audited, repaired and decided on as its file is; only the name of the source differs."""
+    rows = rows.drop(columns=["guessed", "in_r0", "elsewhere"])
+    rows.to_parquet("d.parquet")
+    texts = [
+        fairfix.audit(one, protected="race").to_json().replace("d.parquet", "data")
+        for one in (rows, "d.parquet")
+    ]
+    assert texts[0] == texts[1]
+    table = pd.read_csv("noise.csv")
+    noisy = fairfix.audit(rows, protected="race", noise=table, noise_class_conditional=True)
+    assert noisy.to_dict()["noise"]["table"]["rows"] == 600
+
+    repair = fairfix.repair(rows, protected="race", method="ramp", id="person", gamma=0.2)
+    assert "artifact" not in repair.to_dict()
+    assert not Path("repaired.fairfix").exists()
+    repair.repaired.save("r.fairfix")
+    assert run(["predict", "r.fairfix", "d.parquet", "-o", "p.parquet", "--quiet"]) == 0
+    for artifact in (repair, "r.fairfix", fairfix.load("r.fairfix")):
+        assert fairfix.predict(artifact, rows).equals(pd_table("p.parquet"))
+
+
+def pd_table(path: str) -> Any:
+    """Return a Parquet file as an Arrow table."""
+    import pyarrow.parquet as pq
+
+    return pq.read_table(path)
+
+
+def test_counts_add_up_to_the_audit_of_all_rows(rows: pd.DataFrame) -> None:
+    """Counted in two pieces, merged and audited: the numbers of one pass over everything."""
+    names = ("one.counts", "two.counts")
+    for part, name in zip((rows[:1], rows[1:]), names, strict=True):
+        counted = fairfix.audit(part, protected="race", counts_out=name)
+        assert (counted.report is None) == (len(part) == 1)  # one row is no data set of its own
+    total = fairfix.merge(names)
+    whole = fairfix.audit(rows, protected="race", one_pass=True).to_dict()
+    merged = fairfix.audit(from_counts=total).to_dict()
+    assert [group["rows"] for group in merged["attributes"][0]["groups"]] == [
+        group["rows"] for group in whole["attributes"][0]["groups"]
+    ]
+    assert merged["attributes"][0]["comparisons"][0] == whole["attributes"][0]["comparisons"][0]
+    total.save("all.counts")
+    assert fairfix.load("all.counts") is not None
+    assert fairfix.audit(from_counts="all.counts").to_dict() == merged
+    with pytest.raises(UsageError, match="`task` is regression"):
+        fairfix.audit(from_counts=total, task="regression")
+
+
+def test_an_earlier_result_may_be_in_memory(rows: pd.DataFrame) -> None:
+    """A result, its JSON form and its file are one baseline."""
+    old = fairfix.audit("old.parquet", protected="race")
+    Path("old.json").write_text(old.to_json())
+    forms = [old, old.to_dict(), "old.json", Path("old.json"), fairfix.load("old.json")]
+    results = [
+        fairfix.audit(rows, protected="race", baseline=form, fail_on_worse=["0.5"]).to_json()
+        for form in forms
+    ]
+    assert len(set(results)) == 1
+
+
+VALUES: dict[str, Any] = {
+    "noise": "noise.csv",
+    "noise_columns": ["race", "guessed"],
+    "noise_probability": "joint",
+    "noise_keep": "true-given-noisy",
+    "noise_radius": "r0=0.1,r1=0.1,r2=0.1",
+    "noise_epsilon": 0.1,
+    "noise_membership": ["in_r0", "elsewhere"],
+    "comparable": "town=north,south",
+    "radius": 0.1,
+    "profile": "ll144",
+    "exclude_small": "few",
+    "fail_on_worse": "0.1",
+    "baseline": "old.json",
+    "baseline_data": "old.parquet",
+    "id": "person",
+    "pairs": "pairs.csv",
+    "model": "m.skops",
+    "score": "score",
+    "prediction": "label",
+    "suppress_below": 5,
+    "counts_out": "new.counts",
+    "from_counts": "c.counts",
+    "data": "d.parquet",
+    "trust_model": "sha256:0",
+    "features": "x",
+    "strata": "town",
+}
+
+
+@pytest.mark.parametrize(("name", "others"), [(name, others) for name, others, _ in (*REQUIRES, *EXCLUDES)])
+def test_what_does_not_go_together_is_said(name: str, others: tuple[str, ...], call: Call) -> None:
+    """Every row of the tables is an error that names both, before any data is read, in words of the caller."""
+    command = "repair" if name == "pairs" else "audit"
+    excluded = (name, others) in [(one, them) for one, them, _ in EXCLUDES]
+    for other in others:
+        names = [name, other] if excluded else [name]
+        given = {one: VALUES.get(one, True) for one in names}
+        with pytest.raises(UsageError) as told:
+            getattr(fairfix, command)(**given)
+        assert f"`{name}`" in str(told.value)
+        assert "--" not in str(told.value)
+        flags = [
+            ["d.parquet"] if one == "data" else [spoken(f"`{one}`"), *([] if value is True else texts(value))]
+            for one, value in given.items()
+        ]
+        if "data" not in given and "from_counts" not in given:
+            flags.append(["d.parquet"])
+        status, _, err = call(command, *(part for flag in flags for part in flag))
+        assert status == 2
+        assert spoken(str(told.value)) in err
+
+
+def texts(value: Any) -> list[str]:
+    """Return a value as the command line has it."""
+    return [",".join(value) if isinstance(value, list) else str(value)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"protected": "race", "missing_group": "keep"},
+            "`missing_group`: 'keep' is none of error, group, drop",
+        ),
+        ({"protected": "race", "max_groups": 1}, "`max_groups`: 1 is below 2"),
+        ({"protected": "race", "threshold": "half"}, "`threshold`: 'half' is not a number"),
+        ({}, "`protected=COLUMN`"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_named(given: dict[str, Any], words: str, rows: pd.DataFrame) -> None:
+    """As click does for options, with the parameter's own name."""
+    with pytest.raises(FairfixError) as told:
+        fairfix.audit(rows, **given)
+    assert words in str(told.value)
+
+
+def test_a_parameter_that_there_is_not_is_a_type_error(rows: pd.DataFrame) -> None:
+    """As of any function; a method's own parameter is refused by another method."""
+    with pytest.raises(TypeError, match="protectd"):
+        fairfix.audit(rows, protectd="race")  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match="`gamma` is not an option of sensei"):
+        fairfix.repair(rows, protected="race", method="sensei", gamma=0.1)
