@@ -72,6 +72,9 @@ def column_names(ctx: click.Context, param: click.Parameter, values: Sequence[st
     return tuple(dict.fromkeys(name for name in names if name))
 
 
+SEVERAL = "  Several by commas or repeated; a name with a comma in double quotes."
+
+
 def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[Any]:
     """Return the options of a request, in the order of its fields."""
     made: list[Decorator[Any]] = []
@@ -99,6 +102,9 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
             settings["help"] += f"  [default: {','.join(texts)}]" if texts else ""
         if domain.listed:
             settings["callback"] = column_names
+            settings["help"] += "" if "," in domain.metavar else SEVERAL
+        elif domain.many:
+            settings["help"] = settings["help"].removesuffix(".") + "; repeatable."
         made.append(option("--" + name.replace("_", "-"), **settings))
     return stacked(*made)
 

@@ -28,7 +28,7 @@ from fairfix.tasks.request import AuditRequest, function_of
 from fairfix.tasks.result import Result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AuditResult(Result):
     """An audit.
 

@@ -288,7 +288,7 @@ def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
 # ---------------------------------------------------------------------- from a request to a result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompareResult(Result):
     """A comparison; ``outcome`` has its points, typed."""
 

@@ -61,7 +61,7 @@ FACTS = (
 """Parts of the result that the artifact keeps."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RepairResult(Result):
     """A repair: ``repaired`` predicts and is saved with ``repaired.save(path)``, ``outcome`` has the proof, typed."""
 

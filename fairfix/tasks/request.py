@@ -157,7 +157,7 @@ class DataRequest(Request):
     )
     protected: Names = parameter(
         (),
-        "Column whose groups are compared; several by commas or repeated, names with commas in double quotes.",
+        "Column whose groups are compared.",
         "COLUMN",
         listed=True,
     )
@@ -246,7 +246,7 @@ class GateRequest(DataRequest):
 
     confidence: float = parameter(0.95, "Of every interval.")
     fail_on: Names = parameter(
-        (), "Fail on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'; repeatable.", "CHECK"
+        (), "Fail on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'.", "CHECK"
     )
     gate_on: str = parameter("interval", "What has to hold the limits.", choices=("interval", "point"))
     waivers: Sequence[Mapping[str, Any]] = ()
@@ -264,7 +264,7 @@ class AuditRequest(GateRequest):
     )
     intersect: bool = parameter(False, "Also audit the cells of all protected columns together.")
     reference: Names | Mapping[str, str] = parameter(
-        (), "Also compare every group with this one; repeatable.", "ATTRIBUTE=GROUP"
+        (), "Also compare every group with this one.", "ATTRIBUTE=GROUP"
     )
     individual: bool = parameter(
         False,
@@ -273,7 +273,7 @@ class AuditRequest(GateRequest):
     )
     comparable: Names | Mapping[str, Sequence[str]] = parameter(
         (),
-        "Values of a feature column whose difference does not count, for `individual`; repeatable.",
+        "Values of a feature column whose difference does not count, for `individual`.",
         "COLUMN=VALUE,VALUE",
     )
     radius: float | None = parameter(
@@ -324,7 +324,7 @@ class AuditRequest(GateRequest):
     fail_on_worse: Names | float = parameter(
         (),
         "Fail when a number has become worse than in the baseline by more than this: 0.02 for all usual comparisons, "
-        "'dp.difference>0.02' for one; repeatable.",
+        "'dp.difference>0.02' for one.",
         "AMOUNT|CHECK",
     )
     threads: int | None = parameter(
@@ -452,6 +452,11 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         for name in ("noise", "noise_radius", "noise_membership")
     ),
     ("noise_membership", ("noise", "noise_radius"), TRUE),
+    (
+        "noise_membership",
+        ("noise_class_conditional",),
+        "of probabilities of membership say `noise_independent`",
+    ),
     ("noise_membership", ("profile",), "its tables are about recorded groups"),
     ("baseline_data", ("baseline",), "one compares rows and the other results"),
     (

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fairfix.auditing.checks import Undecided, exit_status
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A result of a task; ``content`` is its JSON form, of the schema that it names."""
 
-    content: Mapping[str, Any] = field(repr=False)
+    content: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """Return the report as text."""
+        return self.render("text")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(verdict={self.verdict!r})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -980,9 +980,9 @@ def test_an_auxiliary_file_by_the_command_line(call: Call) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--noise-epsilon", "0.1"], "--noise-epsilon goes with --noise FILE"),
-        (["--noise-columns", "a,b"], "--noise-columns goes with --noise FILE"),
-        (["--noise-class-conditional"], "--noise-class-conditional goes with --noise FILE"),
+        (["--noise-epsilon", "0.1"], "--noise-epsilon goes with --noise:"),
+        (["--noise-columns", "a,b"], "--noise-columns goes with --noise:"),
+        (["--noise-class-conditional"], "--noise-class-conditional goes with --noise:"),
         (["--noise", "no.csv"], "no.csv does not exist"),
         (["--noise", "noise.csv", "--noise-columns", "true"], "name two or three columns"),
         (
