@@ -29,8 +29,9 @@ References
 ----------
 Robinson (1988), Econometrica 56. Chernozhukov et al. (2018), Econometrics Journal 21. Li, Morgan and Zaslavsky (2018),
 JASA 113 (overlap weights). Ahrens, Hansen, Schaffer and Wiemann (2025), Journal of Applied Econometrics 40
-(short-stacking). Papke and Wooldridge (1996), Journal of Applied Econometrics 11 (fractional logit). Cameron and Miller
-(2015), Journal of Human Resources 50 (clusters).
+(short-stacking). Van der Laan, Luedtke and Carone (2024), arXiv 2411.02771 (calibration). Papke and Wooldridge (1996),
+Journal of Applied Econometrics 11 (fractional logit). Cameron and Miller (2015), Journal of Human Resources 50
+(clusters).
 """
 
 from __future__ import annotations
@@ -486,6 +487,11 @@ def residual_effect(
     model comes first, and trees learn what it leaves, with its index as one more column; how far the trees are trusted
     is chosen on rows that neither has seen (short-stacking).
 
+    What is learned may still be too steep or too flat along itself, ``m`` and ``e`` in the same places. So whatever
+    ``m(x)`` and ``e(x)`` tell of both residuals, in a line and in steps of equal weight, is taken off before they are
+    compared (calibration): the bias is gone if either is right but for a change of scale. The steps are the cube root
+    of the rows, as many as are best for a mean by steps.
+
     **The blind score.** ``m`` plus the residuals of the score in random order is a score like the one judged, made of
     the other columns and chance alone: its effect is 0. It goes through the same estimator. Its value is a bias that is
     seen, and is squared into the standard error, as is ``NEGLIGIBLE`` of the score's deviation; where its own interval
@@ -548,15 +554,17 @@ def residual_effect(
     explained = _share_explained(score - level, away, w)
     effective = float(w.sum() ** 2 / (w @ w))
     least = NEGLIGIBLE * math.sqrt(float(w @ (score - level) ** 2) / float(w.sum()))
-    blind_away = np.zeros(score.size)
+    blind_known = blind_away = np.zeros(score.size)
     if effective >= LEAST_ROWS:  # else undecided anyhow
         order = np.random.default_rng(seed).permutation(score.size)
         blind = np.clip(known + away[order], score.min(), score.max())
-        blind_away = blind - learner.mean(blind, blind)
+        blind_known = learner.mean(blind, blind)
+        blind_away = blind - blind_known
+    told = ((known, away), (blind_known, blind_away))
 
     def contrast(k: int, second: int | None) -> ResidualContrast:
         ends = (int(levels[k]), second, 1.0 - confidence)
-        return _residual(codes == k, chances[:, k], (away, blind_away), w, effective, least, *ends)
+        return _residual(codes == k, chances[:, k], told, w, effective, least, *ends)
 
     found = [contrast(0, int(levels[1]))] if many == 2 else [contrast(k, None) for k in range(many)]
     return ResidualEffect(tuple(found), int(score.size), effective, explained, confidence)
@@ -565,7 +573,7 @@ def residual_effect(
 def _residual(
     member: Bools,
     chance: Floats,
-    away: tuple[Floats, Floats],
+    scores: tuple[tuple[Floats, Floats], tuple[Floats, Floats]],
     w: Floats,
     effective: float,
     least: float,
@@ -573,16 +581,20 @@ def _residual(
     second: int | None,
     alpha: float,
 ) -> ResidualContrast:
-    """Return the contrast of a group, from its chance at each row and what is left of the scores, real and blind.
+    """Return the contrast of a group, from its chance at each row.
 
-    ``least`` is the least standard error.
+    ``scores`` has what is known of each score, real and blind, and what is left of it. ``least`` is the least standard
+    error.
     """
     mass = float(w.sum())
     share = float(w @ member) / mass
     rest = member - chance
     square = float(w @ rest**2)
     left = square / mass / (share * (1.0 - share))
-    (value, own), (blind, blind_error) = (_slope(one, rest, w) for one in away)
+    (value, own), (blind, blind_error) = (
+        _slope(_calibrated(away, known, chance, w), _calibrated(rest, known, chance, w), w)
+        for known, away in scores
+    )
     error = math.hypot(own, blind, least) if square else math.inf
     z = normal_quantile(alpha / 2)
     ends = (value - z * error, value + z * error) if square else (-math.inf, math.inf)
@@ -600,6 +612,17 @@ def _residual(
         )
     told = (overlap, balanced, left, blind, blind_error)
     return ResidualContrast(first, second, value, error, *ends, *told, "; ".join(why) or None)
+
+
+def _calibrated(rest: Floats, known: Floats, chance: Floats, w: Floats) -> Floats:
+    """Return residuals without what the predictions tell of them, in a line and in steps."""
+    told = np.column_stack([known, chance])
+    steps = _binned(told, w, round(rest.size ** (1 / 3)))
+    Z = _standardised(
+        np.column_stack([told, *(column[:, None] == np.unique(column) for column in steps.T)]), w
+    )
+    found = _least_squares(Z, rest, w)
+    return np.asarray(rest - found[0] - Z @ found[1:])
 
 
 def _slope(away: Floats, rest: Floats, w: Floats) -> tuple[float, float]:
@@ -629,8 +652,8 @@ def _too_little_left(effective: float, left: float, balanced: float, information
         )
 
 
-def _binned(X: Floats, w: Floats) -> Floats:
-    """Return columns with at most ``BINS`` values, in the same order; NaN stays. Bins of one column weigh alike.
+def _binned(X: Floats, w: Floats, bins: int = BINS) -> Floats:
+    """Return columns with at most ``bins`` values, in the same order; NaN stays. Bins of one column weigh alike.
 
     Trees bin columns themselves, but where rows have weights that takes longer than growing the trees.
     """
@@ -638,10 +661,10 @@ def _binned(X: Floats, w: Floats) -> Floats:
     for j, column in enumerate(X.T):
         there = ~np.isnan(column)
         values, at = np.unique(column[there], return_inverse=True)
-        if values.size > BINS:
+        if values.size > bins:
             mass = np.bincount(at, w[there])
             end = np.cumsum(mass)
-            at = np.floor((end - mass / 2.0) / end[-1] * BINS)[at]
+            at = np.floor((end - mass / 2.0) / end[-1] * bins)[at]
         out[there, j] = at
     return out
 
@@ -804,9 +827,10 @@ def _standardised(X: Floats, w: Floats) -> Floats:
     mass = w @ ~gone
     mean = np.divide(w @ np.where(gone, 0.0, X), mass, out=np.zeros(X.shape[1]), where=mass > 0)
     both = np.column_stack([np.where(gone, mean, X), gone[:, gone.any(axis=0)]])
+    scale = np.abs(both).max(axis=0)
     both -= w @ both / w.sum()
     spread = np.sqrt(w @ both**2 / w.sum())
-    varies = spread > ROUNDING * np.abs(X[~gone]).max(initial=1.0)
+    varies = spread > ROUNDING * scale
     return np.asarray(both[:, varies] / spread[varies])
 
 

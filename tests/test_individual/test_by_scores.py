@@ -321,8 +321,9 @@ def test_an_estimate_that_fails_a_blind_score_is_undecided() -> None:
     rest, away = member - 0.5, 0.2 * (member - 0.5) + 0.1 * noise
 
     def judged(blind: Floats) -> ResidualContrast:
-        chance, w = np.full(6000, 0.5), np.ones(6000)
-        return individual_effect._residual(member, chance, (away, blind), w, 6000.0, 0.0, 0, 1, 0.05)
+        chance, known, w = np.full(6000, 0.5), np.zeros(6000), np.ones(6000)
+        told = ((known, away), (known, blind))
+        return individual_effect._residual(member, chance, told, w, 6000.0, 0.0, 0, 1, 0.05)
 
     good, bad = judged(0.1 * rng.permutation(noise)), judged(0.1 * rest + 0.1 * noise)
 
@@ -330,6 +331,33 @@ def test_an_estimate_that_fails_a_blind_score_is_undecided() -> None:
     assert "made blind of these columns would be called unfair" in str(bad.undecided)
     assert bad.standard_error == pytest.approx(abs(bad.blind), rel=0.01)
     assert bad.standard_error > good.standard_error
+
+
+def test_predictions_that_are_too_steep_and_too_flat_are_no_effect() -> None:
+    """A chance and a mean that are right but for their scale leave nothing of a blind score, and keep an effect."""
+    rng = np.random.default_rng(0)
+    lean, many = rng.normal(size=6000), np.ones(6000)
+    member = rng.random(6000) < sigmoid(lean)
+    chance, known = sigmoid(1.3 * lean), 0.8 * sigmoid(lean)
+    away = sigmoid(lean) - known + 0.02 * rng.normal(size=6000)
+
+    def judged(effect: float) -> ResidualContrast:
+        told = (known + effect * chance, away + effect * (member - chance))
+        return individual_effect._residual(member, chance, (told, told), many, 6000.0, 0.0, 0, 1, 0.05)
+
+    plain = away @ (member - chance) / np.sum((member - chance) ** 2)
+    assert abs(plain) > 5 * judged(0.0).blind_error  # what the scales alone would show
+    assert abs(judged(0.0).blind) < 2 * judged(0.0).blind_error
+    assert judged(0.1).value == pytest.approx(0.1 + judged(0.0).value, abs=1e-3)
+
+
+def test_units_of_columns_do_not_matter() -> None:
+    """A column far smaller than another is not taken for rounding of it; one that does not vary is left out."""
+    X = np.random.default_rng(0).normal(2.0, 1.0, size=(50, 2))
+    X[:5, 1] = np.nan
+    plain = individual_effect._standardised(X, np.ones(50))
+    other = np.column_stack([X * [1e-9, 1e9], np.full(50, 0.1)])
+    np.testing.assert_allclose(individual_effect._standardised(other, np.ones(50)), plain, atol=1e-9)
 
 
 def three(seed: int, many: int = 5000) -> tuple[Floats, Ints, Floats, Floats]:
