@@ -20,8 +20,9 @@ import numpy.typing as npt
 import pandas as pd
 from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading, Table
-from fairfix.individual.by_scores import keys_of, matched_effect, residual_effect
 from fairfix.individual.flips import Flip, changes_of, flipped, protected_flips
+from fairfix.individual.matched import keys_of, matched_effect
+from fairfix.individual.residual import residual_effect
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.sensei import Sensei, _Changed
 from fairfix.models.features import Features

@@ -18,7 +18,7 @@ value, as in the paper's *spouse consistency*, single people too.
 
 From scores alone, without a model: :func:`of_scores` compares rows that are equal in all other columns
 (``matched_effect``) and what other columns do not foretell (``residual_effect``), see
-:mod:`fairfix.individual.by_scores`. How fast a score changes with its features is no discrimination and is not
+:mod:`fairfix.individual.contrasts`. How fast a score changes with its features is no discrimination and is not
 reported.
 
 References
@@ -43,14 +43,9 @@ from fairfix.data.files import Source
 from fairfix.data.scan import read_table
 from fairfix.data.table import Reading, Table, to_probability
 from fairfix.errors import DataError, FairfixError, UsageError
-from fairfix.individual.by_scores import (
-    MatchedContrast,
-    ResidualContrast,
-    keys_of,
-    matched_effect,
-    residual_effect,
-)
 from fairfix.individual.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
+from fairfix.individual.matched import MatchedContrast, keys_of, matched_effect
+from fairfix.individual.residual import ResidualContrast, residual_effect
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.optim.sensei import regularizer_empirical
