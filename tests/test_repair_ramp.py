@@ -92,11 +92,19 @@ def test_the_audit_finds_the_slack_on_the_fit_rows(
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("gamma", [0.0, 0.05])
-@pytest.mark.parametrize("calibrate", ["none", "isotonic", "sigmoid"])
-def test_state_weights_and_order(constraint: str, gamma: float, calibrate: str) -> None:
+@pytest.mark.parametrize(
+    ("calibrate", "decisions"),
+    [
+        ("none", "randomized"),
+        ("isotonic", "randomized"),
+        ("sigmoid", "randomized"),
+        ("isotonic", "deterministic"),
+    ],
+)
+def test_state_weights_and_order(constraint: str, gamma: float, calibrate: str, decisions: str) -> None:
     """Saved state predicts the same bits; order is irrelevant; weight two is the row twice."""
     table = table_of(frame())
-    repairer = Ramp(constraint=constraint, gamma=gamma, calibrate=calibrate)
+    repairer = Ramp(constraint=constraint, gamma=gamma, calibrate=calibrate, decisions=decisions)
     predictor = fit(repairer, table)
     chance = predictor.predict(table)
     again = RepairedPredictor.kinds[predictor.kind].from_state(*predictor.state())
