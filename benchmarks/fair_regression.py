@@ -84,8 +84,9 @@ def ours(data: Data, seed: int, *, aware: bool, learner: str) -> list[Pair]:
             own = judged(data.loss, before, trace.fitted)
         else:  # in expectation over the draws, as mixtures are
             draws = [(i + 0.5) / DRAWS for i in range(DRAWS)]
+            every = np.arange(train.size)
             each = [
-                trace.redrawn(replace(problem.table, draw=lambda some, d=d: np.full(some.size, d)))
+                trace.redrawn(replace(problem.table, draw=lambda some, d=d: np.full(some.size, d)), every)
                 for d in draws
             ]
             own = judged(data.loss, before, np.stack(each), np.full(DRAWS, 1 / DRAWS))
