@@ -3,14 +3,12 @@ r"""Individual fairness of a model: what it says of a person, and of the same pe
 Let ``x_k`` be row ``x`` under flip ``k`` (see :mod:`fairfix.individual.flips`), ``h`` the score, ``d`` the decision.
 Over the rows:
 
-* ``decision_flips``  ``P(d(x_k) is not the same for all k)``; for a decision drawn with probability ``p`` by the
-person's
-  own draw, ``E[max_k p(x_k) - min_k p(x_k)]``
-* ``score_change``    ``E[max_k h(x_k) - min_k h(x_k)]``
-* ``score_effect``    ``max_{a,b} |E[h(x_a) - h(x_b)]|``, everybody flipped to one level, then to another
-* ``transport_cost``  ``E[max_k (logit h(x_k) - logit h(x))^2]``: SenSeI's transport regularizer at radius 0, log-odds
-kept
-  within 8
+* ``decision_flips``: ``P(d(x_k) is not the same for all k)``; for a decision drawn with probability ``p`` by the
+  person's own draw, ``E[max_k p(x_k) - min_k p(x_k)]``
+* ``score_change``: ``E[max_k h(x_k) - min_k h(x_k)]``
+* ``score_effect``: ``max_{a,b} |E[h(x_a) - h(x_b)]|``, everybody flipped to one level, then to another
+* ``transport_cost``: ``E[max_k (logit h(x_k) - logit h(x))^2]``: SenSeI's transport regularizer at radius 0, log-odds
+  kept within 8
 
 Each is of one of three kinds of flips: ``under_flips`` of the attribute's levels; ``under_comparable``, where rows
 with one of the comparable values get each of the others; ``under_everybody``, where every row gets each comparable
