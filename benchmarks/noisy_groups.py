@@ -20,8 +20,8 @@ import pyarrow as pa
 from fairfix.auditing.audit import judge, with_default_threshold
 from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
-from fairfix.data.table import Columns, Reading
 from fairfix.noisy.bounds import RATIOS, conditional_radius, tv_bounds
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.true_groups import Seen, TrueGroups, seen

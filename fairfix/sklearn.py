@@ -52,7 +52,8 @@ from sklearn.utils.validation import (
 
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.files import open_source
-from fairfix.data.table import Columns, Reading, Table, assemble
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.methods import Repairer, RepairProblem, available
 from fairfix.models.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random

@@ -36,8 +36,9 @@ from fairfix.auditing.suppression import hidden_groups
 from fairfix.auditing.view import Evidence, GroupView, Measured
 from fairfix.data.counts import Bools, Counts
 from fairfix.data.files import Source, open_source
+from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, Scan, collect, count_table, default_threshold, scan
-from fairfix.data.table import Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 
 # ---------------------------------------------------------------------- entry

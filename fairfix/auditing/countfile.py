@@ -28,8 +28,8 @@ from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Floats, Grid, Ints
 from fairfix.data.files import open_source
+from fairfix.data.reading import SCORE_RANGE, Columns, MissingGroup, MissingRows, Reading, ScoreScale, Task
 from fairfix.data.scan import Scan, check_whole, scan, summed
-from fairfix.data.table import SCORE_RANGE, Columns, MissingGroup, MissingRows, Reading, ScoreScale, Task
 from fairfix.errors import ArtifactError, DataError, UsageError
 
 KIND = COUNTS

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.results import AuditReport, ComparisonReport, Settings
     from fairfix.data.files import Source
-    from fairfix.data.table import Reading, Table
+    from fairfix.data.reading import Reading
+    from fairfix.data.table import Table
     from fairfix.models.user_file import ScoringModel
     from fairfix.noisy.description import Noise
 

@@ -23,21 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, moved_bins
+from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, scores_of
 from fairfix.data.files import Part, Source, open_source
-from fairfix.data.table import (
-    NATURAL_THRESHOLD,
-    SCORE_RANGE,
-    Encoder,
-    Reading,
-    Rows,
-    Table,
-    arrow_array,
-    assemble,
-    check_excluded,
-    check_positive,
-    scores_of,
-    to_probability,
-)
+from fairfix.data.reading import NATURAL_THRESHOLD, SCORE_RANGE, Reading, to_probability
+from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError
 
 KEEP_ROWS = 1 << 20

@@ -40,8 +40,9 @@ from fairfix.auditing.audit import with_default_threshold
 from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.counts import Floats
 from fairfix.data.files import Source
+from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import read_table
-from fairfix.data.table import Reading, Table, to_probability
+from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.individual.by_scores import (
     MatchedContrast,

@@ -64,7 +64,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.table import Groups, Reading, Table, Task
+from fairfix.data.reading import Reading, Task
+from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.learned import (

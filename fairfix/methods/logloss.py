@@ -57,7 +57,8 @@ import numpy as np
 from scipy.special import expit
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.table import Groups, Reading, Table
+from fairfix.data.reading import Reading
+from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.learned import FOLDS, Design, design_of, label_of

@@ -75,7 +75,8 @@ from typing import ClassVar
 import numpy as np
 
 from fairfix.data.counts import Bools, Floats
-from fairfix.data.table import Reading, Table
+from fairfix.data.reading import Reading
+from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.cells import Cells, Points, ScoredCell, calibrated, cells_of, miscalibration, points_of

@@ -78,7 +78,7 @@ import numpy as np
 from scipy.special import expit
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.table import Reading
+from fairfix.data.reading import Reading
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.learned import Design, Scored, design_of, l2_param, label_of, learner_param, mean_of

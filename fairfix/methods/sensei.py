@@ -71,7 +71,7 @@ import numpy as np
 
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.draws import occurrences
-from fairfix.data.table import Reading, Task
+from fairfix.data.reading import Reading, Task
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.flips import (
     Comparable,

@@ -33,7 +33,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.table import Table, group_codes, null_mask, primitive
+from fairfix.data.encoder import group_codes, null_mask, primitive
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
 
 Kind = Literal["number", "boolean", "category", "group", "score"]

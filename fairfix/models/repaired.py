@@ -23,8 +23,10 @@ from fairfix import __version__
 from fairfix.data.container import Artifact, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.draws import Seen
+from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source
-from fairfix.data.table import Columns, Encoder, Reading, Rows, Table, arrow_array
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.models.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
 

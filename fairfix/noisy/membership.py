@@ -55,9 +55,10 @@ from fairfix.auditing.results import (
     Settings,
 )
 from fairfix.data.counts import Floats
+from fairfix.data.encoder import Encoder, Rows
 from fairfix.data.files import Source
+from fairfix.data.reading import Reading
 from fairfix.data.scan import scan, stream_batches
-from fairfix.data.table import Encoder, Reading, Rows
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noisy.bounds import FN, FP, TN, TP, Ratio, flipped, vacuous
 from fairfix.noisy.description import ROUNDED, Noise

@@ -46,8 +46,8 @@ from fairfix.auditing.results import (
 )
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.files import Source
+from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, scan
-from fairfix.data.table import Reading
 from fairfix.errors import DataError, UsageError
 from fairfix.noisy.bounds import (
     FN,

@@ -16,7 +16,8 @@ import numpy as np
 
 from fairfix.auditing.audit import audit
 from fairfix.auditing.results import AuditReport, Settings, Value
-from fairfix.data.table import Reading, Table
+from fairfix.data.reading import Reading
+from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, FairfixWarning
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable

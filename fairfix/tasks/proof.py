@@ -23,9 +23,11 @@ from fairfix.auditing.checks import NOISE_SCOPES
 from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, CheckResult, Settings, Value
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
+from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import Scan, scan, stream_batches
-from fairfix.data.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
+from fairfix.data.table import PLAIN_SCORE, Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable

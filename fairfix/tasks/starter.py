@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from fairfix.auditing.audit import with_default_threshold
 from fairfix.data.files import Source
 from fairfix.data.naming import infer_columns
+from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.scan import scan
-from fairfix.data.table import SCORE_RANGE, Columns, Reading
 from fairfix.errors import ColumnError, UsageError
 
 USUAL = (

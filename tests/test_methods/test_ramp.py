@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fairfix.auditing.audit import audit
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.methods import RepairProblem, ramp
 from fairfix.methods.base import expected_accuracy

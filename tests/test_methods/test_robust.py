@@ -13,8 +13,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust, bin_edges
