@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
 from fairfix.data.draws import apart
 from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive
 from fairfix.data.reading import Reading, to_probability
@@ -68,15 +68,18 @@ class Table:
 
     def groups(self, columns: Sequence[str] | None = None) -> Groups:
         """Return the groups of some cell columns (default: the cells of all protected columns)."""
-        keys = self.reading.columns.cell_keys
         names = tuple(self.reading.columns.protected if columns is None else columns)
-        at = [keys.index(name) for name in names]
-        level_of_cell = [tuple(cell[i] for i in at) for cell in self.rows.cells]
-        present = np.flatnonzero(np.bincount(self.rows.cell))
-        levels = tuple(sorted({level_of_cell[c] for c in present}))
-        place = {level: i for i, level in enumerate(levels)}
-        into = np.array([place.get(level, -1) for level in level_of_cell], dtype=np.int64)
-        return Groups(names, levels, _frozen(into[self.rows.cell]))
+        present = [self.rows.cells[c] for c in np.flatnonzero(np.bincount(self.rows.cell))]
+        levels, _ = groups_of_cells(self.reading.columns.cell_keys, present, names)
+        return Groups(names, levels, _frozen(self.codes(names, levels)))
+
+    def cell_codes(self, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:
+        """Return the index of each cell's group among ``levels``, shape (C,), -1 for a group that is not there."""
+        return groups_of_cells(self.reading.columns.cell_keys, self.rows.cells, columns, levels)[1]
+
+    def codes(self, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:
+        """Return the index of each row's group among ``levels``, shape (n,), -1 for a group that is not there."""
+        return self.cell_codes(columns, levels)[self.rows.cell]
 
     def take(self, rows: Ints) -> Table:
         """Return the table of the given row numbers, in that order."""

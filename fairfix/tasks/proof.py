@@ -23,6 +23,7 @@ from fairfix.auditing.checks import NOISE_SCOPES
 from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, CheckResult, Settings, Value
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.draws import is_random
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading, to_probability
@@ -32,7 +33,8 @@ from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
 from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy
-from fairfix.models.predictors import Caution, Note, RepairedPredictor, is_random, messages
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, comparisons_of, said_of, true_groups_of, values_of
 from fairfix.optim.parity import ks_to_overall

@@ -18,9 +18,10 @@ from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.logloss import EVENTS, LogLoss
-from fairfix.models.chances import TruncatedLogit
-from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
+from fairfix.models.scorers import TruncatedLogit
+from fairfix.models.trace import Caution
 from fairfix.optim.robust_log_loss import truncated
 from fairfix.tasks.proof import Outcome, Proof, repair_table
 

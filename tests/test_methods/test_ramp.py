@@ -19,7 +19,8 @@ from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.methods import RepairProblem, ramp
 from fairfix.methods.base import expected_accuracy
 from fairfix.methods.ramp import Ramp
-from fairfix.models.predictors import Caution, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.models.trace import Caution
 from fairfix.tasks.proof import repair_table
 from scipy.optimize import linprog
 

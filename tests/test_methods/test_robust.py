@@ -19,8 +19,8 @@ from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust, bin_edges
-from fairfix.models.chances import ScoreCurves
 from fairfix.models.repaired import Repaired
+from fairfix.models.scorers import ScoreCurves
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.repair import DEMANDS, LABELS, Sensitive, breakdown_of, rate_bounds
 from fairfix.tasks.proof import repair_table
