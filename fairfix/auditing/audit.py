@@ -37,7 +37,7 @@ from fairfix.auditing.view import Evidence, GroupView, Measured
 from fairfix.data.counts import Bools, Counts
 from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Reading
-from fairfix.data.scan import SORT_ROWS, Scan, collect, count_table, default_threshold, scan
+from fairfix.data.scan import SORT_ROWS, Scan, collect, count_table, scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 
@@ -81,27 +81,16 @@ def audit(
     """
     settings = settings or Settings()
     if isinstance(data, Table):
-        table = replace(data, reading=with_default_threshold(data.reading))
-        return judge(count_table(table), table.reading, settings, "data", None, more, true_groups)
-    reading = with_default_threshold(reading)
+        table = replace(data, reading=data.reading.with_threshold())
+        return judge(count_table(table), settings, "data", None, more, true_groups)
     reading.check()
     source = open_source(data)
     found = scan(source, reading, threads=settings.threads, exact=settings.exact)
-    return judge(found, reading, settings, source.name, source, more, true_groups)
-
-
-def with_default_threshold(reading: Reading) -> Reading:
-    """Return the reading with the threshold of its score scale, unless it has one or needs none."""
-    columns = reading.columns
-    if reading.thresholds or not columns.score or columns.prediction or columns.probability:
-        return reading
-    natural = default_threshold(reading)
-    return reading if natural is None else replace(reading, thresholds=(natural,))
+    return judge(found, settings, source.name, source, more, true_groups)
 
 
 def judge(
     found: Scan,
-    reading: Reading,
     settings: Settings,
     name: str,
     source: Source | None,
@@ -114,9 +103,7 @@ def judge(
     ``chances`` names attributes that are known by probabilities alone, with their columns; of these there is nothing
     but ``more`` and ``true_groups``.
     """
-    counts = found.counts
-    if source is not None:
-        reading = reading.in_type_of(source.schema)
+    counts, reading = found.counts, found.reading
     views = list(_views(counts, reading, settings))
     views, left_out, hidden = _shown(views, counts, settings.suppress_below)
     evidence = _evidence(found, reading, settings, [view.partition for view in views], source)

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix import __version__
-from fairfix.auditing.audit import More, judge, with_default_threshold
+from fairfix.auditing.audit import More, judge
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Floats, Grid, Ints
@@ -250,11 +250,13 @@ def count(
         The data does not fit the reading, or has rows that its policies do not allow to be left out.
     """
     source = open_source(data)
-    reading = with_default_threshold(reading)
     reading.check()
     pieces: list[Piece] = []
-    scan(source, reading, threads=threads, exact=False, each=lambda counts: pieces.append(Piece.of(counts)))
-    typed = reading.in_type_of(source.schema)
+
+    def keep(counts: Counts) -> None:
+        pieces.append(Piece.of(counts))
+
+    typed = scan(source, reading, threads=threads, exact=False, each=keep).reading
     return CountFile(typed, tuple(pieces), (source.name,), inferred or {}, model or {})
 
 
@@ -271,7 +273,7 @@ def audit_counts(
     settings = replace(settings or Settings(), exact=False)
     counts = content.counts()
     check_whole(counts, content.reading, content.name)
-    report = judge(Scan(counts, None), content.reading, settings, content.name, None, more)
+    report = judge(Scan(counts, None, content.reading), settings, content.name, None, more)
     return replace(report, inferred=content.inferred, model=content.model)
 
 

@@ -136,6 +136,18 @@ class Reading:
                     + (f", which goes from {low:g} to {high:g}" if math.isfinite(low) else "")
                 )
 
+    def resolved(self, schema: pa.Schema) -> Reading:
+        """Return the reading of decisions in data of a schema: with a threshold, as the scores are rounded."""
+        return self.with_threshold().in_type_of(schema)
+
+    def with_threshold(self) -> Reading:
+        """Return the reading with the threshold of its score scale, unless it has one or needs none."""
+        columns = self.columns
+        decided = columns.prediction or columns.probability or self.task == "regression"
+        if self.thresholds or not columns.score or decided or self.score_scale not in NATURAL_THRESHOLD:
+            return self
+        return replace(self, thresholds=(NATURAL_THRESHOLD[self.score_scale],))
+
     def in_type_of(self, schema: pa.Schema) -> Reading:
         """Return the reading with its thresholds in the float type of the score column.
 

@@ -198,6 +198,8 @@ def assemble(
     DataError
         No rows, or rows that the policies do not allow to be left out.
     """
+    if batches:
+        reading = reading.in_type_of(batches[0].schema)
     encoder = Encoder(reading, where)
     parts = [encoder.encode(batch) for batch in batches]
     excluded: dict[str, int] = {}

@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairfix.auditing.audit import with_default_threshold
 from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.counts import Floats
 from fairfix.data.files import Source
@@ -173,7 +172,7 @@ def of_model(
         probabilities.
     """
     check_comparable(table, comparable)
-    reading = with_default_threshold(table.reading)
+    reading = table.reading.with_threshold()
     decides, scale = model.score_scale == "decision", reading.score_scale
     is_probability = not decides and scale != "raw" and reading.task == "classification"
     names = list(model.feature_names)

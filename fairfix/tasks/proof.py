@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.auditing.audit import More, OfTrueGroups, audit, with_default_threshold
+from fairfix.auditing.audit import More, OfTrueGroups, audit
 from fairfix.auditing.checks import NOISE_SCOPES
 from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, CheckResult, Settings, Value
@@ -218,7 +218,7 @@ def with_threshold(reading: Reading) -> Reading:
     """Return the reading with its default threshold; a probability that is yet to be learned has one as well."""
     if reading.task == "classification" and not reading.columns.score and not reading.thresholds:
         return replace(reading, thresholds=(0.5,))
-    return with_default_threshold(reading)
+    return reading.with_threshold()
 
 
 def _criterion(repairer: Repairer, reading: Reading) -> str:
@@ -394,10 +394,9 @@ def repair_stream(
         raise UsageError(
             "learning from a stream does not go with --strata; take a solver that reads all rows"
         )
-    reading = with_default_threshold(reading).in_type_of(source.schema)
     settings = replace(settings or Settings(), intersect=len(reading.columns.protected) > 1)
     counted = scan(source, reading, exact=False, losses=False)
-    used = counted.counts.used
+    reading, used = counted.reading, counted.counts.used
     salt, fit_rng = seed, np.random.default_rng(seed).spawn(2)[1]
     kept = min(holdout, HELD_ROWS / used), min(1 - holdout, SHOWN_ROWS / used)
     held, shown = _sampled(source, reading, salt, [(0.0, kept[0]), (holdout, holdout + kept[1])])
