@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from fairfix.auditing.metrics import MEANS, RATES
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
 from fairfix.auditing.suppression import hidden_groups
 from fairfix.auditing.view import Evidence, GroupView, Measured
-from fairfix.data.counts import Bools, Counts
+from fairfix.data.counts import Bools, Counts, groups_of_cells
 from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, Scan, collect, count_table, scan
@@ -171,16 +171,10 @@ def _view(
     stratum: tuple[str, ...] | None,
     strata: int,
 ) -> GroupView:
-    keys = reading.columns.cell_keys
-    at = [keys.index(name) for name in names]
-    width = len(reading.columns.strata)
+    keys, width = reading.columns.cell_keys, len(reading.columns.strata)
     inside = [stratum is None or cell[:width] == stratum for cell in counts.cells]
-    level = [tuple(cell[i] for i in at) for cell in counts.cells]
-    levels = sorted({lev for lev, here in zip(level, inside, strict=True) if here})
-    place = {lev: i for i, lev in enumerate(levels)}
-    group = np.array(
-        [place[lev] if here else -1 for lev, here in zip(level, inside, strict=True)], dtype=np.int64
-    )
+    levels, _ = groups_of_cells(keys, list(compress(counts.cells, inside)), names)
+    group = np.where(inside, groups_of_cells(keys, counts.cells, names, levels)[1], -1)
     attribute = " x ".join(names)
     labels = tuple(" & ".join(lev) for lev in levels)
     reference = settings.reference.get(attribute)
@@ -193,7 +187,7 @@ def _view(
         if stratum is None
         else " & ".join(f"{k}={v}" for k, v in zip(reading.columns.strata, stratum, strict=True)),
         View(group, len(levels)),
-        tuple(levels),
+        levels,
         strata if stratum is not None else 1,
         labels.index(reference) if reference in labels else None,
     )

@@ -106,6 +106,16 @@ def list_of(inner: Json, least: int = 0, most: float = math.inf) -> Json:
     return take
 
 
+def tuple_of(*inner: Json) -> Json:
+    """Return what takes lists of as many entries, each of its own kind, as tuples."""
+
+    def take(value: Any) -> tuple[Any, ...]:
+        need(isinstance(value, list) and len(value) == len(inner), f"{value!r} is no list of {len(inner)}")
+        return tuple(each(part) for each, part in zip(inner, value, strict=True))
+
+    return take
+
+
 def map_of(inner: Json) -> Json:
     """Return what takes objects whose values are alike."""
 
@@ -202,11 +212,11 @@ class Setting(Part):
 
 @dataclass(frozen=True)
 class Array(Part):
-    """An array of a type, a shape and a range, both ends included; NaN lies in no range."""
+    """An array of a type, a shape and a range, ends included; NaN lies in no range, and a ``low`` of None is none."""
 
     dtype: str
     shape: Shape
-    low: float = -LARGEST
+    low: float | None = -LARGEST
     high: float = LARGEST
     optional: bool = False
 
@@ -222,7 +232,8 @@ class Array(Part):
         array = state.array(name)
         right = array.dtype.str == self.dtype and state.fits(array.shape, self.shape)
         need(right, f"array {name!r} has not the type {self.dtype} and the shape {self.shape}")
-        inside = array.dtype.kind not in "iuf" or bool(((array >= self.low) & (array <= self.high)).all())
+        ranged = array.dtype.kind in "iuf" and self.low is not None
+        inside = not ranged or bool(((array >= self.low) & (array <= self.high)).all())
         need(inside, f"array {name!r} holds what is no number from {self.low} to {self.high}")
         return array
 

@@ -44,7 +44,7 @@ from fairfix.auditing.results import (
     Settings,
     Value,
 )
-from fairfix.data.counts import Counts, Floats
+from fairfix.data.counts import Counts, Floats, groups_of_cells
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, scan
@@ -351,9 +351,8 @@ def seen(counts: Counts, reading: Reading, attribute: str) -> Seen:
     UsageError
         There are no decisions.
     """
-    at = counts.keys.index(attribute)
-    names = tuple(sorted({cell[at] for cell in counts.cells}))
-    into = np.array([names.index(cell[at]) for cell in counts.cells], dtype=np.int64)
+    levels, into = groups_of_cells(counts.keys, counts.cells, (attribute,))
+    names = tuple(level for (level,) in levels)
     found = confusion(counts, reading.threshold)
     if found is None:
         raise UsageError(NO_DECISIONS)
