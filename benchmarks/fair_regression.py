@@ -15,8 +15,9 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.fair_regression import FairRegression
 from fairfix.models.learners import fit_mean

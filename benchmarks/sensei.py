@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.individual.flips import Flip, changes_of, flipped, protected_flips
 from fairfix.individual.matched import keys_of, matched_effect
 from fairfix.individual.residual import residual_effect

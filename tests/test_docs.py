@@ -23,8 +23,9 @@ import numpy as np
 import pyarrow.csv
 import pytest
 from fairfix.cli import COMMANDS
+from fairfix.data.draws import decide
 from fairfix.methods import available
-from fairfix.models.predictors import RepairedPredictor, decide
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, identity_of
 
 ROOT = Path(__file__).parents[1]

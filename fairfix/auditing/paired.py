@@ -74,8 +74,10 @@ import pyarrow as pa
 from fairfix.auditing.checks import Ruling, rule
 from fairfix.auditing.metrics import EQUALIZED_ODDS, MEANS, RATES, Rate
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.encoder import null_mask, primitive
+from fairfix.data.reading import Reading
 from fairfix.data.scan import quantities
-from fairfix.data.table import Reading, Table, null_mask, primitive
+from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.stats import uncertainty as un
 

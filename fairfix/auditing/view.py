@@ -28,8 +28,8 @@ from fairfix.auditing.metrics import (
 )
 from fairfix.auditing.results import ComparisonReport, GroupReport, ScoreShares, Settings, Value
 from fairfix.data.counts import Counts, Floats, Ints, moved_bins
+from fairfix.data.reading import Reading
 from fairfix.data.scan import KeptRows
-from fairfix.data.table import Reading
 from fairfix.stats import uncertainty as un
 
 ROUNDING = 1e-10

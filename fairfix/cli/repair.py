@@ -33,7 +33,8 @@ from fairfix.errors import UsageError
 if TYPE_CHECKING:
     from fairfix.auditing.results import Settings
     from fairfix.data.files import Source
-    from fairfix.data.table import Reading, Table
+    from fairfix.data.reading import Reading
+    from fairfix.data.table import Table
     from fairfix.methods import Repairer
     from fairfix.methods.base import Rule
     from fairfix.models.predictors import RepairedPredictor

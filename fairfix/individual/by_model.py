@@ -34,12 +34,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairfix.auditing.audit import with_default_threshold
 from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.counts import Floats
 from fairfix.data.files import Source
+from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import read_table
-from fairfix.data.table import Reading, Table, to_probability
+from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.individual.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
 from fairfix.individual.matched import MatchedContrast, keys_of, matched_effect
@@ -165,7 +165,7 @@ def of_model(
         probabilities.
     """
     check_comparable(table, comparable)
-    reading = with_default_threshold(table.reading)
+    reading = table.reading.with_threshold()
     decides, scale = model.score_scale == "decision", reading.score_scale
     is_probability = not decides and scale != "raw" and reading.task == "classification"
     names = list(model.feature_names)

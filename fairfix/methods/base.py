@@ -18,7 +18,8 @@ from typing import Any, ClassVar, TypeVar, final
 import numpy as np
 
 from fairfix.data.counts import Floats
-from fairfix.data.table import Groups, Reading, Table, Task
+from fairfix.data.reading import Reading, Task
+from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Comparable
 from fairfix.models.predictors import RepairedPredictor

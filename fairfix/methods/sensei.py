@@ -71,7 +71,7 @@ import numpy as np
 
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.draws import occurrences
-from fairfix.data.table import Reading, Task
+from fairfix.data.reading import Reading, Task
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.flips import (
     Comparable,
@@ -85,19 +85,12 @@ from fairfix.individual.flips import (
 from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.learned import FOLDS, bounds_of, label_of, learner_param, model_of
 from fairfix.models.features import Features
-from fairfix.models.learners import (
-    LinearMember,
-    Member,
-    NetworkMember,
-    fit_classes,
-    fit_mean,
-    folds_of,
-    hashed,
-    is_fitted,
-    out_of_fold,
-)
-from fairfix.models.predictors import Caution, Certificate, FitTrace, Quantity, RepairedPredictor
-from fairfix.models.values import BlindRule, ModelMixture, Scorer, Unrepaired, chances_of
+from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, is_fitted, out_of_fold
+from fairfix.models.members import LinearMember, Member, NetworkMember
+from fairfix.models.mixtures import BlindRule, ModelMixture, probabilities_of
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import Scorer, Unrepaired
+from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
 from fairfix.optim.blind_rates import HeldRates, Rows, View, held_rates
 from fairfix.optim.plugin import expected_loss
 from fairfix.optim.sensei import (
@@ -551,7 +544,7 @@ class Sensei(Repairer):
         known = Rows(y, codes, problem.weight / problem.weight.sum())
         unseen = chance, tuple(chances)
         held = self._held_rates(
-            start, chances_of(table, Scorer(features, whole), tuple(scorers)), unseen, known
+            start, probabilities_of(table, Scorer(features, whole), tuple(scorers)), unseen, known
         )
         predictor = BlindRule(Scorer(features, whole), tuple(scorers), held.mixture)
         own, other = predictor.predict(table), held.mixture.chance(*unseen)

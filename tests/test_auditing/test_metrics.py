@@ -20,8 +20,8 @@ from fairfix.auditing.metrics import (
 )
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
-from fairfix.data.table import Columns, Reading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -21,7 +21,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.report import renderer
 from fairfix.report.layout import MARKS
 from fairfix.report.svg import CURVES, Curve, Dot, dots, lines, span_of

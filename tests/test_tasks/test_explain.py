@@ -12,7 +12,7 @@ from fairfix.auditing.checks import FLIPS, KINDS, METRICS, SCOPES, Check
 from fairfix.auditing.metrics import ALIASES, MEANS, RATES
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.errors import UsageError
 from fairfix.tasks.explain import comparisons_of, example, explain, interval_of, names, needs_of, overview
 
