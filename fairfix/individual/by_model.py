@@ -53,7 +53,7 @@ from fairfix.individual.by_scores import (
 from fairfix.individual.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.optim.sensei import regularizer_empirical
+from fairfix.optim.transport import regularizer_empirical
 from fairfix.stats import uncertainty as un
 
 if TYPE_CHECKING:

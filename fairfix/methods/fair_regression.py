@@ -90,7 +90,8 @@ from fairfix.models.learners import (
 )
 from fairfix.models.predictors import Caution, Certificate, FitTrace, Quantity, RepairedPredictor
 from fairfix.models.values import GroupTube, ModelMixture, PluginScore, Scorer, Unrepaired, ValuePredictor
-from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, solve_members, standard_of
+from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, standard_of
+from fairfix.optim.group_loss_members import solve_members
 from fairfix.optim.plugin import PluginFit, PluginProblem, PluginRule, expected_loss
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube
 from fairfix.optim.reduction import (

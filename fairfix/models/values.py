@@ -20,10 +20,9 @@ from fairfix.errors import ArtifactError
 from fairfix.models.features import Features
 from fairfix.models.learners import LinearMember, Member, NetworkMember, TreesMember
 from fairfix.models.predictors import FitTrace, RepairedPredictor, codes_of
-from fairfix.optim.blind_rates import BlindMixture
+from fairfix.optim.blind_rates import BlindMixture, Chances, EqualRates
 from fairfix.optim.plugin import PluginRule
 from fairfix.optim.quantiles import Levels, Tube
-from fairfix.optim.sensei import Chances, EqualRates
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -595,7 +594,7 @@ class BlindRule(ValuePredictor):
             np.concatenate([part for pair in np.split(mu, cuts, axis=1) for part in pair]) for mu in own["mu"]
         ]
         first, *others = (Scorer.from_state(f"scorer{i}", one, arrays) for i, one in enumerate(told))
-        rule = EqualRates(cells, (prior[0], prior[1]), cells, math.nan, math.nan, math.nan, 0.0, True)
+        rule = EqualRates(cells, (prior[0], prior[1]), cells, math.nan, math.nan, True)
         mixture = BlindMixture(rule, np.array(prices).reshape(shares.size, 2 * sum(sizes)), shares, always)
         return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), mixture)
 
