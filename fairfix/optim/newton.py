@@ -96,11 +96,12 @@ def descend(
             if not decrement < 0.5 * before:
                 return Descent(x, step, decrement, steps, True)
             x, before = x + min(1.0, 0.9 * edge) * step, decrement
-            now = value(x)
             continue
         length = min(1.0, 0.99 * edge)
-        while not (new := value(x + length * step)) <= now - PROMISE * length * decrement:
+        ahead = x + length * step
+        while not (new := value(ahead)) <= now - PROMISE * length * decrement:
             length *= 0.5
             if length <= SHORTEST:
                 return Descent(x, step, decrement, steps, False)
-        x, now = x + length * step, new
+            ahead = x + length * step
+        x, now = ahead, new
