@@ -54,11 +54,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from fairfix.optim.ramp import Cell, Floats, ramp, solve
-
-Ints = npt.NDArray[np.int64]
+from fairfix.optim.arrays import Floats, Ints
+from fairfix.optim.ramp import Cell, ramp, solve
 
 MINI = 1024
 """Points of a mini-batch; batches are cut up and joined to this size."""

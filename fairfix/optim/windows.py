@@ -21,7 +21,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairfix.optim.ramp import Cell, Floats, Problem, RampSolution, balance, certified, solve
+from fairfix.optim.arrays import Floats
+from fairfix.optim.ramp import Cell, Problem, RampSolution, balance, certified, solve
 
 SAMPLE = 4096
 """Points of each cell that are solved first."""
