@@ -92,7 +92,8 @@ from fairfix.models.predictors import Caution, Certificate, FitTrace, Quantity, 
 from fairfix.models.values import GroupTube, ModelMixture, PluginScore, Scorer, Unrepaired, ValuePredictor
 from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, standard_of
 from fairfix.optim.group_loss_members import solve_members
-from fairfix.optim.plugin import PluginFit, PluginProblem, PluginRule, expected_loss
+from fairfix.optim.plugin import PluginFit, PluginProblem
+from fairfix.optim.plugin_rule import PluginRule, expected_loss
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube
 from fairfix.optim.reduction import (
     LOSSES,

@@ -103,7 +103,7 @@ from fairfix.optim.blind_rates import EqualRates, HeldRates, Rows, View, equal_r
 from fairfix.optim.invariant_linear import fit_linear
 from fairfix.optim.network_fit import fit_network
 from fairfix.optim.network_plan import network_regularizer
-from fairfix.optim.plugin import expected_loss
+from fairfix.optim.plugin_rule import expected_loss
 from fairfix.stats.uncertainty import Proportions
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)

@@ -21,7 +21,7 @@ from fairfix.models.features import Features
 from fairfix.models.learners import LinearMember, Member, NetworkMember, TreesMember
 from fairfix.models.predictors import FitTrace, RepairedPredictor, codes_of
 from fairfix.optim.blind_rates import BlindMixture, Chances, EqualRates
-from fairfix.optim.plugin import PluginRule
+from fairfix.optim.plugin_rule import PluginRule
 from fairfix.optim.quantiles import Levels, Tube
 
 Arrays = Mapping[str, npt.NDArray[Any]]

@@ -6,10 +6,8 @@ r"""Distances between the distribution of scores in a group and everybody's.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from fairfix.optim.arrays import Floats, Ints
 
 
 def ks_to_overall(score: Floats, codes: Ints, weight: Floats | None, groups: int) -> Floats:

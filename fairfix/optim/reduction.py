@@ -23,20 +23,13 @@ a loss plus a staircase. An oracle looks for a model of least cost:
 ``cost-sensitive``  minimises the convex hinge of the steps over linear models with coefficients of at most 1
 ==================  ====================================================================================================
 
-For a log loss of ``u = sigma(C (2 s - 1))`` the paper weighs label 1 by ``U``; setting the derivative of ``-W_2 log u -
-(1 - W_2) log(1 - u)`` to zero at ``s = U`` gives ``W_2 = sigma(C (2 U - 1))``. Scores here are probabilities
-themselves, so the soft label is ``U``. On a plateau of least cost ``U`` is its middle: the first point would shift all
-scores where labels lie on the grid.
-
 **How good it is.** For any prices, ``min_f cost(f) - sum |lambda| e`` is at most the least loss of a mixture within
 the slack. The oracle's answers are not the cheapest models for certain, so what they give for the minimum is an
 estimate of that bound from above, and the *gap seen* by the oracle, the loss of the mixture minus the largest such
 estimate, is one of the true gap from below: nothing is certified. The search has converged when the gap seen is at most
 ``nu``.
 
-The setting, the constraints and the oracles are the paper's. Its Algorithm 1 is not used: it runs exponentiated
-gradient on prices of at most ``B``, and needs best responses for its guarantee, which its own oracles do not give
-either.
+Why Algorithm 1 of the paper is not used, and which soft labels are right, is in docs/methods/fair-regression.md.
 
 References
 ----------
@@ -51,12 +44,9 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from fairfix.optim.arrays import Floats, Ints
 from fairfix.optim.parity import ks_to_overall
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 GRID = 40
 """Thresholds of the first grid."""
