@@ -69,30 +69,23 @@ Chances = Sequence[tuple[Floats, Floats]]
 
 @dataclass(frozen=True, eq=False)
 class EqualRates:
-    """A rule of nearly equal rates by chances of groups: accept where :meth:`score` > 0.
-
-    Attributes
-    ----------
-    mu
-        Multiplier of each group of each attribute: of ``y = 1``, then of ``y = 0``, shape (K,) each.
-    prior
-        ``pi_0`` and ``pi_1``.
-    cells
-        ``pi_1k`` and ``pi_0k`` of each attribute.
-    value, bound
-        Balanced accuracy of the randomised decision that the search ended with, by the chances it was given, and the
-        one that no decision within the tolerance exceeds.
-    converged
-        Whether that decision keeps the tolerance, to rounding. Where many rows have the same chances and lie at
-        ``c = 0``, the rule itself may be off by up to their weight.
-    """
+    """A rule of nearly equal rates by chances of groups: accept where :meth:`score` > 0."""
 
     mu: tuple[tuple[Floats, Floats], ...]
+    """Multiplier of each group of each attribute: of ``y = 1``, then of ``y = 0``, shape (K,) each."""
     prior: tuple[float, float]
+    """``pi_0`` and ``pi_1``."""
     cells: tuple[tuple[Floats, Floats], ...]
+    """``pi_1k`` and ``pi_0k`` of each attribute."""
     value: float
     bound: float
+    """``value`` and ``bound``: balanced accuracy of the randomised decision that the search ended with, by the
+    chances it was given, and the one that no decision within the tolerance exceeds.
+    """
     converged: bool
+    """Whether that decision keeps the tolerance, to rounding. Where many rows have the same chances and lie at ``c =
+    0``, the rule itself may be off by up to their weight.
+    """
 
     def score(self, p: Floats, groups: Chances) -> Floats:
         """Return ``c`` of rows from ``P(y=1|x)``, shape (n,), and the chances of their groups.
@@ -218,24 +211,16 @@ def _priced(start: Floats, z: Floats, share: Floats, tolerance: float) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class BlindMixture:
-    """Blind rules with shares; of what these leave of 1, ``always`` accepts whatever, and the rest nobody.
-
-    Attributes
-    ----------
-    rule
-        What the rules have in common: all but the prices.
-    prices
-        ``mu`` of each, shape (R, J); it accepts where its score is above 0.
-    shares
-        Shape (R,), positive.
-    always
-        Share that accepts whatever.
-    """
+    """Blind rules with shares; of what these leave of 1, ``always`` accepts whatever, and the rest nobody."""
 
     rule: EqualRates
+    """What the rules have in common: all but the prices."""
     prices: Floats
+    """``mu`` of each, shape (R, J); it accepts where its score is above 0."""
     shares: Floats
+    """Shape (R,), positive."""
     always: float
+    """Share that accepts whatever."""
 
     def chance(self, p: Floats, groups: Chances) -> Floats:
         """Return the chance of a positive decision from ``P(y=1|x)``, shape (n,), and the chances of the groups."""
@@ -252,35 +237,23 @@ class BlindMixture:
 
 @dataclass(frozen=True, eq=False)
 class HeldRates:
-    """A mixture and how it was found.
-
-    Attributes
-    ----------
-    mixture
-        The rule.
-    rounds
-        Linear programs.
-    """
+    """A mixture and how it was found."""
 
     mixture: BlindMixture
+    """The rule."""
     rounds: int
+    """Linear programs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What is known of rows: labels, groups and weights.
-
-    Attributes
-    ----------
-    y, weight
-        Labels, 0 or 1, and weights of sum 1, shape (n,).
-    codes
-        Group of each row for each attribute, shape (n,) each, all from 0 on.
-    """
+    """What is known of rows: labels, groups and weights."""
 
     y: Floats
     codes: tuple[Ints, ...]
+    """Group of each row for each attribute, shape (n,) each, all from 0 on."""
     weight: Floats
+    """``y`` and ``weight``: labels, 0 or 1, and weights of sum 1, shape (n,)."""
 
     def gaps(self, accepted: Floats) -> Floats:
         """Return by how much rates of groups are above everybody's: per attribute for ``y = 1``, then 0; shape (J,)."""

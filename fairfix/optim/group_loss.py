@@ -64,54 +64,39 @@ TRIMS = 20
 
 @dataclass(frozen=True, eq=False)
 class GroupLossSolution:
-    """A model within the bounds.
-
-    Attributes
-    ----------
-    coef, intercept
-        Of the linear form, shape (d,) and a number.
-    losses, multipliers
-        Loss and multiplier of each group, shape (K,) each.
-    objective, bound
-        Its penalised loss, and the certified least of any linear model within the bounds; the latter NaN where none
-        is within them but for its values being moved into a range.
-    iterations
-        Inner problems that were solved.
-    converged
-        Whether the gap is within tolerance; where there is none, that of the convex problem that was solved instead.
-    """
+    """A model within the bounds."""
 
     coef: Floats
     intercept: float
+    """``coef`` and ``intercept``: of the linear form, shape (d,) and a number."""
     losses: Floats
     multipliers: Floats
+    """``losses`` and ``multipliers``: loss and multiplier of each group, shape (K,) each."""
     objective: float
     bound: float
+    """``objective`` and ``bound``: its penalised loss, and the certified least of any linear model within the bounds;
+    the latter NaN where none is within them but for its values being moved into a range.
+    """
     iterations: int
+    """Inner problems that were solved."""
     converged: bool
+    """Whether the gap is within tolerance; where there is none, that of the convex problem that was solved instead."""
 
 
 @dataclass(frozen=True, eq=False)
 class Infeasible:
-    """No model that holds the bounds was found; and for linear models a proof that none does.
-
-    Attributes
-    ----------
-    weights
-        ``mu``, of sum 1, shape (K,).
-    excess
-        Proven: every linear model has a group whose loss lies at least so far above its bound; 0 where nothing is
-        proven.
-    losses
-        Losses of the best that was found, as it would be shipped, shape (K,).
-    level
-        Least bound for all groups that was reached by a linear model, as it is; NaN where it was not looked for.
-    """
+    """No model that holds the bounds was found; and for linear models a proof that none does."""
 
     weights: Floats
+    """``mu``, of sum 1, shape (K,)."""
     excess: float
+    """Proven: every linear model has a group whose loss lies at least so far above its bound; 0 where nothing is
+    proven.
+    """
     losses: Floats
+    """Losses of the best that was found, as it would be shipped, shape (K,)."""
     level: float = math.nan
+    """Least bound for all groups that was reached by a linear model, as it is; NaN where it was not looked for."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,36 +30,29 @@ RowLosses = Callable[[Floats], tuple[Floats, Floats]]
 
 @dataclass(frozen=True, eq=False)
 class MembersSolution:
-    """An average of fitted models within the bounds.
-
-    Attributes
-    ----------
-    models, weights
-        Members as they were returned, and their weights in the average, positive and of sum 1.
-    values
-        Average on the rows of the fit, shape (n,).
-    losses, multipliers
-        Of the average and its bounds, per group, shape (K,) each.
-    objective, bound
-        Mean loss of the average, and the certified least of any average within the bounds of the models found.
-    left
-        What the last fit would have gained in mean loss at the prices it was made for; 0 where it gained nothing.
-    rounds
-        Fits, some of whose models have no weight.
-    converged
-        Whether the last fit gained next to nothing, and the objective is that near to its bound.
-    """
+    """An average of fitted models within the bounds."""
 
     models: tuple[Any, ...]
     weights: Floats
+    """``models`` and ``weights``: members as they were returned, and their weights in the average, positive and of
+    sum 1.
+    """
     values: Floats
+    """Average on the rows of the fit, shape (n,)."""
     losses: Floats
     multipliers: Floats
+    """``losses`` and ``multipliers``: of the average and its bounds, per group, shape (K,) each."""
     objective: float
     bound: float
+    """``objective`` and ``bound``: mean loss of the average, and the certified least of any average within the bounds
+    of the models found.
+    """
     left: float
+    """What the last fit would have gained in mean loss at the prices it was made for; 0 where it gained nothing."""
     rounds: int
+    """Fits, some of whose models have no weight."""
     converged: bool
+    """Whether the last fit gained next to nothing, and the objective is that near to its bound."""
 
 
 def solve_members(

@@ -60,28 +60,19 @@ class Moves(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LinearFit:
-    """A linear logit of least loss and variation.
-
-    Attributes
-    ----------
-    coef, intercept
-        Shape (d,), without any component along free directions; and a number.
-    objective
-        Mean log loss, plus ``rho R``, plus ``l2 |coef|^2``.
-    gap
-        How far the objective may be above the least: by the barrier, at the end of its path.
-    steps
-        Newton steps.
-    converged
-        Whether the last Newton decrement came below the tolerance.
-    """
+    """A linear logit of least loss and variation."""
 
     coef: Floats
     intercept: float
+    """``coef`` and ``intercept``: shape (d,), without any component along free directions; and a number."""
     objective: float
+    """Mean log loss, plus ``rho R``, plus ``l2 |coef|^2``."""
     gap: float
+    """How far the objective may be above the least: by the barrier, at the end of its path."""
     steps: int
+    """Newton steps."""
     converged: bool
+    """Whether the last Newton decrement came below the tolerance."""
 
 
 def linear_regularizer(m: float, q: float, eps: float) -> float:

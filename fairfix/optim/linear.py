@@ -44,20 +44,14 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class LinearCell(MeanCurve):
-    """Points under one linear constraint; made by :meth:`LinearCell.of`.
-
-    Attributes
-    ----------
-    scores, slopes, weights
-        Shape (n,) each, in any order.
-    total
-        Sum of the weights.
-    """
+    """Points under one linear constraint; made by :meth:`LinearCell.of`."""
 
     scores: Floats
     slopes: Floats
     weights: Floats
+    """``scores``, ``slopes`` and ``weights``: shape (n,) each, in any order."""
     total: float
+    """Sum of the weights."""
 
     @classmethod
     def of(

@@ -35,21 +35,14 @@ LARGEST_LOGIT = 36.7  # of the largest float below 1
 
 @dataclass(frozen=True, eq=False)
 class Isotonic:
-    """A non-decreasing step function; made by :func:`isotonic`.
-
-    Attributes
-    ----------
-    edges
-        Least score of each block, increasing, shape (B,); the first block reaches down to minus infinity.
-    values
-        Share of label 1 in each block, increasing, shape (B,).
-    mass
-        Weight of the fitted points in each block, shape (B,).
-    """
+    """A non-decreasing step function; made by :func:`isotonic`."""
 
     edges: Floats
+    """Least score of each block, increasing, shape (B,); the first block reaches down to minus infinity."""
     values: Floats
+    """Share of label 1 in each block, increasing, shape (B,)."""
     mass: Floats
+    """Weight of the fitted points in each block, shape (B,)."""
 
     def block(self, scores: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Return the block of each score."""

@@ -32,20 +32,14 @@ class Variants(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """One hidden layer of ReLUs and one logit.
-
-    Attributes
-    ----------
-    W1, b1
-        Of the hidden layer, shape (d, h) and (h,).
-    w2, b2
-        Of the logit, shape (h,) and a number.
-    """
+    """One hidden layer of ReLUs and one logit."""
 
     W1: Floats
     b1: Floats
+    """``W1`` and ``b1``: of the hidden layer, shape (d, h) and (h,)."""
     w2: Floats
     b2: float
+    """``w2`` and ``b2``: of the logit, shape (h,) and a number."""
 
     def logit(self, X: Floats) -> Floats:
         """Return the logit of rows, shape (n, d); the same bits for any number of threads."""

@@ -185,24 +185,16 @@ class Trainer:
 
 @dataclass(frozen=True, eq=False)
 class NetworkFit:
-    """A network and how its training ended.
-
-    Attributes
-    ----------
-    network
-        That of the least objective on the rows that judge.
-    objective
-        Mean log loss plus ``rho R`` on these rows, ``R`` of the variants and of the steps that training tries.
-    steps
-        Of Adam.
-    converged
-        Whether the objective on these rows stood still at the least rate, before the steps ran out.
-    """
+    """A network and how its training ended."""
 
     network: Network
+    """That of the least objective on the rows that judge."""
     objective: float
+    """Mean log loss plus ``rho R`` on these rows, ``R`` of the variants and of the steps that training tries."""
     steps: int
+    """Of Adam."""
     converged: bool
+    """Whether the objective on these rows stood still at the least rate, before the steps ran out."""
 
 
 def fit_network(

@@ -178,23 +178,16 @@ class Ascent:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A transport of rows: of each, a share goes to one place and the rest to another.
-
-    Attributes
-    ----------
-    near, far
-        The places, shape (n, d); the same for all rows but those at a tie.
-    mixed
-        Share that goes far.
-    value, cost
-        Mean squared change of the cut logits, and mean cost.
-    """
+    """A transport of rows: of each, a share goes to one place and the rest to another."""
 
     near: Floats
     far: Floats
+    """``near`` and ``far``: the places, shape (n, d); the same for all rows but those at a tie."""
     mixed: float
+    """Share that goes far."""
     value: float
     cost: float
+    """``value`` and ``cost``: mean squared change of the cut logits, and mean cost."""
 
 
 class Visited:
@@ -240,24 +233,16 @@ def _transport(gains: Floats, costs: Floats, eps: float, share: Floats) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class NetworkRegularizer:
-    """``R`` of a network on some rows, from both sides.
-
-    Attributes
-    ----------
-    plan
-        A plan that keeps the radius; its value is a lower bound.
-    upper
-        What no plan within the bounds of the columns exceeds.
-    trained
-        The value that the steps reach which training takes.
-    slope
-        What no slope of the logit exceeds anywhere: ``sqrt(g' Sigma^+ g)``.
-    """
+    """``R`` of a network on some rows, from both sides."""
 
     plan: Plan
+    """A plan that keeps the radius; its value is a lower bound."""
     upper: float
+    """What no plan within the bounds of the columns exceeds."""
     trained: float
+    """The value that the steps reach which training takes."""
     slope: float
+    """What no slope of the logit exceeds anywhere: ``sqrt(g' Sigma^+ g)``."""
 
 
 def network_regularizer(

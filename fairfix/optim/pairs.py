@@ -59,31 +59,21 @@ PROMISED = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class PairsSolution:
-    """The optimum.
-
-    Attributes
-    ----------
-    multipliers
-        ``u``, shape (K, J).
-    centres
-        ``c``, shape (J,).
-    means
-        ``r`` at these multipliers, shape (K, J).
-    objective, gap
-        Divided by the total weight.
-    converged
-        Whether the means lie within the band and the gap is small, both to 1e-9.
-    iterations
-        Steps of the interior point method.
-    """
+    """The optimum."""
 
     multipliers: Floats
+    """``u``, shape (K, J)."""
     centres: Floats
+    """``c``, shape (J,)."""
     means: Floats
+    """``r`` at these multipliers, shape (K, J)."""
     objective: float
     gap: float
+    """``objective`` and ``gap``: divided by the total weight."""
     converged: bool
+    """Whether the means lie within the band and the gap is small, both to 1e-9."""
     iterations: int
+    """Steps of the interior point method."""
 
 
 def solve_pairs(

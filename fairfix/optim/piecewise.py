@@ -24,20 +24,16 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Piecewise:
-    """A piecewise linear function with values in [0, 1].
-
-    Attributes
-    ----------
-    knots
-        Increasing, shape (m,), m >= 1.
-    left, at, right
-        Limit from the left, value, limit from the right at the knots, shape (m,) each.
-    """
+    """A piecewise linear function with values in [0, 1]."""
 
     knots: Floats
+    """Increasing, shape (m,), m >= 1."""
     left: Floats
     at: Floats
     right: Floats
+    """``left``, ``at`` and ``right``: limit from the left, value, limit from the right at the knots, shape (m,)
+    each.
+    """
 
     @classmethod
     def line(cls, slope: float, intercept: float) -> Piecewise:

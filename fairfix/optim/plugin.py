@@ -72,33 +72,22 @@ CHUNK = 1 << 13
 
 @dataclass(frozen=True, eq=False)
 class PluginFit:
-    """A rule fitted to rows whose groups are known.
-
-    Attributes
-    ----------
-    rule
-        The rule.
-    loss
-        Expected of the rule on these rows, over its draws.
-    bound
-        No rule of ``eta`` and the cell that keeps the slack by the shares of the program has a smaller loss.
-    ks
-        Distance of each group to everybody on these rows, expected over the draws, shape (K,).
-    drawn
-        Share of the rows with a value that hangs on the draw.
-    solved
-        Whether the program was solved; else everybody gets the best constant.
-    iterations
-        Of the solver.
-    """
+    """A rule fitted to rows whose groups are known."""
 
     rule: PluginRule
+    """The rule."""
     loss: float
+    """Expected of the rule on these rows, over its draws."""
     bound: float
+    """No rule of ``eta`` and the cell that keeps the slack by the shares of the program has a smaller loss."""
     ks: Floats
+    """Distance of each group to everybody on these rows, expected over the draws, shape (K,)."""
     drawn: float
+    """Share of the rows with a value that hangs on the draw."""
     solved: bool
+    """Whether the program was solved; else everybody gets the best constant."""
     iterations: int
+    """Of the solver."""
 
     @property
     def gap(self) -> float:
@@ -108,30 +97,20 @@ class PluginFit:
 
 @dataclass(frozen=True, eq=False)
 class PluginProblem:
-    """Rows by their expected label, their probabilities of groups and their groups.
-
-    Attributes
-    ----------
-    eta
-        Shape (n,); in [0, 1] for the logistic loss.
-    pi
-        Shape (n, K), rows sum to 1.
-    codes
-        Group of each row, shape (n,); every group has rows.
-    weight
-        Shape (n,), of any sum; None for 1 each.
-    loss
-        ``square`` or ``logistic``.
-    by_label
-        Whether cells are of ``eta`` alone, since ``pi`` is known from it; then the rule does not look at ``pi``.
-    """
+    """Rows by their expected label, their probabilities of groups and their groups."""
 
     eta: Floats
+    """Shape (n,); in [0, 1] for the logistic loss."""
     pi: Floats
+    """Shape (n, K), rows sum to 1."""
     codes: Ints
+    """Group of each row, shape (n,); every group has rows."""
     weight: Floats | None
+    """Shape (n,), of any sum; None for 1 each."""
     loss: str
+    """``square`` or ``logistic``."""
     by_label: bool = False
+    """Whether cells are of ``eta`` alone, since ``pi`` is known from it; then the rule does not look at ``pi``."""
 
     @cached_property
     def share(self) -> Floats:
@@ -251,26 +230,18 @@ class PluginProblem:
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    """The cells of a problem.
-
-    Attributes
-    ----------
-    part, cut, below
-        As in :class:`PluginRule`.
-    code
-        Cell of each row, shape (n,).
-    coarse
-        Part of some thousand rows that each row is in, shape (n,).
-    single
-        Whether all rows of a cell are at one point, shape (C,).
-    """
+    """The cells of a problem."""
 
     part: Ints
     cut: Floats
     below: Ints
+    """``part``, ``cut`` and ``below``: as in :class:`PluginRule`."""
     code: Ints
+    """Cell of each row, shape (n,)."""
     coarse: Ints
+    """Part of some thousand rows that each row is in, shape (n,)."""
     single: Bools
+    """Whether all rows of a cell are at one point, shape (C,)."""
 
     @classmethod
     def grown(cls, problem: PluginProblem) -> _Tree:

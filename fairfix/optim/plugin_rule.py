@@ -27,27 +27,20 @@ class PluginRule:
     """A tree over ``(eta, pi)`` whose leaves, the cells, have a distribution over values each.
 
     Node 0 is the root. A node with ``below`` -1 is a leaf.
-
-    Attributes
-    ----------
-    part
-        What a node looks at, shape (N,): 0 is ``eta``, ``a + 1`` is ``pi_a``; of a leaf, its number.
-    cut
-        Rows up to it go to node ``below``, others to the next, shape (N,).
-    below
-        Shape (N,).
-    upto
-        For each cell in order, its number plus the chance of this value or a lower one; increasing, shape (T,). The
-        last of cell ``c`` is ``c + 1``.
-    values
-        Shape (T,); increasing within a cell. Empty where scores are left as they are.
     """
 
     part: Ints
+    """What a node looks at, shape (N,): 0 is ``eta``, ``a + 1`` is ``pi_a``; of a leaf, its number."""
     cut: Floats
+    """Rows up to it go to node ``below``, others to the next, shape (N,)."""
     below: Ints
+    """Shape (N,)."""
     upto: Floats
+    """For each cell in order, its number plus the chance of this value or a lower one; increasing, shape (T,). The
+    last of cell ``c`` is ``c + 1``.
+    """
     values: Floats
+    """Shape (T,); increasing within a cell. Empty where scores are left as they are."""
 
     @classmethod
     def free(cls) -> PluginRule:

@@ -51,20 +51,18 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Distribution function of one group's scores: the interval of levels that a score stands for.
-
-    Attributes
-    ----------
-    first, last
-        Least and greatest score of each atom, shape (m,) each: equal, but where many scores are one atom.
-    low, high
-        Level below and above the mass of an atom, shape (m,) each; both the middle where nothing is drawn.
-    """
+    """Distribution function of one group's scores: the interval of levels that a score stands for."""
 
     first: Floats
     last: Floats
+    """``first`` and ``last``: least and greatest score of each atom, shape (m,) each: equal, but where many scores
+    are one atom.
+    """
     low: Floats
     high: Floats
+    """``low`` and ``high``: level below and above the mass of an atom, shape (m,) each; both the middle where nothing
+    is drawn.
+    """
 
     @property
     def middle(self) -> Levels:
@@ -86,21 +84,14 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class Tube:
-    """A map of scores and groups to values whose distributions are near to each other.
-
-    Attributes
-    ----------
-    levels
-        Distribution function of each group's scores.
-    values
-        New scores, increasing, shape (P,); None where scores are left as they are.
-    steps
-        Share of each group with a value of ``values[i]`` or less, shape (K, P), nondecreasing, the last 1.
-    """
+    """A map of scores and groups to values whose distributions are near to each other."""
 
     levels: tuple[Levels, ...]
+    """Distribution function of each group's scores."""
     values: Floats | None
+    """New scores, increasing, shape (P,); None where scores are left as they are."""
     steps: Floats
+    """Share of each group with a value of ``values[i]`` or less, shape (K, P), nondecreasing, the last 1."""
 
     @property
     def drawn(self) -> bool:
@@ -156,22 +147,15 @@ def second(draw: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Scores of rows in groups, with what fits of several slacks share.
-
-    Attributes
-    ----------
-    score, codes
-        Score and group per row, shape (n,) each.
-    weight
-        Shape (n,); None for 1 each.
-    groups
-        Number of groups, all of which have rows.
-    """
+    """Scores of rows in groups, with what fits of several slacks share."""
 
     score: Floats
     codes: Ints
+    """``score`` and ``codes``: score and group per row, shape (n,) each."""
     weight: Floats | None
+    """Shape (n,); None for 1 each."""
     groups: int
+    """Number of groups, all of which have rows."""
 
     @cached_property
     def shares(self) -> Floats:
@@ -362,24 +346,16 @@ TRIES, WIDEST = 25, 1.2
 
 @dataclass(frozen=True, eq=False)
 class TubeFit:
-    """A tube fitted to rows.
-
-    Attributes
-    ----------
-    tube
-        The map.
-    ks
-        Distance of each group to everybody on these rows, shape (K,), expected over the draws.
-    holds
-        Whether every distance is within its slack, which it is wherever values are drawn.
-    tried
-        Maps that were made.
-    """
+    """A tube fitted to rows."""
 
     tube: Tube
+    """The map."""
     ks: Floats
+    """Distance of each group to everybody on these rows, shape (K,), expected over the draws."""
     holds: bool
+    """Whether every distance is within its slack, which it is wherever values are drawn."""
     tried: int
+    """Maps that were made."""
 
 
 def fit_tube(scores: Scores, slack: Floats, *, drawn: bool = True) -> TubeFit:

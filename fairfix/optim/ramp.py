@@ -119,31 +119,23 @@ class MeanCurve(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Cell(MeanCurve):
-    """Sorted points under one mean constraint; made by :meth:`Cell.of`.
-
-    Attributes
-    ----------
-    scores
-        Increasing, shape (n,), read-only.
-    weights
-        In the order of the scores; None when every point weighs 1.
-    total
-        Sum of the weights.
-    below
-        Weight of the first ``i`` points at place ``i``, shape (n + 1,); None when unweighted.
-    blocks
-        Sum of ``w f`` over the first ``b`` blocks of ``BLOCK`` points at place ``b``.
-    above, above_sum
-        Weight and sum of ``w f`` of further points, above all of these, that have share 1 wherever the ramp is put.
-    """
+    """Sorted points under one mean constraint; made by :meth:`Cell.of`."""
 
     scores: Floats
+    """Increasing, shape (n,), read-only."""
     weights: Floats | None
+    """In the order of the scores; None when every point weighs 1."""
     total: float
+    """Sum of the weights."""
     below: Floats | None
+    """Weight of the first ``i`` points at place ``i``, shape (n + 1,); None when unweighted."""
     blocks: Floats
+    """Sum of ``w f`` over the first ``b`` blocks of ``BLOCK`` points at place ``b``."""
     above: float = 0.0
     above_sum: float = 0.0
+    """``above`` and ``above_sum``: weight and sum of ``w f`` of further points, above all of these, that have share 1
+    wherever the ramp is put.
+    """
 
     @classmethod
     def of(cls, scores: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Cell:
@@ -309,36 +301,27 @@ class Cell(MeanCurve):
 
 @dataclass(frozen=True, eq=False)
 class RampSolution:
-    """The optimum, with its proof.
-
-    Attributes
-    ----------
-    offsets, remainders
-        Multipliers ``t = offset + remainder`` per cell, shape (K,): the shares are
-        ``ramp(scores, offset, gamma, remainder)``. A remainder is below the last place of its offset.
-    rho
-        Centre of the band: as given, or the best one. If ``rho`` is free and no offset is needed, the middle
-        between the least and the greatest rate.
-    rates
-        Mean share per cell at these offsets, summed over the points, shape (K,).
-    objective
-        Least value of the objective, divided by the total weight.
-    gap
-        Objective minus dual value, divided by the total weight: no feasible shares are better by more.
-    converged
-        Whether the band holds within 1e-12 and the gap is below 1e-9 (times the largest score, above 1).
-    iterations
-        Values of ``rho`` that were tried: 1 if it was given, 0 if no offset was needed.
-    """
+    """The optimum, with its proof."""
 
     offsets: Floats
     remainders: Floats
+    """``offsets`` and ``remainders``: multipliers ``t = offset + remainder`` per cell, shape (K,): the shares are
+    ``ramp(scores, offset, gamma, remainder)``. A remainder is below the last place of its offset.
+    """
     rho: float
+    """Centre of the band: as given, or the best one. If ``rho`` is free and no offset is needed, the middle between
+    the least and the greatest rate.
+    """
     rates: Floats
+    """Mean share per cell at these offsets, summed over the points, shape (K,)."""
     objective: float
+    """Least value of the objective, divided by the total weight."""
     gap: float
+    """Objective minus dual value, divided by the total weight: no feasible shares are better by more."""
     converged: bool
+    """Whether the band holds within 1e-12 and the gap is below 1e-9 (times the largest score, above 1)."""
     iterations: int
+    """Values of ``rho`` that were tried: 1 if it was given, 0 if no offset was needed."""
 
 
 def solve(cells: Sequence[MeanCurve], gamma: float, slack: float, rho: float | None = None) -> RampSolution:

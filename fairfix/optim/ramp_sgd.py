@@ -74,36 +74,24 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class StreamSolution:
-    """Offsets learned from a stream, with their means over all points.
-
-    Attributes
-    ----------
-    offsets
-        Multiplier per cell number; NaN for numbers without points.
-    rho
-        Centre of the band.
-    rates
-        Mean share per cell at these offsets, over all points.
-    objective
-        At these offsets, divided by the total weight.
-    off
-        Largest distance of a mean from the band.
-    converged
-        Whether that is at most 1e-3.
-    points
-        Number of points in one pass.
-    passes
-        Passes over the stream.
-    """
+    """Offsets learned from a stream, with their means over all points."""
 
     offsets: Floats
+    """Multiplier per cell number; NaN for numbers without points."""
     rho: float
+    """Centre of the band."""
     rates: Floats
+    """Mean share per cell at these offsets, over all points."""
     objective: float
+    """At these offsets, divided by the total weight."""
     off: float
+    """Largest distance of a mean from the band."""
     converged: bool
+    """Whether that is at most 1e-3."""
     points: int
+    """Number of points in one pass."""
     passes: int
+    """Passes over the stream."""
 
 
 def learn(

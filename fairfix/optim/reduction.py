@@ -93,26 +93,18 @@ LOSSES = {
 
 @dataclass(frozen=True, eq=False)
 class Penalised:
-    """What an oracle minimises: rows with their loss, and a staircase per group.
-
-    Attributes
-    ----------
-    y, codes, share
-        Label, group and weight of each row, shape (n,) each; weights sum to 1.
-    loss
-        Of a score.
-    thresholds
-        Places of the steps, increasing, shape (Z,).
-    steps
-        Heights, shape (K, Z).
-    """
+    """What an oracle minimises: rows with their loss, and a staircase per group."""
 
     y: Floats
     codes: Ints
     share: Floats
+    """``y``, ``codes`` and ``share``: label, group and weight of each row, shape (n,) each; weights sum to 1."""
     loss: RowLoss
+    """Of a score."""
     thresholds: Floats
+    """Places of the steps, increasing, shape (Z,)."""
     steps: Floats
+    """Heights, shape (K, Z)."""
 
     def cost(self, u: Floats) -> float:
         """Return the cost of scores, shape (n,)."""
@@ -283,39 +275,26 @@ class CostSensitive:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A distribution over models.
-
-    Attributes
-    ----------
-    models
-        As the oracle returned them; a number for the constant.
-    weights
-        Their chances, shape (M,), positive, of sum 1.
-    values
-        Score of each row by each model, shape (M, n).
-    loss
-        Expected loss.
-    ks
-        Distance of each group to everybody, of the mixture, over all thresholds, shape (K,).
-    spread
-        Mean over rows of the standard deviation of the models' scores.
-    calls
-        Of the oracle.
-    estimate
-        Largest estimate of the least loss, as the oracle's answers have it; no bound.
-    nu
-        Gap seen with which the search has converged.
-    """
+    """A distribution over models."""
 
     models: tuple[Any, ...]
+    """As the oracle returned them; a number for the constant."""
     weights: Floats
+    """Their chances, shape (M,), positive, of sum 1."""
     values: Floats
+    """Score of each row by each model, shape (M, n)."""
     loss: float
+    """Expected loss."""
     ks: Floats
+    """Distance of each group to everybody, of the mixture, over all thresholds, shape (K,)."""
     spread: float
+    """Mean over rows of the standard deviation of the models' scores."""
     calls: int
+    """Of the oracle."""
     estimate: float
+    """Largest estimate of the least loss, as the oracle's answers have it; no bound."""
     nu: float
+    """Gap seen with which the search has converged."""
 
     @property
     def gap_seen(self) -> float:

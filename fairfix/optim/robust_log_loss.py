@@ -69,53 +69,35 @@ LEAST = 50
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Which rows are to get the same rate.
-
-    Attributes
-    ----------
-    codes
-        Cell of each row, shape (n,); -1 for none.
-    events
-        Event of each cell, shape (K,), counted from 0.
-    """
+    """Which rows are to get the same rate."""
 
     codes: Ints
+    """Cell of each row, shape (n,); -1 for none."""
     events: Ints
+    """Event of each cell, shape (K,), counted from 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A saddle point.
-
-    Attributes
-    ----------
-    coef, intercept
-        Of the linear score ``z``; shape (d,).
-    prices
-        ``lambda_k``, shape (K,).
-    shares
-        ``p_k``, shape (K,).
-    rates
-        Mean of ``P`` in each cell, shape (K,).
-    objective
-        ``L``.
-    gap
-        Certified distance of ``L`` from the saddle value, either way.
-    steps
-        Second derivatives that it took, those of a part of the rows among them.
-    converged
-        Whether the residual came below the tolerance.
-    """
+    """A saddle point."""
 
     coef: Floats
     intercept: float
+    """``coef`` and ``intercept``: of the linear score ``z``; shape (d,)."""
     prices: Floats
+    """``lambda_k``, shape (K,)."""
     shares: Floats
+    """``p_k``, shape (K,)."""
     rates: Floats
+    """Mean of ``P`` in each cell, shape (K,)."""
     objective: float
+    """``L``."""
     gap: float
+    """Certified distance of ``L`` from the saddle value, either way."""
     steps: int
+    """Second derivatives that it took, those of a part of the rows among them."""
     converged: bool
+    """Whether the residual came below the tolerance."""
 
 
 def truncated(score: Floats, price: Floats) -> Floats:

@@ -56,23 +56,18 @@ SAME_VALUE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Roc:
-    """The concave curve of a cell; made by :meth:`Roc.of`.
-
-    Attributes
-    ----------
-    eta
-        Distinct probabilities, decreasing, shape (n,).
-    x, y
-        Vertices, shape (n + 1,) or, where the first points have ``eta = 1``, (n,); ``x`` does not decrease.
-    positives, negatives
-        ``P`` and ``N``.
-    """
+    """The concave curve of a cell; made by :meth:`Roc.of`."""
 
     eta: Floats
+    """Distinct probabilities, decreasing, shape (n,)."""
     x: Floats
     y: Floats
+    """``x`` and ``y``: vertices, shape (n + 1,) or, where the first points have ``eta = 1``, (n,); ``x`` does not
+    decrease.
+    """
     positives: float
     negatives: float
+    """``positives`` and ``negatives``: ``P`` and ``N``."""
 
     @classmethod
     def of(cls, eta: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Roc:
@@ -129,26 +124,19 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class RocSolution:
-    """The optimum: a point per cell.
-
-    Attributes
-    ----------
-    x, y
-        Rates of each cell, shape (K,).
-    value
-        The objective, divided by ``sum_k P_k + N_k``.
-    bound
-        What no points within the slack exceed: that of the last linear program, whose faces lie above the curves; the
-        value itself where no program was needed.
-    rounds
-        Linear programs that were solved; 0 without slack.
-    """
+    """The optimum: a point per cell."""
 
     x: Floats
     y: Floats
+    """``x`` and ``y``: rates of each cell, shape (K,)."""
     value: float
+    """The objective, divided by ``sum_k P_k + N_k``."""
     bound: float
+    """What no points within the slack exceed: that of the last linear program, whose faces lie above the curves; the
+    value itself where no program was needed.
+    """
     rounds: int
+    """Linear programs that were solved; 0 without slack."""
 
     @property
     def converged(self) -> bool:

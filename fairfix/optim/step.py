@@ -72,22 +72,17 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Staircase:
-    """A cell as its concave curve; made by :meth:`Staircase.of`.
-
-    Attributes
-    ----------
-    worth
-        Distinct worths, decreasing, shape (n,).
-    rates, gains
-        Share of the mass with a worth above the ``j``-th breakpoint, from 0 to 1, and ``V`` there, shape (n + 1,).
-    total
-        Mass of the cell.
-    """
+    """A cell as its concave curve; made by :meth:`Staircase.of`."""
 
     worth: Floats
+    """Distinct worths, decreasing, shape (n,)."""
     rates: Floats
     gains: Floats
+    """``rates`` and ``gains``: share of the mass with a worth above the ``j``-th breakpoint, from 0 to 1, and ``V``
+    there, shape (n + 1,).
+    """
     total: float
+    """Mass of the cell."""
 
     @classmethod
     def of(cls, worth: npt.ArrayLike, mass: npt.ArrayLike | None = None) -> Staircase:
@@ -151,24 +146,16 @@ class Staircase:
 
 @dataclass(frozen=True, eq=False)
 class StepSolution:
-    """The optimum.
-
-    Attributes
-    ----------
-    steps
-        Shares of each cell by worth.
-    rates
-        Mean share of each cell, shape (K,).
-    rho
-        Centre of the band: as given, or the best one; of several best ones the middle breakpoint.
-    value
-        Largest value of the objective, divided by the total mass.
-    """
+    """The optimum."""
 
     steps: tuple[Step, ...]
+    """Shares of each cell by worth."""
     rates: Floats
+    """Mean share of each cell, shape (K,)."""
     rho: float
+    """Centre of the band: as given, or the best one; of several best ones the middle breakpoint."""
     value: float
+    """Largest value of the objective, divided by the total mass."""
 
 
 def solve_steps(cells: Sequence[Staircase], slack: float, rho: float | None = None) -> StepSolution:

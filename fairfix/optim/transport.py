@@ -31,21 +31,14 @@ TRIALS = 200
 
 @dataclass(frozen=True, eq=False)
 class EmpiricalRegularizer:
-    """The greatest mean gain over listed candidates.
-
-    Attributes
-    ----------
-    value
-        The dual at ``multiplier``, which is at least the greatest gain.
-    gap
-        How far it may be above it, by the tangents.
-    multiplier
-        ``lambda`` at the optimum.
-    """
+    """The greatest mean gain over listed candidates."""
 
     value: float
+    """The dual at ``multiplier``, which is at least the greatest gain."""
     gap: float
+    """How far it may be above it, by the tangents."""
     multiplier: float
+    """``lambda`` at the optimum."""
 
 
 def regularizer_empirical(
