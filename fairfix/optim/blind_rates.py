@@ -140,16 +140,8 @@ def equal_rates(p: Floats, groups: Chances, *, tolerance: float, weight: Floats 
     then differ by at most twice as much; where there are two groups with shares ``s`` and ``1 - s`` of a label, by at
     most ``tolerance / max(s, 1 - s)``. Rates are those that the chances imply.
 
-    Parameters
-    ----------
-    p
-        ``P(y=1|x)``, shape (n,).
-    groups
-        For each attribute ``P(a=k | x, y=1)`` and ``P(a=k | x, y=0)``, shape (n, K) each; K may differ.
-    tolerance
-        At least 0.
-    weight
-        Of rows, shape (n,); None for 1 each.
+    ``p``: ``P(y=1|x)``, shape (n,). ``groups``: for each attribute ``P(a=k | x, y=1)`` and ``P(a=k | x, y=0)``, shape
+    (n, K) each; K may differ. ``tolerance``: at least 0. ``weight``: of rows, shape (n,); None for 1 each.
     """
     share = shares_of(weight, p.size)
     if not 0 <= tolerance < math.inf:
@@ -280,16 +272,9 @@ View = tuple[Floats, Chances]
 def held_rates(start: EqualRates, views: Sequence[View], rows: Rows, slack: float) -> HeldRates:
     """Return the mixture of the greatest balanced accuracy whose rates on the rows are within the slack.
 
-    Parameters
-    ----------
-    start
-        The rule from which prices start; each group has rows of both labels.
-    views
-        How members see the rows; the bound holds for the decisions of each view. The last one judges.
-    rows
-        Labels and groups.
-    slack
-        Largest difference of a rate of a group from everybody's.
+    ``start``: the rule from which prices start; each group has rows of both labels. ``views``: how members see the
+    rows; the bound holds for the decisions of each view. The last one judges. ``rows``: labels and groups. ``slack``:
+    largest difference of a rate of a group from everybody's.
     """
     first = np.concatenate([part for pair in start.mu for part in pair])
     search = _Search(start, views, rows, slack)

@@ -66,16 +66,9 @@ def solve_members(
 ) -> MembersSolution | Infeasible:
     """Return an average of models within the bounds, by column generation.
 
-    Parameters
-    ----------
-    fit
-        Takes row weights, shape (n,), and returns a model and its predictions, shape (n,).
-    loss
-        Of predictions.
-    codes, weight, bounds
-        As in :func:`fairfix.optim.group_loss.solve_linear`.
-    rounds
-        Most fits.
+    ``fit``: takes row weights, shape (n,), and returns a model and its predictions, shape (n,). ``loss``: of
+    predictions. ``codes``, ``weight``, ``bounds``: as in :func:`fairfix.optim.group_loss.solve_linear`. ``rounds``:
+    most fits.
     """
     w = np.ones(codes.size) if weight is None else weight
     mass = np.bincount(codes, w, bounds.size)

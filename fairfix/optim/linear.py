@@ -59,12 +59,8 @@ class LinearCell(MeanCurve):
     ) -> LinearCell:
         """Check the points of a cell.
 
-        Parameters
-        ----------
-        scores, slopes
-            Finite numbers, shape (n,), n >= 1.
-        weights
-            Positive numbers, shape (n,); None for 1 each.
+        ``scores``, ``slopes``: finite numbers, shape (n,), n >= 1. ``weights``: positive numbers, shape (n,); None
+        for 1 each.
         """
         f, z = (np.array(a, dtype=np.float64) for a in (scores, slopes))
         if f.ndim != 1 or not f.size or f.shape != z.shape:

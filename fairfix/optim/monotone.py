@@ -53,14 +53,8 @@ class Isotonic:
 def isotonic(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Isotonic:
     """Return the isotonic regression of labels on scores.
 
-    Parameters
-    ----------
-    scores
-        Finite, shape (n,), n >= 1.
-    labels
-        0 or 1, shape (n,).
-    weights
-        Positive, shape (n,); None for 1 each, which sorts several times faster.
+    ``scores``: finite, shape (n,), n >= 1. ``labels``: 0 or 1, shape (n,). ``weights``: positive, shape (n,); None
+    for 1 each, which sorts several times faster.
 
     Notes
     -----
@@ -129,14 +123,8 @@ def _logit(f: Floats) -> Floats:
 def sigmoid(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Sigmoid:
     """Return the sigmoid map of least log loss against Platt's targets; its slope is not negative.
 
-    Parameters
-    ----------
-    scores
-        ``2 p - 1``, in [-1, 1], shape (n,), n >= 1.
-    labels
-        0 or 1, shape (n,).
-    weights
-        Positive, shape (n,); None for 1 each.
+    ``scores``: ``2 p - 1``, in [-1, 1], shape (n,), n >= 1. ``labels``: 0 or 1, shape (n,). ``weights``: positive,
+    shape (n,); None for 1 each.
     """
     logit, y = _logit(np.asarray(scores, dtype=np.float64)), np.asarray(labels) == 1
     w = np.ones(y.shape) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -46,16 +46,8 @@ def network_gradient(
 ) -> tuple[float, Gradient]:
     """Return value and gradient of the mean log loss plus ``rho`` times the mean squared change of the cut logits.
 
-    Parameters
-    ----------
-    network
-        Where.
-    X, y, share
-        Rows, shape (m, d), labels and weights of sum 1, shape (m,) each.
-    moved
-        The rows they are compared with, shape (m, d), held fixed.
-    rho
-        Weight of the change.
+    ``network``: where. ``X``, ``y``, ``share``: rows, shape (m, d), labels and weights of sum 1, shape (m,) each.
+    ``moved``: the rows they are compared with, shape (m, d), held fixed. ``rho``: weight of the change.
     """
     (hidden, s), (there, s_there) = network.forward(X), network.forward(moved)
     value, slope, pull = _slopes(s, s_there, y, share, rho)

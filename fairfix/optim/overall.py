@@ -39,14 +39,8 @@ JUMP = 1e-14  # beside the best mean, where its pull changes sign
 def solve_covariance(cells: Sequence[Cell], gamma: float, slack: float) -> RampSolution:
     """Return the optimal offsets; ``rho`` is the mean of all.
 
-    Parameters
-    ----------
-    cells
-        At least one.
-    gamma
-        Width of the ramp, above 0.
-    slack
-        Largest allowed absolute covariance, ``epsilon``; 0 to infinity.
+    ``cells``: at least one. ``gamma``: width of the ramp, above 0. ``slack``: largest allowed absolute covariance,
+    ``epsilon``; 0 to infinity.
     """
     if not cells:
         raise ValueError("there must be at least one cell")

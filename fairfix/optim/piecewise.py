@@ -62,10 +62,7 @@ class Piecewise:
         It stands midway between the last point of share 0 and the first of share 1; where all points have one
         of the two, at the last or the first of them.
 
-        Parameters
-        ----------
-        x, share
-            Shape (n,), in any order; shares do not decrease with ``x``.
+        ``x``, ``share``: shape (n,), in any order; shares do not decrease with ``x``.
         """
         x, q = np.asarray(x, dtype=np.float64), np.asarray(share, dtype=np.float64)
         tied = (q > 0) & (q < 1)

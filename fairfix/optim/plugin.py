@@ -206,10 +206,7 @@ class PluginProblem:
     def fit(self, slack: Floats) -> PluginFit:
         """Return the rule of least loss whose distances on these rows are within the slack, expected over its draws.
 
-        Parameters
-        ----------
-        slack
-            Largest distance of each group to everybody, shape (K,), at least 0; infinite where none is asked.
+        ``slack``: largest distance of each group to everybody, shape (K,), at least 0; infinite where none is asked.
         """
         free = PluginRule.free()
         ks = self.distances(free)

@@ -254,12 +254,8 @@ def _cuts(knots: Floats, mass: Floats, most: int) -> Ints:
 def near_everybody(scores: Scores, slack: Floats) -> Tube:
     """Return the map of least square cost that keeps every group within its slack of everybody.
 
-    Parameters
-    ----------
-    scores
-        The rows.
-    slack
-        Largest distance of each group to everybody, shape (K,), at least 0; infinite where none is asked.
+    ``scores``: the rows. ``slack``: largest distance of each group to everybody, shape (K,), at least 0; infinite
+    where none is asked.
     """
     e = np.minimum(slack, 2.0)[:, None]  # levels differ by 1 at most
     p, (old, upto) = scores.shares[:, None], scores.steps
@@ -361,15 +357,10 @@ class TubeFit:
 def fit_tube(scores: Scores, slack: Floats, *, drawn: bool = True) -> TubeFit:
     """Return the map of least square cost that keeps every group within its slack of everybody.
 
-    Parameters
-    ----------
-    scores
-        The rows.
-    slack
-        Largest distance of each group to everybody, shape (K,), at least 0; infinite where none is asked.
-    drawn
-        Whether rows of one score are spread by their draws. Else all of them get one value, the cheapest of those that
-        hold among the maps that are tried, or the one whose largest distance beyond its slack is least.
+    ``scores``: the rows. ``slack``: largest distance of each group to everybody, shape (K,), at least 0; infinite
+    where none is asked. ``drawn``: whether rows of one score are spread by their draws. Else all of them get one
+    value, the cheapest of those that hold among the maps that are tried, or the one whose largest distance beyond its
+    slack is least.
     """
     slack = np.asarray(slack, dtype=np.float64)
     free = scores.free

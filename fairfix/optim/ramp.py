@@ -75,15 +75,9 @@ def ramp(
 ) -> Floats:
     """Return the shares ``clip((scores - offset - remainder) / gamma, 0, 1)``.
 
-    Parameters
-    ----------
-    scores
-        Any shape.
-    offset, remainder
-        One number, or one per score. Left out, the remainder costs a share at most half a unit in the last
-        place of the offset, divided by ``gamma``.
-    gamma
-        Width of the ramp, in units of the score.
+    ``scores``: any shape. ``offset``, ``remainder``: one number, or one per score. Left out, the remainder costs a
+    share at most half a unit in the last place of the offset, divided by ``gamma``. ``gamma``: width of the ramp, in
+    units of the score.
     """
     share = (np.asarray(scores, dtype=np.float64) - offset - remainder) / gamma
     return np.asarray(np.minimum(np.maximum(share, 0.0), 1.0))  # half the time of numpy.clip on short arrays
@@ -141,12 +135,8 @@ class Cell(MeanCurve):
     def of(cls, scores: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Cell:
         """Sort the points of a cell.
 
-        Parameters
-        ----------
-        scores
-            Finite numbers, shape (n,), n >= 1.
-        weights
-            Positive numbers, shape (n,); None for a weight of 1 each, which sorts several times faster.
+        ``scores``: finite numbers, shape (n,), n >= 1. ``weights``: positive numbers, shape (n,); None for a weight
+        of 1 each, which sorts several times faster.
         """
         f = np.asarray(scores, dtype=np.float64)
         if f.ndim != 1 or not f.size:
@@ -327,16 +317,9 @@ class RampSolution:
 def solve(cells: Sequence[MeanCurve], gamma: float, slack: float, rho: float | None = None) -> RampSolution:
     """Return the optimal offsets of all cells; see the module's docstring for the problem.
 
-    Parameters
-    ----------
-    cells
-        At least one.
-    gamma
-        Width of the ramp, in units of the scores; above 0.
-    slack
-        Largest allowed difference between the means of two cells, ``2 d``; 0 to infinity.
-    rho
-        Centre of the band, in [0, 1]; None to choose the best.
+    ``cells``: at least one. ``gamma``: width of the ramp, in units of the scores; above 0. ``slack``: largest allowed
+    difference between the means of two cells, ``2 d``; 0 to infinity. ``rho``: centre of the band, in [0, 1]; None to
+    choose the best.
     """
     _check_gamma(gamma)
     if not cells:

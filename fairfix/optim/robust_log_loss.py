@@ -563,12 +563,8 @@ def marginal(score: Floats, price_of_0: Floats, price_of_1: Floats) -> tuple[Flo
     Q_0 / (1 - Q_1 + Q_0)``; where both are certain of the label they are given (``Q_1 = 1``, ``Q_0 =
     0``) every ``pi`` is one, and the plain score is taken. Then ``P = pi P_1 + (1 - pi) P_0``.
 
-    Parameters
-    ----------
-    score
-        ``s``, shape (n,).
-    price_of_0, price_of_1
-        ``c`` of the row if its label were 0, or 1; shape (n,) each.
+    ``score``: ``s``, shape (n,). ``price_of_0``, ``price_of_1``: ``c`` of the row if its label were 0, or 1; shape
+    (n,) each.
     """
     one, zero = adversary(score, price_of_1), adversary(score, price_of_0)
     total = (1.0 - one) + zero

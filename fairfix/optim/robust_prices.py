@@ -44,16 +44,9 @@ def proximal_prices(
 ) -> tuple[Floats, Floats]:
     """Return the best prices, shape (K,), and rates of events, shape (E,), near to prices.
 
-    Parameters
-    ----------
-    cells
-        Scores and weights of each cell, shape (n_k,) each.
-    events
-        Event of each cell, counted from 0, shape (K,).
-    slack
-        Largest difference between two rates of an event.
-    before, tau
-        Prices ``l_0`` to stay near to, shape (K,), and how far from them is cheap.
+    ``cells``: scores and weights of each cell, shape (n_k,) each. ``events``: event of each cell, counted from 0,
+    shape (K,). ``slack``: largest difference between two rates of an event. ``before``, ``tau``: prices ``l_0`` to
+    stay near to, shape (K,), and how far from them is cheap.
     """
     half, parts = 0.5 * slack, []
     for s, w in cells:

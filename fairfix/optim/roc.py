@@ -147,15 +147,8 @@ class RocSolution:
 def solve_roc(cells: Sequence[Roc], slack: float, lift: float = 0.0) -> RocSolution:
     """Return the best points within the slack of one another.
 
-    Parameters
-    ----------
-    cells
-        At least one.
-    slack
-        Largest allowed difference of each rate.
-    lift
-        Added to the worth ``2 eta - 1`` of every point, in [-1, 1]: the objective becomes
-        ``sum_k (1 + lift) P_k y_k - (1 - lift) N_k x_k``.
+    ``cells``: at least one. ``slack``: largest allowed difference of each rate. ``lift``: added to the worth ``2 eta
+    - 1`` of every point, in [-1, 1]: the objective becomes ``sum_k (1 + lift) P_k y_k - (1 - lift) N_k x_k``.
     """
     if not cells:
         raise ValueError("there must be at least one cell")

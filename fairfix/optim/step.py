@@ -88,12 +88,7 @@ class Staircase:
     def of(cls, worth: npt.ArrayLike, mass: npt.ArrayLike | None = None) -> Staircase:
         """Sort the points of a cell, equal worths together.
 
-        Parameters
-        ----------
-        worth
-            Finite numbers, shape (n,), n >= 1.
-        mass
-            Positive numbers, shape (n,); None for 1 each.
+        ``worth``: finite numbers, shape (n,), n >= 1. ``mass``: positive numbers, shape (n,); None for 1 each.
         """
         v = np.asarray(worth, dtype=np.float64)
         if v.ndim != 1 or not v.size:
@@ -161,14 +156,8 @@ class StepSolution:
 def solve_steps(cells: Sequence[Staircase], slack: float, rho: float | None = None) -> StepSolution:
     """Return the optimal shares of all cells.
 
-    Parameters
-    ----------
-    cells
-        At least one.
-    slack
-        Largest allowed difference between the means of two cells; 0 to infinity.
-    rho
-        Centre of the band, in [0, 1]; None to choose the best.
+    ``cells``: at least one. ``slack``: largest allowed difference between the means of two cells; 0 to infinity.
+    ``rho``: centre of the band, in [0, 1]; None to choose the best.
     """
     if not cells:
         raise ValueError("there must be at least one cell")
