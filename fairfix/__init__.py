@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fairfix.data.scan import read_table
     from fairfix.data.table import Table
     from fairfix.errors import ArtifactError, DataError, FairfixError, ModelError, UsageError
-    from fairfix.methods import Repairer, RepairProblem
+    from fairfix.methods.base import Repairer, RepairProblem
     from fairfix.models.repaired import Repaired
     from fairfix.tasks.proof import Outcome, repair_table
 

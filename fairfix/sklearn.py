@@ -56,7 +56,8 @@ from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.methods import Repairer, RepairProblem, available
+from fairfix.methods import available
+from fairfix.methods.base import Repairer, RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import hash_key
 from fairfix.models.trace import FitTrace

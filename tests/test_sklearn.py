@@ -20,7 +20,8 @@ from fairfix.data.draws import is_random
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.methods import RepairProblem, available
+from fairfix.methods import available
+from fairfix.methods.base import RepairProblem
 from fairfix.sklearn import InputError, RepairedClassifier, SettingError
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone

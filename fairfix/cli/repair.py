@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from fairfix.data.files import Source
     from fairfix.data.reading import Reading
     from fairfix.data.table import Table
-    from fairfix.methods import Repairer
-    from fairfix.methods.base import Rule
+    from fairfix.methods.base import Repairer, Rule
     from fairfix.models.predictors import RepairedPredictor
     from fairfix.models.repaired import Repaired
     from fairfix.models.scoring import Averaged

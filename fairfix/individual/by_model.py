@@ -46,7 +46,7 @@ from fairfix.individual.matched import MatchedContrast, keys_of, matched_effect
 from fairfix.individual.residual import ResidualContrast, residual_effect
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.optim.sensei import regularizer_empirical
+from fairfix.optim.transport import regularizer_empirical
 from fairfix.stats import uncertainty as un
 
 if TYPE_CHECKING:

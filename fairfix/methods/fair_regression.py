@@ -86,8 +86,10 @@ from fairfix.models.mixtures import ModelMixture, PluginScore
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import GroupTube, Scorer, Unrepaired
 from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
-from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, solve_members, standard_of
-from fairfix.optim.plugin import PluginFit, PluginProblem, PluginRule, expected_loss
+from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, standard_of
+from fairfix.optim.group_loss_members import solve_members
+from fairfix.optim.plugin import PluginFit, PluginProblem
+from fairfix.optim.plugin_rule import PluginRule, expected_loss
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube
 from fairfix.optim.reduction import (
     LOSSES,

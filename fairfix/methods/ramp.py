@@ -440,7 +440,7 @@ class Ramp(Repairer):
         rules = []
         for p, curve, x, y in zip(points, curves, best.x, best.y, strict=True):
             rule = curve.rule(float(x), float(y))
-            step = replace(rule, mix=1.0).shares(p.eta)
+            step = rule.step.shares(p.eta)
             rules.append(_Rule(curve=p.curve(step).mixed(rule.mix, rule.constant), on_points=True))
         total = sum(p.mass for p in points)
         return _Solved(tuple(rules), total, best.converged, best.rounds, -best.value, best.bound - best.value)

@@ -14,9 +14,8 @@ from fairfix.data.counts import Bools, Floats
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError
 from fairfix.models.scorers import OfScorers, Scorer, ScorerPart, ScorersPart
-from fairfix.optim.blind_rates import BlindMixture
-from fairfix.optim.plugin import PluginRule
-from fairfix.optim.sensei import Chances, EqualRates
+from fairfix.optim.blind_rates import BlindMixture, Chances, EqualRates
+from fairfix.optim.plugin_rule import PluginRule
 
 RULE: Mapping[str, Part] = {
     "part": Array("<i8", (None,)),
@@ -215,7 +214,7 @@ class BlindRule(OfScorers):
             np.concatenate([part for pair in np.split(mu, cuts, axis=1) for part in pair])
             for mu in held["mu"]
         ]
-        rule = EqualRates(cells, held["prior"], cells, math.nan, math.nan, math.nan, 0.0, True)
+        rule = EqualRates(cells, held["prior"], cells, math.nan, math.nan, True)
         mixture = BlindMixture(
             rule, np.array(prices).reshape(shares.size, 2 * sum(sizes)), shares, held["always"]
         )

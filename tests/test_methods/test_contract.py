@@ -21,8 +21,8 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods import Repairer, RepairProblem, available
-from fairfix.methods.base import expected_accuracy
+from fairfix.methods import available
+from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, at_predict_time
 from fairfix.noisy.description import Noise, NoiseTable
