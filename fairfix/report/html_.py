@@ -13,7 +13,8 @@ from html import escape
 from importlib.util import find_spec
 from typing import Any
 
-from fairfix.auditing.as_json import formula
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import METRICS, metrics_for
 from fairfix.report.layout import (
     HEADLINES,
     MARKS,
@@ -45,21 +46,6 @@ FEW_ROWS = 10
 
 CLASSES = {word: name for name, word in MARKS.items()}
 SIGNS = {"pass": "✔", "fail": "✖", "undecided": "?", "waived": "~"}
-BOUNDED = frozenset(
-    (
-        "base_rate",
-        "selection_rate",
-        "true_positive_rate",
-        "false_positive_rate",
-        "positive_predictive_value",
-        "accuracy",
-        "auc",
-        "scoring_rate",
-    )
-)
-UNBOUNDED = frozenset(("mean_label", "mean_score"))
-"""Means in the units of the data: zero need not be in the picture."""
-
 NO_EXTRA = (
     "The picture of the frontier is drawn by matplotlib, which is not installed: pip install 'fairfix[plot]'. "
     "The tables hold all its numbers."
@@ -212,13 +198,10 @@ def _named(
 ) -> list[tuple[str, str, str]]:
     """Return (as shown, identifier, definition) of every metric and comparison in the report."""
     if kind == "audit":
-        regression = result["settings"]["task"] == "regression"
-        metrics = [
-            (title, name, formula("square_loss_real" if name == "square_loss" and regression else name))
-            for name, title in group_metrics(result)
-        ]
+        entries = metrics_for(result["settings"]["task"])
+        metrics = [(title, name, entries[name].formula) for name, title in group_metrics(result)]
         told = result["definitions"]
-        heads = [(name, name) for name in told] if detail else HEADLINES
+        heads = [(name, name) for name in told] if detail else HEADLINES.items()
         found = [(title, name, told[name]) for name, title in heads if name in told and title in shown]
         checked = [check["comparison"] for check in result["checks"]]
         known = {name for _, name, _ in (*metrics, *found)}
@@ -238,7 +221,7 @@ def _named(
 def _titled(name: str) -> str:
     """Return how a comparison, a metric, or one of an attribute, is called in words."""
     identifier, space, attribute = name.partition(" ")
-    return {**TITLES, **dict(HEADLINES)}.get(identifier, identifier) + space + attribute
+    return {**TITLES, **HEADLINES}.get(identifier, identifier) + space + attribute
 
 
 # ---------------------------------------------------------------------- pictures and sections
@@ -362,7 +345,8 @@ class _Page:
         rows = [_dot(group["group"], group["metrics"][name]) for group in groups]
         everybody = _dot("everybody", self.result["overall"]["metrics"][name], brief=True)
         ends = [end for dot in (*rows, everybody) for end in (dot.value, dot.low, dot.high)]
-        span = span_of(ends, zero=name not in UNBOUNDED, most=1.0 if name in BOUNDED else None)
+        scale = METRICS[name].scale
+        span = span_of(ends, zero=scale != "data", most=1.0 if scale == "share" else None)
         values = sorted((d.value, d.name) for d in rows if d.value is not None)
         told = (
             f"{title} of each group of {block['attribute']} with its interval: from {show(values[0][0])} "
@@ -549,12 +533,13 @@ HINTS = {
 def _panel(row: Mapping[str, Any]) -> str:
     """Return with which other rows of a proof one shares an axis."""
     name = str(row["id"])
-    if ".ratio." in name:
+    of = Comparison.parse(name)
+    if of.kind == "ratio":
         return "ratios"
-    if ".difference." in name or ".covariance." in name or name.startswith("ks."):
+    if of.kind in ("difference", "covariance") or of.metric == "ks":
         small = all((row[when]["value"] or 0) <= 1 for when in ("before", "after"))
         return "gaps" if small else name
-    return "rates" if name.partition(".")[0] in BOUNDED else name
+    return "rates" if of.metric in TITLES and METRICS[of.metric].scale == "share" else name
 
 
 DRAWN = (

@@ -9,72 +9,72 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import METRICS
+
 GROUP_METRICS = (
-    ("base_rate", "base rate"),
-    ("selection_rate", "selection rate"),
-    ("true_positive_rate", "TPR"),
-    ("false_positive_rate", "FPR"),
-    ("positive_predictive_value", "PPV"),
-    ("accuracy", "accuracy"),
-    ("auc", "AUC"),
-    ("log_loss", "log loss"),
-    ("calibration_gap", "calibration gap"),
-    ("scoring_rate", "scoring rate"),
-    ("mean_label", "mean label"),
-    ("mean_score", "mean score"),
-    ("mean_error", "mean error"),
-    ("square_loss", "square loss"),
-    ("absolute_loss", "absolute loss"),
+    "base_rate",
+    "selection_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "positive_predictive_value",
+    "accuracy",
+    "auc",
+    "log_loss",
+    "calibration_gap",
+    "scoring_rate",
+    "mean_label",
+    "mean_score",
+    "mean_error",
+    "square_loss",
+    "absolute_loss",
 )
-"""Columns of the group table with their headings."""
+"""Columns of the group table."""
 
 CLASSIFICATION_ONLY_LOSSES = ("mean_score", "square_loss")
 """Left to the JSON form when probabilities are audited: log loss and calibration gap say the same."""
 
-HEADLINES = (
-    ("selection_rate.difference.between_groups", "demographic parity difference"),
-    ("selection_rate.ratio.between_groups", "demographic parity ratio"),
-    ("selection_rate.difference.to_overall", "demographic parity difference, to overall"),
-    ("selection_rate.difference.to_reference", "demographic parity difference, to reference"),
-    ("selection_rate.ratio.to_reference", "demographic parity ratio, to reference"),
-    ("selection_rate.difference.within_strata", "demographic parity difference, within strata"),
-    ("true_positive_rate.difference.between_groups", "equal opportunity difference"),
-    ("true_positive_rate.ratio.between_groups", "equal opportunity ratio"),
-    ("equalized_odds.difference.between_groups", "equalized odds difference"),
-    ("equalized_odds.ratio.between_groups", "equalized odds ratio"),
-    ("true_positive_rate.difference.within_strata", "equal opportunity difference, within strata"),
-    ("equalized_odds.difference.within_strata", "equalized odds difference, within strata"),
-    ("selection_rate.difference.true_groups", "demographic parity difference, true groups"),
-    ("selection_rate.ratio.true_groups", "demographic parity ratio, true groups"),
-    ("true_positive_rate.difference.true_groups", "equal opportunity difference, true groups"),
-    ("equalized_odds.difference.true_groups", "equalized odds difference, true groups"),
-    (
+HEADLINES = {
+    name: Comparison.parse(name).title
+    for name in (
+        "selection_rate.difference.between_groups",
+        "selection_rate.ratio.between_groups",
+        "selection_rate.difference.to_overall",
+        "selection_rate.difference.to_reference",
+        "selection_rate.ratio.to_reference",
+        "selection_rate.difference.within_strata",
+        "true_positive_rate.difference.between_groups",
+        "true_positive_rate.ratio.between_groups",
+        "equalized_odds.difference.between_groups",
+        "equalized_odds.ratio.between_groups",
+        "true_positive_rate.difference.within_strata",
+        "equalized_odds.difference.within_strata",
+        "selection_rate.difference.true_groups",
+        "selection_rate.ratio.true_groups",
+        "true_positive_rate.difference.true_groups",
+        "equalized_odds.difference.true_groups",
         "selection_rate.difference.true_groups.worst_case",
-        "demographic parity difference, true groups at worst",
-    ),
-    (
         "true_positive_rate.difference.true_groups.worst_case",
-        "equal opportunity difference, true groups at worst",
-    ),
-    ("equalized_odds.difference.true_groups.worst_case", "equalized odds difference, true groups at worst"),
-    ("decision_flips.under_flips", "decisions that change with the group"),
-    ("score_change.under_flips", "largest change of the score with the group, mean"),
-    ("score_effect.under_flips", "effect of the group on the mean score"),
-    ("decision_flips.under_comparable", "decisions that change with comparable values"),
-    ("decision_flips.under_everybody", "the same, if everybody gets these values"),
-    ("matched_effect.difference.between_groups", "mean score difference of rows equal in all else"),
-    ("residual_effect.difference.between_groups", "mean score difference after what the other columns tell"),
-    ("accuracy.difference.between_groups", "accuracy difference"),
-    ("auc.difference.between_groups", "AUC difference"),
-    ("mean_score.difference.between_groups", "mean score difference"),
-    ("mean_error.difference.between_groups", "mean error difference"),
-    ("log_loss.max", "largest group log loss"),
-    ("square_loss.max", "largest group square loss"),
-    ("scoring_rate.ratio.between_groups", "scoring rate ratio (share above the pooled median)"),
-    ("ks.between_groups", "KS distance, between groups"),
-    ("ks.to_overall", "KS distance, to overall"),
-    ("ks.within_strata", "KS distance, within strata"),
-)
+        "equalized_odds.difference.true_groups.worst_case",
+        "decision_flips.under_flips",
+        "score_change.under_flips",
+        "score_effect.under_flips",
+        "decision_flips.under_comparable",
+        "decision_flips.under_everybody",
+        "matched_effect.difference.between_groups",
+        "residual_effect.difference.between_groups",
+        "accuracy.difference.between_groups",
+        "auc.difference.between_groups",
+        "mean_score.difference.between_groups",
+        "mean_error.difference.between_groups",
+        "log_loss.max",
+        "square_loss.max",
+        "scoring_rate.ratio.between_groups",
+        "ks.between_groups",
+        "ks.to_overall",
+        "ks.within_strata",
+    )
+}
 """Comparisons of the short report, with their titles; ``--detail`` shows all."""
 
 MARKS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED", "waived": "WAIVED"}
@@ -244,7 +244,6 @@ STATES = {
 
 
 def _baseline(found: Mapping[str, Any]) -> Section:
-    titles = dict(HEADLINES)
     rows = []
     for one in found["changes"]:
         name, where = one["comparison"], one["attribute"]
@@ -252,7 +251,7 @@ def _baseline(found: Mapping[str, Any]) -> Section:
             where = f"{where}={one['group']}"
         told = "undefined" if one["value"] is None else _signed(one)
         rows.append(
-            (titles.get(name, name), where, interval(one["old"]), interval(one["new"]), told, _worse(one))
+            (HEADLINES.get(name, name), where, interval(one["old"]), interval(one["new"]), told, _worse(one))
         )
     lines = [
         *_compared(found),
@@ -355,8 +354,8 @@ def group_metrics(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     regression = result["settings"]["task"] == "regression"
     present = set(result["overall"]["metrics"])
     return [
-        (name, title)
-        for name, title in GROUP_METRICS
+        (name, METRICS[name].title)
+        for name in GROUP_METRICS
         if name in present
         and (regression or name not in CLASSIFICATION_ONLY_LOSSES or "log_loss" not in present)
     ]
@@ -384,7 +383,9 @@ def _groups(block: Mapping[str, Any], result: Mapping[str, Any]) -> Grid:
 def _comparisons(block: Mapping[str, Any], *, detail: bool) -> Grid:
     found = {c["id"]: c for c in block["comparisons"]}
     chosen = (
-        [(c, c) for c in found] if detail else [(name, title) for name, title in HEADLINES if name in found]
+        [(c, c) for c in found]
+        if detail
+        else [(name, title) for name, title in HEADLINES.items() if name in found]
     )
     rows = tuple((title, interval(found[name]), _who(found[name])) for name, title in chosen)
     return Grid(("comparison", "value [interval]", "between"), rows, 3, f"Comparisons of {_where(block)}")
@@ -404,19 +405,22 @@ def _who(found: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------------- true groups
 
 TITLES = {
-    **dict(GROUP_METRICS),
-    "selection_rate.difference": "demographic parity difference",
-    "selection_rate.ratio": "demographic parity ratio",
-    "true_positive_rate.difference": "equal opportunity difference",
-    "false_positive_rate.difference": "FPR difference",
-    "equalized_odds.difference": "equalized odds difference",
-    "accuracy.difference": "accuracy difference",
-    "positive_predictive_value.difference": "PPV difference",
+    name: Comparison.parse(name).title
+    for name in (
+        *GROUP_METRICS,
+        "selection_rate.difference",
+        "selection_rate.ratio",
+        "true_positive_rate.difference",
+        "false_positive_rate.difference",
+        "equalized_odds.difference",
+        "accuracy.difference",
+        "positive_predictive_value.difference",
+    )
 }
 """Figures of true groups that the short report shows, with their titles."""
 
-OUTNUMBERED = {"true_positive_rate": ("TPR", "y = 0"), "false_positive_rate": ("FPR", "y = 1")}
-"""Rates of which noise may say nothing: their short names, and the rows that then outnumber those they are of."""
+OUTNUMBERED = {"true_positive_rate": "y = 0", "false_positive_rate": "y = 1"}
+"""Rates of which noise may say nothing, and the rows that then outnumber those they are of."""
 
 TABLE_WORDS = {
     "count": "{rows:,} rows counted",
@@ -541,7 +545,7 @@ def _table_facts(noise: Mapping[str, Any]) -> Iterator[str]:
     if noise["radii"]:
         yield "radii of N0: " + ", ".join(f"{r['group']} {show(r['radius'])}" for r in noise["radii"])
     for item in noise["vacuous"]:
-        name, other = OUTNUMBERED[item["metric"]]
+        name, other = TITLES[item["metric"]], OUTNUMBERED[item["metric"]]
         yield (
             f"the table without labels says nothing of the {name} of {item['group']}, whatever the decisions are: in "
             f"every recorded group there are at least as many rows with {other} as rows of {item['group']}"
@@ -560,7 +564,7 @@ def _membership_facts(noise: Mapping[str, Any]) -> Iterator[str]:
         for group in found["groups"]
     )
     for item in noise["vacuous"]:
-        name, other = OUTNUMBERED[item["metric"]]
+        name, other = TITLES[item["metric"]], OUTNUMBERED[item["metric"]]
         yield (
             f"the probabilities say nothing of the {name} of {item['group']}, whatever the decisions are: in every bin "
             f"there are at least as many rows with {other} as rows of {item['group']}"

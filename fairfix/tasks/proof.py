@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.audit import More, OfTrueGroups, audit, with_default_threshold
-from fairfix.auditing.checks import NOISE_SCOPES
+from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, CheckResult, Settings, Value
 from fairfix.data.counts import Bools, Floats, Ints
@@ -221,7 +221,7 @@ def _criterion(repairer: Repairer, reading: Reading) -> str:
     """Return what the slack bounds: within strata, where there are strata."""
     if not reading.columns.strata:
         return repairer.bounds_of(reading)
-    return repairer.bounds.rpartition(".")[0] + ".within_strata"
+    return Comparison.parse(repairer.bounds).to("within_strata").id
 
 
 def split_rows(table: Table, rng: np.random.Generator, *, validation: float, holdout: float) -> Split:
@@ -542,7 +542,7 @@ def _doubts(
     groups = fitted.groups()
     attribute = " x ".join(groups.columns)
     if repairer.demands:  # of true groups, as far as anything is known of them
-        asked = replace(asked, comparison=f"{asked.comparison.rpartition('.')[0]}.true_groups")
+        asked = replace(asked, comparison=Comparison.parse(asked.comparison).to(TRUE_GROUPS).id)
     rows = [
         next((row for row in proof.table if (row.id, row.attribute) == (asked.comparison, attribute)), None)
         for proof in shown
@@ -770,7 +770,7 @@ def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[
 
 def _of_score(identifier: str) -> bool:
     """Tell whether a row is about the score and not about decisions."""
-    return identifier.split(".")[0] in ("ks", "log_loss", "square_loss", "score_change")
+    return Comparison.parse(identifier).metric in ("ks", "log_loss", "square_loss", "score_change")
 
 
 def _joined(one: More, other: More) -> More:
@@ -867,15 +867,15 @@ class _Pairs:
 
     def change(self, comparison: str, block: Block, value: float) -> Value:
         """Return a change with its interval, or with why there is none."""
-        metric, scope = comparison.split(".")[0], comparison.rpartition(".")[2]
-        if metric == "ks":
+        of = Comparison.parse(comparison, block.attribute)
+        if of.metric == "ks":
             was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
             return Value(value, now.low - was.high, now.high - was.low)
         ends: Any = "true groups are not seen row by row"
-        if metric in LOSSES and not self._ends_at_1(metric):
+        if of.metric in LOSSES and not self._ends_at_1(of.metric):
             ends = "a few rows can make the whole of a loss without an upper end"
-        elif scope not in NOISE_SCOPES:
-            ends = self.changes.limits(comparison, block.attribute, block.columns, "")
+        elif not of.of_true_groups:
+            ends = self.changes.limits(of, block.columns)
         if isinstance(ends, str):
             return Value(value, math.nan, math.nan, f"no interval of this change: {ends}")
         return Value(value, min(ends[0], value), max(ends[1], value))
