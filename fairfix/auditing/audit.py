@@ -37,6 +37,7 @@ from fairfix.auditing.suppression import hidden_groups
 from fairfix.auditing.view import Evidence, GroupView, Measured
 from fairfix.data.counts import Bools, Counts
 from fairfix.data.files import Source, open_source
+from fairfix.data.names import attribute_name, group_name, stratum_name
 from fairfix.data.scan import SORT_ROWS, Scan, collect, count_table, default_threshold, scan
 from fairfix.data.table import Reading, Table
 from fairfix.errors import DataError, UsageError
@@ -163,7 +164,7 @@ def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[Gro
     chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
     if settings.intersect and len(columns.protected) > 1:
         chosen.append(columns.protected)
-    known = {" x ".join(names) for names in chosen}
+    known = {attribute_name(names) for names in chosen}
     for name in settings.reference:
         if name not in known:
             raise UsageError(
@@ -194,17 +195,15 @@ def _view(
     group = np.array(
         [place[lev] if here else -1 for lev, here in zip(level, inside, strict=True)], dtype=np.int64
     )
-    attribute = " x ".join(names)
-    labels = tuple(" & ".join(lev) for lev in levels)
+    attribute = attribute_name(names)
+    labels = tuple(map(group_name, levels))
     reference = settings.reference.get(attribute)
     if reference is not None and reference not in labels and stratum is None:
         raise UsageError(f"--reference: {attribute} has no group {reference!r}; it has {', '.join(labels)}")
     return GroupView(
         attribute,
         names,
-        ""
-        if stratum is None
-        else " & ".join(f"{k}={v}" for k, v in zip(reading.columns.strata, stratum, strict=True)),
+        "" if stratum is None else stratum_name(reading.columns.strata, stratum),
         View(group, len(levels)),
         tuple(levels),
         strata if stratum is not None else 1,

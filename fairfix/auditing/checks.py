@@ -27,8 +27,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from fairfix.auditing.comparisons import KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison, written_attribute
+from fairfix.auditing.comparisons import KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
 from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, NOISE_METRICS, SCOPES
+from fairfix.data.names import written_attribute
 from fairfix.errors import ExitStatus, UsageError
 
 Verdict = Literal["pass", "fail", "undecided"]

@@ -6,7 +6,6 @@ The text form is ``metric.kind.scope``, with an empty part and its dot left out:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -139,8 +138,3 @@ class Comparison:
             return metric.title
         name = " ".join(filter(None, (metric.parity or metric.title, self.kind)))
         return name + SUFFIXES.get(self.scope, f", {self.scope.replace('_', ' ')}" if self.scope else "")
-
-
-def written_attribute(text: str) -> str | None:
-    """Return the name of an attribute as a user writes it: ``race*sex`` and ``race x sex`` are one."""
-    return re.sub(r"\s+x\s+|\s*\*\s*", " x ", text) or None

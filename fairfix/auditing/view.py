@@ -18,6 +18,7 @@ from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES, Mean, Metri
 from fairfix.auditing.results import ComparisonReport, GroupReport, ScoreShares, Settings, Value
 from fairfix.auditing.sums import bounds_in, confusion, label_table, mean_sums, rate_sums, share
 from fairfix.data.counts import Counts, Floats, Ints, moved_bins
+from fairfix.data.names import group_name
 from fairfix.data.scan import KeptRows
 from fairfix.data.table import Reading
 from fairfix.stats import uncertainty as un
@@ -61,7 +62,7 @@ class GroupView:
     @property
     def names(self) -> tuple[str, ...]:
         """Printable names of the groups."""
-        return tuple(" & ".join(level) for level in self.levels)
+        return tuple(map(group_name, self.levels))
 
 
 # ---------------------------------------------------------------------- evidence

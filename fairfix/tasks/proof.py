@@ -24,6 +24,7 @@ from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, CheckResult, Settings, Value
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.files import Source
+from fairfix.data.names import attribute_name
 from fairfix.data.scan import Scan, scan, stream_batches
 from fairfix.data.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
 from fairfix.errors import DataError, FairfixWarning, UsageError
@@ -540,7 +541,7 @@ def _doubts(
     """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
     asked = Asked(_criterion(repairer, held.reading), repairer.slack_of_all)
     groups = fitted.groups()
-    attribute = " x ".join(groups.columns)
+    attribute = attribute_name(groups.columns)
     if repairer.demands:  # of true groups, as far as anything is known of them
         asked = replace(asked, comparison=Comparison.parse(asked.comparison).to(TRUE_GROUPS).id)
     rows = [
@@ -764,7 +765,7 @@ def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[
     for columns in [(name,) for name in asked] + ([asked] if len(asked) > 1 else []):
         groups = table.groups(columns)
         far = ks_to_overall(every, groups.codes[rows], weight, len(groups.levels))
-        out[f"ks.to_overall [{' x '.join(columns)}]"] = float(far.max())
+        out[f"ks.to_overall [{attribute_name(columns)}]"] = float(far.max())
     return out
 
 
