@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.draws import apart
+from fairfix.data.names import group_name
 from fairfix.errors import ColumnError, DataError, UsageError
 
 PLAIN_SCORE = "model score as it is"
@@ -674,7 +675,7 @@ class Groups:
     @property
     def names(self) -> tuple[str, ...]:
         """Printable names, in the order of ``levels``."""
-        return tuple(" & ".join(level) for level in self.levels)
+        return tuple(group_name(level) for level in self.levels)
 
 
 @dataclass(frozen=True)
@@ -808,7 +809,7 @@ def _hashes(table: Table) -> npt.NDArray[np.uint64]:
 
     frame = table.features.to_pandas() if table.features.num_columns else DataFrame(index=range(len(table)))
     frame = frame.set_axis([f"feature {name}" for name in frame.columns], axis=1)
-    frame["cell"] = np.array([" & ".join(cell) for cell in table.rows.cells], dtype=object)[table.rows.cell]
+    frame["cell"] = np.array([group_name(cell) for cell in table.rows.cells], dtype=object)[table.rows.cell]
     if table.rows.score is not None:
         frame["score"] = table.rows.score
     mixed = hash_pandas_object(frame, index=False).to_numpy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fairfix.auditing.metrics import METRICS
 from fairfix.report.layout import (
     GROUP_METRICS,
     HEADLINES,
@@ -15,6 +16,7 @@ from fairfix.report.layout import (
     judgements,
     show,
     signed,
+    titled,
 )
 from fairfix.report.true_groups import true_groups
 
@@ -88,10 +90,9 @@ def _facts(result: Json) -> Iterator[str]:
 
 
 def _baseline(baseline: Json) -> Section:
-    titles = dict(HEADLINES)
     rows = tuple(
         (
-            titles.get(one["comparison"], one["comparison"]),
+            titled(one["comparison"]),
             f"{one['attribute']}={one['group']}" if "group" in one else one["attribute"],
             interval(one["old"]),
             interval(one["new"]),
@@ -179,7 +180,7 @@ def group_metrics(result: Json) -> list[tuple[str, str]]:
     regression = result["settings"]["task"] == "regression"
     present = result["overall"]["metrics"]
     left_out = () if regression or "log_loss" not in present else CLASSIFICATION_ONLY_LOSSES
-    return [(name, title) for name, title in GROUP_METRICS if name in present and name not in left_out]
+    return [(name, METRICS[name].title) for name in GROUP_METRICS if name in present and name not in left_out]
 
 
 def _groups(block: Json, result: Json, where: str) -> Grid:
@@ -200,7 +201,7 @@ def _groups(block: Json, result: Json, where: str) -> Grid:
 
 def _comparisons(block: Json, where: str, *, detail: bool) -> Grid:
     by_id = {c["id"]: c for c in block["comparisons"]}
-    titles = {name: name for name in by_id} if detail else dict(HEADLINES)
+    titles = {name: name for name in by_id} if detail else HEADLINES
     rows = tuple(
         (title, interval(by_id[name]), _who(by_id[name])) for name, title in titles.items() if name in by_id
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fairfix.auditing.metrics import RATES
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import METRICS
 from fairfix.report.audits import group_metrics
 from fairfix.report.frontier import NOTHING, Panel, panels
-from fairfix.report.layout import Grid, Json, between, interval, show, slack_of, titled
+from fairfix.report.layout import GROUP_METRICS, Grid, Json, between, interval, show, slack_of, titled
 from fairfix.report.svg import (
     CURVES,
     Cloud,
@@ -30,12 +31,6 @@ MOST_ROWS = 30
 
 FEW_ROWS = 10
 """A calibration bin with fewer rows of a group is left to the table."""
-
-BOUNDED = frozenset((*RATES, "auc", "scoring_rate"))
-"""Metrics that are at most 1."""
-
-UNBOUNDED = frozenset(("mean_label", "mean_score"))
-"""Means in the units of the data: zero need not be in the picture."""
 
 DRAWN = (
     "selection_rate.difference",
@@ -120,8 +115,8 @@ def _rate(
     rows = [_dot(group["group"], group["metrics"][metric]) for group in groups]
     whole = overall["metrics"][metric]
     everybody = _dot("everybody", whole, show(whole["value"]) if whole["value"] is not None else "")
-    most = 1.0 if metric in BOUNDED else None
-    span = span_of(_ends([*rows, everybody]), zero=metric not in UNBOUNDED, most=most)
+    scale = METRICS[metric].scale
+    span = span_of(_ends([*rows, everybody]), zero=scale != "data", most=1.0 if scale == "share" else None)
     ordered = sorted((dot.value, dot.name) for dot in rows if dot.value is not None)
     (low, lowest), (high, highest) = ordered[0], ordered[-1]
     description = (
@@ -322,15 +317,15 @@ def before_after(proof: Json, title: str) -> Iterator[Part]:
 
 def _axis(row: Json) -> str:
     """Return the axis that a row of a proof shares with others, or its own."""
-    identifier = str(row["id"])
-    metric, _, scope = identifier.partition(".")
-    kind = scope.partition(".")[0]
-    if kind == "ratio":
+    name = str(row["id"])
+    comparison = Comparison.parse(name)
+    if comparison.kind == "ratio":
         return "ratios"
-    if kind in ("difference", "covariance") or metric == "ks":
+    if comparison.kind in ("difference", "covariance") or comparison.metric == "ks":
         small = all((row[when]["value"] or 0) <= 1 for when in ("before", "after"))
-        return "gaps" if small else identifier
-    return "rates" if metric in BOUNDED else identifier
+        return "gaps" if small else name
+    rate = comparison.metric in GROUP_METRICS and comparison.entry.scale == "share"
+    return "rates" if rate else name
 
 
 # ---------------------------------------------------------------------- comparison

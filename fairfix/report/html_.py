@@ -15,7 +15,7 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from fairfix.auditing.as_json import formula
+from fairfix.auditing.metrics import metrics_for
 from fairfix.report import figures
 from fairfix.report.audits import group_metrics
 from fairfix.report.figures import Part
@@ -169,11 +169,11 @@ def _definitions(result: Json, *, detail: bool) -> Shown:
 def _named(result: Json, *, detail: bool) -> Iterator[tuple[str, str, str]]:
     """Yield (as shown, identifier, definition) of every metric and comparison in the report."""
     if kind_of(result) == "audit":
-        regression = result["settings"]["task"] == "regression"
+        entries = metrics_for(result["settings"]["task"])
         metrics, definitions = dict(group_metrics(result)), result["definitions"]
         for name, title in metrics.items():
-            yield title, name, formula("square_loss_real" if name == "square_loss" and regression else name)
-        titles = {name: name for name in definitions} if detail else dict(HEADLINES)
+            yield title, name, entries[name].formula
+        titles = {name: name for name in definitions} if detail else HEADLINES
         titles = {name: title for name, title in titles.items() if name in definitions}
         yield from ((title, name, definitions[name]) for name, title in titles.items())
         checked = [check["comparison"] for check in result["checks"]]

@@ -11,74 +11,55 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import METRICS
+
 Json = Mapping[str, Any]
 
 GROUP_METRICS = (
-    ("base_rate", "base rate"),
-    ("selection_rate", "selection rate"),
-    ("true_positive_rate", "TPR"),
-    ("false_positive_rate", "FPR"),
-    ("positive_predictive_value", "PPV"),
-    ("accuracy", "accuracy"),
-    ("auc", "AUC"),
-    ("log_loss", "log loss"),
-    ("calibration_gap", "calibration gap"),
-    ("scoring_rate", "scoring rate"),
-    ("mean_label", "mean label"),
-    ("mean_score", "mean score"),
-    ("mean_error", "mean error"),
-    ("square_loss", "square loss"),
-    ("absolute_loss", "absolute loss"),
+    *(
+        "base_rate",
+        "selection_rate",
+        "true_positive_rate",
+        "false_positive_rate",
+        "positive_predictive_value",
+    ),
+    *(
+        "accuracy",
+        "auc",
+        "log_loss",
+        "calibration_gap",
+        "scoring_rate",
+        "mean_label",
+        "mean_score",
+        "mean_error",
+    ),
+    *("square_loss", "absolute_loss"),
 )
-"""Columns of the group table with their headings."""
+"""Columns of the group table."""
 
-HEADLINES = (
-    ("selection_rate.difference.between_groups", "demographic parity difference"),
-    ("selection_rate.ratio.between_groups", "demographic parity ratio"),
-    ("selection_rate.difference.to_overall", "demographic parity difference, to overall"),
-    ("selection_rate.difference.to_reference", "demographic parity difference, to reference"),
-    ("selection_rate.ratio.to_reference", "demographic parity ratio, to reference"),
-    ("selection_rate.difference.within_strata", "demographic parity difference, within strata"),
-    ("true_positive_rate.difference.between_groups", "equal opportunity difference"),
-    ("true_positive_rate.ratio.between_groups", "equal opportunity ratio"),
-    ("equalized_odds.difference.between_groups", "equalized odds difference"),
-    ("equalized_odds.ratio.between_groups", "equalized odds ratio"),
-    ("true_positive_rate.difference.within_strata", "equal opportunity difference, within strata"),
-    ("equalized_odds.difference.within_strata", "equalized odds difference, within strata"),
-    ("selection_rate.difference.true_groups", "demographic parity difference, true groups"),
-    ("selection_rate.ratio.true_groups", "demographic parity ratio, true groups"),
-    ("true_positive_rate.difference.true_groups", "equal opportunity difference, true groups"),
-    ("equalized_odds.difference.true_groups", "equalized odds difference, true groups"),
-    (
-        "selection_rate.difference.true_groups.worst_case",
-        "demographic parity difference, true groups at worst",
-    ),
-    (
-        "true_positive_rate.difference.true_groups.worst_case",
-        "equal opportunity difference, true groups at worst",
-    ),
-    ("equalized_odds.difference.true_groups.worst_case", "equalized odds difference, true groups at worst"),
-    ("decision_flips.under_flips", "decisions that change with the group"),
-    ("score_change.under_flips", "largest change of the score with the group, mean"),
-    ("score_effect.under_flips", "effect of the group on the mean score"),
-    ("decision_flips.under_comparable", "decisions that change with comparable values"),
-    ("decision_flips.under_everybody", "the same, if everybody gets these values"),
-    ("matched_effect.difference.between_groups", "mean score difference of rows equal in all else"),
-    ("residual_effect.difference.between_groups", "mean score difference after what the other columns tell"),
-    ("accuracy.difference.between_groups", "accuracy difference"),
-    ("auc.difference.between_groups", "AUC difference"),
-    ("mean_score.difference.between_groups", "mean score difference"),
-    ("mean_error.difference.between_groups", "mean error difference"),
-    ("log_loss.max", "largest group log loss"),
-    ("square_loss.max", "largest group square loss"),
-    ("scoring_rate.ratio.between_groups", "scoring rate ratio (share above the pooled median)"),
-    ("ks.between_groups", "KS distance, between groups"),
-    ("ks.to_overall", "KS distance, to overall"),
-    ("ks.within_strata", "KS distance, within strata"),
-)
+_USUAL = """
+selection_rate.difference.between_groups selection_rate.ratio.between_groups
+selection_rate.difference.to_overall
+selection_rate.difference.to_reference selection_rate.ratio.to_reference
+selection_rate.difference.within_strata
+true_positive_rate.difference.between_groups true_positive_rate.ratio.between_groups
+equalized_odds.difference.between_groups equalized_odds.ratio.between_groups
+true_positive_rate.difference.within_strata equalized_odds.difference.within_strata
+selection_rate.difference.true_groups selection_rate.ratio.true_groups
+true_positive_rate.difference.true_groups equalized_odds.difference.true_groups
+selection_rate.difference.true_groups.worst_case true_positive_rate.difference.true_groups.worst_case
+equalized_odds.difference.true_groups.worst_case
+decision_flips.under_flips score_change.under_flips score_effect.under_flips
+decision_flips.under_comparable decision_flips.under_everybody
+matched_effect.difference.between_groups residual_effect.difference.between_groups
+accuracy.difference.between_groups auc.difference.between_groups
+mean_score.difference.between_groups mean_error.difference.between_groups
+log_loss.max square_loss.max scoring_rate.ratio.between_groups
+ks.between_groups ks.to_overall ks.within_strata
+"""
+HEADLINES = {name: Comparison.parse(name).title for name in _USUAL.split()}
 """Comparisons of the short report, with their titles; ``--detail`` shows all."""
-
-TITLES = {**dict(GROUP_METRICS), **dict(HEADLINES)}
 
 MARKS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED", "waived": "WAIVED"}
 """Verdicts as all formats write them."""
@@ -189,9 +170,12 @@ def exact(number: float | None) -> str:
 
 
 def titled(name: str) -> str:
-    """Return the words for a comparison or a metric, which may have ` [attribute]` behind it."""
+    """Return the words for a metric or a usual comparison, which may have ` [attribute]` behind it."""
     identifier, space, attribute = name.partition(" ")
-    return TITLES.get(identifier, identifier) + space + attribute
+    title = (
+        METRICS[identifier].title if identifier in GROUP_METRICS else HEADLINES.get(identifier, identifier)
+    )
+    return title + space + attribute
 
 
 # ---------------------------------------------------------------------- sections

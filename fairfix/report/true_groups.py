@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from fairfix.auditing.comparisons import Comparison
 from fairfix.report.layout import GROUP_METRICS, Grid, Json, Section, between, show
 
-TITLES = {
-    **dict(GROUP_METRICS),
-    "selection_rate.difference": "demographic parity difference",
-    "selection_rate.ratio": "demographic parity ratio",
-    "true_positive_rate.difference": "equal opportunity difference",
-    "false_positive_rate.difference": "FPR difference",
-    "equalized_odds.difference": "equalized odds difference",
-    "accuracy.difference": "accuracy difference",
-    "positive_predictive_value.difference": "PPV difference",
-}
+_COMPARISONS = (
+    *("selection_rate.difference", "selection_rate.ratio", "true_positive_rate.difference"),
+    *("false_positive_rate.difference", "equalized_odds.difference", "accuracy.difference"),
+    "positive_predictive_value.difference",
+)
+TITLES = {name: Comparison.parse(name).title for name in (*GROUP_METRICS, *_COMPARISONS)}
 """Figures of true groups that the short report shows, with their titles."""
 
-OUTNUMBERED = {"true_positive_rate": ("TPR", "y = 0"), "false_positive_rate": ("FPR", "y = 1")}
-"""Rates of which noise may say nothing: their short names, and the rows that then outnumber those they are of."""
+OUTNUMBERED = {"true_positive_rate": "y = 0", "false_positive_rate": "y = 1"}
+"""Rates of which noise may say nothing, and the rows that then outnumber those they are of."""
 
 TABLE_WORDS = {
     "count": "{rows:,} rows counted",
@@ -180,7 +177,7 @@ def _membership_facts(noise: Json) -> Iterator[str]:
 def _vacuous(noise: Json, nothing: str, part: str) -> Iterator[str]:
     """Yield which rates the noise leaves open, and why."""
     for item in noise["vacuous"]:
-        name, other = OUTNUMBERED[item["metric"]]
+        name, other = TITLES[item["metric"]], OUTNUMBERED[item["metric"]]
         yield (
             f"{nothing} of the {name} of {item['group']}, whatever the decisions are: in every {part} there are at "
             f"least as many rows with {other} as rows of {item['group']}"
