@@ -32,7 +32,7 @@ from fairfix.report.layout import HEADLINES
 from numpy.typing import NDArray
 
 READING = Reading(Columns(("group",), label="label", prediction="decision"))
-USUAL = tuple(name for name, _ in HEADLINES)
+USUAL = tuple(HEADLINES)
 GATES: tuple[GateOn, ...] = ("interval", "point")
 VERDICTS = ("fail", "undecided", "pass")
 

@@ -72,7 +72,9 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.checks import Ruling, rule
-from fairfix.auditing.metrics import EQUALIZED_ODDS, MEANS, RATES, Rate
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import EQUALIZED_ODDS, Mean, Rate, metrics_for
+from fairfix.auditing.sums import bounds_in
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import null_mask, primitive
 from fairfix.data.reading import Reading
@@ -86,13 +88,6 @@ MEMBERS = 400
 
 LEAST_SHARE = 0.5
 """With a smaller share of the new rows in both files, a change says little of the new ones."""
-
-ERRORS = ("calibration_gap", "mean_error")
-"""Means of the score minus the label."""
-
-SOURCES: Mapping[str, str] = {"mean_score": "score", "mean_label": "label"}
-"""Means by another name than their quantity."""
-
 
 # ---------------------------------------------------------------------- matching
 
@@ -296,7 +291,10 @@ def _reach_of(estimates: un.Estimates, level: float) -> tuple[Floats, Floats]:
 
 def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units | None:
     """Return a metric of both tables by unit; None where it is no mean of rows."""
-    sides = [_contributions(name, table) for table in (old, new)]
+    metric = metrics_for(new.reading.task)[name]
+    if not isinstance(metric, (Rate, Mean)):
+        return None
+    sides = [_contributions(metric, table) for table in (old, new)]
     if sides[0] is None or sides[1] is None:
         return None
     weighted = old.rows.weight is not None or new.rows.weight is not None
@@ -311,7 +309,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
         weight = table.weight
         mass = weight * base
         total = by(mass)
-        estimates.append(_estimates(name, table.reading, value, weight, base, by, weighted=weighted))
+        estimates.append(_estimates(metric, table.reading, value, weight, base, by, weighted=weighted))
         with np.errstate(invalid="ignore", divide="ignore"):
             place = mass / total[code]
             sizes.append(np.nan_to_num(total**2 / by(weight * mass)))
@@ -326,7 +324,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     rise, fall, variance = by(np.maximum(e, 0.0)), by(np.maximum(-e, 0.0)), by(d * d)
     apart = by(parts[0] ** 2) + by(parts[1] ** 2)
     size = np.minimum(*sizes)
-    is_rate = name in RATES
+    is_rate = isinstance(metric, Rate)
     if is_rate:
         alike = by(np.abs(places[1] - places[0])) < 1e-9
         most = np.where(alike | weighted, 1.0, 2.0)
@@ -339,7 +337,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
 
 
 def _estimates(
-    name: str,
+    metric: Rate | Mean,
     reading: Reading,
     value: Floats,
     weight: Floats,
@@ -349,7 +347,7 @@ def _estimates(
     weighted: bool,
 ) -> un.Estimates:
     """Return the estimates of one table, as an audit makes them."""
-    if name in RATES:
+    if isinstance(metric, Rate):
         success, failure = base * value, base * (1 - value)
         if weighted:
             sums = (
@@ -360,31 +358,25 @@ def _estimates(
             )
             return un.Proportions.weighted(*sums)
         return un.Proportions(by(success), by(success) + by(failure))
-    metric = MEANS["square_loss_real" if name == "square_loss" and reading.task == "regression" else name]
-    support = metric.support
-    if name == "mean_score" and reading.task != "regression" and reading.score_scale != "raw":
-        support = (0.0, 1.0)
+    support = bounds_in(metric, reading)
     with np.errstate(invalid="ignore", over="ignore"):
         sums = by(weight), by(weight**2), by(weight * value), by(weight * value * value)
     total, squares = (np.where(np.isfinite(part), part, np.nan) for part in sums[2:])
     return un.Means.from_sums(sums[0], sums[1], np.where(np.isnan(squares), np.nan, total), squares, support)
 
 
-def _contributions(name: str, table: Table) -> tuple[Floats, Floats] | None:
-    """Return (value, part in the denominator) of each row; None where the metric is no mean of rows."""
-    rows, reading = table.rows, table.reading
-    if name in RATES:
-        return _of_rate(RATES[name], table)
-    if name not in MEANS:
+def _contributions(metric: Rate | Mean, table: Table) -> tuple[Floats, Floats] | None:
+    """Return (value, part in the denominator) of each row; None where the table does not have them."""
+    if isinstance(metric, Rate):
+        return _of_rate(metric, table)
+    value, label = (
+        dict(quantities(table.rows, table.reading, losses=True)).get(metric.quantity),
+        table.rows.label,
+    )
+    if value is None or (metric.error and label is None):
         return None
-    known = dict(quantities(rows, reading, losses=True))
-    if name in ERRORS:
-        if "score" not in known or rows.label is None:
-            return None
-        value = known["score"] - np.asarray(rows.label, dtype=np.float64)
-        return value, np.ones(len(table))
-    found = known.get(SOURCES.get(name, name))
-    return None if found is None else (np.asarray(found, dtype=np.float64), np.ones(len(table)))
+    every = np.asarray(value, dtype=np.float64)
+    return every - np.asarray(label, dtype=np.float64) if metric.error else every, np.ones(len(table))
 
 
 def _of_rate(rate: Rate, table: Table) -> tuple[Floats, Floats] | None:
@@ -539,18 +531,13 @@ class Changes:
         self.reference = reference
         self._known: dict[tuple[str, tuple[str, ...]], Units | None] = {}
 
-    def limits(
-        self, comparison: str, attribute: str, columns: Sequence[str], group: str
-    ) -> tuple[float, float, bool] | str:
+    def limits(self, of: Comparison, columns: Sequence[str]) -> tuple[float, float, bool] | str:
         """Return the limits of the change of a number, or why rows cannot be paired for it.
 
         The third entry tells whether the limits of independent samples hold as well.
         """
-        metric, _, rest = comparison.partition(".")
-        kind, _, scope = rest.partition(".")
-        names = EQUALIZED_ODDS if metric == "equalized_odds" else (metric,)
-        if metric not in (*RATES, *MEANS, "equalized_odds"):
-            return "it is no mean over rows"
+        kind, scope = of.kind, of.scope
+        names = EQUALIZED_ODDS if of.metric == "equalized_odds" else (of.metric,)
         inside = scope == "within_strata"
         keys = (*self.matched.new.reading.columns.strata, *columns) if inside else tuple(columns)
         found = [self._units(name, keys) for name in names]
@@ -558,8 +545,8 @@ class Changes:
         if len(units) < len(found):
             return "it is no mean over rows"
         groups = self.matched.new.groups(keys)
-        if group:
-            return self._of_group(units[0], groups.names.index(group))
+        if of.group:
+            return self._of_group(units[0], groups.names.index(of.group))
         if not all(one.defined for one in units):
             return "a group has no value"
         whole = units[0] if len(units) == 1 else _joined(units)
@@ -568,7 +555,7 @@ class Changes:
         blocks = _blocks([level[: len(keys) - len(columns)] for level in groups.levels], len(units))
         pairs = [pair for block in blocks for pair in permutations(block, 2)]
         if scope == "to_reference":
-            at = groups.names.index(self.reference[attribute])
+            at = groups.names.index(self.reference[of.attribute or ""])
             stands = {at + len(groups.names) * copy for copy in range(len(units))}
             pairs = [pair for pair in pairs if stands & set(pair)]
         if len(pairs) > MEMBERS:

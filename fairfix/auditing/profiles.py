@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fairfix.auditing.metrics import MEANS, RATES
+from fairfix.auditing.metrics import MEANS, METRICS, RATES
 from fairfix.data.encoder import MISSING
 from fairfix.errors import UsageError
 
@@ -429,11 +429,10 @@ def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]
 def _eu(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
     present = [name for name in EU_METRICS if name in result["overall"]["metrics"]]
     settings = result["settings"]
-    formulas = {**{n: r.formula for n, r in RATES.items()}, **{n: m.formula for n, m in MEANS.items()}}
     lines = [
         f"intervals hold with {settings['confidence']:.0%} for all groups of a table at once",
         "y is the label, p the score as a probability: "
-        + "; ".join(f"{name} = {formulas[name]}" for name in present if name in formulas),
+        + "; ".join(f"{name} = {METRICS[name].formula}" for name in present if name in (*RATES, *MEANS)),
         "to be stated beside these tables: purpose, origin of the data, known gaps, measures taken, what remains",
     ]
     rows = result["data"]["rows"]

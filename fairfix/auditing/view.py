@@ -14,20 +14,11 @@ from functools import cached_property
 import numpy as np
 
 from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, curves, distances
-from fairfix.auditing.metrics import (
-    EQUALIZED_ODDS,
-    MEANS,
-    RATES,
-    Mean,
-    Metric,
-    Rate,
-    confusion,
-    label_table,
-    rate_sums,
-    share,
-)
+from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES, Mean, Metric, Rate, metrics_for
 from fairfix.auditing.results import ComparisonReport, GroupReport, ScoreShares, Settings, Value
+from fairfix.auditing.sums import bounds_in, confusion, label_table, mean_sums, rate_sums, share
 from fairfix.data.counts import Counts, Floats, Ints, moved_bins
+from fairfix.data.names import group_name
 from fairfix.data.reading import Reading
 from fairfix.data.scan import KeptRows
 from fairfix.stats import uncertainty as un
@@ -71,7 +62,7 @@ class GroupView:
     @property
     def names(self) -> tuple[str, ...]:
         """Printable names of the groups."""
-        return tuple(" & ".join(level) for level in self.levels)
+        return tuple(map(group_name, self.levels))
 
 
 # ---------------------------------------------------------------------- evidence
@@ -140,22 +131,17 @@ def _no_probability(reading: Reading) -> str:
     return "no label column (name one with --label)"
 
 
-def metrics_of(evidence: Evidence) -> Iterator[tuple[str, Metric]]:
-    """Yield the plain rates and means under the names that reports use."""
-    yield from RATES.items()
-    real = evidence.reading.task == "regression"
-    for name, mean in MEANS.items():
-        if name == "square_loss_real":
-            if real:
-                yield "square_loss", mean
-        elif name != "square_loss" or not real:
-            yield name, mean
+def metrics_of(evidence: Evidence) -> dict[str, Rate | Mean]:
+    """Return the plain rates and means by name."""
+    entries = metrics_for(evidence.reading.task).items()
+    return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean))}
 
 
 def not_computed(evidence: Evidence) -> dict[str, str]:
     """Return metric -> reason for what this data cannot give."""
     counts, reading = evidence.counts, evidence.reading
-    out = {name: reason for name, metric in metrics_of(evidence) if (reason := unavailable(metric, evidence))}
+    plain = metrics_of(evidence).items()
+    out = {name: reason for name, metric in plain if (reason := unavailable(metric, evidence))}
     if any(name in out for name in EQUALIZED_ODDS):
         out["equalized_odds"] = out[next(name for name in EQUALIZED_ODDS if name in out)]
     no_score = "no score column (name one with --score)"
@@ -201,31 +187,27 @@ class Measured:
     def estimates(self) -> dict[str, tuple[un.Estimates, str]]:
         """Metric -> (estimates per group, why one can be undefined)."""
         out: dict[str, tuple[un.Estimates, str]] = {}
-        for name, metric in metrics_of(self.evidence):
-            if name in self.missing:
-                continue
-            if isinstance(metric, Rate):
-                out[name] = (
-                    _proportions(*rate_sums(metric, self.table), self.counts.weighted),
-                    metric.undefined,
-                )
-            else:
-                assert isinstance(metric, Mean)
-                out[name] = (self._means(metric, *self.sizes, metric.sums(self.counts)), metric.undefined)
+        for name, metric in metrics_of(self.evidence).items():
+            if name not in self.missing:
+                out[name] = self._plain(metric), metric.undefined
         if "scoring_rate" not in self.missing:
             above, rest = self._above_median()
-            out["scoring_rate"] = (_proportions(above, rest, self.counts.weighted), "no rows")
+            estimates = _proportions(above, rest, self.counts.weighted)
+            out["scoring_rate"] = estimates, METRICS["scoring_rate"].undefined
         if "auc" not in self.missing:
-            out["auc"] = (self._areas(), "needs positives and negatives")
+            out["auc"] = self._areas(), "needs positives and negatives"
         if "calibration_error" not in self.missing:
-            out["calibration_error"] = (self._calibration(), "no rows")
+            out["calibration_error"] = self._calibration(), METRICS["calibration_error"].undefined
         return out
 
+    def _plain(self, metric: Rate | Mean) -> un.Estimates:
+        """Return the estimates of a plain rate or mean."""
+        if isinstance(metric, Rate):
+            return _proportions(*rate_sums(metric, self.table), self.counts.weighted)
+        return self._means(metric, *self.sizes, mean_sums(metric, self.counts))
+
     def _means(self, metric: Mean, weight: Floats, weight2: Floats, sums: Floats) -> un.Means:
-        support = metric.support
-        reading = self.evidence.reading
-        if metric.name == "mean_score" and reading.task != "regression" and reading.score_scale != "raw":
-            support = (0.0, 1.0)
+        support = bounds_in(metric, self.evidence.reading)
         total, squares = (np.where(np.isfinite(part), part, np.nan) for part in (sums[:, 0], sums[:, 1]))
         total = np.where(np.isnan(squares), np.nan, total)
         return un.Means.from_sums(weight, weight2, total, squares, support=support)
@@ -398,7 +380,7 @@ class Measured:
             )
             if ratios:
                 yield "ratio", "to_overall", lambda alpha: un.ratio_to_overall(estimates, rest, shares, alpha)
-            if name == "selection_rate":
+            if "covariance" in METRICS[name].kinds:
                 yield (
                     "covariance",
                     "to_overall",
@@ -425,10 +407,10 @@ class Measured:
         return self._rests[name]
 
     def _computed_others(self, name: str) -> tuple[un.Estimates, Floats] | None:
-        metric = dict(metrics_of(self.evidence)).get(name)
+        metric = metrics_of(self.evidence).get(name)
         if isinstance(metric, Mean):
             weight, weight2 = self.sizes
-            sums = metric.sums(self.counts)
+            sums = mean_sums(metric, self.counts)
             return self._means(metric, *map(_rest, (weight, weight2, sums))), weight / weight.sum()
         if isinstance(metric, Rate):
             success, failure = rate_sums(metric, self.table)
@@ -444,7 +426,7 @@ class Measured:
     def _equalized_odds(self) -> Iterator[ComparisonReport]:
         """Yield the worse of the two rates' gaps, each at half the miscoverage."""
         both = [(name, *self.estimates[name]) for name in EQUALIZED_ODDS]
-        why = "no positives or no negatives"
+        why = METRICS["equalized_odds"].undefined
         for comparers in zip(*(self._comparers(name, estimates) for name, estimates, _ in both), strict=True):
             kind, scope, _ = comparers[0]
             found = [compare(self.alpha / 2) for _, _, compare in comparers]
@@ -499,7 +481,7 @@ class Measured:
             exact = float(found.between.max()) if self.evidence.some_rows is not None else None
             gap = un.ks_between_cdfs(cdfs, sizes, self.alpha, exact)
         if k < 2:
-            return self._report("ks.between_groups", gap, "fewer than two groups")
+            return self._report("ks.between_groups", gap, METRICS["ks"].undefined)
         g, h = sorted(int(i) for i in np.unravel_index(np.argmax(found.between), found.between.shape))
         report = self._report(
             "ks.between_groups",

@@ -290,8 +290,8 @@ def _of_noisy(
 
     report = audit_noisy(source, reading, noise, settings, seed=given["seed"], more=more)
     for check in settings.checks:
-        plain = check.comparison.endswith(".between_groups")
-        if plain and check.attribute in (None, *given["protected"]):
+        plain = check.comparison.scope == "between_groups"
+        if plain and check.comparison.attribute in (None, *given["protected"]):
             talk(
                 given,
                 f"check {check.text!r} is about the recorded groups; of the true ones: {check.true_groups}",
@@ -478,7 +478,7 @@ def _compare(
     name = given["baseline"]
     try:
         require_comparable(old, result, name)
-        usual = [identifier for identifier, _ in HEADLINES]
+        usual = tuple(HEADLINES)
         result["baseline"], checks = compare(old, result, allowances, usual, given["gate_on"])
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise DataError(f"--baseline: {name} is incomplete or was changed: {error!r}") from error
@@ -539,7 +539,7 @@ def _compare_rows(
     require_two_groups(found[1])
     old, new = (audit_dict(report) for report in found)
     limits = Changes(matched, settings.confidence, settings.reference).limits
-    usual = [identifier for identifier, _ in HEADLINES]
+    usual = tuple(HEADLINES)
     section, checks = compare(
         old, {**new, "checks": result["checks"]}, allowances, usual, given["gate_on"], limits
     )

@@ -14,6 +14,7 @@ import pyarrow as pa
 from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
 from fairfix.data.draws import apart
 from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive
+from fairfix.data.names import group_name
 from fairfix.data.reading import Reading, to_probability
 from fairfix.errors import DataError
 
@@ -42,7 +43,7 @@ class Groups:
     @property
     def names(self) -> tuple[str, ...]:
         """Printable names, in the order of ``levels``."""
-        return tuple(" & ".join(level) for level in self.levels)
+        return tuple(group_name(level) for level in self.levels)
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def _hashes(table: Table) -> npt.NDArray[np.uint64]:
 
     frame = table.features.to_pandas() if table.features.num_columns else DataFrame(index=range(len(table)))
     frame = frame.set_axis([f"feature {name}" for name in frame.columns], axis=1)
-    frame["cell"] = np.array([" & ".join(cell) for cell in table.rows.cells], dtype=object)[table.rows.cell]
+    frame["cell"] = np.array([group_name(cell) for cell in table.rows.cells], dtype=object)[table.rows.cell]
     if table.rows.score is not None:
         frame["score"] = table.rows.score
     mixed = hash_pandas_object(frame, index=False).to_numpy()

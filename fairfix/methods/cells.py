@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.names import group_name
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.methods.base import RepairProblem
@@ -109,7 +110,7 @@ def cells_of(problem: RepairProblem) -> Cells:
         score = _joined([f[where[k]] for (_, f, _), where in zip(parts, rows, strict=True)])
         heavy = [w[where[k]] for (_, _, w), where in zip(parts, rows, strict=True) if w is not None]
         labels = None if table.rows.label is None else partial(table.rows.label.__getitem__, rows[0][k])
-        cells.append(ScoredCell(" & ".join(level), score, _joined(heavy) if heavy else None, labels))
+        cells.append(ScoredCell(group_name(level), score, _joined(heavy) if heavy else None, labels))
     return Cells(columns, levels, tuple(cells), stratum)
 
 

@@ -64,6 +64,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading, Task
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
@@ -727,7 +728,7 @@ def _notes_on_plugin(
     if not found.solved:
         yield Caution("the linear program was not solved, so everybody gets the mean score")
         return
-    names = " x ".join(problem.cells.columns)
+    names = attribute_name(problem.cells.columns)
     free, constant = rows.losses(PluginRule.free()), rows.losses(rows.constant)
     span = constant - free
     given = (found.loss - free) / span if span > 0 else 0.0

@@ -75,6 +75,7 @@ from typing import ClassVar
 import numpy as np
 
 from fairfix.data.counts import Bools, Floats
+from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
@@ -298,7 +299,7 @@ class Ramp(Repairer):
         found = self._learned(batches, next(tables()).reading, rng)
         levels = sorted(numbers)
         if len(levels) < 2:
-            where = " x ".join(columns[0])
+            where = attribute_name(columns[0])
             raise DataError(
                 f"column {where!r} has the single group {' & '.join(levels[0])!r}; a repair needs at least two groups"
             )

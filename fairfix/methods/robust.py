@@ -78,6 +78,7 @@ import numpy as np
 from scipy.special import expit
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, param
@@ -826,7 +827,7 @@ class Known:
         assert said is not None
         given = None
         if said.radii is not None:
-            given = radii_for(said.radii, names, " x ".join(problem.cells.columns))
+            given = radii_for(said.radii, names, attribute_name(problem.cells.columns))
         if said.table is None:
             return cls((), None, None, given)
         said, masses = said.for_data(names, own.T if said.table.by_label else own.sum(1))

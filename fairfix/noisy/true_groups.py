@@ -32,18 +32,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.auditing.audit import More, judge
-from fairfix.auditing.checks import NOISE_METRICS, NOISE_SCOPES, Check
-from fairfix.auditing.metrics import EQUALIZED_ODDS, confusion
+from fairfix.auditing.checks import Check
+from fairfix.auditing.comparisons import NOISE_SCOPES
+from fairfix.auditing.metrics import EQUALIZED_ODDS, NOISE_METRICS
 from fairfix.auditing.results import (
     AuditReport,
     Bound,
     BreakdownReport,
     ComparisonReport,
-    Figure,
     NoiseReport,
     Settings,
     Value,
 )
+from fairfix.auditing.sums import confusion
 from fairfix.data.counts import Counts, Floats, groups_of_cells
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading
@@ -72,6 +73,7 @@ from fairfix.noisy.bounds import (
 from fairfix.noisy.description import Noise, NoiseTable, radii_for
 from fairfix.noisy.ends import End, sensitivity_bounds, sensitivity_ends
 from fairfix.noisy.levels import LABELS_OF, level_bounds
+from fairfix.report.figures import Figure
 
 REPLICATES = 1000
 """Draws of data and table."""
@@ -963,10 +965,10 @@ class TrueGroups:
             return
         known = {(name, kind): metrics for kind, name, metrics in _comparisons(self.data.metrics)}
         for check in checks:
-            name, _, rest = check.comparison.partition(".")
-            kind, _, scope = rest.partition(".")
-            ours = check.attribute in (None, self.data.attribute) and check.group is None
-            if not ours or (name, kind) not in known or scope not in ("", "between_groups", *NOISE_SCOPES):
+            of = check.comparison
+            name, kind = of.metric, of.kind
+            ours = of.attribute in (None, self.data.attribute) and of.group is None
+            if not ours or (name, kind) not in known or of.scope not in ("", "between_groups", *NOISE_SCOPES):
                 continue
             metrics = known[name, kind]
             yield BreakdownReport(
@@ -977,7 +979,7 @@ class TrueGroups:
 
     def comparisons(self, figures: Iterable[Figure], checks: Iterable[Check]) -> Iterator[ComparisonReport]:
         """Yield what checks can look at: what the report rests on, and what is asked for under another assumption."""
-        asked = {check.comparison for check in checks}
+        asked = {check.comparison.id for check in checks}
         known = {f"{name}.{kind}": (kind, metrics) for kind, name, metrics in _comparisons(self.data.metrics)}
         for figure in figures:
             if figure.group:

@@ -19,13 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.audit import More, OfTrueGroups, audit
-from fairfix.auditing.checks import NOISE_SCOPES
+from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, CheckResult, Settings, Value
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.draws import is_random
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
+from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import Scan, scan, stream_batches
 from fairfix.data.table import PLAIN_SCORE, Table, assemble
@@ -225,7 +226,7 @@ def _criterion(repairer: Repairer, reading: Reading) -> str:
     """Return what the slack bounds: within strata, where there are strata."""
     if not reading.columns.strata:
         return repairer.bounds_of(reading)
-    return repairer.bounds.rpartition(".")[0] + ".within_strata"
+    return Comparison.parse(repairer.bounds).to("within_strata").id
 
 
 def split_rows(table: Table, rng: np.random.Generator, *, validation: float, holdout: float) -> Split:
@@ -543,9 +544,9 @@ def _doubts(
     """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
     asked = Asked(_criterion(repairer, held.reading), repairer.slack_of_all)
     groups = fitted.groups()
-    attribute = " x ".join(groups.columns)
+    attribute = attribute_name(groups.columns)
     if repairer.demands:  # of true groups, as far as anything is known of them
-        asked = replace(asked, comparison=f"{asked.comparison.rpartition('.')[0]}.true_groups")
+        asked = replace(asked, comparison=Comparison.parse(asked.comparison).to(TRUE_GROUPS).id)
     rows = [
         next((row for row in proof.table if (row.id, row.attribute) == (asked.comparison, attribute)), None)
         for proof in shown
@@ -767,13 +768,13 @@ def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[
     for columns in [(name,) for name in asked] + ([asked] if len(asked) > 1 else []):
         groups = table.groups(columns)
         far = ks_to_overall(every, groups.codes[rows], weight, len(groups.levels))
-        out[f"ks.to_overall [{' x '.join(columns)}]"] = float(far.max())
+        out[f"ks.to_overall [{attribute_name(columns)}]"] = float(far.max())
     return out
 
 
 def _of_score(identifier: str) -> bool:
     """Tell whether a row is about the score and not about decisions."""
-    return identifier.split(".")[0] in ("ks", "log_loss", "square_loss", "score_change")
+    return Comparison.parse(identifier).metric in ("ks", "log_loss", "square_loss", "score_change")
 
 
 def _joined(one: More, other: More) -> More:
@@ -870,15 +871,15 @@ class _Pairs:
 
     def change(self, comparison: str, block: Block, value: float) -> Value:
         """Return a change with its interval, or with why there is none."""
-        metric, scope = comparison.split(".")[0], comparison.rpartition(".")[2]
-        if metric == "ks":
+        of = Comparison.parse(comparison, block.attribute)
+        if of.metric == "ks":
             was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
             return Value(value, now.low - was.high, now.high - was.low)
         ends: Any = "true groups are not seen row by row"
-        if metric in LOSSES and not self._ends_at_1(metric):
+        if of.metric in LOSSES and not self._ends_at_1(of.metric):
             ends = "a few rows can make the whole of a loss without an upper end"
-        elif scope not in NOISE_SCOPES:
-            ends = self.changes.limits(comparison, block.attribute, block.columns, "")
+        elif not of.of_true_groups:
+            ends = self.changes.limits(of, block.columns)
         if isinstance(ends, str):
             return Value(value, math.nan, math.nan, f"no interval of this change: {ends}")
         return Value(value, min(ends[0], value), max(ends[1], value))
