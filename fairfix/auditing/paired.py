@@ -25,7 +25,7 @@ differ (precision, when others are selected), one who leaves or enters counts fo
 to ``Σ d_i²``, at most to ``2 m``, with one imagined row so that a few light ones do not make it large.
 
 *Means.* Student t limits of ``D`` with the variance ``m Σ d_i²``, and one imagined row at either end of the scale, or
-far out where it has none, as for any mean (:class:`~fairfix.stats.uncertainty.Means`): the change of a loss without
+far out where it has none, as for any mean (:class:`~fairfix.stats.estimates.Means`): the change of a loss without
 bound has no limits while a few rows make it up. One that has not changed in any row is taken as unchanged, with width
 0.
 
@@ -79,7 +79,7 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.scan import quantities
 from fairfix.data.table import Reading, Table, null_mask, primitive
 from fairfix.errors import DataError
-from fairfix.stats import uncertainty as un
+from fairfix.stats.estimates import Estimates, Means, Proportions, carrying_rows
 
 MEMBERS = 400
 """More pairs than this are not compared with one another."""
@@ -229,8 +229,8 @@ class Units:
         What the variance would be if the two files had nothing to do with one another.
     """
 
-    old: un.Estimates
-    new: un.Estimates
+    old: Estimates
+    new: Estimates
     share_old: Floats
     share_new: Floats
     rate: bool
@@ -262,7 +262,7 @@ class Units:
     def _carried(self) -> Floats:
         """Effective number of rows that carry the change of a mean; infinite where none has changed."""
         either, change = self.rise + self.fall, self.rise - self.fall
-        carried = un.carrying_rows(either, self.size * self.variance + change**2, self.size)
+        carried = carrying_rows(either, self.size * self.variance + change**2, self.size)
         return np.where(either > 0, carried, np.inf)
 
     def _change(self, level: float, up: int) -> Floats:
@@ -270,9 +270,9 @@ class Units:
             width = self.old.support[1] - self.old.support[0]
             value = self.new.value - self.old.value
             support = (-width, width)
-            means = un.Means(value, self.variance * self.size, self.size, support, carried=self._carried)
+            means = Means(value, self.variance * self.size, self.size, support, carried=self._carried)
             return _reach_of(means, level)[up]
-        parts = [un.Proportions(part * self.size, self.size) for part in (self.rise, self.fall)]
+        parts = [Proportions(part * self.size, self.size) for part in (self.rise, self.fall)]
         more, less = parts if up else parts[::-1]
         x, y = _reach_of(more, level)[1], _reach_of(less, level)[0]
         rise, fall = (part.value for part in parts)
@@ -282,7 +282,7 @@ class Units:
         return np.asarray(np.sqrt(x * x + y * y + 2 * kappa * x * y))
 
 
-def _reach_of(estimates: un.Estimates, level: float) -> tuple[Floats, Floats]:
+def _reach_of(estimates: Estimates, level: float) -> tuple[Floats, Floats]:
     low, high = estimates.limits(level)
     return np.maximum(estimates.value - low, 0.0), np.maximum(high - estimates.value, 0.0)
 
@@ -343,7 +343,7 @@ def _estimates(
     by: Callable[[Floats], Floats],
     *,
     weighted: bool,
-) -> un.Estimates:
+) -> Estimates:
     """Return the estimates of one table, as an audit makes them."""
     if isinstance(metric, Rate):
         success, failure = base * value, base * (1 - value)
@@ -354,13 +354,13 @@ def _estimates(
                 by(weight**2 * success),
                 by(weight**2 * failure),
             )
-            return un.Proportions.weighted(*sums)
-        return un.Proportions(by(success), by(success) + by(failure))
+            return Proportions.weighted(*sums)
+        return Proportions(by(success), by(success) + by(failure))
     support = bounds_in(metric, reading)
     with np.errstate(invalid="ignore", over="ignore"):
         sums = by(weight), by(weight**2), by(weight * value), by(weight * value * value)
     total, squares = (np.where(np.isfinite(part), part, np.nan) for part in sums[2:])
-    return un.Means.from_sums(sums[0], sums[1], np.where(np.isnan(squares), np.nan, total), squares, support)
+    return Means.from_sums(sums[0], sums[1], np.where(np.isnan(squares), np.nan, total), squares, support)
 
 
 def _contributions(metric: Rate | Mean, table: Table) -> tuple[Floats, Floats] | None:
@@ -602,7 +602,7 @@ def _joined(units: Sequence[Units]) -> Units:
         return np.concatenate([pick(one) for one in units])
 
     old, new = (
-        un.Proportions.joined([part for part in side if isinstance(part, un.Proportions)])
+        Proportions.joined([part for part in side if isinstance(part, Proportions)])
         for side in ([one.old for one in units], [one.new for one in units])
     )
     return Units(

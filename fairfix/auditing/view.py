@@ -7,7 +7,7 @@ them into estimates per group and into comparisons between groups, each with its
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,7 +21,28 @@ from fairfix.data.counts import Counts, Floats, Ints, moved_bins
 from fairfix.data.names import group_name
 from fairfix.data.scan import KeptRows
 from fairfix.data.table import Reading
-from fairfix.stats import uncertainty as un
+from fairfix.stats.estimates import (
+    Areas,
+    CalibrationErrors,
+    Estimates,
+    Means,
+    Proportions,
+    simultaneous_limits,
+)
+from fairfix.stats.gaps import (
+    Contrasts,
+    Gap,
+    combine,
+    covariance_to_overall,
+    difference_between_groups,
+    difference_to_overall,
+    difference_to_reference,
+    ratio_between_groups,
+    ratio_to_overall,
+    ratio_to_reference,
+    worst,
+)
+from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
 
 ROUNDING = 1e-10
 """A variance that is a smaller part of the mean square may be nothing but rounding."""
@@ -170,7 +191,7 @@ class Measured:
         self.alpha = (1.0 - evidence.settings.confidence) / view.strata
         self.counts = evidence.coarse.fold(view.partition.group_of_cell, view.partition.size)
         self.missing = evidence.missing
-        self._rests: dict[str, tuple[un.Estimates, Floats] | None] = {}
+        self._rests: dict[str, tuple[Estimates, Floats] | None] = {}
 
     @cached_property
     def sizes(self) -> tuple[Floats, Floats]:
@@ -184,9 +205,9 @@ class Measured:
         return label_table(self.counts) if found is None else found
 
     @cached_property
-    def estimates(self) -> dict[str, tuple[un.Estimates, str]]:
+    def estimates(self) -> dict[str, tuple[Estimates, str]]:
         """Metric -> (estimates per group, why one can be undefined)."""
-        out: dict[str, tuple[un.Estimates, str]] = {}
+        out: dict[str, tuple[Estimates, str]] = {}
         for name, metric in metrics_of(self.evidence).items():
             if name not in self.missing:
                 out[name] = self._plain(metric), metric.undefined
@@ -200,17 +221,17 @@ class Measured:
             out["calibration_error"] = self._calibration(), METRICS["calibration_error"].undefined
         return out
 
-    def _plain(self, metric: Rate | Mean) -> un.Estimates:
+    def _plain(self, metric: Rate | Mean) -> Estimates:
         """Return the estimates of a plain rate or mean."""
         if isinstance(metric, Rate):
             return _proportions(*rate_sums(metric, self.table), self.counts.weighted)
         return self._means(metric, *self.sizes, mean_sums(metric, self.counts))
 
-    def _means(self, metric: Mean, weight: Floats, weight2: Floats, sums: Floats) -> un.Means:
+    def _means(self, metric: Mean, weight: Floats, weight2: Floats, sums: Floats) -> Means:
         support = bounds_in(metric, self.evidence.reading)
         total, squares = (np.where(np.isfinite(part), part, np.nan) for part in (sums[:, 0], sums[:, 1]))
         total = np.where(np.isnan(squares), np.nan, total)
-        return un.Means.from_sums(weight, weight2, total, squares, support=support)
+        return Means.from_sums(weight, weight2, total, squares, support=support)
 
     def _above_median(self) -> tuple[Floats, Floats]:
         cells = self.evidence.above_median
@@ -221,13 +242,13 @@ class Measured:
         np.add.at(out, group[keep], cells[keep])
         return out[:, 0], out[:, 1]
 
-    def _areas(self) -> un.Areas:
+    def _areas(self) -> Areas:
         value, slack = areas(self.evidence.counts, self.view.partition, self.evidence.all_rows)
         weights, squares = self.counts.weights, self.counts.square_weights
         with np.errstate(invalid="ignore", divide="ignore"):  # effective numbers, spread over the bins
             effective = np.nan_to_num(weights.sum(axis=2, keepdims=True) / squares.sum(axis=2, keepdims=True))
         negative, positive = np.moveaxis(weights * effective, 1, 0)
-        binned = un.Areas.from_histograms(positive, negative)
+        binned = Areas.from_histograms(positive, negative)
         return replace(binned, area=value, numerical_error=slack)
 
     @cached_property
@@ -265,11 +286,11 @@ class Measured:
         assert grid is not None
         return grid.width / (4 if self.evidence.reading.score_scale == "margin" else 2)
 
-    def _calibration(self) -> un.CalibrationErrors:
+    def _calibration(self) -> CalibrationErrors:
         positive, negative, scores = self._curve
         rates = _proportions(positive.reshape(-1, 2), negative.reshape(-1, 2), self.counts.weighted)
         mass = positive[..., 0] + negative[..., 0]
-        return un.CalibrationErrors(rates, scores, mass, self._score_error)
+        return CalibrationErrors(rates, scores, mass, self._score_error)
 
     # -------------------------------------------------------------- groups
 
@@ -277,7 +298,7 @@ class Measured:
         """Return the group table."""
         weight, _ = self.sizes
         rows = self.counts.rows.sum(axis=(1, 2))
-        limits = {name: un.simultaneous_limits(e, self.alpha) for name, (e, _) in self.estimates.items()}
+        limits = {name: simultaneous_limits(e, self.alpha) for name, (e, _) in self.estimates.items()}
         curves = self._curve_reports() if "calibration_error" in self.estimates else [()] * len(weight)
         total = float(self.evidence.counts.weights[self.view.partition.group_of_cell >= 0].sum())
         spread = self._score_deviations()
@@ -335,7 +356,6 @@ class Measured:
 
     def comparisons(self) -> Iterator[ComparisonReport]:
         """Yield every comparison of the view."""
-        self._prepare()
         for name, (estimates, why) in self.estimates.items():
             yield from self._of_metric(name, estimates, why, self.alpha)
         if all(name in self.estimates for name in EQUALIZED_ODDS):
@@ -343,70 +363,59 @@ class Measured:
         if self.counts.grid is not None:
             yield from self._ks()
 
-    def _prepare(self) -> None:
-        """Compute all limits that the comparisons will ask for at once."""
-        k = self.view.partition.size
-
-        def prepare(names: Iterable[str], alpha: float) -> None:
-            rests = [found[0] for name in names if (found := self._others(name)) is not None]
-            un.prepare_together([*(self.estimates[name][0] for name in names), *rests], un.levels(alpha, k))
-
-        prepare(self.estimates, self.alpha)
-        prepare([name for name in EQUALIZED_ODDS if name in self.estimates], self.alpha / 2)
-
     def _of_metric(
-        self, name: str, estimates: un.Estimates, why: str, alpha: float
+        self, name: str, estimates: Estimates, why: str, alpha: float
     ) -> Iterator[ComparisonReport]:
         for kind, scope, compare in self._comparers(name, estimates):
             yield self._report(f"{name}.{kind}.{scope}", compare(alpha), _or_zeros(why, kind))
-        yield self._report(f"{name}.min", un.worst(estimates, alpha, smallest=True), why)
-        yield self._report(f"{name}.max", un.worst(estimates, alpha, smallest=False), why)
+        yield self._report(f"{name}.min", worst(estimates, alpha, smallest=True), why)
+        yield self._report(f"{name}.max", worst(estimates, alpha, smallest=False), why)
 
     def _comparers(
-        self, name: str, estimates: un.Estimates
-    ) -> Iterator[tuple[str, str, Callable[[float], un.Gap | un.Comparison]]]:
+        self, name: str, estimates: Estimates
+    ) -> Iterator[tuple[str, str, Callable[[float], Gap | Contrasts]]]:
         """Yield (kind, scope, function of alpha) of what makes sense for a metric."""
         ratios = estimates.support[0] >= 0
-        yield "difference", "between_groups", lambda alpha: un.difference_between_groups(estimates, alpha)
+        yield "difference", "between_groups", lambda alpha: difference_between_groups(estimates, alpha)
         if ratios:
-            yield "ratio", "between_groups", lambda alpha: un.ratio_between_groups(estimates, alpha)
+            yield "ratio", "between_groups", lambda alpha: ratio_between_groups(estimates, alpha)
         others = self._others(name)
         if others is not None:
             rest, shares = others
             yield (
                 "difference",
                 "to_overall",
-                lambda alpha: un.difference_to_overall(estimates, rest, shares, alpha),
+                lambda alpha: difference_to_overall(estimates, rest, shares, alpha),
             )
             if ratios:
-                yield "ratio", "to_overall", lambda alpha: un.ratio_to_overall(estimates, rest, shares, alpha)
+                yield "ratio", "to_overall", lambda alpha: ratio_to_overall(estimates, rest, shares, alpha)
             if "covariance" in METRICS[name].kinds:
                 yield (
                     "covariance",
                     "to_overall",
-                    lambda alpha: un.covariance_to_overall(estimates, rest, shares, alpha),
+                    lambda alpha: covariance_to_overall(estimates, rest, shares, alpha),
                 )
         reference = self.view.reference
         if reference is not None:
             yield (
                 "difference",
                 "to_reference",
-                lambda alpha: un.difference_to_reference(estimates, reference, alpha),
+                lambda alpha: difference_to_reference(estimates, reference, alpha),
             )
             if ratios:
                 yield (
                     "ratio",
                     "to_reference",
-                    lambda alpha: un.ratio_to_reference(estimates, reference, alpha),
+                    lambda alpha: ratio_to_reference(estimates, reference, alpha),
                 )
 
-    def _others(self, name: str) -> tuple[un.Estimates, Floats] | None:
+    def _others(self, name: str) -> tuple[Estimates, Floats] | None:
         """Return the estimates of everybody outside each group and the group's share of the denominator."""
         if name not in self._rests:
             self._rests[name] = self._computed_others(name)
         return self._rests[name]
 
-    def _computed_others(self, name: str) -> tuple[un.Estimates, Floats] | None:
+    def _computed_others(self, name: str) -> tuple[Estimates, Floats] | None:
         metric = metrics_of(self.evidence).get(name)
         if isinstance(metric, Mean):
             weight, weight2 = self.sizes
@@ -430,8 +439,8 @@ class Measured:
         for comparers in zip(*(self._comparers(name, estimates) for name, estimates, _ in both), strict=True):
             kind, scope, _ = comparers[0]
             found = [compare(self.alpha / 2) for _, _, compare in comparers]
-            gaps = [f if isinstance(f, un.Gap) else f.gap for f in found]
-            gap = un.combine(*gaps, smallest=kind == "ratio")
+            gaps = [f if isinstance(f, Gap) else f.gap for f in found]
+            gap = combine(*gaps, smallest=kind == "ratio")
             if any(math.isnan(g.value) for g in gaps) and not gap.undefined:  # 0/0 in one of the two
                 gap = replace(gap, undefined=tuple(range(self.view.partition.size)))
             yield self._report(f"equalized_odds.{kind}.{scope}", gap, _or_zeros(why, kind))
@@ -463,7 +472,7 @@ class Measured:
         rest, rest2 = _rest(weight), _rest(weight2)
         with np.errstate(invalid="ignore", divide="ignore"):
             rests = np.nan_to_num(rest**2 / rest2)
-        overall = un.ks_to_overall(
+        overall = ks_to_overall(
             found.to_overall, sizes, rests, weight / weight.sum(), self.alpha, found.to_overall_slack
         )
         top = int(np.argmax(found.to_overall))
@@ -474,12 +483,12 @@ class Measured:
     def _ks_between(self, found: Distances, sizes: Floats) -> ComparisonReport:
         k = self.view.partition.size
         if k <= ALL_PAIRS:
-            gap = un.ks_between_groups(found.between, sizes, self.alpha, found.between_slack)
+            gap = ks_between_groups(found.between, sizes, self.alpha, found.between_slack)
         else:
             weights = self.counts.weights.sum(axis=1)
             cdfs = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
             exact = float(found.between.max()) if self.evidence.some_rows is not None else None
-            gap = un.ks_between_cdfs(cdfs, sizes, self.alpha, exact)
+            gap = ks_between_cdfs(cdfs, sizes, self.alpha, exact)
         if k < 2:
             return self._report("ks.between_groups", gap, METRICS["ks"].undefined)
         g, h = sorted(int(i) for i in np.unravel_index(np.argmax(found.between), found.between.shape))
@@ -505,14 +514,14 @@ class Measured:
     def _report(
         self,
         identifier: str,
-        found: un.Gap | un.Comparison,
+        found: Gap | Contrasts,
         why: str,
         *,
         at: float = math.nan,
         bound: float = 0.0,
     ) -> ComparisonReport:
         names = self.view.names
-        gap = found if isinstance(found, un.Gap) else found.gap
+        gap = found if isinstance(found, Gap) else found.gap
         undefined = tuple(names[g] for g in gap.undefined)
         reason = ""
         if math.isnan(gap.value) and len(names) < 2:
@@ -528,7 +537,7 @@ class Measured:
         elif math.isinf(gap.high):
             reason = NO_LIMIT
         per_group = {}
-        if isinstance(found, un.Comparison):
+        if isinstance(found, Contrasts):
             bounds = np.broadcast_to(np.asarray(found.bound, dtype=np.float64), found.value.shape)
             per_group = {
                 name: _value(found.value[g], found.low[g], found.high[g], why, bounds[g])
@@ -550,11 +559,11 @@ def _or_zeros(why: str, kind: str) -> str:
     return f"{why}, or 0/0" if kind == "ratio" else why
 
 
-def _proportions(success: Floats, failure: Floats, weighted: bool) -> un.Proportions:
+def _proportions(success: Floats, failure: Floats, weighted: bool) -> Proportions:
     """Return proportions from sums (w, w^2) of success and failure, shape (k, 2) each."""
     if weighted:
-        return un.Proportions.weighted(success[:, 0], failure[:, 0], success[:, 1], failure[:, 1])
-    return un.Proportions(success[:, 0], success[:, 0] + failure[:, 0])
+        return Proportions.weighted(success[:, 0], failure[:, 0], success[:, 1], failure[:, 1])
+    return Proportions(success[:, 0], success[:, 0] + failure[:, 0])
 
 
 def _rest(sums: Floats) -> Floats:

@@ -54,7 +54,7 @@ from fairfix.individual.flips import Comparable, Flip, check_comparable, concern
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.optim.sensei import regularizer_empirical
-from fairfix.stats import uncertainty as un
+from fairfix.stats.estimates import Means, Proportions
 
 if TYPE_CHECKING:
     from fairfix.models.user_file import ScoringModel
@@ -511,7 +511,7 @@ def _share(values: Floats, weight: Floats, alpha: float, *, exact: bool) -> Valu
     if np.isnan(values).any():
         return Value(math.nan, 0.0, 1.0)
     sums = ([float((weight**k * part).sum())] for k in (1, 2) for part in (values, 1.0 - values))
-    estimate = un.Proportions.weighted(*sums)
+    estimate = Proportions.weighted(*sums)
     low, high = estimate.limits(alpha)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
 
@@ -524,6 +524,6 @@ def _mean(
         return Value(0.0, 0.0, 0.0)
     sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
-    estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)
+    estimate = Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(alpha)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

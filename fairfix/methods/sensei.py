@@ -108,7 +108,7 @@ from fairfix.optim.sensei import (
     network_regularizer,
     stopped_network,
 )
-from fairfix.stats.uncertainty import Proportions
+from fairfix.stats.estimates import Proportions
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Weights of the regularizer that are tried, from the smallest on."""

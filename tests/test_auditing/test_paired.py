@@ -26,7 +26,7 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Columns, Reading, Table
 from fairfix.errors import DataError
 from fairfix.report import FORMATS
-from fairfix.stats.uncertainty import Proportions
+from fairfix.stats.estimates import Proportions
 
 from tests.conftest import Call
 
