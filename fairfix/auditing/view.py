@@ -15,7 +15,7 @@ import numpy as np
 
 from fairfix.auditing.calibration import Calibration
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, curves, distances
+from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, distances, score_shares
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES, Mean, Metric, Rate, metrics_for
 from fairfix.auditing.results import ComparisonReport, GroupReport, ScoreShares, Settings, Value
 from fairfix.auditing.sums import bounds_in, confusion, label_table, mean_sums, proportions, rate_sums
@@ -358,16 +358,13 @@ class Measured:
         """Return the distribution functions of the groups at a few scores; None without scores."""
         if self.counts.grid is None:
             return None
-        view = self.view.partition
-        found = curves(self.evidence.counts, view, self._distances, self.evidence.some_rows, CURVE_POINTS)
-        names = self.view.names
-        return ScoreShares(
-            tuple(found.scores.tolist()),
-            {name: tuple(found.groups[g].tolist()) for g, name in enumerate(names)},
-            tuple(found.overall.tolist()),
-            () if found.gap is None else tuple(names[g] for g in found.gap),
-            None if found.gap is None else found.gap_score,
-            () if found.gap is None else found.gap_shares,
+        return score_shares(
+            self.evidence.counts,
+            self.view.partition,
+            self.view.names,
+            self._distances,
+            self.evidence.some_rows,
+            CURVE_POINTS,
         )
 
     def _ks(self) -> Iterator[ComparisonReport]:
