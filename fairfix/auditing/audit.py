@@ -199,13 +199,7 @@ FEW = "too few of its groups have {} rows or more to show it"
 def _shown(
     views: Sequence[GroupView], counts: Counts, least: int
 ) -> tuple[list[GroupView], tuple[str, ...], int]:
-    """Return the views without the groups to hide, the attributes left out, and how many groups are hidden.
-
-    Raises
-    ------
-    DataError
-        No attribute has two groups to show, or a reference group is one to hide.
-    """
+    """Return the views without the groups to hide, the attributes left out, and how many groups are hidden."""
     if not least:
         return list(views), (), 0
     partitions = [(view.partition.group_of_cell, view.partition.size) for view in views]
@@ -455,13 +449,7 @@ SENSELESS = "it makes no sense for this metric"
 
 
 def require_two_groups(report: AuditReport) -> None:
-    """Raise where an attribute has a single group, so that nothing can be compared.
-
-    Raises
-    ------
-    DataError
-        Names the column and its only group.
-    """
+    """Raise ``DataError`` where an attribute has a single group, so that nothing can be compared."""
     for block in report.blocks:
         if not block.stratum and len(block.groups) == 1:
             raise DataError(

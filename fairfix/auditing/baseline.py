@@ -32,14 +32,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fairfix.auditing.as_json import AUDIT_SCHEMA, number
 from fairfix.auditing.checks import Check, GateOn, Ruling, record
 from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import DataError, UsageError
 
 CHANGE = "change."
 """What the text of a check of a change begins with."""
-
-SCHEMA = "fairfix.audit/1"
 
 Entry = tuple[Mapping[str, Any], bool]
 """A value with its interval, and whether no group's value is undefined."""
@@ -71,15 +70,9 @@ class Allowance:
 
     @classmethod
     def parse(cls, text: str) -> Allowance:
-        """Read ``0.02`` or ``dp.difference>0.02``.
-
-        Raises
-        ------
-        UsageError
-            The text is neither, or the amount is negative.
-        """
+        """Read ``0.02`` or ``dp.difference>0.02``; raises ``UsageError`` where it is neither, or negative."""
         try:
-            found = cls(text.strip(), float(text))
+            out = cls(text.strip(), float(text))
         except ValueError:
             check = Check.parse(text)
             if not check.operator.startswith(">"):
@@ -87,21 +80,15 @@ class Allowance:
                     f"--fail-on-worse {text!r}: write by how much it may become worse, as 'dp.ratio>0.02', for "
                     "ratios too"
                 ) from None
-            found = cls(check.text, check.limit, check)
-        if not (math.isfinite(found.amount) and found.amount >= 0):
+            out = cls(check.text, check.limit, check)
+        if not (math.isfinite(out.amount) and out.amount >= 0):
             raise UsageError(f"--fail-on-worse {text!r}: the amount must be a number of at least 0")
-        return found
+        return out
 
 
 def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
-    """Raise where a baseline is no audit, or no number of it can be compared.
-
-    Raises
-    ------
-    DataError
-        Names the file and what differs.
-    """
-    if not isinstance(old, Mapping) or old.get("schema") != SCHEMA:
+    """Raise ``DataError`` where a baseline is no audit, or no number of it can be compared."""
+    if not isinstance(old, Mapping) or old.get("schema") != AUDIT_SCHEMA:
         raise DataError(f"{name} is no result of 'fairfix audit' in JSON; write one with --out json=FILE")
     was, now = old["settings"], new["settings"]
     for key, option in (
@@ -126,29 +113,12 @@ def compare(
     gate_on: GateOn,
     paired: Limits | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Compare two audits in JSON form.
+    """Return the ``baseline`` section of a result, and the judged checks of changes.
 
-    Parameters
-    ----------
-    old, new
-        The saved result and the one of this run.
-    allowances
-        How much worse numbers may become; an allowance for one comparison goes before one for all.
-    usual
-        Identifiers of the comparisons of the short report.
-    gate_on
-        Whether the interval of a change or the change alone has to stay within the allowance.
-    paired
-        What knows the limits on the same rows; None for independent samples.
-
-    Returns
-    -------
-    The ``baseline`` section of the result, and the judged checks.
-
-    Raises
-    ------
-    UsageError
-        An allowance names an attribute that is not audited, or a number of which no way is the worse one.
+    ``old`` and ``new`` are audits in JSON form. An allowance for one comparison goes before one for all; ``usual`` are
+    identifiers of the short report's comparisons; ``paired`` gives limits on the same rows, None those of independent
+    samples. ``UsageError`` where an allowance names an attribute that is not audited, or a number without a worse
+    way.
     """
     limited = {
         Comparison.parse(check["comparison"], check["attribute"], check.get("group")): check
@@ -231,9 +201,9 @@ def _changed(
     found: dict[str, Any] = {
         "old": _interval(was),
         "new": _interval(now),
-        "value": _number(value),
-        "low": _number(low),
-        "high": _number(high),
+        "value": number(value),
+        "low": number(low),
+        "high": number(high),
         "worse": None if larger is None else ("larger" if larger else "smaller"),
         **({"not_paired": apart} if apart else {}),
     }
@@ -388,7 +358,3 @@ def _check(text: str, of: Comparison, amount: float, larger: bool) -> Check:
 
 def _interval(one: Mapping[str, Any]) -> dict[str, Any]:
     return {key: one[key] for key in ("value", "low", "high", "reason", "bound") if key in one}
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -88,13 +88,7 @@ class Check:
 
     @classmethod
     def parse(cls, text: str) -> Check:
-        """Read a check.
-
-        Raises
-        ------
-        UsageError
-            The text is not a check, or names a metric, kind or scope that does not exist.
-        """
+        """Read a check; ``UsageError`` where it is none, or names a metric, kind or scope that does not exist."""
         match = _EXPRESSION.fullmatch(text)
         if match is None:
             raise UsageError(

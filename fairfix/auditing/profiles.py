@@ -86,21 +86,9 @@ EU_METRICS = (
 
 
 def profile(name: str, result: Json, small: str = "") -> dict[str, Any]:
-    """Return the ``profile`` section of an audit.
+    """Return the ``profile`` section of an audit in JSON form; ``UsageError`` where it has not what is needed.
 
-    Parameters
-    ----------
-    name
-        One of :data:`PROFILES`.
-    result
-        The audit in JSON form.
-    small
-        Why categories below 2 % of the data are left out of impact ratios (``ll144``); empty to leave them in.
-
-    Raises
-    ------
-    UsageError
-        The audit has not what the profile needs.
+    ``small`` says why categories below 2 % of the data are left out of impact ratios (``ll144``); empty leaves them in.
     """
     lines, tables = MAKERS[name](result, small)
     return {

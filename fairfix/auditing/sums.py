@@ -7,6 +7,7 @@ import numpy as np
 from fairfix.auditing.metrics import Mean, Rate
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.reading import Reading
+from fairfix.stats.estimates import Proportions
 
 
 def mean_sums(mean: Mean, counts: Counts) -> Floats:
@@ -71,3 +72,10 @@ def share(success: Floats, failure: Floats) -> Floats:
     total = success[..., 0] + failure[..., 0]
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(total > 0, success[..., 0] / total, np.nan))
+
+
+def proportions(success: Floats, failure: Floats, weighted: bool) -> Proportions:
+    """Return proportions from sums (w, w^2) of success and failure, shape (k, 2) each."""
+    if weighted:
+        return Proportions.weighted(success[:, 0], failure[:, 0], success[:, 1], failure[:, 1])
+    return Proportions(success[:, 0], success[:, 0] + failure[:, 0])

@@ -57,13 +57,7 @@ class Waiver:
 
     @classmethod
     def parse(cls, table: Any, where: str) -> Waiver:
-        """Read one table of the configuration.
-
-        Raises
-        ------
-        ConfigError
-            A key is unknown or missing, or what it holds cannot be read.
-        """
+        """Read one table of the configuration; ``ConfigError`` where a key is unknown, missing or cannot be read."""
         if not isinstance(table, Mapping):
             raise ConfigError(f"{where}: a waiver is a table, [[waivers]], with {', '.join(KEYS)}")
         unknown = [key for key in table if key not in KEYS]
@@ -127,12 +121,8 @@ def apply(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the checks with what is waived, and every waiver with what it did.
 
-    A check under several waivers has the mildest of their verdicts.
-
-    Raises
-    ------
-    ConfigError
-        The limit of a waiver is stricter than that of the check.
+    A check under several waivers has the mildest of their verdicts. ``ConfigError`` where the limit of a waiver is
+    stricter than that of the check.
     """
     out = [dict(check) for check in checks]
     told = []

@@ -47,7 +47,7 @@ from fairfix.individual.residual import ResidualContrast, residual_effect
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.optim.transport import regularizer_empirical
-from fairfix.stats import uncertainty as un
+from fairfix.stats.estimates import Means, Proportions
 
 if TYPE_CHECKING:
     from fairfix.models.user_file import ScoringModel
@@ -504,7 +504,7 @@ def _share(values: Floats, weight: Floats, alpha: float, *, exact: bool) -> Valu
     if np.isnan(values).any():
         return Value(math.nan, 0.0, 1.0)
     sums = ([float((weight**k * part).sum())] for k in (1, 2) for part in (values, 1.0 - values))
-    estimate = un.Proportions.weighted(*sums)
+    estimate = Proportions.weighted(*sums)
     low, high = estimate.limits(alpha)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
 
@@ -517,6 +517,6 @@ def _mean(
         return Value(0.0, 0.0, 0.0)
     sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
-    estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)
+    estimate = Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(alpha)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

@@ -97,7 +97,7 @@ from fairfix.optim.invariant_linear import fit_linear
 from fairfix.optim.network_fit import fit_network
 from fairfix.optim.network_plan import network_regularizer
 from fairfix.optim.plugin_rule import expected_loss
-from fairfix.stats.uncertainty import Proportions
+from fairfix.stats.estimates import Proportions
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Weights of the regularizer that are tried, from the smallest on."""

@@ -40,6 +40,7 @@ from fairfix.auditing.results import (
     Bound,
     BreakdownReport,
     ComparisonReport,
+    Figure,
     NoiseReport,
     Settings,
     Value,
@@ -73,7 +74,6 @@ from fairfix.noisy.bounds import (
 from fairfix.noisy.description import Noise, NoiseTable, radii_for
 from fairfix.noisy.ends import End, sensitivity_bounds, sensitivity_ends
 from fairfix.noisy.levels import LABELS_OF, level_bounds
-from fairfix.report.figures import Figure
 
 REPLICATES = 1000
 """Draws of data and table."""

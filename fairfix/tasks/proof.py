@@ -39,7 +39,8 @@ from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, comparisons_of, said_of, true_groups_of, values_of
 from fairfix.optim.parity import ks_to_overall
-from fairfix.stats import uncertainty as un
+from fairfix.stats.estimates import Means
+from fairfix.stats.ks import ks_noise
 from fairfix.tasks.doubts import Asked, of_gaps, of_rounding, of_selection, of_slack, of_small_groups, one_row
 
 FLIPPED = (
@@ -848,7 +849,7 @@ def _noise(report: AuditReport, table: Table) -> Iterator[tuple[str, tuple[float
         weight = table.rows.weight
         mass = np.bincount(groups.codes, weight)
         sizes = mass if weight is None else mass**2 / np.bincount(groups.codes, weight**2)
-        yield block.attribute, un.ks_noise(sizes)
+        yield block.attribute, ks_noise(sizes)
 
 
 class _Pairs:
@@ -982,6 +983,6 @@ def _mean(values: Floats, table: Table, settings: Settings, support: tuple[float
     weight = table.weight
     sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
-    estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)
+    estimate = Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(1.0 - settings.confidence)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

@@ -27,7 +27,7 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.report import FORMATS
-from fairfix.stats.uncertainty import Proportions
+from fairfix.stats.estimates import Proportions
 
 from tests.conftest import Call
 
