@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, moved_bins
+from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells, moved_bins
 from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, scores_of
 from fairfix.data.files import Part, Source, open_source
 from fairfix.data.reading import SCORE_RANGE, Reading, to_probability
@@ -201,63 +201,51 @@ class Tally:
         if rows.decision is None:
             return
         q, w = rows.decision, 1.0 if rows.weight is None else rows.weight
-        found = np.stack([_by(code, w**p * part) for p in (1, 2) for part in (q, 1.0 - q)], axis=-1)
-        self._decisions = found if self._decisions is None else _grown_sum(self._decisions, found)
+        sums: Any = np.stack(
+            [np.bincount(code, w**p * part) for p in (1, 2) for part in (q, 1.0 - q)], axis=-1
+        )
+        self._decisions = _grown_sum(self._decisions, sums)
 
     def _add_sums(self, rows: Rows, code: Ints) -> None:
         with np.errstate(invalid="ignore", over="ignore"):  # an infinite loss stays infinite
             for name, value in quantities(rows, self.reading, losses=self.losses):
                 once = value if rows.weight is None else value * rows.weight
-                found = np.stack([_by(code, once), _by(code, once * value)], axis=-1)
-                known = self._sums.get(name)
-                self._sums[name] = found if known is None else _grown_sum(known, found)
+                sums: Any = np.stack([np.bincount(code, once), np.bincount(code, once * value)], axis=-1)
+                self._sums[name] = _grown_sum(self._sums.get(name), sums)
 
     def counts(self) -> Counts:
-        """Return what was counted so far, cells in sorted order."""
-        cells = self.cells
-        if not self._tables:
-            return self._nothing()
-        shape = (len(cells), self.labels)
+        """Return what was counted so far, cells with rows in sorted order."""
+        cells = self.cells if self._tables else ()
 
         def shaped(table: npt.NDArray[Any] | None, tail: int) -> Any:
             if table is None:
                 return None
-            full = np.zeros((shape[0] * shape[1], tail), dtype=table.dtype)
+            full = np.zeros((len(cells) * self.labels, tail), dtype=table.dtype)
             full[: table.shape[0]] = table
-            return full.reshape(*shape, tail)
+            return full.reshape(len(cells), self.labels, tail)
 
-        bins = self._tables["rows"].shape[1]
+        none: Any = np.zeros((0, 1)) if self.reading.columns.weight else None
+        tables: dict[str, Any] = self._tables or {
+            "rows": np.zeros((0, 1), dtype=np.int64),
+            "mass": none,
+            "square_mass": none,
+        }
+        bins = self._tables["rows"].shape[1] if self._tables else 1
         unordered = Counts(
             self.reading.columns.cell_keys,
             cells,
-            self.grid,
-            shaped(self._tables["rows"], bins),
-            shaped(self._tables.get("mass"), bins),
-            shaped(self._tables.get("square_mass"), bins),
+            self.grid if self._tables else None,
+            shaped(tables["rows"], bins),
+            shaped(tables.get("mass"), bins),
+            shaped(tables.get("square_mass"), bins),
             shaped(self._decisions, 4),
             {name: shaped(table, 2) for name, table in self._sums.items()},
             self.read,
             dict(self.excluded),
         )
-        return _observed(unordered)
-
-    def _nothing(self) -> Counts:
-        """Return counts of no used row, of the right kind for adding."""
-        weighted = self.reading.columns.weight is not None
-        empty = np.zeros((0, self.labels, 1))
-        none = empty if weighted else None
-        return Counts(
-            self.reading.columns.cell_keys,
-            (),
-            None,
-            empty.astype(np.int64),
-            none,
-            none,
-            None,
-            {},
-            self.read,
-            self.excluded,
-        )
+        seen = np.flatnonzero(unordered.rows.any(axis=(1, 2)))
+        order = np.array(sorted(seen, key=lambda i: cells[i]), dtype=np.int64)
+        return unordered.mapped(lambda table: table[order], unordered.keys, tuple(cells[i] for i in order))
 
 
 def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
@@ -276,38 +264,15 @@ def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
         np.add.at(table, place, 1 if weight is None else weight)
 
 
-def _by(code: Ints, values: Floats) -> Floats:
-    """Return the sums of values by code."""
-    return np.bincount(code, weights=values).astype(np.float64, copy=False)
-
-
-def _grown_sum(a: Floats, b: Floats) -> Floats:
-    """Return the sum of two tables whose first axes may differ in length."""
+def _grown_sum(a: Floats | None, b: Floats) -> Floats:
+    """Return the sum of two tables whose first axes may differ in length; None is nothing."""
+    if a is None:
+        return b
     if a.shape[0] < b.shape[0]:
         a, b = b, a
     out = a.copy()
     out[: b.shape[0]] += b
     return out
-
-
-def _observed(counts: Counts) -> Counts:
-    """Return the counts of the cells that have rows, sorted."""
-    seen = np.asarray(counts.rows.any(axis=(1, 2)))
-    chosen = sorted((cell, i) for i, cell in enumerate(counts.cells) if seen[i])
-    order = np.array([i for _, i in chosen], dtype=np.int64)
-
-    def pick(table: npt.NDArray[Any] | None) -> Any:
-        return None if table is None else table[order]
-
-    return replace(
-        counts,
-        cells=tuple(cell for cell, _ in chosen),
-        rows=pick(counts.rows),
-        mass=pick(counts.mass),
-        square_mass=pick(counts.square_mass),
-        decisions=pick(counts.decisions),
-        sums={name: pick(table) for name, table in counts.sums.items()},
-    )
 
 
 def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[str, Floats]]:
@@ -341,25 +306,23 @@ def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[
 
 def summed(reading: Reading) -> tuple[str, ...]:
     """Return the names of what :func:`quantities` yields with losses."""
-    columns = reading.columns
-    if columns.score is None:
+    if reading.columns.score is None:
         return ()
-    if reading.task == "regression":
-        return ("score", "label", "square_loss", "absolute_loss") if columns.label else ("score",)
-    if reading.score_scale == "raw" or columns.label is None:
+    regression = reading.task == "regression"
+    if not reading.columns.label or (reading.score_scale == "raw" and not regression):
         return ("score",)
-    return ("score", "square_loss", "log_loss")
+    return (
+        "score",
+        *(("label", "square_loss", "absolute_loss") if regression else ("square_loss", "log_loss")),
+    )
 
 
 def _log_loss(score: Floats, error: Floats, label: npt.NDArray[Any], reading: Reading) -> Floats:
     """Return -log of the probability given to the observed label; infinite where that is zero."""
     if reading.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
         return np.logaddexp(0.0, np.where(label == 1, -score, score))
-    right = np.where(
-        label == 1,
-        to_probability(score, reading.score_scale),
-        1.0 - to_probability(score, reading.score_scale),
-    )
+    chance = to_probability(score, reading.score_scale)
+    right = np.where(label == 1, chance, 1.0 - chance)
     with np.errstate(divide="ignore"):
         return np.abs(np.log(right, out=right), out=right)
 
@@ -426,13 +389,7 @@ def scan(
 
 
 def check_whole(counts: Counts, reading: Reading, name: str) -> None:
-    """Raise where counts do not have what a whole data set must have.
-
-    Raises
-    ------
-    DataError
-        There are no rows, none is left, or none has the label that is said to be positive.
-    """
+    """Raise a DataError where there are no rows, none is left, or none has the label that is said to be positive."""
     if not counts.read:
         raise DataError(f"{name} has no rows")
     if not counts.used:
@@ -443,8 +400,7 @@ def check_whole(counts: Counts, reading: Reading, name: str) -> None:
 
 def _joined(kept: list[tuple[Any, ...]], cells: list[tuple[str, ...]], counts: Counts) -> KeptRows:
     """Return the kept rows of all parts with the cells of the whole."""
-    place = {cell: i for i, cell in enumerate(counts.cells)}
-    into = np.array([place.get(cell, -1) for cell in cells], dtype=np.int64)
+    _, into = groups_of_cells(counts.keys, cells, counts.keys, counts.cells)
     batches = [batch for batch, _ in kept]
     cell = np.concatenate([into[batch[1] + start] for batch, start in kept])
 
@@ -503,7 +459,6 @@ def collect(
     """
     grid = counts.grid
     assert grid is not None
-    place = {cell: i for i, cell in enumerate(counts.cells)}
 
     # where no row was left out, the scores alone say which rows to look at, and labels are not needed
     complete = not any(counts.excluded.values())
@@ -522,7 +477,7 @@ def collect(
             rows = encoder.encode(batch)
             assert rows.score is not None
             inside = bins[grid.index(rows.score)]
-            into = np.array([place.get(cell, -1) for cell in encoder.cells], dtype=np.int64)
+            _, into = groups_of_cells(counts.keys, encoder.cells, counts.keys, counts.cells)
             label = rows.label[inside] if rows.label is not None and reading.binary else None
             weight = None if rows.weight is None else rows.weight[inside]
             square = None if weight is None else weight * weight
