@@ -72,11 +72,6 @@ def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) ->
     Returns
     -------
     ``sha256:...`` of the file.
-
-    Raises
-    ------
-    ArtifactError
-        The manifest is not JSON, or an array has a name or type the format has not.
     """
     content = _packed(artifact, kind)
     if len(content) > MAX_TOTAL:
@@ -169,13 +164,7 @@ def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """Return what the format of a file is called, as far as that can be told; else that of an artifact.
-
-    Raises
-    ------
-    ArtifactError
-        There is no such file.
-    """
+    """Return what the format of a file is called, as far as that can be told; else that of an artifact."""
     content = _content(Path(path))
     try:
         reader = _Reader(Path(path).name, content, NAME)

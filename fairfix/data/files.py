@@ -81,13 +81,7 @@ class Source(ABC):
         """
 
     def require(self, columns: Sequence[str]) -> None:
-        """Raise where a column is not there.
-
-        Raises
-        ------
-        ColumnError
-            Names the missing column, the nearest name and the columns there are.
-        """
+        """Raise a ColumnError where a column is not there, or there twice."""
         for name in columns:
             if name not in self.columns:
                 raise ColumnError(missing_column(name, self.columns, self.name))

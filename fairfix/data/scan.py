@@ -12,7 +12,7 @@ collects the rows of the bins that matter.
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -113,7 +113,7 @@ class Tally:
         self.cells: tuple[tuple[str, ...], ...] = ()
         self.kept: list[tuple[Any, ...]] | None = [] if keep else None
         self.read = 0
-        self.excluded: dict[str, int] = {}
+        self.excluded: Counter[str] = Counter()
         self.used = 0
         self._tables: dict[str, npt.NDArray[Any]] = {}
         self._sums: dict[str, Floats] = {}
@@ -123,8 +123,7 @@ class Tally:
         """Count some rows; ``rows.cells`` must begin with the cells of the rows before."""
         self.cells = rows.cells
         self.read += rows.read
-        for reason, count in rows.excluded.items():
-            self.excluded[reason] = self.excluded.get(reason, 0) + count
+        self.excluded.update(rows.excluded)
         if not len(rows):
             return
         self.used += len(rows)

@@ -56,11 +56,6 @@ class OnnxModel:
         The file, for messages.
     data
         Its bytes.
-
-    Raises
-    ------
-    ModelError
-        Packages are missing, or the graph has inputs or outputs that cannot be given or read.
     """
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -153,13 +148,7 @@ def _classes(path: str, graph: Any, labels: Any) -> NDArray[Any]:
 
 
 def _tensor(part: Any, one: Input) -> NDArray[Any]:
-    """Return columns in the type of an input, shape (n, width).
-
-    Raises
-    ------
-    ValueError
-        Texts or whole numbers have gaps, which these inputs do not know.
-    """
+    """Return columns in the type of an input, shape (n, width)."""
     import pandas as pd
 
     values = np.asarray(part, dtype=object) if one.type is np.object_ else np.asarray(part)

@@ -106,13 +106,7 @@ class Averaged:
 
     @classmethod
     def from_state(cls, model: ScoringModel, state: Any) -> Averaged:
-        """Return it from a saved state.
-
-        Raises
-        ------
-        ArtifactError
-            The state is malformed.
-        """
+        """Return it from a saved state."""
         try:
             changes = tuple(
                 Change(
