@@ -154,12 +154,9 @@ def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
         return _Reader(place.name, _content(place), kind).artifact()
     except ArtifactError:
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ArtifactError(f"{place.name} is not a sound {_said(kind)}: {error}") from error
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, MemoryError) as error:
-        # the standard library's ZIP reader answers some damaged headers with errors of its own
+    except DAMAGE as error:
         raise ArtifactError(
-            f"{place.name} is not a sound {_said(kind)}: {type(error).__name__}: {error}"
+            f"{place.name} is not a sound {_title(kind)}: {type(error).__name__}: {error}"
         ) from error
 
 
@@ -168,15 +165,28 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     content = _content(Path(path))
     try:
         reader = _Reader(Path(path).name, content, NAME)
-        said = reader.manifest(reader.members()[MANIFEST]).get("format")
-    except (ArtifactError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        name = reader.manifest(reader.members()[MANIFEST]).get("format")
+    except (ArtifactError, *DAMAGE):
         return NAME
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
-        return NAME
-    return said.partition("/")[0] if isinstance(said, str) else NAME
+    return name.partition("/")[0] if isinstance(name, str) else NAME
 
 
-def _said(kind: str) -> str:
+# the standard library's ZIP reader answers some damaged headers with errors of other libraries, and of its own
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    RuntimeError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+)
+
+
+def _title(kind: str) -> str:
     """Return what people call a file of a kind."""
     return ".fairfix file" if kind == NAME else f"file of {kind.removeprefix('fairfix.')}"
 
@@ -217,7 +227,7 @@ class _Reader:
         return Artifact(manifest, {name: self._array(name, table[name], members) for name in sorted(table)})
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise ArtifactError(f"{self.name} is not a sound {_said(self.kind)}: {reason}")
+        raise ArtifactError(f"{self.name} is not a sound {_title(self.kind)}: {reason}")
 
     def members(self) -> dict[str, zipfile.ZipInfo]:
         """Return the directory of the ZIP, checked before anything is inflated."""

@@ -138,12 +138,12 @@ class Encoder:
         self, batch: pa.RecordBatch, name: str, drop: dict[str, Bools]
     ) -> tuple[Ints, list[str]]:
         codes, levels, missing = group_codes(_column(batch, name), name)
-        known, limit = self._levels[name], self.reading.max_groups
+        seen, limit = self._levels[name], self.reading.max_groups
         if len(levels) > limit:  # a dictionary may name levels that no row has
-            known.update(levels[code] for code in np.unique(codes))
+            seen.update(levels[code] for code in np.unique(codes))
         else:
-            known.update(levels)
-        if len(known) > limit:
+            seen.update(levels)
+        if len(seen) > limit:
             raise ColumnError(
                 f"column {name!r} has more than {limit:,} distinct values, which does not look like groups; "
                 f"choose another column, fold it into fewer groups, or raise --max-groups"

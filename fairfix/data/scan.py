@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -62,15 +62,36 @@ class KeptRows:
     square_weight: Floats | None = None
     """Sums of squared weights where weighted rows were merged; None: each row is one."""
 
+    @classmethod
+    def joined(cls, parts: Sequence[KeptRows]) -> KeptRows:
+        """Return the rows of all parts; where only some were merged, and so have weights, the others weigh 1."""
+
+        def column(name: str) -> Any:
+            columns = [getattr(part, name) for part in parts]
+            if all(values is None for values in columns):
+                return None
+            sizes = [part.score.size for part in parts]
+            return np.concatenate(
+                [np.ones(n) if values is None else values for n, values in zip(sizes, columns, strict=True)]
+            )
+
+        return cls(*(column(one.name) for one in fields(cls)))
+
     def take(self, rows: Ints | Bools) -> KeptRows:
         """Return some of the rows, by number or by mask."""
+        columns: Any = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return replace(self, **{name: values[rows] for name, values in columns if values is not None})
 
-        def some(values: npt.NDArray[Any] | None) -> Any:
-            return None if values is None else values[rows]
-
-        return KeptRows(
-            self.score[rows], self.cell[rows], some(self.label), some(self.weight), some(self.square_weight)
-        )
+    def merged(self) -> KeptRows:
+        """Return the rows with those of equal score, cell and label merged and their weights added."""
+        code = self.cell if self.label is None else self.cell * 2 + self.label
+        order = np.lexsort((code, self.score))
+        rows, code = self.take(order), code[order]
+        new = (rows.score[1:] != rows.score[:-1]) | (code[1:] != code[:-1])
+        first = np.flatnonzero(np.concatenate([[True], new]))
+        weight = np.add.reduceat(np.ones(order.size) if rows.weight is None else rows.weight, first)
+        square = None if rows.square_weight is None else np.add.reduceat(rows.square_weight, first)
+        return replace(rows.take(first), weight=weight, square_weight=square)
 
     def by_score(self) -> KeptRows:
         """Return the rows sorted by score."""
@@ -111,7 +132,7 @@ class Tally:
         self.room = room
         self.labels = 2 if reading.binary else 1
         self.cells: tuple[tuple[str, ...], ...] = ()
-        self.kept: list[tuple[Any, ...]] | None = [] if keep else None
+        self.kept: list[KeptRows] | None = [] if keep else None
         self.read = 0
         self.excluded: Counter[str] = Counter()
         self.used = 0
@@ -140,7 +161,7 @@ class Tally:
             self.kept = None
             return
         label = rows.label if self.labels == 2 else None
-        self.kept.append((rows.score, rows.cell.astype(np.int32), label, rows.weight))
+        self.kept.append(KeptRows(rows.score, rows.cell.astype(np.int32), label, rows.weight))
 
     def _count_bins(self, rows: Rows, code: Ints) -> None:
         if rows.score is None:
@@ -257,8 +278,8 @@ def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
 def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
     """Add rows into a flat table; of the two ways the one that is faster for its size."""
     if table.size <= 2 * place.size:
-        found = np.bincount(place, weight)
-        table[: found.size] += found
+        added = np.bincount(place, weight)
+        table[: added.size] += added
     else:  # bincount would make and add a whole table per batch
         np.add.at(table, place, 1 if weight is None else weight)
 
@@ -368,7 +389,7 @@ def scan(
         return tally
 
     total: Counts | None = None
-    kept: list[tuple[Any, ...]] | None = [] if keep else None
+    kept: list[KeptRows] | None = [] if keep else None
     cells: list[tuple[str, ...]] = []
     for tally in _in_order(source.parts(reading.columns.counted, _types(reading)), count, threads):
         counts = tally.counts()
@@ -377,7 +398,8 @@ def scan(
         total = counts if total is None else total + counts
         if kept is not None:
             few = tally.kept is not None and total.used <= KEEP_ROWS
-            kept = [*kept, *((rows, len(cells)) for rows in tally.kept or ())] if few else None
+            more = [replace(rows, cell=rows.cell + len(cells)) for rows in tally.kept or ()]
+            kept = [*kept, *more] if few else None
             cells.extend(tally.cells)
     if total is None:
         total = Tally(reading, bins).counts()
@@ -397,16 +419,10 @@ def check_whole(counts: Counts, reading: Reading, name: str) -> None:
     check_positive(counts.rows[:, -1], reading)
 
 
-def _joined(kept: list[tuple[Any, ...]], cells: list[tuple[str, ...]], counts: Counts) -> KeptRows:
+def _joined(kept: Sequence[KeptRows], cells: Sequence[tuple[str, ...]], counts: Counts) -> KeptRows:
     """Return the kept rows of all parts with the cells of the whole."""
-    _, into = groups_of_cells(counts.keys, cells, counts.keys, counts.cells)
-    batches = [batch for batch, _ in kept]
-    cell = np.concatenate([into[batch[1] + start] for batch, start in kept])
-
-    def column(i: int) -> Any:
-        return None if batches[0][i] is None else np.concatenate([batch[i] for batch in batches])
-
-    return KeptRows(column(0), cell, column(2), column(3))
+    rows, (_, into) = KeptRows.joined(kept), groups_of_cells(counts.keys, cells, counts.keys, counts.cells)
+    return replace(rows, cell=into[rows.cell])
 
 
 def _types(reading: Reading) -> dict[str, pa.DataType]:
@@ -467,7 +483,7 @@ def collect(
 
     def gather(part: Part) -> KeptRows | None:
         encoder = Encoder(reading, part.where, part.first_row)
-        found: list[tuple[Any, ...]] = []
+        chosen: list[KeptRows] = []
         room = KEEP_ROWS
         for whole in part.batches():
             batch = (
@@ -480,48 +496,14 @@ def collect(
             label = rows.label[inside] if rows.label is not None and reading.binary else None
             weight = None if rows.weight is None else rows.weight[inside]
             square = None if weight is None else weight * weight
-            found.append((rows.score[inside], into[rows.cell[inside]], label, weight, square))
-            if sum(f[0].size for f in found) > room:
-                found = [_merged_ties(found)]
-                room = max(KEEP_ROWS, 2 * found[0][0].size)  # where little is tied, merge seldom
-        return _stacked(found)
+            chosen.append(KeptRows(rows.score[inside], into[rows.cell[inside]], label, weight, square))
+            if sum(few.score.size for few in chosen) > room:
+                chosen = [KeptRows.joined(chosen).merged()]
+                room = max(KEEP_ROWS, 2 * chosen[0].score.size)  # where little is tied, merge seldom
+        return KeptRows.joined(chosen) if chosen else None
 
     parts = source.parts(reading.columns.counted, _types(reading))
-    gathered = [g for g in _in_order(parts, gather, threads) if g is not None]
-    joined = _stacked([(g.score, g.cell, g.label, g.weight, g.square_weight) for g in gathered])
-    assert joined is not None
-    return joined
-
-
-def _stacked(found: list[tuple[Any, ...]]) -> KeptRows | None:
-    if not found:
-        return None
-
-    def column(i: int) -> Any:
-        if all(f[i] is None for f in found):
-            return None
-        # only some parts of unweighted data have merged ties, and so weights
-        return np.concatenate([np.ones(f[0].size) if f[i] is None else f[i] for f in found])
-
-    return KeptRows(column(0), column(1), column(2), column(3), column(4))
-
-
-def _merged_ties(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Return the same rows with equal (score, cell, label) merged and their weights added."""
-    rows = _stacked(found)
-    assert rows is not None
-    code = rows.cell if rows.label is None else rows.cell * 2 + rows.label
-    order = np.lexsort((code, rows.score))
-    score, code = rows.score[order], code[order]
-    new = np.concatenate([[True], (score[1:] != score[:-1]) | (code[1:] != code[:-1])])
-    first = np.flatnonzero(new)
-    ones = np.ones(order.size) if rows.weight is None else rows.weight[order]
-    weight = np.add.reduceat(ones, first)
-    square = None if rows.square_weight is None else np.add.reduceat(rows.square_weight[order], first)
-    score, code = score[new], code[new]
-    if rows.label is None:
-        return score, code, None, weight, square
-    return score, code // 2, (code % 2).astype(np.uint8), weight, square
+    return KeptRows.joined([rows for rows in _in_order(parts, gather, threads) if rows is not None])
 
 
 # ---------------------------------------------------------------------- whole tables
@@ -577,5 +559,5 @@ def count_table(table: Table) -> Scan:
     if rows.score is None:
         return Scan(counts, None, table.reading)
     label = rows.label if table.reading.binary else None
-    kept = _joined([((rows.score, rows.cell, label, rows.weight), 0)], list(rows.cells), counts)
+    kept = _joined([KeptRows(rows.score, rows.cell, label, rows.weight)], rows.cells, counts)
     return Scan(counts, kept, table.reading)

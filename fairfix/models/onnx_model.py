@@ -91,9 +91,9 @@ class OnnxModel:
             given = {one.name: _tensor(block[[one.name]], one) for one in self._inputs}
         return self._read(self._session.run([self._output], given)[0])
 
-    def _of_maps(self, found: list[Mapping[Any, float]]) -> NDArray[np.float64]:
+    def _of_maps(self, maps: list[Mapping[Any, float]]) -> NDArray[np.float64]:
         """Return the probabilities of maps class -> probability, in the order of the classes."""
-        return np.array([[row[label] for label in self.classes_] for row in found], dtype=np.float64)
+        return np.array([[row[label] for label in self.classes_] for row in maps], dtype=np.float64)
 
 
 def _opened(path: str, data: bytes) -> tuple[Any, Any]:
@@ -135,9 +135,9 @@ def _classes(path: str, graph: Any, labels: Any) -> NDArray[Any]:
     """Return the classes that the last operator with labels names; 0 and 1 where none does and labels are numbers."""
     for node in reversed(graph.node):
         for attribute in node.attribute:
-            found = list(attribute.strings) or list(attribute.ints)
-            if attribute.name in LABELS and found:
-                texts = [one.decode() if isinstance(one, bytes) else one for one in found]
+            labelled = list(attribute.strings) or list(attribute.ints)
+            if attribute.name in LABELS and labelled:
+                texts = [one.decode() if isinstance(one, bytes) else one for one in labelled]
                 return np.array(texts)
     if labels.type == "tensor(string)":
         raise ModelError(
