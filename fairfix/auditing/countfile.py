@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -238,13 +239,7 @@ class CountFile:
         return sum(piece.read for piece in self.pieces)
 
     def counts(self) -> Counts:
-        """Return the counts of everything: the pieces added up in order.
-
-        Raises
-        ------
-        DataError
-            There are no pieces.
-        """
+        """Return the counts of everything: the pieces added up in order."""
         total: Counts | None = None
         for piece in self.pieces:
             counts = piece.counts(self.reading)
@@ -255,16 +250,15 @@ class CountFile:
 
     def facts(self) -> dict[str, Any]:
         """Return what the file says of itself, as JSON values."""
-        excluded: dict[str, int] = {}
+        excluded: Counter[str] = Counter()
         for piece in self.pieces:
-            for reason, rows in piece.excluded.items():
-                excluded[reason] = excluded.get(reason, 0) + rows
+            excluded.update(piece.excluded)
         cells = {cell for piece in self.pieces for cell in piece.cells}
         keys = self.reading.columns.cell_keys
         return {
             "format": f"{KIND}/{PROTOCOL}",
             "sources": list(self.sources),
-            "rows": {"read": self.read, "used": self.used, "excluded": excluded},
+            "rows": {"read": self.read, "used": self.used, "excluded": dict(excluded)},
             "reading": _reading_state(self.reading),
             "levels": {key: sorted({cell[i] for cell in cells}) for i, key in enumerate(keys)},
             "inferred": dict(self.inferred),
@@ -303,13 +297,7 @@ def count(
     inferred: Mapping[str, str] | None = None,
     model: Mapping[str, str] | None = None,
 ) -> CountFile:
-    """Count a file, a frame or a source in one pass; it may be a piece of a whole, with few rows or none.
-
-    Raises
-    ------
-    DataError, UsageError
-        The data does not fit the reading, or has rows that its policies do not allow to be left out.
-    """
+    """Count a file, a frame or a source in one pass; it may be a piece of a whole, with few rows or none."""
     source = open_source(data)
     reading.check()
     pieces: list[Piece] = []
@@ -324,13 +312,7 @@ def count(
 def audit_counts(
     content: CountFile, settings: Settings | None = None, more: More | None = None
 ) -> AuditReport:
-    """Return the report of counts: that of an audit of the data in one pass.
-
-    Raises
-    ------
-    DataError, UsageError
-        The counts cannot answer the question.
-    """
+    """Return the report of counts: that of an audit of the data in one pass."""
     settings = replace(settings or Settings(), exact=False)
     counts = content.counts()
     check_whole(counts, content.reading, content.name)
@@ -350,11 +332,6 @@ def merged(files: Sequence[tuple[str, CountFile]], name: str | None = None) -> C
         Name for messages, and content.
     name
         What the data is called from now on; None keeps the names of the sources.
-
-    Raises
-    ------
-    UsageError
-        Two files were read in different ways; names every difference.
     """
     (first_name, first), *others = files
     for other_name, other in others:

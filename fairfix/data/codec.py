@@ -312,13 +312,7 @@ class Saved(ABC):
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
-        """Return what a saved state holds.
-
-        Raises
-        ------
-        ArtifactError
-            A part is missing, too many, not as declared, or does not fit the others.
-        """
+        """Return what a saved state holds; an ArtifactError says which part is missing, too many or not as declared."""
         try:
             need(isinstance(settings, Mapping), f"{settings!r} are no settings")
             state = State(dict(settings), dict(arrays))

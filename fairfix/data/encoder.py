@@ -11,7 +11,7 @@ and in a saved artifact.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,6 +60,12 @@ class Rows:
     def __len__(self) -> int:
         return int(self.cell.size)
 
+    def mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Rows:
+        """Return the rows with every array changed."""
+        arrays = {name: getattr(self, name) for name in ("cell", "label", "score", "decision", "weight")}
+        changed: dict[str, Any] = {name: change(array) for name, array in arrays.items() if array is not None}
+        return replace(self, **changed)
+
 
 class Encoder:
     """Turns batches into :class:`Rows`, learning the cells as they appear.
@@ -81,13 +87,7 @@ class Encoder:
         return tuple(self._cells)
 
     def encode(self, batch: pa.RecordBatch) -> Rows:
-        """Return the batch's rows, checked; rows that miss a value are left out and counted.
-
-        Raises
-        ------
-        DataError
-            A score is infinite, out of range or not a number; a label is not binary; a weight is negative.
-        """
+        """Return the batch's rows; rows that miss a value are left out and counted, a wrong value is a DataError."""
         columns, n = self.reading.columns, batch.num_rows
         drop: dict[str, Bools] = {}
         cell = self._cell_codes(batch, drop)
@@ -110,7 +110,10 @@ class Encoder:
         coded = [self._group_codes(batch, name, drop) for name in names]
         sizes = [len(levels) for _, levels in coded]
         many = math.prod(sizes)
-        flat = _flatten([codes for codes, _ in coded], sizes)
+        flat = coded[0][0]
+        for (more, _), size in zip(coded[1:], sizes[1:], strict=True):
+            flat = flat * size
+            flat += more
         if many <= 256:  # a few cells without rows cost less than looking for them
             lookup = self._register(np.arange(many), coded, sizes)
             return flat if np.array_equal(lookup, np.arange(many)) else lookup[flat]
@@ -135,12 +138,12 @@ class Encoder:
         self, batch: pa.RecordBatch, name: str, drop: dict[str, Bools]
     ) -> tuple[Ints, list[str]]:
         codes, levels, missing = group_codes(_column(batch, name), name)
-        known, limit = self._levels[name], self.reading.max_groups
+        seen, limit = self._levels[name], self.reading.max_groups
         if len(levels) > limit:  # a dictionary may name levels that no row has
-            known.update(levels[code] for code in np.unique(codes))
+            seen.update(levels[code] for code in np.unique(codes))
         else:
-            known.update(levels)
-        if len(known) > limit:
+            seen.update(levels)
+        if len(seen) > limit:
             raise ColumnError(
                 f"column {name!r} has more than {limit:,} distinct values, which does not look like groups; "
                 f"choose another column, fold it into fewer groups, or raise --max-groups"
@@ -157,7 +160,7 @@ class Encoder:
         """Return a real column; missing values are marked in ``drop``, infinities refused."""
         if name is None:
             return None
-        values, missing = _numbers(_column(batch, name), name, part)
+        values, missing = numbers(_column(batch, name), name, part)
         if missing is not None:
             values = np.where(missing, np.nan, values)
         # NaN and infinities show in the least and the largest value, so sound data costs two passes and no mask
@@ -219,7 +222,7 @@ class Encoder:
         return table[codes]  # type: ignore[return-value]  # uint8 is what callers want
 
     def _binary_numbers(self, array: pa.Array, name: str, part: str, drop: dict[str, Bools]) -> Ints:
-        values, missing = _numbers(array, name, part, keep_integers=True)
+        values, missing = numbers(array, name, part, keep_integers=True)
         if missing is not None:
             values = np.where(missing, np.nan, values)
         if values.dtype.kind == "f" and values.size and math.isnan(float(np.min(values))):
@@ -264,13 +267,7 @@ class Encoder:
 
 
 def check_excluded(excluded: Mapping[str, int], read: int, reading: Reading) -> None:
-    """Raise where rows were left out although the policy is ``error``.
-
-    Raises
-    ------
-    DataError
-        Names the column's part, the number of rows and the option that decides.
-    """
+    """Raise a DataError where rows were left out although the policy is ``error``."""
     for reason, rows in excluded.items():
         if reason.startswith("missing group"):
             policy, option = reading.missing_group, "--missing-group group (a group of its own) or drop"
@@ -320,27 +317,12 @@ def _number(text: str) -> float | None:
 
 
 def check_positive(labels: npt.NDArray[Any] | None, reading: Reading) -> None:
-    """Raise where the positive label is named and no row holds it; ``labels`` is non-zero for positives.
-
-    Raises
-    ------
-    DataError
-        Names the column and the value.
-    """
+    """Raise a DataError where no row holds the positive label that is named; ``labels`` is non-zero for positives."""
     if reading.binary and reading.positive_label is not None and labels is not None and not labels.any():
         raise DataError(
             f"no row used has the value {reading.positive_label!r} in label column {reading.columns.label!r}, though "
             f"--positive-label names it; check its spelling"
         )
-
-
-def _flatten(codes: Sequence[Ints], sizes: Sequence[int]) -> Ints:
-    """Return the row-major product code of several coded columns."""
-    flat = codes[0]
-    for more, size in zip(codes[1:], sizes[1:], strict=True):
-        flat = flat * size
-        flat += more
-    return flat
 
 
 def _without(rows: Rows, drop: Mapping[str, Bools]) -> Rows:
@@ -350,27 +332,14 @@ def _without(rows: Rows, drop: Mapping[str, Bools]) -> Rows:
     for reason, bad in drop.items():
         excluded[reason] = int(np.count_nonzero(bad & left))
         left &= ~bad
-
-    def cut(values: npt.NDArray[Any] | None) -> Any:
-        return None if values is None else values[left]
-
-    return replace(
-        rows,
-        cell=rows.cell[left],
-        label=cut(rows.label),
-        score=cut(rows.score),
-        decision=cut(rows.decision),
-        weight=cut(rows.weight),
-        excluded=excluded,
-        kept=left,
-    )
+    return replace(rows.mapped(lambda values: values[left]), excluded=excluded, kept=left)
 
 
 def scores_of(batch: pa.RecordBatch, reading: Reading) -> Floats:
     """Return the scores of a batch that has been through the gate before: present, finite, in range."""
     name = reading.columns.score
     assert name is not None
-    values: Floats = _numbers(_column(batch, name), name, "score")[0]
+    values: Floats = numbers(_column(batch, name), name, "score")[0]
     return values
 
 
@@ -404,10 +373,10 @@ def primitive(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.frombuffer(data, dtype=kind, count=len(array), offset=array.offset * kind.itemsize)
 
 
-def _numbers(
-    array: pa.Array, name: str, part: str, *, keep_integers: bool = False
+def numbers(
+    array: pa.Array, name: str, part: str, *, keep_integers: bool = False, remedy: str = ""
 ) -> tuple[npt.NDArray[Any], Bools | None]:
-    """Return a numeric column as float64 (or as the integers it holds) and its null mask."""
+    """Return a numeric column as float64 (or as the integers it holds) and its null mask; else a ColumnError."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         array, kind = array.dictionary_decode(), kind.value_type
@@ -419,8 +388,8 @@ def _numbers(
         array, kind = array.cast(pa.float64()), pa.float64()
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise ColumnError(
-            f"{part} column {name!r} is of type {kind}, but numbers are needed; "
-            f"convert it, or name another column with --{part.split()[-1]}"
+            f"{part} column {name!r} is of type {kind}, but numbers are needed"
+            + (remedy or f"; convert it, or name another column with --{part.split()[-1]}")
         )
     values = primitive(array, kind.to_pandas_dtype())
     if not keep_integers:
@@ -429,13 +398,7 @@ def _numbers(
 
 
 def group_codes(array: pa.Array, name: str) -> tuple[Ints, list[str], Bools | None]:
-    """Return (code per row, level names, which rows are missing or None); missing rows code the last level.
-
-    Raises
-    ------
-    ColumnError
-        The column's type cannot name groups (lists, structs, maps).
-    """
+    """Return (code per row, level names, which rows are missing or None); missing rows code the last level."""
     kind = array.type
     if pa.types.is_nested(kind) and not pa.types.is_dictionary(kind):
         raise ColumnError(f"column {name!r} is of type {kind}, whose values cannot name groups")

@@ -119,11 +119,6 @@ class Reading:
         ----------
         protected
             Whether a protected column must be named; a predictor that looks at none needs none.
-
-        Raises
-        ------
-        UsageError
-            Names the column or the threshold.
         """
         self.columns.check(protected=protected)
         low, high = (-math.inf, math.inf)

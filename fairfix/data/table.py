@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -84,20 +85,8 @@ class Table:
 
     def take(self, rows: Ints) -> Table:
         """Return the table of the given row numbers, in that order."""
-
-        def at(values: npt.NDArray[Any] | None) -> Any:
-            return None if values is None else _frozen(values[rows])
-
         some = replace(
-            self.rows,
-            cell=at(self.rows.cell),
-            label=at(self.rows.label),
-            score=at(self.rows.score),
-            decision=at(self.rows.decision),
-            weight=at(self.rows.weight),
-            read=rows.size,
-            excluded={},
-            kept=None,
+            self.rows.mapped(lambda values: _frozen(values[rows])), read=rows.size, excluded={}, kept=None
         )
         features = self.features.take(arrow_array(rows)) if self.features.num_columns else self.features
         whole = self.draw
@@ -148,26 +137,14 @@ class Table:
 
     @property
     def probability(self) -> Floats:
-        """The score as a probability, shape (n,).
-
-        Raises
-        ------
-        DataError
-            There is no score, or its scale has no probability (``raw``).
-        """
+        """The score as a probability, shape (n,); a DataError where there is none, or its scale is ``raw``."""
         if self.rows.score is None:
             raise DataError("a score column is needed; name it with --score")
         return to_probability(self.rows.score, self.reading.score_scale)
 
     @property
     def ranking(self) -> Floats:
-        """What orders the rows, shape (n,): ``2 p - 1``, or a raw score as it is.
-
-        Raises
-        ------
-        DataError
-            There is no score.
-        """
+        """What orders the rows, shape (n,): ``2 p - 1``, or a raw score as it is."""
         if self.rows.score is not None and self.reading.score_scale == "raw":
             return self.rows.score.copy()
         return 2.0 * self.probability - 1.0
@@ -193,39 +170,25 @@ def assemble(
     """Return one table of all batches, with every policy on missing values applied.
 
     ``raw`` names columns with a role that are kept among the features as they come.
-
-    Raises
-    ------
-    DataError
-        No rows, or rows that the policies do not allow to be left out.
     """
     if batches:
         reading = reading.in_type_of(batches[0].schema)
     encoder = Encoder(reading, where)
     parts = [encoder.encode(batch) for batch in batches]
-    excluded: dict[str, int] = {}
+    excluded: Counter[str] = Counter()
     for part in parts:
-        for reason, count in part.excluded.items():
-            excluded[reason] = excluded.get(reason, 0) + count
+        excluded.update(part.excluded)
     read = sum(part.read for part in parts)
     check_excluded(excluded, read, reading)
     if not sum(len(part) for part in parts):
         raise DataError("no rows are left to work with" if read else "the data has no rows")
 
-    def joined(pick: Callable[[Rows], npt.NDArray[Any] | None]) -> Any:
-        columns = [values for part in parts if (values := pick(part)) is not None]
-        return _frozen(np.concatenate(columns)) if columns else None
+    def joined(name: str) -> Any:
+        columns = [getattr(part, name) for part in parts]
+        return None if columns[0] is None else _frozen(np.concatenate(columns))
 
-    rows = Rows(
-        joined(lambda r: r.cell),
-        encoder.cells,
-        joined(lambda r: r.label),
-        joined(lambda r: r.score),
-        joined(lambda r: r.decision),
-        joined(lambda r: r.weight),
-        read,
-        excluded,
-    )
+    label, score, decision, weight = map(joined, ("label", "score", "decision", "weight"))
+    rows = Rows(joined("cell"), encoder.cells, label, score, decision, weight, read, dict(excluded))
     check_positive(rows.label, reading)
     return Table(reading, rows, _features(batches, parts, reading, raw))
 
@@ -243,8 +206,8 @@ def _features(
     try:
         return pa.Table.from_batches(kept)
     except pa.ArrowInvalid as error:
-        said = " ".join(str(error).split())
-        raise DataError(f"the feature columns differ in type from file to file: {said}") from error
+        reason = " ".join(str(error).split())
+        raise DataError(f"the feature columns differ in type from file to file: {reason}") from error
 
 
 def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

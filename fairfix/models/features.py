@@ -29,12 +29,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.codec import ABOVE_0, list_of, need, one_of, plain, real, record, text, truth
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.encoder import group_codes, null_mask, primitive
+from fairfix.data.encoder import group_codes, numbers
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
 
@@ -115,24 +114,17 @@ class Features:
             Protected columns that are features as well.
         same
             Column -> values that are taken for one.
-
-        Raises
-        ------
-        ColumnError, DataError
-            A column is not there, or is of a type that nothing can be learned from: names it and the remedy.
         """
-        weight = table.rows.weight
-        weight = np.ones(len(table)) if weight is None else weight
-        same = same or {}
-        found = (
+        weight, same = table.weight, same or {}
+        columns = (
             [_learn_score(table, weight)]
             if names is None
             else [_learn(table, name, weight, same.get(name, ())) for name in names]
         )
-        found += [_learn_levels(name, "group", *_group(table, name), weight) for name in groups]
-        if not found:
+        columns += [_learn_levels(name, "group", *_group(table, name), weight) for name in groups]
+        if not columns:
             raise DataError("there are no feature columns to learn from; name some with --features")
-        return cls(tuple(found))
+        return cls(tuple(columns))
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -180,13 +172,7 @@ class Features:
         return np.array(out)
 
     def matrix(self, table: Table, *, gaps: bool = False) -> Floats:
-        """Return the matrix of a table's rows, shape (n, d); with ``gaps``, missing numbers are NaN, for trees.
-
-        Raises
-        ------
-        ColumnError, DataError
-            A column is not there or is of another type than in the fit.
-        """
+        """Return the matrix of a table's rows, shape (n, d); with ``gaps``, missing numbers are NaN, for trees."""
         parts = [part for one in self.columns for part in _columns(table, one, gaps=gaps)]
         return np.column_stack(parts) if len(table) else np.zeros((0, len(parts)))
 
@@ -196,13 +182,7 @@ class Features:
 
     @classmethod
     def from_state(cls, state: Any) -> Features:
-        """Return the features of a saved state.
-
-        Raises
-        ------
-        ArtifactError
-            The state is malformed.
-        """
+        """Return the features of a saved state."""
         try:
             columns = tuple(Feature(**one) for one in list_of(FEATURE, least=1)(state))
             for one in columns:
@@ -295,13 +275,7 @@ def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], wei
 
 
 def kind_of(name: str, kind: pa.DataType) -> Kind:
-    """Return how a feature column of an Arrow type is read.
-
-    Raises
-    ------
-    ColumnError
-        Nothing can be learned from the type: names the column and the remedy.
-    """
+    """Return how a feature column of an Arrow type is read."""
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_temporal(value):
         raise ColumnError(
@@ -310,9 +284,8 @@ def kind_of(name: str, kind: pa.DataType) -> Kind:
         )
     if pa.types.is_boolean(value):
         return "boolean"
-    if pa.types.is_integer(value) or pa.types.is_floating(value) or pa.types.is_decimal(value):
-        return "number"
-    if pa.types.is_null(value):
+    number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    if any(is_kind(value) for is_kind in number):
         return "number"
     if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
         return "category"
@@ -336,8 +309,7 @@ def _columns(table: Table, one: Feature, *, gaps: bool) -> list[Floats]:
         if one.same:
             codes, names = _merged(codes, names, one.same)
         place = {level: i for i, level in enumerate(names)}
-        known = [place.get(level, -1) for level in one.levels]
-        return [(codes == i).astype(np.float64) if i >= 0 else np.zeros(codes.size) for i in known]
+        return [(codes == place.get(level, -1)).astype(np.float64) for level in one.levels]
     values = _score(table) if one.kind == "score" else _reals(_column(table, one.name), one.name)
     scaled = (values - one.mean) / one.scale
     if one.kind == "score":
@@ -371,30 +343,10 @@ def _score(table: Table) -> Floats:
 
 
 def _reals(column: pa.Array, name: str) -> Floats:
-    """Return a number or boolean column as float64 with NaN for missing.
-
-    Raises
-    ------
-    ColumnError, DataError
-        The column is of another type, or holds an infinity: names it.
-    """
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.dictionary_decode(), kind.value_type
-    if pa.types.is_null(kind):
-        return np.full(len(column), np.nan)
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.uint8())
-    elif pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ColumnError(
-            f"feature column {name!r} is of type {kind}, but numbers are needed as in the fit; convert it"
-        )
-    values: npt.NDArray[Any] = primitive(column, column.type.to_pandas_dtype()).astype(np.float64)
-    missing = null_mask(column)
+    """Return a number or boolean column as float64 with NaN for missing; infinities are refused."""
+    values, missing = numbers(column, name, "feature", remedy=" as in the fit; convert it")
     if missing is not None:
-        values[missing] = np.nan
+        values = np.where(missing, np.nan, values)
     if np.isinf(values).any():
         row = int(np.argmax(np.isinf(values)))
         raise DataError(

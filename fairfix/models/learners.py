@@ -94,10 +94,7 @@ def fit_classes(
 ) -> Member:
     """Return a model of P(class | row), shape (n, many), fitted to the classes ``codes`` of rows; as :func:`fit_mean`.
 
-    Raises
-    ------
-    ValueError
-        Some classes have no rows of positive weight, but more than one has.
+    A ValueError where some classes have no rows of positive weight, but more than one has.
     """
     X, codes, w = _ordered(X, codes, weight)
     seen = np.unique(codes)
