@@ -27,7 +27,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import Allowance, compare
 from fairfix.auditing.checks import Check, GateOn
 from fairfix.auditing.results import Settings
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.report.layout import HEADLINES
 from numpy.typing import NDArray
 

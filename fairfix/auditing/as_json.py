@@ -25,7 +25,7 @@ from fairfix.auditing.results import (
     ScoreShares,
     Value,
 )
-from fairfix.data.table import Reading
+from fairfix.data.reading import Reading
 
 AUDIT_SCHEMA = "fairfix.audit/1"
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,12 @@ from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
 from fairfix.auditing.suppression import hidden_groups
 from fairfix.auditing.view import Evidence, GroupView, Measured
-from fairfix.data.counts import Bools, Counts
+from fairfix.data.counts import Bools, Counts, groups_of_cells
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
-from fairfix.data.scan import SORT_ROWS, Scan, collect, count_table, default_threshold, scan
-from fairfix.data.table import Reading, Table
+from fairfix.data.reading import Reading
+from fairfix.data.scan import SORT_ROWS, Scan, collect, count_table, scan
+from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 
 # ---------------------------------------------------------------------- entry
@@ -82,27 +83,16 @@ def audit(
     """
     settings = settings or Settings()
     if isinstance(data, Table):
-        table = replace(data, reading=with_default_threshold(data.reading))
-        return judge(count_table(table), table.reading, settings, "data", None, more, true_groups)
-    reading = with_default_threshold(reading)
+        table = replace(data, reading=data.reading.with_threshold())
+        return judge(count_table(table), settings, "data", None, more, true_groups)
     reading.check()
     source = open_source(data)
     found = scan(source, reading, threads=settings.threads, exact=settings.exact)
-    return judge(found, reading, settings, source.name, source, more, true_groups)
-
-
-def with_default_threshold(reading: Reading) -> Reading:
-    """Return the reading with the threshold of its score scale, unless it has one or needs none."""
-    columns = reading.columns
-    if reading.thresholds or not columns.score or columns.prediction or columns.probability:
-        return reading
-    natural = default_threshold(reading)
-    return reading if natural is None else replace(reading, thresholds=(natural,))
+    return judge(found, settings, source.name, source, more, true_groups)
 
 
 def judge(
     found: Scan,
-    reading: Reading,
     settings: Settings,
     name: str,
     source: Source | None,
@@ -115,9 +105,7 @@ def judge(
     ``chances`` names attributes that are known by probabilities alone, with their columns; of these there is nothing
     but ``more`` and ``true_groups``.
     """
-    counts = found.counts
-    if source is not None:
-        reading = reading.in_type_of(source.schema)
+    counts, reading = found.counts, found.reading
     views = list(_views(counts, reading, settings))
     views, left_out, hidden = _shown(views, counts, settings.suppress_below)
     evidence = _evidence(found, reading, settings, [view.partition for view in views], source)
@@ -185,16 +173,10 @@ def _view(
     stratum: tuple[str, ...] | None,
     strata: int,
 ) -> GroupView:
-    keys = reading.columns.cell_keys
-    at = [keys.index(name) for name in names]
-    width = len(reading.columns.strata)
+    keys, width = reading.columns.cell_keys, len(reading.columns.strata)
     inside = [stratum is None or cell[:width] == stratum for cell in counts.cells]
-    level = [tuple(cell[i] for i in at) for cell in counts.cells]
-    levels = sorted({lev for lev, here in zip(level, inside, strict=True) if here})
-    place = {lev: i for i, lev in enumerate(levels)}
-    group = np.array(
-        [place[lev] if here else -1 for lev, here in zip(level, inside, strict=True)], dtype=np.int64
-    )
+    levels, _ = groups_of_cells(keys, list(compress(counts.cells, inside)), names)
+    group = np.where(inside, groups_of_cells(keys, counts.cells, names, levels)[1], -1)
     attribute = attribute_name(names)
     labels = tuple(map(group_name, levels))
     reference = settings.reference.get(attribute)
@@ -205,7 +187,7 @@ def _view(
         names,
         "" if stratum is None else stratum_name(reading.columns.strata, stratum),
         View(group, len(levels)),
-        tuple(levels),
+        levels,
         strata if stratum is not None else 1,
         labels.index(reference) if reference in labels else None,
     )

@@ -37,8 +37,10 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, Mean, Rate, metrics_for
 from fairfix.auditing.sums import bounds_in
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.encoder import null_mask, primitive
+from fairfix.data.reading import Reading
 from fairfix.data.scan import quantities
-from fairfix.data.table import Reading, Table, null_mask, primitive
+from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.stats.estimates import Estimates, Means, Proportions, carrying_rows
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fairfix.auditing.metrics import MEANS, METRICS, RATES
-from fairfix.data.table import MISSING
+from fairfix.data.encoder import MISSING
 from fairfix.errors import UsageError
 
 NO_LAW = "fairfix computes numbers; it does not determine compliance with any law."

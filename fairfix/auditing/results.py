@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fairfix.auditing.checks import Check, GateOn, Ruling, Verdict
-from fairfix.data.table import Reading
+from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fairfix.auditing.metrics import Mean, Rate
 from fairfix.data.counts import Counts, Floats
-from fairfix.data.table import Reading
+from fairfix.data.reading import Reading
 from fairfix.stats.estimates import Proportions
 
 

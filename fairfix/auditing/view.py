@@ -21,8 +21,8 @@ from fairfix.auditing.results import ComparisonReport, GroupReport, ScoreShares,
 from fairfix.auditing.sums import bounds_in, confusion, label_table, mean_sums, proportions, rate_sums
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.names import group_name
+from fairfix.data.reading import Reading
 from fairfix.data.scan import KeptRows
-from fairfix.data.table import Reading
 from fairfix.stats.estimates import (
     Areas,
     Estimates,

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.results import AuditReport, ComparisonReport, Settings
     from fairfix.data.files import Source
-    from fairfix.data.table import Reading, Table
+    from fairfix.data.reading import Reading
+    from fairfix.data.table import Table
     from fairfix.models.user_file import ScoringModel
     from fairfix.noisy.description import Noise
 
@@ -518,7 +519,7 @@ def _compare_rows(
 ) -> None:
     """Add what has changed on the rows that are in both files, and its checks, to a result."""
     from fairfix.auditing.as_json import audit_dict
-    from fairfix.auditing.audit import audit, require_two_groups, with_default_threshold
+    from fairfix.auditing.audit import audit, require_two_groups
     from fairfix.auditing.baseline import compare
     from fairfix.auditing.paired import Changes, doubt, match
     from fairfix.auditing.waivers import worst
@@ -526,7 +527,7 @@ def _compare_rows(
     from fairfix.report.layout import HEADLINES
 
     source, reading, _, _ = open_data({**given, "quiet": True})
-    reading, name = with_default_threshold(reading), given["id"]
+    reading, name = reading.with_threshold(), given["id"]
     before = open_source(given["baseline_data"])
     tables = [_with_ids(one, reading, name) for one in (before, source)]
     matched = match(tables[0], tables[1], name)

@@ -19,7 +19,8 @@ import numpy as np
 
 from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
-from fairfix.data.table import Groups, Reading, Table, Task
+from fairfix.data.reading import Reading, Task
+from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Comparable
 from fairfix.models.predictors import RepairedPredictor

@@ -20,7 +20,6 @@ from fairfix.data.names import group_name
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.methods.base import RepairProblem
-from fairfix.models.predictors import codes_of
 from fairfix.optim.monotone import Isotonic, Sigmoid, isotonic, sigmoid
 from fairfix.optim.piecewise import Piecewise
 
@@ -134,7 +133,7 @@ def _more(
     table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]
 ) -> tuple[Ints, Floats, Floats | None]:
     """Return cell, score and weight of unlabelled rows."""
-    code = codes_of(table, columns, levels)
+    code = table.codes(columns, levels)
     if (code < 0).any():
         groups = table.groups(columns)
         name = groups.names[int(groups.codes[int(np.argmax(code < 0))])]

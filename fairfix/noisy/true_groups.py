@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.auditing.audit import More, judge, with_default_threshold
+from fairfix.auditing.audit import More, judge
 from fairfix.auditing.checks import Check
 from fairfix.auditing.comparisons import NOISE_SCOPES
 from fairfix.auditing.metrics import EQUALIZED_ODDS, NOISE_METRICS
@@ -46,10 +46,10 @@ from fairfix.auditing.results import (
     Value,
 )
 from fairfix.auditing.sums import confusion
-from fairfix.data.counts import Counts, Floats
+from fairfix.data.counts import Counts, Floats, groups_of_cells
 from fairfix.data.files import Source
+from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, scan
-from fairfix.data.table import Reading
 from fairfix.errors import DataError, UsageError
 from fairfix.noisy.bounds import (
     FN,
@@ -353,9 +353,8 @@ def seen(counts: Counts, reading: Reading, attribute: str) -> Seen:
     UsageError
         There are no decisions.
     """
-    at = counts.keys.index(attribute)
-    names = tuple(sorted({cell[at] for cell in counts.cells}))
-    into = np.array([names.index(cell[at]) for cell in counts.cells], dtype=np.int64)
+    levels, into = groups_of_cells(counts.keys, counts.cells, (attribute,))
+    names = tuple(level for (level,) in levels)
     found = confusion(counts, reading.threshold)
     if found is None:
         raise UsageError(NO_DECISIONS)
@@ -1275,13 +1274,12 @@ def audit_noisy(
         )
     if reading.task == "regression":
         raise UsageError(NOT_OF_VALUES)
-    reading = with_default_threshold(reading)
     reading.check()
     found: Scan = scan(source, reading, threads=settings.threads, exact=settings.exact)
     (attribute,) = reading.columns.protected
-    data = seen(found.counts, reading.in_type_of(source.schema), attribute)
+    data = seen(found.counts, found.reading, attribute)
     true = TrueGroups(data, noise, 1.0 - settings.confidence, seed)
     told, comparisons = true.report(settings.checks)
     every = {**(more or {}), attribute: [*(more or {}).get(attribute, ()), *comparisons]}
     values = {attribute: true.values(told.figures)}
-    return replace(judge(found, reading, settings, source.name, source, every, values), noise=told)
+    return replace(judge(found, settings, source.name, source, every, values), noise=told)

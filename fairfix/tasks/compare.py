@@ -17,12 +17,14 @@ import numpy as np
 from fairfix.auditing.audit import audit
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import AuditReport, Settings, Value
-from fairfix.data.table import Reading, Table
+from fairfix.data.reading import Reading
+from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, FairfixWarning
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
 from fairfix.methods.base import Repairer, RepairProblem
-from fairfix.models.predictors import Note, RepairedPredictor, messages
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
 from fairfix.tasks.proof import results_on, split_rows, warned, with_threshold

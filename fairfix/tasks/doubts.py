@@ -29,7 +29,8 @@ from fairfix.auditing.results import Value
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
-from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Caution
 
 FEW = 100
 """Rows from which a rate is known to about 0.1 only (95 %): a gap that hangs on fewer is mostly chance."""

@@ -18,20 +18,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.auditing.audit import More, OfTrueGroups, audit, with_default_threshold
+from fairfix.auditing.audit import More, OfTrueGroups, audit
 from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, CheckResult, Settings, Value
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.draws import is_random
+from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
+from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import Scan, scan, stream_batches
-from fairfix.data.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
+from fairfix.data.table import PLAIN_SCORE, Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
 from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy
-from fairfix.models.predictors import Caution, Note, RepairedPredictor, is_random, messages
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, comparisons_of, said_of, true_groups_of, values_of
 from fairfix.optim.parity import ks_to_overall
@@ -216,7 +220,7 @@ def with_threshold(reading: Reading) -> Reading:
     """Return the reading with its default threshold; a probability that is yet to be learned has one as well."""
     if reading.task == "classification" and not reading.columns.score and not reading.thresholds:
         return replace(reading, thresholds=(0.5,))
-    return with_default_threshold(reading)
+    return reading.with_threshold()
 
 
 def _criterion(repairer: Repairer, reading: Reading) -> str:
@@ -392,10 +396,9 @@ def repair_stream(
         raise UsageError(
             "learning from a stream does not go with --strata; take a solver that reads all rows"
         )
-    reading = with_default_threshold(reading).in_type_of(source.schema)
     settings = replace(settings or Settings(), intersect=len(reading.columns.protected) > 1)
     counted = scan(source, reading, exact=False, losses=False)
-    used = counted.counts.used
+    reading, used = counted.reading, counted.counts.used
     salt, fit_rng = seed, np.random.default_rng(seed).spawn(2)[1]
     kept = min(holdout, HELD_ROWS / used), min(1 - holdout, SHOWN_ROWS / used)
     held, shown = _sampled(source, reading, salt, [(0.0, kept[0]), (holdout, holdout + kept[1])])

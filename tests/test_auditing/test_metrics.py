@@ -9,20 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import (
-    ALIASES,
-    EQUALIZED_ODDS,
-    MEANS,
-    METRICS,
-    NEEDS,
-    RATES,
-    metrics_for,
-)
+from fairfix.auditing.metrics import ALIASES, EQUALIZED_ODDS, MEANS, METRICS, NEEDS, RATES, metrics_for
 from fairfix.auditing.sums import confusion, label_table, rate_sums, share
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
-from fairfix.data.table import Columns, Reading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -22,8 +22,9 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import Allowance, compare
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.paired import Changes, Family, Matched, Reaches, _change_of_largest, _reach, match
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.report import FORMATS
 from fairfix.stats.estimates import Proportions

@@ -12,13 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fairfix.auditing.audit import audit
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
-from fairfix.methods import RepairProblem, ramp
-from fairfix.methods.base import expected_accuracy
+from fairfix.methods import ramp
+from fairfix.methods.base import RepairProblem, expected_accuracy
 from fairfix.methods.ramp import Ramp
-from fairfix.models.predictors import Caution, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.models.trace import Caution
 from fairfix.tasks.proof import repair_table
 from scipy.optimize import linprog
 
@@ -92,11 +94,19 @@ def test_the_audit_finds_the_slack_on_the_fit_rows(
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("gamma", [0.0, 0.05])
-@pytest.mark.parametrize("calibrate", ["none", "isotonic", "sigmoid"])
-def test_state_weights_and_order(constraint: str, gamma: float, calibrate: str) -> None:
+@pytest.mark.parametrize(
+    ("calibrate", "decisions"),
+    [
+        ("none", "randomized"),
+        ("isotonic", "randomized"),
+        ("sigmoid", "randomized"),
+        ("isotonic", "deterministic"),
+    ],
+)
+def test_state_weights_and_order(constraint: str, gamma: float, calibrate: str, decisions: str) -> None:
     """Saved state predicts the same bits; order is irrelevant; weight two is the row twice."""
     table = table_of(frame())
-    repairer = Ramp(constraint=constraint, gamma=gamma, calibrate=calibrate)
+    repairer = Ramp(constraint=constraint, gamma=gamma, calibrate=calibrate, decisions=decisions)
     predictor = fit(repairer, table)
     chance = predictor.predict(table)
     again = RepairedPredictor.kinds[predictor.kind].from_state(*predictor.state())

@@ -11,7 +11,7 @@ from fairfix.auditing.comparisons import KINDS, MEANINGS, Comparison
 from fairfix.auditing.metrics import METRICS, SCOPES, Metric
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.errors import UsageError
 from fairfix.tasks.explain import example, explain, names, overview
 

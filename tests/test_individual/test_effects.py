@@ -11,21 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ColumnError, DataError
-from fairfix.individual import by_scores as individual_effect
-from fairfix.individual.by_scores import (
-    LEAST_MATCHED,
-    LEAST_ROWS,
-    MANY_CELLS,
-    MatchedContrast,
-    ResidualContrast,
-    cells_of,
-    keys_of,
-    matched_effect,
-    residual_effect,
-)
+from fairfix.individual import contrasts, nuisances, residual
+from fairfix.individual.contrasts import cells_of
+from fairfix.individual.matched import LEAST_MATCHED, MANY_CELLS, MatchedContrast, keys_of, matched_effect
+from fairfix.individual.residual import LEAST_ROWS, ResidualContrast, residual_effect
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
@@ -250,7 +243,7 @@ def test_cells_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
         return [int(np.flatnonzero(codes == code)[0]) for code in codes]
 
     assert partition(cells_of(keys)) == partition(np.array(expected))
-    monkeypatch.setattr(individual_effect, "hashed", lambda X: np.zeros(len(X), dtype=np.uint64))
+    monkeypatch.setattr(contrasts, "hashed", lambda X: np.zeros(len(X), dtype=np.uint64))
     assert partition(cells_of(keys)) == partition(np.array(expected))
     assert partition(cells_of(np.array([5, 2**60, 2**60 + 1, 5]))) == [0, 1, 2, 0]
 
@@ -321,8 +314,9 @@ def test_an_estimate_that_fails_a_blind_score_is_undecided() -> None:
     rest, away = member - 0.5, 0.2 * (member - 0.5) + 0.1 * noise
 
     def judged(blind: Floats) -> ResidualContrast:
-        chance, w = np.full(6000, 0.5), np.ones(6000)
-        return individual_effect._residual(member, chance, (away, blind), w, 6000.0, 0.0, 0, 1, 0.05)
+        chance, known, w = np.full(6000, 0.5), np.zeros(6000), np.ones(6000)
+        told = ((known, away), (known, blind))
+        return residual._residual(member, chance, told, w, 6000.0, 0.0, 0, 1, 0.05)
 
     good, bad = judged(0.1 * rng.permutation(noise)), judged(0.1 * rest + 0.1 * noise)
 
@@ -330,6 +324,33 @@ def test_an_estimate_that_fails_a_blind_score_is_undecided() -> None:
     assert "made blind of these columns would be called unfair" in str(bad.undecided)
     assert bad.standard_error == pytest.approx(abs(bad.blind), rel=0.01)
     assert bad.standard_error > good.standard_error
+
+
+def test_predictions_that_are_too_steep_and_too_flat_are_no_effect() -> None:
+    """A chance and a mean that are right but for their scale leave nothing of a blind score, and keep an effect."""
+    rng = np.random.default_rng(0)
+    lean, many = rng.normal(size=6000), np.ones(6000)
+    member = rng.random(6000) < sigmoid(lean)
+    chance, known = sigmoid(1.3 * lean), 0.8 * sigmoid(lean)
+    away = sigmoid(lean) - known + 0.02 * rng.normal(size=6000)
+
+    def judged(effect: float) -> ResidualContrast:
+        told = (known + effect * chance, away + effect * (member - chance))
+        return residual._residual(member, chance, (told, told), many, 6000.0, 0.0, 0, 1, 0.05)
+
+    plain = away @ (member - chance) / np.sum((member - chance) ** 2)
+    assert abs(plain) > 5 * judged(0.0).blind_error  # what the scales alone would show
+    assert abs(judged(0.0).blind) < 2 * judged(0.0).blind_error
+    assert judged(0.1).value == pytest.approx(0.1 + judged(0.0).value, abs=1e-3)
+
+
+def test_units_of_columns_do_not_matter() -> None:
+    """A column far smaller than another is not taken for rounding of it; one that does not vary is left out."""
+    X = np.random.default_rng(0).normal(2.0, 1.0, size=(50, 2))
+    X[:5, 1] = np.nan
+    plain = nuisances.standardised(X, np.ones(50))
+    other = np.column_stack([X * [1e-9, 1e9], np.full(50, 0.1)])
+    np.testing.assert_allclose(nuisances.standardised(other, np.ones(50)), plain, atol=1e-9)
 
 
 def three(seed: int, many: int = 5000) -> tuple[Floats, Ints, Floats, Floats]:
@@ -398,21 +419,21 @@ def test_bundled_columns_tell_the_same_rows_apart(seed: int) -> None:
     parts += [rng.normal(size=(many, 2)), rng.integers(2, size=(many, 2)), np.ones((many, 1))]
     parts[-3][::4, 0] = np.nan
     X = np.column_stack(parts)
-    binned = individual_effect._binned(X, np.ones(many))
-    bundled, named = individual_effect._bundled(binned[:, rng.permutation(X.shape[1])])
+    binned = nuisances.binned(X, np.ones(many))
+    bundled, named = nuisances._bundled(binned[:, rng.permutation(X.shape[1])])
     assert bundled.shape[1] <= X.shape[1]
     assert (~named).sum() == 2
     apart, before = cells_of(bundled[:, named]), cells_of(np.delete(binned, [-5, -4], axis=1))
     assert (np.equal.outer(apart, apart) == np.equal.outer(before, before)).all()
-    ordered, _ = individual_effect._bundled(np.eye(7)[rng.integers(7, size=200)])
+    ordered, _ = nuisances._bundled(np.eye(7)[rng.integers(7, size=200)])
     assert ordered.shape == (200, 1)
 
 
 def test_no_bundle_has_more_categories_than_trees_take() -> None:
-    bundled, named = individual_effect._bundled(np.eye(600))
+    bundled, named = nuisances._bundled(np.eye(600))
     assert bundled.shape == (600, 3)
     assert named.all()
-    assert bundled.max() < individual_effect.BINS
+    assert bundled.max() < nuisances.BINS
     assert np.unique(bundled, axis=0).shape[0] == 600
 
 
