@@ -113,16 +113,11 @@ def judge(
     blocks = [block for view, block in zip(views, computed, strict=True) if not view.stratum]
     strata = [block for view, block in zip(views, computed, strict=True) if view.stratum]
     blocks += [Block(attribute, names, "", (), {}) for attribute, names in (chances or {}).items()]
+    values, found_elsewhere = true_groups or {}, more or {}
     blocks = [
-        replace(_with_more(_with_strata(block, strata), more or {}), true_groups=known)
-        for block in blocks
-        for known in [(true_groups or {}).get(block.attribute, {})]
+        replace(_with_more(_with_strata(b, strata), found_elsewhere), true_groups=values.get(b.attribute, {}))
+        for b in blocks
     ]
-    gone = {
-        view.attribute: view.columns
-        for view in _views(counts, reading, settings)
-        if view.attribute in left_out
-    }
     everyone = View(np.zeros(len(counts.cells), dtype=np.int64), 1)
     everybody = GroupView("", (), "", everyone, (("everybody",),), 1, None)
     return AuditReport(
@@ -136,9 +131,9 @@ def judge(
         overall=Measured(everybody, evidence).group_reports()[0],
         blocks=(*blocks, *strata),
         not_computed=_relevant(evidence.missing, reading),
-        checks=tuple(_check_results(settings, blocks, evidence.missing, gone)),
+        checks=tuple(_check_results(settings, blocks, evidence.missing, left_out)),
         pooled_median=evidence.median,
-        left_out=left_out,
+        left_out=tuple(left_out),
         hidden=hidden,
     )
 
@@ -198,19 +193,16 @@ FEW = "too few of its groups have {} rows or more to show it"
 
 def _shown(
     views: Sequence[GroupView], counts: Counts, least: int
-) -> tuple[list[GroupView], tuple[str, ...], int]:
-    """Return the views without the groups to hide, the attributes left out, and how many groups are hidden."""
+) -> tuple[list[GroupView], dict[str, tuple[str, ...]], int]:
+    """Return the views without the groups to hide, attributes left out with their columns, and how many groups hide."""
     if not least:
-        return list(views), (), 0
+        return list(views), {}, 0
     partitions = [(view.partition.group_of_cell, view.partition.size) for view in views]
     rows = counts.rows.sum(axis=(1, 2))
     hidden = hidden_groups(partitions, rows, least, [not view.stratum for view in views])
     shown = [_without(view, hide) for view, hide in zip(views, hidden, strict=True)]
-    left_out = tuple(
-        view.attribute
-        for view in views
-        if not view.stratum and not any(s.attribute == view.attribute and not s.stratum for s in shown if s)
-    )
+    there = {view.attribute for view in shown if view is not None and not view.stratum}
+    left_out = {view.attribute: view.columns for view in views if view.attribute not in there}
     out = [view for view in shown if view is not None and view.attribute not in left_out]
     if not out:
         raise DataError(

@@ -250,7 +250,7 @@ def _allowed(allowances: Sequence[Allowance], of: Comparison) -> tuple[Allowance
     for allowance in allowances:
         if allowance.check is None:
             amount = allowance.amount
-        elif allowance.check.comparison in (of, replace(of, attribute=None)):
+        elif allowance.check.comparison.covers(of):
             return allowance, allowance.amount
     return None, amount
 

@@ -99,6 +99,10 @@ class Comparison:
         """Return the comparison in another scope."""
         return replace(self, scope=scope)
 
+    def covers(self, other: Comparison) -> bool:
+        """Whether another is the comparison meant, of this attribute or of any."""
+        return other == (self if self.attribute else replace(self, attribute=other.attribute))
+
     @property
     def entry(self) -> Metric:
         """The metric's entry in the catalogue."""

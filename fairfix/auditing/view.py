@@ -24,19 +24,8 @@ from fairfix.data.names import group_name
 from fairfix.data.reading import Reading
 from fairfix.data.scan import KeptRows
 from fairfix.stats.estimates import Areas, Estimates, Means, simultaneous_limits
-from fairfix.stats.gaps import (
-    Contrasts,
-    Gap,
-    combine,
-    covariance_to_overall,
-    difference_between_groups,
-    difference_to_overall,
-    difference_to_reference,
-    ratio_between_groups,
-    ratio_to_overall,
-    ratio_to_reference,
-    worst,
-)
+from fairfix.stats.estimates import Areas, Estimates, Means, simultaneous_limits
+from fairfix.stats.gaps import Contrasts, Gap, combine, covariance_to_overall, difference_between_groups, difference_to_overall, difference_to_reference, ratio_between_groups, ratio_to_overall, ratio_to_reference, worst
 from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
 
 ROUNDING = 1e-10
@@ -45,14 +34,11 @@ ROUNDING = 1e-10
 COARSE_BINS = 1024
 """Bins of the score for calibration curves and the spread of areas."""
 
-
 NO_LIMIT = "too few rows carry a mean on a scale without end, so it has no limit on that side"
 """Why an interval of a number that is defined is open."""
 
-
 INFINITE = "infinite: divided by 0, or too large for a floating-point number"
 """Why a comparison that is defined has no number."""
-
 
 CURVE_POINTS = 101
 """Scores at which a report has the distribution functions, at most."""
@@ -106,41 +92,33 @@ class Evidence:
         return not_computed(self)
 
 
+NO_SCORE = "no score column (name one with --score)"
+NO_LABEL = "no label column (name one with --label)"
+
+
 def unavailable(metric: Metric, evidence: Evidence) -> str:
     """Return why a metric cannot be computed from this data, or an empty text."""
     counts, reading = evidence.counts, evidence.reading
-    columns = reading.columns
+    score, real = reading.columns.score, reading.task == "regression"
     for need in sorted(metric.needs):
         if need == "label" and not counts.has_labels:
-            real = reading.task == "regression"
-            return (
-                "the label is a real number, not 0/1" if real else "no label column (name one with --label)"
-            )
-        if need == "real label" and not (reading.task == "regression" and columns.label):
+            return "the label is a real number, not 0/1" if real else NO_LABEL
+        if need == "real label" and not (real and reading.columns.label):
             return "needs a real-valued label (--task regression with --label)"
         if need == "score" and "score" not in counts.sums:
-            return "no score column (name one with --score)"
-        if need == "probability" and ("square_loss" not in counts.sums or reading.task == "regression"):
-            return _no_probability(reading)
-        if (
-            need == "decision"
-            and counts.decisions is None
-            and (reading.threshold is None or counts.grid is None)
-        ):
-            if columns.score:
+            return NO_SCORE
+        if need == "probability" and (real or "square_loss" not in counts.sums):
+            if real:
+                return "a real-valued prediction is no probability"
+            if score and reading.score_scale == "raw":
+                return "a raw score is no probability (--score-scale probability, margin or logit)"
+            return NO_LABEL if score else NO_SCORE
+        decided = counts.decisions is not None or (reading.threshold is not None and counts.grid is not None)
+        if need == "decision" and not decided:
+            if score:
                 return "no decision: say at which score it is positive with --threshold"
             return "no score and no decision column (name one with --score or --prediction)"
     return ""
-
-
-def _no_probability(reading: Reading) -> str:
-    if reading.task == "regression":
-        return "a real-valued prediction is no probability"
-    if not reading.columns.score:
-        return "no score column (name one with --score)"
-    if reading.score_scale == "raw":
-        return "a raw score is no probability (--score-scale probability, margin or logit)"
-    return "no label column (name one with --label)"
 
 
 def metrics_of(evidence: Evidence) -> dict[str, Rate | Mean]:
@@ -156,9 +134,8 @@ def not_computed(evidence: Evidence) -> dict[str, str]:
     out = {name: reason for name, metric in plain if (reason := unavailable(metric, evidence))}
     if any(name in out for name in EQUALIZED_ODDS):
         out["equalized_odds"] = out[next(name for name in EQUALIZED_ODDS if name in out)]
-    no_score = "no score column (name one with --score)"
     if counts.grid is None:
-        out |= dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), no_score)
+        out |= dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), NO_SCORE)
         return out
     if not counts.has_labels:
         out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], evidence)

@@ -95,10 +95,7 @@ class Waiver:
     def covers(self, judged: Mapping[str, Any]) -> bool:
         """Return whether a judged check is the one that is meant."""
         of = Comparison.parse(judged["comparison"], judged["attribute"], judged.get("group"))
-        alike = (judged["of"] == "change") == self.of_change and self.check.comparison in (
-            of,
-            replace(of, attribute=None),
-        )
+        alike = (judged["of"] == "change") == self.of_change and self.check.comparison.covers(of)
         same = (judged["operator"], judged["limit"]) == (self.check.operator, self.check.limit)
         return alike and (same or not self.exact)
 

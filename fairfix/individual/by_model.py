@@ -37,6 +37,7 @@ import numpy as np
 from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.counts import Floats
 from fairfix.data.files import Source
+from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -181,12 +182,12 @@ def of_model(
     judge = Judge(score, cut, is_probability=is_probability, looks_at=frozenset(names), blind=said)
     columns = table.reading.columns.protected
     asked = [(name,) for name in columns] + ([columns] if len(columns) > 1 else [])
-    out = {" x ".join(some): list(under_flips(table, some, judge, confidence)) for some in asked}
-    out[" x ".join(asked[-1])] += under_comparable(table, comparable, judge, confidence)
+    out = {attribute_name(some): list(under_flips(table, some, judge, confidence)) for some in asked}
+    out[attribute_name(asked[-1])] += under_comparable(table, comparable, judge, confidence)
     if radius is not None:
         if not is_probability:
             raise UsageError("--radius compares log-odds, so the model has to give probabilities")
-        out[" x ".join(asked[-1])].append(
+        out[attribute_name(asked[-1])].append(
             within_radius(table, asked[-1], judge, radius, confidence, comparable)
         )
     return out
@@ -415,8 +416,8 @@ def of_predictor(
         cut = table.reading.cut
     looks = frozenset((*predictor.inputs, *predictor.features))
     judge = Judge(predictor.predict, cut, decided and predictor.randomized, not decided and not real, looks)
-    out = {" x ".join(some): list(under_flips(some_rows, some, judge, confidence)) for some in asked}
-    out[" x ".join(asked[-1])] += under_comparable(some_rows, comparable, judge, confidence)
+    out = {attribute_name(some): list(under_flips(some_rows, some, judge, confidence)) for some in asked}
+    out[attribute_name(asked[-1])] += under_comparable(some_rows, comparable, judge, confidence)
     return out
 
 

@@ -88,7 +88,7 @@ class Contrasts:
 
 
 def _error(value: float, least: float, most: float) -> float:
-    """How far ``value`` may be from a number that is known to lie between ``least`` and ``most``."""
+    """Return how far ``value`` may be from a number that is known to lie between ``least`` and ``most``."""
     return float(max(value - least, most - value, 0.0))
 
 
@@ -131,18 +131,10 @@ def attained(value: Floats, defined: NDArray[np.intp]) -> tuple[int, ...]:
 
 
 def difference_between_groups(estimates: Estimates, alpha: float) -> Gap:
-    """The largest difference between two groups, ``max p - min p``.
+    """Return the largest difference between two groups, ``max p - min p``, at miscoverage ``alpha``.
 
-    Parameters
-    ----------
-    estimates
-        One number for each of ``K`` groups; independent samples.
-    alpha
-        Miscoverage of the interval.
-
-    Returns
-    -------
-    Gap, ``0 <= low <= value <= high <= width of the support``; ``groups`` are the largest and the smallest.
+    ``estimates`` are of independent samples. ``0 <= low <= value <= high <= width of the support``; ``groups`` are the
+    largest and the smallest.
     """
     missing = np.isnan(estimates.value)
     defined, undefined = np.flatnonzero(~missing), indices(missing)
@@ -165,21 +157,11 @@ def _take(limits: Limits, where: NDArray[np.intp]) -> Limits:
 
 
 def ratio_between_groups(estimates: Estimates, alpha: float) -> Gap:
-    """The smallest ratio of two groups, ``min p / max p``.
+    """Return the smallest ratio of two groups, ``min p / max p``; no number may be negative.
 
-    On the log scale this is a largest difference, and is treated as one. A rate of 0 gives the ratio 0 with
-    ``high`` the rectangle ``u_i / l_j``; all rates 0 leave it undefined.
-
-    Parameters
-    ----------
-    estimates
-        One number for each of ``K`` groups, none of which can be negative; independent samples.
-    alpha
-        Miscoverage of the interval.
-
-    Returns
-    -------
-    Gap with ``0 <= low <= value <= high <= 1``; ``groups`` are the largest and the smallest.
+    On the log scale this is a largest difference, and is treated as one. A rate of 0 gives the ratio 0 with ``high``
+    the rectangle ``u_i / l_j``; all rates 0 leave it undefined. ``0 <= low <= value <= high <= 1``; ``groups`` are the
+    largest and the smallest.
     """
     assert estimates.support[0] >= 0
     missing = np.isnan(estimates.value)
@@ -283,16 +265,9 @@ def _log_mover(p: Floats, ends: Limits, q: Floats, other_ends: Limits) -> Limits
 
 
 def difference_to_reference(estimates: Estimates, reference: int, alpha: float) -> Contrasts:
-    """Every group minus the reference group, and the largest absolute difference.
+    """Return every group minus the group of index ``reference``, and the largest absolute difference.
 
-    Parameters
-    ----------
-    estimates
-        One number for each of ``K`` groups; independent samples.
-    reference
-        Index of the reference group; its own entry is 0 with limits 0.
-    alpha
-        Miscoverage: of all per-group limits together, and of the gap.
+    ``alpha`` is the miscoverage of all per-group limits together, and of the gap; the reference's own entry is 0.
     """
     p, slack, width = estimates.value, estimates.slack, _width(estimates)
     error = slack + slack[reference]
@@ -319,31 +294,19 @@ def _with_bound(found: Contrasts, error: Floats, least: float, most: float) -> C
 
 
 def difference_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, alpha: float) -> Contrasts:
-    """Every group minus everybody, and the largest absolute difference.
+    """Return every group minus everybody, and the largest absolute difference.
 
-    With ``share`` the group's part of the denominator, ``p_g - p_all = (1 - share)(p_g - p_rest)``, a
-    difference of two independent samples. Only for rates and means: an area of everybody is not a mixture of
-    the groups' areas.
-
-    Parameters
-    ----------
-    estimates
-        One number for each of ``K`` groups.
-    rest
-        The same number for everybody outside that group.
-    share
-        (k,) the group's share of the denominator (of the rows, the positives, ...); taken as fixed.
-    alpha
-        Miscoverage: of all per-group limits together, and of the gap.
+    With ``share`` (k,) the group's part of the denominator, taken as fixed, and ``rest`` the number of everybody
+    outside the group, ``p_g - p_all = (1 - share)(p_g - p_rest)``, a difference of two independent samples. Only for
+    rates and means: an area of everybody is not a mixture of the groups' areas.
     """
     return _to_rest(estimates, rest, 1 - np.asarray(share, dtype=np.float64), alpha)
 
 
 def covariance_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, alpha: float) -> Contrasts:
-    """Covariance with membership of every group, and the largest absolute one.
+    """Return the covariance with membership of every group, and the largest absolute one.
 
     ``cov(x, 1_g) = share (p_g - p_all) = share (1 - share)(p_g - p_rest)`` for a number ``p`` that is a mean of ``x``.
-    Parameters are those of :func:`difference_to_overall`.
     """
     part = np.asarray(share, dtype=np.float64)
     return _to_rest(estimates, rest, part * (1 - part), alpha)
@@ -378,10 +341,10 @@ def _log_ratio(p: Floats, q: Floats) -> Floats:
 
 
 def ratio_to_reference(estimates: Estimates, reference: int, alpha: float) -> Contrasts:
-    """Every group divided by the reference group, and the ratio furthest from 1.
+    """Return every group divided by the reference group, and the ratio furthest from 1; no number may be negative.
 
-    Parameters are those of :func:`difference_to_reference`; no number may be negative. A positive rate over a
-    reference of 0 is infinite; ``0/0`` is undefined. The gap is ``min over groups of min(r, 1/r)``.
+    A positive rate over a reference of 0 is infinite; ``0/0`` is undefined. The gap is ``min over groups of min(r,
+    1/r)``.
     """
     assert estimates.support[0] >= 0
     p = estimates.value
@@ -419,11 +382,10 @@ def _below_one(ratio: Floats) -> Floats:
 
 
 def ratio_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, alpha: float) -> Contrasts:
-    """Every group divided by everybody, and the ratio furthest from 1.
+    """Return every group divided by everybody, and the ratio furthest from 1; no number may be negative.
 
-    ``p_g / p_all = 1 / (share + (1 - share) p_rest / p_g)`` rises with ``p_g / p_rest``, a ratio of two
-    independent samples whose limits it therefore inherits. Parameters are those of
-    :func:`difference_to_overall`; no number may be negative.
+    ``p_g / p_all = 1 / (share + (1 - share) p_rest / p_g)`` rises with ``p_g / p_rest``, a ratio of two independent
+    samples whose limits it therefore inherits.
     """
     assert estimates.support[0] >= 0
     p, q, share = estimates.value, rest.value, np.asarray(share, dtype=np.float64)
@@ -445,10 +407,10 @@ def ratio_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, al
 
 
 def worst(estimates: Estimates, alpha: float, *, smallest: bool) -> Gap:
-    """The smallest (or largest) number over groups.
+    """Return the smallest (or largest) number over groups.
 
-    For the smallest: ``low`` is the least lower limit, for which no multiplicity is needed, ``high`` the
-    least upper limit, which must hold for all groups (Šidák).
+    For the smallest, ``low`` is the least lower limit, for which no multiplicity is needed; ``high`` is the least upper
+    limit, which must hold for all groups (Šidák).
     """
     missing = np.isnan(estimates.value)
     defined, undefined = np.flatnonzero(~missing), indices(missing)
@@ -469,10 +431,7 @@ def worst(estimates: Estimates, alpha: float, *, smallest: bool) -> Gap:
 
 
 def combine(*gaps: Gap, smallest: bool = False) -> Gap:
-    """The largest (or smallest) of several gaps, such as the two of equalized odds.
-
-    For miscoverage ``alpha`` compute each of the ``n`` gaps at ``alpha / n``.
-    """
+    """Return the largest (or smallest) of several gaps; each of ``n`` at ``alpha / n`` gives miscoverage ``alpha``."""
     sign = -1 if smallest else 1
     defined = [gap for gap in gaps if not math.isnan(gap.value)]
     undefined = tuple(sorted({group for gap in gaps for group in gap.undefined}))

@@ -18,14 +18,10 @@ from fairfix.stats.quantiles import kolmogorov_quantile, normal_quantile
 
 
 def ks_margin(n1: ArrayLike, n2: ArrayLike, alpha: float) -> Floats:
-    """``c_α sqrt(1/n1 + 1/n2)``: how far two empirical distribution functions stray from the true ones.
+    """Return how far two empirical distribution functions stray from the true ones: ``c_α sqrt(1/n1 + 1/n2)``.
 
-    Parameters
-    ----------
-    n1, n2
-        (Effective) sizes; 0 gives an infinite margin.
-    alpha
-        Probability that the distance, taken over all thresholds, is off by more. Ties make it less.
+    ``alpha`` is the chance that the distance, over all thresholds, is off by more; ties make it less. A size of 0 gives
+    an infinite margin.
     """
     return np.asarray(kolmogorov_quantile(alpha) * np.sqrt(_inverse_sizes(n1, n2)))
 
@@ -36,19 +32,11 @@ def _inverse_sizes(n1: ArrayLike, n2: ArrayLike) -> Floats:
 
 
 def ks_noise(sizes: ArrayLike, chance: float = 0.95) -> tuple[float, float]:
-    """Return what chance alone makes of the largest distance of a group to everybody: its mean and a quantile.
+    """Return the mean and a quantile of the largest distance of a group to everybody by chance alone.
 
-    Parameters
-    ----------
-    sizes
-        Rows of each group (effective ones, where rows are weighted), shape (K,).
-    chance
-        Probability of the quantile.
-
-    Notes
-    -----
-    If groups are alike, ``sqrt(n_a n / (n - n_a)) sup |F_a - F|`` follows Kolmogorov's law for continuous scores and
-    large groups; groups are taken as independent. Ties make it smaller.
+    ``sizes`` (K,) are (effective) numbers of rows. If groups are alike, ``sqrt(n_a n / (n - n_a)) sup |F_a - F|``
+    follows Kolmogorov's law for continuous scores and large groups; groups are taken as independent. Ties make it
+    smaller.
     """
     n = np.asarray(sizes, dtype=np.float64)
     scale = np.sqrt(np.maximum(1.0 / n - 1.0 / n.sum(), 0.0))
@@ -66,10 +54,9 @@ def ks_noise(sizes: ArrayLike, chance: float = 0.95) -> tuple[float, float]:
 
 
 def ks_shortfall(n1: ArrayLike, n2: ArrayLike, alpha: float) -> Floats:
-    """How far an estimated distance may fall short of the true one, with probability ``alpha/2``.
+    """Return how far an estimated distance may fall short of the true one, with probability ``alpha/2``.
 
-    The normal margin with a correction for continuity; never more than Hoeffding's bound, which happens to be
-    :func:`ks_margin`.
+    The normal margin has a correction for continuity, and is never more than Hoeffding's bound, :func:`ks_margin`.
     """
     inverse = _inverse_sizes(n1, n2)
     normal = normal_quantile(alpha / 2) / 2 * np.sqrt(inverse) + inverse / 2
@@ -77,18 +64,10 @@ def ks_shortfall(n1: ArrayLike, n2: ArrayLike, alpha: float) -> Floats:
 
 
 def ks_between_groups(distances: ArrayLike, sizes: ArrayLike, alpha: float, slack: ArrayLike = 0.0) -> Gap:
-    """The largest KS distance between two groups, from the distances of all pairs.
+    """Return the largest KS distance between two groups, from the symmetric distances (K, K) of all pairs.
 
-    Parameters
-    ----------
-    distances
-        (K, K) symmetric distances; the diagonal is ignored.
-    sizes
-        (K,) effective sizes; a group of size 0 is undefined.
-    alpha
-        Miscoverage of the interval.
-    slack
-        By how much a distance may be too small (certified bin mass), scalar or (K, K).
+    ``sizes`` (K,) are effective; a group of size 0 is undefined. A distance may be too small by ``slack`` (certified
+    bin mass), scalar or (K, K).
     """
     sizes = np.asarray(sizes, dtype=np.float64)
     empty = ~(sizes > 0)
@@ -108,23 +87,13 @@ def ks_between_groups(distances: ArrayLike, sizes: ArrayLike, alpha: float, slac
 
 
 def ks_between_cdfs(cdfs: ArrayLike, sizes: ArrayLike, alpha: float, value: float | None = None) -> Gap:
-    """The largest KS distance between two groups, from binned distribution functions: for many groups.
+    """Return the largest KS distance between two of many groups, from binned distribution functions (K, bins).
 
-    The pairs are never formed. At one edge, the largest distance among groups of two size classes is the
-    largest of one class minus the smallest of the other, and the margin is that of the smallest sizes in the
-    two. Classes are a quarter octave wide, so margins are at most 9 % too wide and the work is ``K`` times
-    the bins. Within a bin a group's function may be anywhere between the two edges.
-
-    Parameters
-    ----------
-    cdfs
-        (K, bins) shares of each group at or below the upper edge of each bin; rows of size 0 are ignored.
-    sizes
-        (K,) effective sizes; a group of size 0 is undefined.
-    alpha
-        Miscoverage of the interval.
-    value
-        The exact largest distance, where a second look at the rows has given it; else the one at the edges.
+    The pairs are never formed. At one edge, the largest distance among groups of two size classes is the largest of one
+    class minus the smallest of the other, and the margin is that of the smallest sizes in the two. Classes are a
+    quarter octave wide, so margins are at most 9 % too wide and the work is ``K`` times the bins. Within a bin a
+    group's function may be anywhere between the two edges. ``value`` is the exact largest distance, where rows have
+    given it.
     """
     sizes = np.asarray(sizes, dtype=np.float64)
     defined, empty = np.flatnonzero(sizes > 0), ~(sizes > 0)
@@ -166,22 +135,11 @@ def ks_to_overall(
     alpha: float,
     slack: ArrayLike = 0.0,
 ) -> Contrasts:
-    """The KS distance of every group from everybody, and the largest.
+    """Return the KS distance of every group from everybody, and the largest.
 
     ``F_g - F_all = (1 - share)(F_g - F_rest)``, so the distance is that of the group from the rest, shrunk.
-
-    Parameters
-    ----------
-    distances
-        (K,) distances from everybody (already shrunk).
-    sizes, rests
-        (K,) effective sizes of the group and of everybody outside it; 0 of the first is undefined.
-    shares
-        (K,) the group's share of all rows; taken as fixed.
-    alpha
-        Miscoverage: of all per-group limits together, and of the gap.
-    slack
-        By how much a distance may be too small (certified bin mass), scalar or (K,).
+    ``distances`` are shrunk already; ``sizes`` and ``rests`` are effective numbers of rows of the group and outside it;
+    ``shares`` are taken as fixed; a distance may be too small by ``slack``. All are (K,).
     """
     sizes, rests = np.asarray(sizes, dtype=np.float64), np.asarray(rests, dtype=np.float64)
     away = np.maximum(1 - np.asarray(shares, dtype=np.float64), 0.0)
