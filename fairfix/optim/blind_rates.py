@@ -118,10 +118,10 @@ def _gaps(
 ) -> list[Floats]:
     """Return ``z_yk``, of each attribute those of ``y = 1`` first, shape (n,) each; 0 for groups without rows."""
     out: list[Floats] = []
-    for chances, sizes in zip(groups, cells, strict=True):
+    for of_labels, sizes in zip(groups, cells, strict=True):
         for y in (1, 0):
             q, held = (p if y else 1.0 - p), sizes[1 - y] > 0
-            ratio = np.where(held, chances[1 - y] / np.where(held, sizes[1 - y], 1.0), 1.0 / prior[y])
+            ratio = np.where(held, of_labels[1 - y] / np.where(held, sizes[1 - y], 1.0), 1.0 / prior[y])
             out.extend((q[:, None] * (ratio - 1.0 / prior[y])).T)
     return out
 
@@ -310,8 +310,8 @@ class _Search:
             np.concatenate([self.rows.gaps(a) for a in accepted]),
             self.rows.balanced(accepted[-1]),
         )
-        for there, known in zip(self.accuracy, self.gaps, strict=True):
-            if there == accuracy and np.array_equal(gaps, known):
+        for there, gaps_there in zip(self.accuracy, self.gaps, strict=True):
+            if there == accuracy and np.array_equal(gaps, gaps_there):
                 return
         self.prices.append(mu)
         self.accuracy.append(accuracy)
@@ -321,7 +321,7 @@ class _Search:
         """Return the value of the program, and the prices of its bounds as multipliers; keeps the shares."""
         gaps = np.column_stack([*self.gaps, np.zeros((self.gaps[0].size, 2))])
         worth = np.array([*self.accuracy, 0.5, 0.5])
-        found = linprog(
+        answer = linprog(
             -worth,
             np.vstack([gaps, -gaps]),
             np.full(2 * len(gaps), self.slack),
@@ -330,11 +330,11 @@ class _Search:
             bounds=(0.0, 1.0),
             method="highs",
         )
-        assert found.x is not None  # to accept none is feasible
-        self.shares = np.where(found.x > LEAST, found.x, 0.0)
+        assert answer.x is not None  # to accept none is feasible
+        self.shares = np.where(answer.x > LEAST, answer.x, 0.0)
         self.shares /= self.shares.sum()
-        up, down = np.split(-np.asarray(found.ineqlin.marginals), 2)
-        worth_of_all = float(np.asarray(worth @ found.x))
+        up, down = np.split(-np.asarray(answer.ineqlin.marginals), 2)
+        worth_of_all = float(np.asarray(worth @ answer.x))
         return worth_of_all, (down - up).reshape(len(self.views), -1).sum(axis=0)
 
     def chosen(self) -> BlindMixture:

@@ -221,10 +221,10 @@ class _State:
         taken, on_ramp, _ = self._sums(points)
         self.seen += mass
         self.on_ramp += on_ramp
-        some = mass > 0
-        share = mass[some] / self.seen[some] / self.slopes()[some]
-        t = self.t[some] + share * (taken[some] / mass[some] - self.rho)
-        self.t[some] = np.sign(t) * np.maximum(np.abs(t) - share * self.d, 0.0)
+        here = mass > 0
+        share = mass[here] / self.seen[here] / self.slopes()[here]
+        t = self.t[here] + share * (taken[here] / mass[here] - self.rho)
+        self.t[here] = np.sign(t) * np.maximum(np.abs(t) - share * self.d, 0.0)
 
     def settle_rho(self) -> None:
         """Move a free rho to where the pull of all cells is zero, and the offsets at a band's edge with it."""

@@ -180,9 +180,9 @@ class Direct:
                 problem.y, problem.codes, problem.share, problem.loss, problem.thresholds, 0 * problem.steps
             )
             self.starts.append(self._descend(plain, np.zeros(self.B.shape[1])))
-        known = sorted(self.starts, key=lambda v: problem.cost(self._scores(v)))[:2]
-        found = [self._descend(problem, v) for v in known]
-        best = min([*found, *known], key=lambda v: problem.cost(self._scores(v)) + self._penalty(v)[0])
+        starts = sorted(self.starts, key=lambda v: problem.cost(self._scores(v)))[:2]
+        ends = [self._descend(problem, v) for v in starts]
+        best = min([*ends, *starts], key=lambda v: problem.cost(self._scores(v)) + self._penalty(v)[0])
         self.starts.append(best)
         whole = self.back @ best
         return LinearModel(whole[:-1], float(whole[-1])), self._scores(best)
@@ -207,10 +207,10 @@ class Direct:
             return cost / unit, slope / unit  # the tolerances of L-BFGS-B are absolute below 1
 
         for width in WIDTHS:
-            found: Any = minimize(
+            answer: Any = minimize(
                 value, now, args=(problem, width), jac=True, method="L-BFGS-B", options={"maxiter": 100}
             )
-            now = found.x
+            now = answer.x
         return now
 
     def value(self, v: Floats, problem: Penalised, width: float) -> tuple[float, Floats]:
@@ -249,7 +249,7 @@ class CostSensitive:
         side, size = -np.sign(gain), np.abs(gain) * problem.share[:, None]
         now = self.last
         for smoothing in (100 * self.smoothing, 10 * self.smoothing, self.smoothing):
-            found: Any = minimize(
+            answer: Any = minimize(
                 self.value,
                 now,
                 args=(problem.thresholds, side, size, smoothing),
@@ -258,7 +258,7 @@ class CostSensitive:
                 bounds=[(-1.0, 1.0)] * (self.A.shape[1] - 1) + [(None, None)],
                 options={"maxiter": 500, "maxfun": 2000, "ftol": 1e-12},
             )
-            now = found.x
+            now = answer.x
         self.last = now
         return LinearModel(now[:-1], float(now[-1])), self.A @ now
 
@@ -412,7 +412,7 @@ class _Master:
         asked = np.isfinite(self.slack)
         table = np.stack([part[asked].ravel() for part in self.away], axis=1)
         limit = np.repeat(self.slack[asked], self.thresholds.size)
-        found: Any = linprog(
+        answer: Any = linprog(
             self.losses,
             A_ub=np.concatenate([table, -table]),
             b_ub=np.concatenate([limit, limit]),
@@ -421,9 +421,9 @@ class _Master:
             method="highs",
         )
         prices = np.zeros((self.slack.size, self.thresholds.size))
-        up, down = np.split(-np.asarray(found.ineqlin.marginals), 2)
+        up, down = np.split(-np.asarray(answer.ineqlin.marginals), 2)
         prices[asked] = (up - down).reshape(int(asked.sum()), self.thresholds.size)
-        return float(found.fun), np.maximum(found.x, 0.0), prices
+        return float(answer.fun), np.maximum(answer.x, 0.0), prices
 
     def least(self, prices: Floats) -> float:
         """Return what no mixture of the models found costs less than within the slack, by prices, shape (K, Z)."""

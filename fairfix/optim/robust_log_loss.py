@@ -496,8 +496,8 @@ def _first(game: _Game, start: Solution | None) -> _Point:
     """Return where Newton steps lead from a solution, from a part of the rows if there are many, or from none."""
     n, many = game.X.shape
     if start is not None:
-        known = start.prices.size == game.shares.size
-        prices = start.prices if known else np.zeros(game.shares.size)
+        alike = start.prices.size == game.shares.size
+        prices = start.prices if alike else np.zeros(game.shares.size)
         return _newton(game, _placed(game, np.append(start.coef, start.intercept), prices))
     theta = np.zeros(many)
     mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
@@ -548,11 +548,11 @@ def _sampled(game: _Game, at: _Point) -> _Point:
     if not all(w[a:b].any() for a, b in pairwise(starts)):
         return at
     part = _Game(game.X[rows], game.y[rows], w / w.sum(), starts, game.events, game.slack, game.ridge)
-    found = _settled(part, _cold(part, at.theta, 1e-5), 1e-5)
+    settled = _settled(part, _cold(part, at.theta, 1e-5), 1e-5)
     game.hessians += part.hessians
-    if not found.merit < 1e-3:
+    if not settled.merit < 1e-3:
         return at
-    at, system = _placed(game, found.theta, found.prices), part.system(found, 1e-12)
+    at, system = _placed(game, settled.theta, settled.prices), part.system(settled, 1e-12)
     return _again(game, at, system, game.step(system, at), 0.4, TOLERANCE)
 
 

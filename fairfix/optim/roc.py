@@ -184,7 +184,7 @@ def _common_point(cells: Sequence[Roc], up: float, right: float) -> tuple[float,
     heights = np.stack([c.height(places) for c in cells])
     value = up * heights.min(axis=0) - right * places
     best = int(np.argmax(value))
-    x, found = float(places[best]), float(value[best])
+    x, most = float(places[best]), float(value[best])
     for i in (best - 1, best):
         if not 0 <= i < places.size - 1:
             continue
@@ -197,8 +197,8 @@ def _common_point(cells: Sequence[Roc], up: float, right: float) -> tuple[float,
             low = (base[:, None] + slope[:, None] * meet[None, :]).min(axis=0)
             crossing = up * low - right * (places[i] + meet)
             j = int(np.argmax(crossing))
-            if crossing[j] > found:
-                x, found = float(places[i] + meet[j]), float(crossing[j])
+            if crossing[j] > most:
+                x, most = float(places[i] + meet[j]), float(crossing[j])
     return x, min(float(c.height(x)) for c in cells)
 
 
@@ -218,9 +218,9 @@ def _program(
     while done < ROUNDS:
         done += 1
         rows, bounds = _faces(cells, faces)
-        found = linprog(cost, np.vstack([fixed, rows]), np.concatenate([limit, bounds]), bounds=(0.0, 1.0))
-        assert found.x is not None  # the constant rules are feasible, and rates are bounded
-        x, y = found.x[:size], found.x[size : 2 * size]
+        answer = linprog(cost, np.vstack([fixed, rows]), np.concatenate([limit, bounds]), bounds=(0.0, 1.0))
+        assert answer.x is not None  # the constant rules are feasible, and rates are bounded
+        x, y = answer.x[:size], answer.x[size : 2 * size]
         before = sum(map(len, faces))
         for k, cell in enumerate(cells):
             if y[k] > cell.height(x[k]) + TOLERANCE:  # the faces at and beside the point
@@ -229,7 +229,7 @@ def _program(
         if sum(map(len, faces)) == before:
             break
     heights = np.array([min(b, float(c.height(a))) for a, b, c in zip(x, y, cells, strict=True)])
-    return x, heights, -float(cost @ found.x) * float((up + right).sum()), done
+    return x, heights, -float(cost @ answer.x) * float((up + right).sum()), done
 
 
 def _band(size: int, slack: float) -> tuple[Floats, Floats]:
