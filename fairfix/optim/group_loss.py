@@ -19,16 +19,12 @@ projected Newton steps. Value and bound are both evaluated: their difference is 
 
 **Units.** The square loss is solved for labels of mean 0 and variance 1, so tolerances mean the same in any unit.
 
-**Infeasible bounds.** ``t* = max_{mu in simplex} min_v sum_a mu_a (L_a(v) - zeta_a) / s_a`` is the least excess over
-the bounds, in units ``s_a`` of their own, that some model reaches in all groups, by cutting planes. Where it is
-positive, ``mu`` proves that no linear model holds the bounds, whatever the penalty.
+**Infeasible bounds.** The least excess over the bounds, in units of their own, that some model reaches in all groups
+comes from cutting planes; where it is positive, its weights of groups prove that no linear model holds the bounds.
 
-**Values moved into a range.** A model whose values are moved into ``[low, high]``, between which all labels lie, has no
-larger losses, so it can hold bounds that no linear model holds. Its losses are not convex. For labels at the ends they
-are at most those of the squared hinge, ``max(high - u, 0)^2`` and ``max(u - low, 0)^2``, which are, and at most
-``(high - low)^2``. Where no linear model holds the bounds, the hinge is tried, and then with the rows given up, at
-``(high - low)^2``, that its answer has beyond the other end, again and again: each problem bounds the losses from
-above, and no worse than the last. That none is found proves nothing for this class.
+**Values moved into a range.** Where no linear model holds the bounds, labels at the ends of a range are fitted by the
+squared hinge, and then with the rows given up that the answer has beyond the other end, again and again. Both are
+derived in docs/methods/fair-regression.md.
 """
 
 from __future__ import annotations

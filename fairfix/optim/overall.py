@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from fairfix.optim.arrays import Floats
+from fairfix.optim.arrays import Floats, check_band
 from fairfix.optim.ramp import PROMISED_GAP, SAME_RATE, Cell, RampSolution, solve
 
 PROMISED_RATE = 1e-10
@@ -42,14 +42,11 @@ def solve_covariance(cells: Sequence[Cell], gamma: float, slack: float) -> RampS
     ``cells``: at least one. ``gamma``: width of the ramp, above 0. ``slack``: largest allowed absolute covariance,
     ``epsilon``; 0 to infinity.
     """
-    if not cells:
-        raise ValueError("there must be at least one cell")
+    check_band(cells, slack)
     mass = np.array([cell.total for cell in cells])
     part = mass / math.fsum(mass)
     if len(cells) <= 2 or slack == 0:
         return solve(cells, gamma, slack / float(np.prod(part)) if len(cells) == 2 else slack)
-    if not slack > 0:
-        raise ValueError(f"slack must be 0 or more, got {slack!r}")
     problem = _Covariances(cells, gamma, slack, part)
     free = np.array([cell.reached(0.0, 0.0, gamma)[0] for cell in cells])
     mean = float(part @ free)

@@ -23,11 +23,9 @@ a loss plus a staircase. An oracle looks for a model of least cost:
 ``cost-sensitive``  minimises the convex hinge of the steps over linear models with coefficients of at most 1
 ==================  ====================================================================================================
 
-**How good it is.** For any prices, ``min_f cost(f) - sum |lambda| e`` is at most the least loss of a mixture within
-the slack. The oracle's answers are not the cheapest models for certain, so what they give for the minimum is an
-estimate of that bound from above, and the *gap seen* by the oracle, the loss of the mixture minus the largest such
-estimate, is one of the true gap from below: nothing is certified. The search has converged when the gap seen is at most
-``nu``.
+**How good it is.** The *gap seen* by the oracle, the loss of the mixture minus the largest estimate of a bound that the
+oracle's answers give, bounds the true gap from below only: nothing is certified. The search has converged when it is at
+most ``nu``.
 
 Why Algorithm 1 of the paper is not used, and which soft labels are right, is in docs/methods/fair-regression.md.
 

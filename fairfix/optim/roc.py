@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
-from fairfix.optim.arrays import Floats, locked, positive_weights, run_starts
+from fairfix.optim.arrays import Floats, check_band, locked, positive_weights, run_starts
 from fairfix.optim.step import Step
 
 FACES = 48
@@ -150,12 +150,9 @@ def solve_roc(cells: Sequence[Roc], slack: float, lift: float = 0.0) -> RocSolut
     ``cells``: at least one. ``slack``: largest allowed difference of each rate. ``lift``: added to the worth ``2 eta
     - 1`` of every point, in [-1, 1]: the objective becomes ``sum_k (1 + lift) P_k y_k - (1 - lift) N_k x_k``.
     """
-    if not cells:
-        raise ValueError("there must be at least one cell")
+    check_band(cells, slack)
     if not -1 <= lift <= 1:
         raise ValueError(f"lift must be in [-1, 1], got {lift!r}")
-    if not slack >= 0:
-        raise ValueError(f"slack must be 0 or more, got {slack!r}")
     up = (1 + lift) * np.array([cell.positives for cell in cells])
     right = (1 - lift) * np.array([cell.negatives for cell in cells])
     total = sum(cell.positives + cell.negatives for cell in cells)
