@@ -94,11 +94,13 @@ class EqualRates:
         rows may lie at 0.
         """
         out = _gain(p, self.prior)
-        for mu, gap in zip(self._flat_mu(), _gaps(p, groups, self.prior, self.cells), strict=True):
+        for mu, gap in zip(self.prices, _gaps(p, groups, self.prior, self.cells), strict=True):
             out += mu * gap
         return out
 
-    def _flat_mu(self) -> Floats:
+    @property
+    def prices(self) -> Floats:
+        """All multipliers, shape (J,)."""
         return np.concatenate([np.zeros(0), *(part for pair in self.mu for part in pair)])
 
     def priced(self, mu: Floats) -> EqualRates:
@@ -276,7 +278,7 @@ def held_rates(start: EqualRates, views: Sequence[View], rows: Rows, slack: floa
     rows; the bound holds for the decisions of each view. The last one judges. ``rows``: labels and groups. ``slack``:
     largest difference of a rate of a group from everybody's.
     """
-    first = np.concatenate([part for pair in start.mu for part in pair])
+    first = start.prices
     search = _Search(start, views, rows, slack)
     for factor in (0.0, 0.5, 0.75, 1.0, 1.25, 1.5):
         search.add(factor * first)
@@ -306,10 +308,8 @@ class _Search:
         """Add the rule of some prices, unless it decides as one that is there."""
         rule = self.start.priced(mu)
         accepted = [(rule.score(*view) > 0).astype(float) for view in self.views]
-        gaps, accuracy = (
-            np.concatenate([self.rows.gaps(a) for a in accepted]),
-            self.rows.balanced(accepted[-1]),
-        )
+        gaps = np.concatenate([self.rows.gaps(a) for a in accepted])
+        accuracy = self.rows.balanced(accepted[-1])
         for there, gaps_there in zip(self.accuracy, self.gaps, strict=True):
             if there == accuracy and np.array_equal(gaps, gaps_there):
                 return

@@ -31,7 +31,7 @@ Definition 4, Theorems 1 and 2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -148,31 +148,20 @@ class _Point:
         return float(max(np.abs(self.gradient).max(), np.abs(self.residual).max(initial=0.0)))
 
 
-@dataclass(eq=False)
 class _Game:
-    """Rows in the order of their cells, with all that does not change."""
+    """Rows in the order of their cells, those without one last, with all that does not change."""
 
-    X: Floats
-    y: Floats
-    w: Floats
-    starts: Ints
-    events: Ints
-    slack: float
-    ridge: Floats
-    shares: Floats = field(init=False)
-    counts: Ints = field(init=False)
-    sizes: Ints = field(init=False)  # of the cells, and of the rows without one, which come last
-    scaled: Floats = field(init=False)  # room for the rows times weights
-    matrix: Floats = field(init=False)
-    hessians: int = 0
-
-    def __post_init__(self) -> None:
-        self.counts = np.diff(self.starts)
-        self.sizes = np.append(self.counts, self.y.size - self.starts[-1])
-        self.shares = self._per_cell(self.w)
-        self.matrix = (np.arange(self.events.max(initial=-1) + 1)[:, None] == self.events).astype(float)
-        self.scaled = np.empty_like(self.X)
-        self.wy = self.X.T @ (self.w * self.y)
+    def __init__(
+        self, X: Floats, y: Floats, w: Floats, starts: Ints, events: Ints, slack: float, ridge: Floats
+    ) -> None:
+        self.X, self.y, self.w, self.starts, self.events = X, y, w, starts, events
+        self.slack, self.ridge, self.hessians = slack, ridge, 0
+        self.counts = np.diff(starts)
+        self.sizes = np.append(self.counts, y.size - starts[-1])
+        self.shares = self._per_cell(w)
+        self.matrix = (np.arange(events.max(initial=-1) + 1)[:, None] == events).astype(float)
+        self.scaled = np.empty_like(X)  # room for the rows times weights
+        self.wy = X.T @ (w * y)
 
     def _per_cell(self, values: Floats) -> Floats:
         """Return the sums of values of rows over each cell, shape (K,)."""
