@@ -32,7 +32,7 @@ def positive_weights(weight: npt.ArrayLike | None, shape: tuple[int, ...]) -> Fl
 
 
 def run_starts(values: npt.NDArray[np.generic]) -> Ints:
-    """Return where each run of equal neighbours begins, shape (G,)."""
+    """Return the first index of each run of equal neighbours, shape (G,)."""
     return np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
 
 

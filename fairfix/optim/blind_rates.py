@@ -191,7 +191,8 @@ def _priced(start: Floats, z: Floats, share: Floats, tolerance: float) -> tuple[
     while True:
         final = tau <= TAU
         tight = (1e-10 if final else 0.01) * tau
-        mu = descend(mu, value, direction, tolerance=tight, rough=1e-4 * tau if final else 0.0).x
+        # values decide to the end: among bends of size tau whole steps may overshoot
+        mu = descend(mu, value, direction, tolerance=tight, rough=0.0).x
         if final:
             break
         tau = max(0.2 * tau, TAU)
@@ -208,7 +209,7 @@ class BlindMixture:
     """Blind rules with shares; of what these leave of 1, ``always`` accepts whatever, and the rest nobody."""
 
     rule: EqualRates
-    """What the rules have in common: all but the prices."""
+    """The rules but for their prices, which are below."""
     prices: Floats
     """``mu`` of each, shape (R, J); it accepts where its score is above 0."""
     shares: Floats
@@ -241,7 +242,7 @@ class HeldRates:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What is known of rows: labels, groups and weights."""
+    """Labels, groups and weights of rows."""
 
     y: Floats
     codes: tuple[Ints, ...]

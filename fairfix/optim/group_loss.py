@@ -104,7 +104,7 @@ class _At:
     slopes: Floats
     curvature: Floats
     short: float = 0.0
-    """How far the inner problem may still be above its least, by its last Newton step."""
+    """Distance of the inner problem from its least, by its last Newton step."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from fairfix.optim.arrays import Bools, Floats, Ints
 from fairfix.optim.group_loss import EXACT, SURE, Infeasible, matrix_game
 
 GAIN = 1e-3
-"""What another fit may gain, as a share of the mean loss, where fitting more is taken to be of no use.
+"""Gain of another fit, as a share of the mean loss, below which fitting more is taken to be of no use.
 
 A fit of trees itself varies by more than that with the rows it sees.
 """
@@ -48,7 +48,7 @@ class MembersSolution:
     of the models found.
     """
     left: float
-    """What the last fit would have gained in mean loss at the prices it was made for; 0 where it gained nothing."""
+    """Gain in mean loss of the last fit at the prices it was made for; 0 where it gained nothing."""
     rounds: int
     """Fits, some of whose models have no weight."""
     converged: bool

@@ -91,7 +91,7 @@ class PluginFit:
 
     @property
     def gap(self) -> float:
-        """How far the loss may lie above the least."""
+        """Bound on the distance of the loss from the least."""
         return max(self.loss - self.bound, 0.0)
 
 

@@ -30,7 +30,7 @@ class PluginRule:
     """
 
     part: Ints
-    """What a node looks at, shape (N,): 0 is ``eta``, ``a + 1`` is ``pi_a``; of a leaf, its number."""
+    """Coordinate that a node looks at, shape (N,): 0 is ``eta``, ``a + 1`` is ``pi_a``; of a leaf, its number."""
     cut: Floats
     """Rows up to it go to node ``below``, others to the next, shape (N,)."""
     below: Ints

@@ -107,7 +107,7 @@ class MeanCurve(ABC):
         """Return the weighted sum of ``gamma/2 q^2 - f q``."""
 
     def rounding(self, t: float, gamma: float) -> float:
-        """Return what one rounding of ``t`` may cost the mean, where a remainder cannot make up for it."""
+        """Return the change of the mean by one rounding of ``t`` where a remainder cannot make up for it."""
         return 0.0
 
 

@@ -91,7 +91,7 @@ LOSSES = {
 
 @dataclass(frozen=True, eq=False)
 class Penalised:
-    """What an oracle minimises: rows with their loss, and a staircase per group."""
+    """Problem of an oracle: rows with their loss, and a staircase per group."""
 
     y: Floats
     codes: Ints
@@ -399,7 +399,7 @@ class _Master:
         return np.asarray(above / self.shares[:, None] - above.sum(axis=0))
 
     def penalised(self, prices: Floats) -> Penalised:
-        """Return what models cost at prices, shape (K, Z)."""
+        """Return the problem of the oracle at prices, shape (K, Z)."""
         steps = prices / self.shares[:, None] - prices.sum(axis=0)
         return Penalised(self.y, self.codes, self.share, self.loss, self.thresholds, steps)
 
@@ -424,7 +424,7 @@ class _Master:
         return float(answer.fun), np.maximum(answer.x, 0.0), prices
 
     def least(self, prices: Floats) -> float:
-        """Return what no mixture of the models found costs less than within the slack, by prices, shape (K, Z)."""
+        """Return a lower bound on the loss of mixtures of the models within the slack, by prices, shape (K, Z)."""
         asked = np.isfinite(self.slack)
         paid = float((np.abs(prices[asked]).sum(axis=1) * self.slack[asked]).sum())
         return (

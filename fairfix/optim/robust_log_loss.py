@@ -69,7 +69,7 @@ LEAST = 50
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Which rows are to get the same rate."""
+    """Cells of rows, and events within which cells are to get the same rate."""
 
     codes: Ints
     """Cell of each row, shape (n,); -1 for none."""
@@ -174,7 +174,7 @@ class _Game:
         return np.append(prices / self.shares, 0.0)
 
     def rows_of(self, values: Floats) -> Floats:
-        """Return what each row has of the values of cells and of the rows without one."""
+        """Return for each row the value of its cell; the last value is for rows without one."""
         return np.repeat(values, self.sizes)
 
     def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> _Point:
@@ -293,7 +293,7 @@ class _System:
 
     @classmethod
     def of(cls, matrix: Floats) -> _System:
-        """Return it."""
+        """Factorise a matrix."""
         lu, pivots, _ = lapack.dgetrf(matrix)
         return cls(matrix, lu, pivots)
 

@@ -132,7 +132,7 @@ class RocSolution:
     value: float
     """The objective, divided by ``sum_k P_k + N_k``."""
     bound: float
-    """What no points within the slack exceed: that of the last linear program, whose faces lie above the curves; the
+    """Bound on all points within the slack: that of the last linear program, whose faces lie above the curves; the
     value itself where no program was needed.
     """
     rounds: int

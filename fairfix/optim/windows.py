@@ -45,7 +45,7 @@ def solve_points(
     slack: float,
     rho: float | None = None,
 ) -> RampSolution:
-    """Return what :func:`fairfix.optim.ramp.solve` returns for the cells of these points.
+    """Return the optimum of :func:`fairfix.optim.ramp.solve` for cells of points that are not sorted.
 
     ``scores``, ``weights``: per cell, as :meth:`Cell.of` takes them. ``gamma``, ``slack``, ``rho``: as
     :func:`~fairfix.optim.ramp.solve` takes them.
