@@ -760,7 +760,7 @@ def _notes_on_selection(table: Table, rows: PluginProblem, found: PluginFit) -> 
     if table.reading.task == "regression" or not table.reading.thresholds:
         return
     cut = table.reading.cut
-    values, chance = found.rule.chances()
+    values, chance = found.rule.distributions()
     selected = chance[:, values >= cut].sum(axis=1)
     after = float(rows.share @ selected[found.rule.cells(rows.eta, rows.pi)])
     before = float(rows.share @ (rows.eta >= cut))

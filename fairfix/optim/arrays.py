@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -30,7 +32,7 @@ def positive_weights(weight: npt.ArrayLike | None, shape: tuple[int, ...]) -> Fl
 
 
 def run_starts(values: npt.NDArray[np.generic]) -> Ints:
-    """Return where each run of equal neighbours begins, shape (G,)."""
+    """Return the first index of each run of equal neighbours, shape (G,)."""
     return np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
 
 
@@ -56,3 +58,13 @@ def distinct_rows(values: Floats | Ints) -> tuple[Ints, Ints]:
             many = int(code.max()) + 1
     _, first, code = np.unique(code, return_index=True, return_inverse=True)
     return first, code.reshape(-1)
+
+
+def check_band(cells: Sequence[object], slack: float, rho: float | None = None) -> None:
+    """Refuse a band without cells, of a negative slack, or around a centre outside [0, 1]."""
+    if not cells:
+        raise ValueError("there must be at least one cell")
+    if not slack >= 0:
+        raise ValueError(f"slack must be 0 or more, got {slack!r}")
+    if rho is not None and not 0 <= rho <= 1:
+        raise ValueError(f"rho must be in [0, 1], got {rho!r}; leave it out to have it chosen")

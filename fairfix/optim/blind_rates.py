@@ -94,11 +94,13 @@ class EqualRates:
         rows may lie at 0.
         """
         out = _gain(p, self.prior)
-        for mu, gap in zip(self._flat_mu(), _gaps(p, groups, self.prior, self.cells), strict=True):
+        for mu, gap in zip(self.prices, _gaps(p, groups, self.prior, self.cells), strict=True):
             out += mu * gap
         return out
 
-    def _flat_mu(self) -> Floats:
+    @property
+    def prices(self) -> Floats:
+        """All multipliers, shape (J,)."""
         return np.concatenate([np.zeros(0), *(part for pair in self.mu for part in pair)])
 
     def priced(self, mu: Floats) -> EqualRates:
@@ -118,10 +120,10 @@ def _gaps(
 ) -> list[Floats]:
     """Return ``z_yk``, of each attribute those of ``y = 1`` first, shape (n,) each; 0 for groups without rows."""
     out: list[Floats] = []
-    for chances, sizes in zip(groups, cells, strict=True):
+    for of_labels, sizes in zip(groups, cells, strict=True):
         for y in (1, 0):
             q, held = (p if y else 1.0 - p), sizes[1 - y] > 0
-            ratio = np.where(held, chances[1 - y] / np.where(held, sizes[1 - y], 1.0), 1.0 / prior[y])
+            ratio = np.where(held, of_labels[1 - y] / np.where(held, sizes[1 - y], 1.0), 1.0 / prior[y])
             out.extend((q[:, None] * (ratio - 1.0 / prior[y])).T)
     return out
 
@@ -189,7 +191,8 @@ def _priced(start: Floats, z: Floats, share: Floats, tolerance: float) -> tuple[
     while True:
         final = tau <= TAU
         tight = (1e-10 if final else 0.01) * tau
-        mu = descend(mu, value, direction, tolerance=tight, rough=1e-4 * tau if final else 0.0).x
+        # values decide to the end: among bends of size tau whole steps may overshoot
+        mu = descend(mu, value, direction, tolerance=tight, rough=0.0).x
         if final:
             break
         tau = max(0.2 * tau, TAU)
@@ -206,7 +209,7 @@ class BlindMixture:
     """Blind rules with shares; of what these leave of 1, ``always`` accepts whatever, and the rest nobody."""
 
     rule: EqualRates
-    """What the rules have in common: all but the prices."""
+    """The rules but for their prices, which are below."""
     prices: Floats
     """``mu`` of each, shape (R, J); it accepts where its score is above 0."""
     shares: Floats
@@ -239,7 +242,7 @@ class HeldRates:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What is known of rows: labels, groups and weights."""
+    """Labels, groups and weights of rows."""
 
     y: Floats
     codes: tuple[Ints, ...]
@@ -276,7 +279,7 @@ def held_rates(start: EqualRates, views: Sequence[View], rows: Rows, slack: floa
     rows; the bound holds for the decisions of each view. The last one judges. ``rows``: labels and groups. ``slack``:
     largest difference of a rate of a group from everybody's.
     """
-    first = np.concatenate([part for pair in start.mu for part in pair])
+    first = start.prices
     search = _Search(start, views, rows, slack)
     for factor in (0.0, 0.5, 0.75, 1.0, 1.25, 1.5):
         search.add(factor * first)
@@ -306,12 +309,10 @@ class _Search:
         """Add the rule of some prices, unless it decides as one that is there."""
         rule = self.start.priced(mu)
         accepted = [(rule.score(*view) > 0).astype(float) for view in self.views]
-        gaps, accuracy = (
-            np.concatenate([self.rows.gaps(a) for a in accepted]),
-            self.rows.balanced(accepted[-1]),
-        )
-        for there, known in zip(self.accuracy, self.gaps, strict=True):
-            if there == accuracy and np.array_equal(gaps, known):
+        gaps = np.concatenate([self.rows.gaps(a) for a in accepted])
+        accuracy = self.rows.balanced(accepted[-1])
+        for there, gaps_there in zip(self.accuracy, self.gaps, strict=True):
+            if there == accuracy and np.array_equal(gaps, gaps_there):
                 return
         self.prices.append(mu)
         self.accuracy.append(accuracy)
@@ -321,7 +322,7 @@ class _Search:
         """Return the value of the program, and the prices of its bounds as multipliers; keeps the shares."""
         gaps = np.column_stack([*self.gaps, np.zeros((self.gaps[0].size, 2))])
         worth = np.array([*self.accuracy, 0.5, 0.5])
-        found = linprog(
+        answer = linprog(
             -worth,
             np.vstack([gaps, -gaps]),
             np.full(2 * len(gaps), self.slack),
@@ -330,11 +331,11 @@ class _Search:
             bounds=(0.0, 1.0),
             method="highs",
         )
-        assert found.x is not None  # to accept none is feasible
-        self.shares = np.where(found.x > LEAST, found.x, 0.0)
+        assert answer.x is not None  # to accept none is feasible
+        self.shares = np.where(answer.x > LEAST, answer.x, 0.0)
         self.shares /= self.shares.sum()
-        up, down = np.split(-np.asarray(found.ineqlin.marginals), 2)
-        worth_of_all = float(np.asarray(worth @ found.x))
+        up, down = np.split(-np.asarray(answer.ineqlin.marginals), 2)
+        worth_of_all = float(np.asarray(worth @ answer.x))
         return worth_of_all, (down - up).reshape(len(self.views), -1).sum(axis=0)
 
     def chosen(self) -> BlindMixture:

@@ -19,16 +19,12 @@ projected Newton steps. Value and bound are both evaluated: their difference is 
 
 **Units.** The square loss is solved for labels of mean 0 and variance 1, so tolerances mean the same in any unit.
 
-**Infeasible bounds.** ``t* = max_{mu in simplex} min_v sum_a mu_a (L_a(v) - zeta_a) / s_a`` is the least excess over
-the bounds, in units ``s_a`` of their own, that some model reaches in all groups, by cutting planes. Where it is
-positive, ``mu`` proves that no linear model holds the bounds, whatever the penalty.
+**Infeasible bounds.** The least excess over the bounds, in units of their own, that some model reaches in all groups
+comes from cutting planes; where it is positive, its weights of groups prove that no linear model holds the bounds.
 
-**Values moved into a range.** A model whose values are moved into ``[low, high]``, between which all labels lie, has no
-larger losses, so it can hold bounds that no linear model holds. Its losses are not convex. For labels at the ends they
-are at most those of the squared hinge, ``max(high - u, 0)^2`` and ``max(u - low, 0)^2``, which are, and at most
-``(high - low)^2``. Where no linear model holds the bounds, the hinge is tried, and then with the rows given up, at
-``(high - low)^2``, that its answer has beyond the other end, again and again: each problem bounds the losses from
-above, and no worse than the last. That none is found proves nothing for this class.
+**Values moved into a range.** Where no linear model holds the bounds, labels at the ends of a range are fitted by the
+squared hinge, and then with the rows given up that the answer has beyond the other end, again and again. Both are
+derived in docs/methods/fair-regression.md.
 """
 
 from __future__ import annotations
@@ -108,7 +104,7 @@ class _At:
     slopes: Floats
     curvature: Floats
     short: float = 0.0
-    """How far the inner problem may still be above its least, by its last Newton step."""
+    """Distance of the inner problem from its least, by its last Newton step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,21 +288,21 @@ def solve_linear(
     level, unit = standard_of(y, weight)
     model = _Square(_Rows.of(X, (y - level) / unit, codes, weight, bounds.size, l2))
     ends = None if into is None else ((into[0] - level) / unit, (into[1] - level) / unit)
-    found = _Search(model, bounds / unit**2, ends).run()
-    if isinstance(found, Infeasible):
+    solved = _Search(model, bounds / unit**2, ends).run()
+    if isinstance(solved, Infeasible):
         return replace(
-            found,
-            excess=found.excess * unit**2,
-            losses=found.losses * unit**2,
-            level=found.level * unit**2,
+            solved,
+            excess=solved.excess * unit**2,
+            losses=solved.losses * unit**2,
+            level=solved.level * unit**2,
         )
     return replace(
-        found,
-        coef=found.coef * unit,
-        intercept=level + found.intercept * unit,
-        losses=found.losses * unit**2,
-        objective=found.objective * unit**2,
-        bound=found.bound * unit**2,
+        solved,
+        coef=solved.coef * unit,
+        intercept=level + solved.intercept * unit,
+        losses=solved.losses * unit**2,
+        objective=solved.objective * unit**2,
+        bound=solved.bound * unit**2,
     )
 
 
@@ -333,8 +329,8 @@ class _Search:
         none = np.zeros(self.bounds.size)
         if self.holds(free.v):
             return self._solution(free.v, none, self._value(free.v, self.model.at(free.v)) - free.short, free)
-        inside, found = self.least_excess(free.v, free)
-        if not found.excess:
+        inside, proof = self.least_excess(free.v, free)
+        if not proof.excess:
             multipliers, at, dual = _multipliers(self.model, self.zeta, self.asked, free)
             v = self.within(at.v, inside)
             if self.holds(v):
@@ -343,8 +339,8 @@ class _Search:
             moved = self._moved(free, inside)
             if isinstance(moved, GroupLossSolution):
                 return moved
-            return replace(found, losses=self.shipped(moved))
-        return found
+            return replace(proof, losses=self.shipped(moved))
+        return proof
 
     def least_excess(self, start: Floats, free: _At) -> tuple[Floats, Infeasible]:
         """Return the model of least excess over the bounds, and what it proves, in units of the bounds.
@@ -355,8 +351,8 @@ class _Search:
             units = np.maximum(np.maximum(np.abs(self.zeta), 1e-3 * free.losses), 1e-300)
             return _least_excess(self.model, self.zeta, self.asked, units, start)
         units = np.full(self.zeta.size, max(float(free.losses[self.asked].max()), 1e-300))
-        inside, found = _least_excess(self.model, self.zeta, self.asked, units, start)
-        return inside, replace(found, level=float(found.losses[self.asked].max()))
+        inside, proof = _least_excess(self.model, self.zeta, self.asked, units, start)
+        return inside, replace(proof, level=float(proof.losses[self.asked].max()))
 
     def holds(self, v: Floats) -> bool:
         """Return whether a model holds the bounds, as it would be shipped."""
@@ -402,8 +398,8 @@ class _Search:
         search = _Search(hinge, self.bounds, self.into)
         none = np.zeros(self.bounds.size)
         for _ in range(TRIMS if np.isin(rows.y, self.into).all() else 0):
-            v, found = search.least_excess(best, free)
-            if self.holds(v) and not found.excess:
+            v, proof = search.least_excess(best, free)
+            if self.holds(v) and not proof.excess:
                 multipliers, at, dual = _multipliers(
                     hinge, self.zeta, self.asked, hinge.best(rows.shares, 1.0, v)
                 )
@@ -463,7 +459,7 @@ def matrix_game(cuts: Floats) -> tuple[Floats, Floats]:
     from scipy.optimize import linprog
 
     rows, columns = cuts.shape
-    found: Any = linprog(
+    answer: Any = linprog(
         np.append(np.zeros(rows), 1.0),
         A_ub=np.column_stack([cuts.T, -np.ones(columns)]),
         b_ub=np.zeros(columns),
@@ -473,8 +469,8 @@ def matrix_game(cuts: Floats) -> tuple[Floats, Floats]:
         method="highs",
         options=EXACT,
     )
-    weights = np.maximum(-found.ineqlin.marginals, 0.0)
-    mixture = np.maximum(found.x[:-1], 0.0)
+    weights = np.maximum(-answer.ineqlin.marginals, 0.0)
+    mixture = np.maximum(answer.x[:-1], 0.0)
     return mixture / mixture.sum(), weights / weights.sum()
 
 

@@ -19,7 +19,7 @@ from fairfix.optim.arrays import Bools, Floats, Ints
 from fairfix.optim.group_loss import EXACT, SURE, Infeasible, matrix_game
 
 GAIN = 1e-3
-"""What another fit may gain, as a share of the mean loss, where fitting more is taken to be of no use.
+"""Gain of another fit, as a share of the mean loss, below which fitting more is taken to be of no use.
 
 A fit of trees itself varies by more than that with the rows it sees.
 """
@@ -48,7 +48,7 @@ class MembersSolution:
     of the models found.
     """
     left: float
-    """What the last fit would have gained in mean loss at the prices it was made for; 0 where it gained nothing."""
+    """Gain in mean loss of the last fit at the prices it was made for; 0 where it gained nothing."""
     rounds: int
     """Fits, some of whose models have no weight."""
     converged: bool
@@ -138,7 +138,7 @@ def _bounded_mixture(
     excess = float((game @ over).max(initial=-np.inf))
     if excess > SURE:
         return game, weights, excess + float(weights @ zeta)
-    found: Any = linprog(
+    answer: Any = linprog(
         table @ shares,
         A_ub=over.T,
         b_ub=np.full(int(asked.sum()), max(excess, 0.0)),
@@ -147,12 +147,12 @@ def _bounded_mixture(
         method="highs",
         options=EXACT,
     )
-    if found.status:
+    if answer.status:
         return game, shares + weights, math.inf
     prices = np.zeros(zeta.size)
-    prices[asked] = np.maximum(-found.ineqlin.marginals, 0.0)
-    mixture = np.maximum(found.x, 0.0)
-    return mixture / mixture.sum(), shares + prices, float(found.fun) + float(prices @ zeta)
+    prices[asked] = np.maximum(-answer.ineqlin.marginals, 0.0)
+    mixture = np.maximum(answer.x, 0.0)
+    return mixture / mixture.sum(), shares + prices, float(answer.fun) + float(prices @ zeta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +206,7 @@ class _Averages:
             },
         ]
         solve: Any = minimize
-        found = solve(
+        answer = solve(
             lambda x: float(self.shares @ self.losses(x[:-1])) + heavy * float(x[-1]),
             np.append(mixture, excess(mixture)),
             jac=lambda x: np.append(self.shares @ self.slopes(x[:-1]), heavy),
@@ -215,7 +215,7 @@ class _Averages:
             constraints=held,
             options={"maxiter": 100, "ftol": 1e-12},
         )
-        new = np.maximum(found.x[:-1], 0.0)
+        new = np.maximum(answer.x[:-1], 0.0)
         new /= new.sum()
         if excess(new) > SURE >= excess(mixture):  # a step back to the mixture, which is within the bounds
             low, high = 0.0, 1.0
@@ -243,7 +243,7 @@ class _Averages:
         whole = slopes - (slopes @ q)[:, None]
         free, held, room = self.shares @ whole, whole[self.asked], (losses - self.zeta)[self.asked]
         solve: Any = linprog  # its stubs want lists of bounds
-        found = solve(
+        answer = solve(
             np.append(-room, -1.0),
             A_ub=np.column_stack([-held.T, np.ones(len(self.columns))]),
             b_ub=free,
@@ -252,8 +252,8 @@ class _Averages:
             options=EXACT,
         )
         multipliers = np.zeros(self.zeta.size)
-        if not found.status:
-            multipliers[self.asked] = np.maximum(found.x[:-1], 0.0)
+        if not answer.status:
+            multipliers[self.asked] = np.maximum(answer.x[:-1], 0.0)
         own = multipliers[self.asked]
         least = float((free + own @ held).min())
         return float(self.shares @ losses + own @ room) + least, multipliers

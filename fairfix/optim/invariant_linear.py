@@ -44,7 +44,7 @@ FREE = 1e-10
 """Weight of the squared intercept: it keeps the optimum finite where there is one class only."""
 
 GAP = 1e-10
-"""How far above the least an objective may be, by the barrier."""
+"""Distance of the objective from the least, by the barrier, at which the path ends."""
 
 
 class Moves(Protocol):
@@ -55,7 +55,7 @@ class Moves(Protocol):
         """Number of moves."""
 
     def delta(self, k: int) -> Floats:
-        """Return what a move adds to each row, shape (n, d); zero where it does not apply."""
+        """Return the change of each row by a move, shape (n, d); zero where it does not apply."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class LinearFit:
     objective: float
     """Mean log loss, plus ``rho R``, plus ``l2 |coef|^2``."""
     gap: float
-    """How far the objective may be above the least: by the barrier, at the end of its path."""
+    """Bound on the distance of the objective from the least: by the barrier, at the end of its path."""
     steps: int
     """Newton steps."""
     converged: bool
@@ -297,7 +297,7 @@ class _Barrier:
         return self.objective(at) - self.mu * logs
 
     def room(self, at: Floats, step: Floats) -> float:
-        """Return how far along a step the bounds let go."""
+        """Return the length of a step, in steps, at which a bound is met."""
         ends = []
         for part in (at, step):
             x, u, theta, rest = self.parts(part)

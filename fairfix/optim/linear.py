@@ -76,7 +76,7 @@ class LinearCell(MeanCurve):
         return float(np.abs(self.scores).max())
 
     def rounding(self, t: float, gamma: float) -> float:
-        """Return what rounding ``t z`` may cost the mean: no remainder makes up for a slope."""
+        """Return the change of the mean by rounding ``t z``: no remainder makes up for a slope."""
         mean_slope = float(np.average(np.abs(self.slopes), weights=self.weights))
         return 2 * EPS * (self.largest + abs(t) * float(np.abs(self.slopes).max())) / gamma * mean_slope
 
@@ -103,7 +103,7 @@ class LinearCell(MeanCurve):
         return float((self.weights * (gamma / 2 * q - self.scores) * q).sum())
 
     def ramps(self, gamma: float) -> tuple[Floats, Floats]:
-        """Return where each point with a slope enters and leaves its ramp as the multiplier grows."""
+        """Return the multipliers at which each point with a slope enters and leaves its ramp, shape (m,) each."""
         moves = self.slopes != 0
         z = self.slopes[moves]
         a, b = (self.scores[moves] - gamma) / z, self.scores[moves] / z

@@ -102,7 +102,7 @@ class Candidates:
         return cls(columns, X[:, columns], values, kind)
 
     def take(self, rows: Ints) -> Listed:
-        """Return those of some rows."""
+        """Return the variants of a part of the rows."""
         own, values = self.own[rows], self.values[self.kind[rows]]
         return Listed(self.columns, own, values, values - own[:, None])
 
@@ -132,7 +132,7 @@ class Listed:
         return Worst(which, most)
 
     def steps(self, worst: Worst) -> Floats:
-        """Return what the worst variants add to their rows, shape (n, C)."""
+        """Return the change of the rows by their worst variants, shape (n, C)."""
         out = np.zeros(self.own.shape)
         rows = np.flatnonzero(worst.which >= 0)
         out[rows] = self.added[rows, worst.which[rows]]

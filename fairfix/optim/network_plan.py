@@ -1,4 +1,4 @@
-r"""How far the logit of a network moves under listed variants and small steps after them, from both sides.
+r"""Bounds, from both sides, on the change of a network's logit under listed variants and small steps after them.
 
 A plan moves each row to one of its variants, at no cost, and then by a step ``u`` at the cost ``u' Sigma u``, of mean
 at most ``eps``, within the bounds of the columns. ``R`` is the greatest mean squared change of the cut logit.
@@ -238,11 +238,11 @@ class NetworkRegularizer:
     plan: Plan
     """A plan that keeps the radius; its value is a lower bound."""
     upper: float
-    """What no plan within the bounds of the columns exceeds."""
+    """Bound on the value of every plan within the bounds of the columns."""
     trained: float
     """The value that the steps reach which training takes."""
     slope: float
-    """What no slope of the logit exceeds anywhere: ``sqrt(g' Sigma^+ g)``."""
+    """Bound on every slope of the logit, ``sqrt(g' Sigma^+ g)``."""
 
 
 def network_regularizer(
@@ -309,7 +309,7 @@ def _bounded(
     eps: float,
     share: Floats,
 ) -> float:
-    """Return what no plan exceeds."""
+    """Return a bound on the value of every plan."""
     own = np.clip(logits[0], -CLIP, CLIP)
     top, bottom = logits.max(axis=0), logits.min(axis=0)
     bare = float(share @ np.maximum(change(own, top), change(own, bottom)))

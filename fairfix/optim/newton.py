@@ -64,7 +64,7 @@ def descend(
     most: int = STEPS,
     room: Callable[[Floats, Floats], float] | None = None,
 ) -> Descent:
-    """Return where Newton steps lead.
+    """Return the end of damped Newton steps.
 
     Parameters
     ----------

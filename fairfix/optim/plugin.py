@@ -91,7 +91,7 @@ class PluginFit:
 
     @property
     def gap(self) -> float:
-        """How far the loss may lie above the least."""
+        """Bound on the distance of the loss from the least."""
         return max(self.loss - self.bound, 0.0)
 
 
@@ -176,15 +176,15 @@ class PluginProblem:
         """Return the loss expected of a rule on these rows, over its draws."""
         if not rule.moves:
             return float(self.share @ expected_loss(self.loss, self.eta, self.eta))
-        values, chance = rule.chances()
+        values, chance = rule.distributions()
         cell = rule.cells(self.eta, self.pi)
         total = 0.0
         for i in range(0, self.eta.size, CHUNK):
-            some = slice(i, i + CHUNK)
-            each = expected_loss(self.loss, self.eta[some, None], values)
-            own = chance[cell[some]]
+            rows = slice(i, i + CHUNK)
+            each = expected_loss(self.loss, self.eta[rows, None], values)
+            own = chance[cell[rows]]
             total += float(
-                self.share[some] @ np.multiply(own, each, out=np.zeros_like(own), where=own > 0).sum(axis=1)
+                self.share[rows] @ np.multiply(own, each, out=np.zeros_like(own), where=own > 0).sum(axis=1)
             )
         return total
 
@@ -193,7 +193,7 @@ class PluginProblem:
         many = self.shares.size
         if not rule.moves:
             return ks_to_overall(self.eta, self.codes, self.weight, many)
-        _, chance = rule.chances()
+        _, chance = rule.distributions()
         cell = rule.cells(self.eta, self.pi)
         mass = np.bincount(cell * many + self.codes, self.share, len(chance) * many).reshape(-1, many)
         away = (mass / self.shares - mass.sum(axis=1, keepdims=True)).T @ np.cumsum(chance, axis=1)
@@ -213,11 +213,11 @@ class PluginProblem:
         if (ks <= slack).all():
             loss = self.losses(free)
             return PluginFit(free, loss, loss, ks, 0.0, True, 0)
-        found = _Program(self, slack).solve()
-        if found is None:
+        solved = _Program(self, slack).solve()
+        if solved is None:
             rule = self.constant
             return PluginFit(rule, self.losses(rule), -np.inf, self.distances(rule), 0.0, False, 0)
-        rule, bound, iterations = found
+        rule, bound, iterations = solved
         drawn = float(self.share @ rule.drawn(self.eta, self.pi))
         return PluginFit(rule, self.losses(rule), bound, self.distances(rule), drawn, True, iterations)
 
@@ -246,8 +246,8 @@ class _Tree:
 
         Coordinates are in units of their deviations, ``eta`` in half of it, since the loss is of ``eta``.
         """
-        some = problem.share > 0
-        own, share = np.column_stack([problem.standard, problem.pi])[some], problem.share[some]
+        weighed = problem.share > 0
+        own, share = np.column_stack([problem.standard, problem.pi])[weighed], problem.share[weighed]
         mean = share @ own
         spread = np.sqrt(share @ (own - mean) ** 2)
         scale = np.where(spread > 1e-9, 1.0 / np.maximum(spread, 1e-9), 0.0) * np.array(
@@ -268,8 +268,8 @@ class _Tree:
             wide = int(np.argmax(vary.round(12)))
             heapq.heappush(heap, (-round(float(vary[wide]), 12), next(number), node, wide, rows))
 
-        coarse = np.zeros(some.size, dtype=np.int64)
-        kept = np.flatnonzero(some)
+        coarse = np.zeros(weighed.size, dtype=np.int64)
+        kept = np.flatnonzero(weighed)
         push(0, np.arange(len(own)))
         while True:
             if len(heap) == goal:
@@ -299,11 +299,11 @@ class _Tree:
             part[node] = c
             single[c] = not np.ptp(points[rows], axis=0).any()
         origin, unit = problem.units
-        told, cuts, next_ = np.array(part), np.array(cut), np.array(below)
-        of_eta = (next_ >= 0) & (told == 0)
+        parts, cuts, next_ = np.array(part), np.array(cut), np.array(below)
+        of_eta = (next_ >= 0) & (parts == 0)
         cuts[of_eta] = origin + unit * cuts[of_eta]
-        code = leaves_of(told, cuts, next_, problem.eta, problem.pi)
-        return cls(told, cuts, next_, code, coarse, single)
+        code = leaves_of(parts, cuts, next_, problem.eta, problem.pi)
+        return cls(parts, cuts, next_, code, coarse, single)
 
 
 # ---------------------------------------------------------------------- the program
@@ -340,16 +340,16 @@ class _Program:
     def _expected(self) -> Floats | None:
         """Return ``r`` by expected shares, shape (C, K); None where all cells are known by their records."""
         problem, tree = self.problem, self.tree
-        known = tree.single & (self.weight * problem.rows >= max(KNOWN, problem.rows / FEW))
-        if known[self.weight > 0].all():
+        recorded = tree.single & (self.weight * problem.rows >= max(KNOWN, problem.rows / FEW))
+        if recorded[self.weight > 0].all():
             return None
-        sure = known[tree.code]
+        sure = recorded[tree.code]
         parts = np.where(sure, 0, tree.coarse + 1)
         mass = np.maximum(np.bincount(parts, problem.share), 1e-300)
         truth = np.eye(problem.shares.size)[problem.codes]
         off = np.stack([np.bincount(parts, problem.share * d) / mass for d in (truth - problem.pi).T], axis=1)
-        found = self._away(np.where(sure[:, None], truth, problem.pi + off[parts]))
-        return None if np.array_equal(found, self.recorded) else found
+        expected = self._away(np.where(sure[:, None], truth, problem.pi + off[parts]))
+        return None if np.array_equal(expected, self.recorded) else expected
 
     def solve(self) -> tuple[PluginRule, float, int] | None:
         """Return the rule, the bound on the loss of any and the iterations; None where the solver fails."""
@@ -367,7 +367,7 @@ class _Program:
         paid = np.concatenate([(cells * self.weight[:, None] * cost).ravel(), np.zeros(len(limits))])
         bounds = np.concatenate([np.tile([0.0, np.inf], (cells * wide, 1)), limits])
         for method in ("highs-ipm", "highs-ds"):
-            found = program(
+            answer = program(
                 paid,
                 A_eq=matrix,
                 b_eq=right,
@@ -375,14 +375,14 @@ class _Program:
                 method=method,
                 options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
             )
-            if found.status == 0:
+            if answer.status == 0:
                 break
         else:
             return None
-        chance = np.asarray(found.x[: cells * wide]).reshape(cells, wide)
-        prices = prices_at(np.asarray(found.eqlin.marginals) / cells)
+        chance = np.asarray(answer.x[: cells * wide]).reshape(cells, wide)
+        prices = prices_at(np.asarray(answer.eqlin.marginals) / cells)
         rule = self._rule(chance)
-        return rule, self._bound(sets, prices, slack), int(found.nit)
+        return rule, self._bound(sets, prices, slack), int(answer.nit)
 
     def _constraints(self, sets: list[Floats]) -> tuple[Any, Floats, Floats, Any]:
         """Return equations, their right side, limits of the distances, and how multipliers become prices (S, K, Z).
@@ -453,9 +453,9 @@ class _Program:
             paid += float((slack[asked, None] * np.abs(price[asked])).sum())
         total = 0.0
         for i in range(0, problem.eta.size, CHUNK):
-            some = slice(i, i + CHUNK)
+            rows = slice(i, i + CHUNK)
             total += float(
-                problem.share[some] @ self._least(problem.standard[some], passed[self.tree.code[some]])
+                problem.share[rows] @ self._least(problem.standard[rows], passed[self.tree.code[rows]])
             )
         unit = problem.units[1] ** 2 if problem.loss == "square" else 1.0
         return (total - paid) * problem.of_constant * unit

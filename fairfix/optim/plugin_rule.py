@@ -30,7 +30,7 @@ class PluginRule:
     """
 
     part: Ints
-    """What a node looks at, shape (N,): 0 is ``eta``, ``a + 1`` is ``pi_a``; of a leaf, its number."""
+    """Coordinate that a node looks at, shape (N,): 0 is ``eta``, ``a + 1`` is ``pi_a``; of a leaf, its number."""
     cut: Floats
     """Rows up to it go to node ``below``, others to the next, shape (N,)."""
     below: Ints
@@ -116,7 +116,7 @@ class PluginRule:
             return np.zeros(eta.size, dtype=bool)
         return self.spread[self.cells(eta, pi)]
 
-    def chances(self) -> tuple[Floats, Floats]:
+    def distributions(self) -> tuple[Floats, Floats]:
         """Return the distinct values (V,) and the chance of each in each cell (C, V)."""
         values, place = np.unique(self.values, return_inverse=True)
         cell = self._cell_of_value

@@ -318,8 +318,8 @@ def _roots(a: Floats, b: Floats, p: Floats, e: Floats) -> Floats:
     """
     out = np.empty(a.shape[1])
     for start in range(0, a.shape[1], CHUNK):
-        some = slice(start, start + CHUNK)
-        own, rise = a[:, some], b[:, some]
+        chunk = slice(start, start + CHUNK)
+        own, rise = a[:, chunk], b[:, chunk]
         kinks = [np.divide(side * e - own, rise, out=np.zeros_like(own), where=rise > 0) for side in (-1, 1)]
         x = np.clip(
             np.concatenate([np.zeros((1, own.shape[1])), *kinks, np.ones((1, own.shape[1]))]), 0.0, 1.0
@@ -330,7 +330,7 @@ def _roots(a: Floats, b: Floats, p: Floats, e: Floats) -> Floats:
         cols = np.arange(own.shape[1])
         x0, x1, h0, h1 = x[at - 1, cols], x[at, cols], h[at - 1, cols], h[at, cols]
         part = np.clip(np.divide(-h0, h1 - h0, out=np.zeros_like(h0), where=h1 > h0), 0.0, 1.0)
-        out[some] = np.where(h[0] >= 0, 0.0, x0 + part * (x1 - x0))
+        out[chunk] = np.where(h[0] >= 0, 0.0, x0 + part * (x1 - x0))
     return out
 
 

@@ -56,7 +56,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.optim.arrays import Floats, locked, positive_weights
+from fairfix.optim.arrays import Floats, check_band, locked, positive_weights
 
 # Rates nearer than this are one rate: about a hundred roundings, and a hundredth of what is promised.
 # It is also the width at which the search for a free rho stops.
@@ -107,7 +107,7 @@ class MeanCurve(ABC):
         """Return the weighted sum of ``gamma/2 q^2 - f q``."""
 
     def rounding(self, t: float, gamma: float) -> float:
-        """Return what one rounding of ``t`` may cost the mean, where a remainder cannot make up for it."""
+        """Return the change of the mean by one rounding of ``t`` where a remainder cannot make up for it."""
         return 0.0
 
 
@@ -322,12 +322,7 @@ def solve(cells: Sequence[MeanCurve], gamma: float, slack: float, rho: float | N
     choose the best.
     """
     _check_gamma(gamma)
-    if not cells:
-        raise ValueError("there must be at least one cell")
-    if not slack >= 0:
-        raise ValueError(f"slack must be 0 or more, got {slack!r}")
-    if rho is not None and not 0 <= rho <= 1:
-        raise ValueError(f"rho must be in [0, 1], got {rho!r}; leave it out to have it chosen")
+    check_band(cells, slack, rho)
     problem = Problem(tuple(cells), gamma, slack / 2, tuple(c.reached(0.0, 0.0, gamma)[0] for c in cells))
     least, most = min(problem.free), max(problem.free)
     if rho is not None:

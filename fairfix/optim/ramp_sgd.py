@@ -21,17 +21,10 @@ mean share: a stochastic Newton step, whose error falls like ``1/sqrt(n)`` with 
 tune. Cells do not wait for one another, so the order of the rows between cells (a file sorted by group) does not
 matter; order inside a cell does.
 
-**The free rate.** ``rho`` stays as it is during a pass. At its end, the derivative of the value, ``sum_k p_k
-t_k(rho)``, falls by ``1/h_k`` per unit in each cell that is at its band's edge: one Newton step moves ``rho`` and
-the multipliers with it.
-
-**Close.** Two passes more measure the means at fixed multipliers, with a full Newton step in between. So the
-means that are returned are those of all points, not an estimate, and where the scores have no large atoms they
-are off by the square of what the stochastic passes left. Among large atoms (scores of few values, a narrow ramp)
-stochastic steps wander over the flat pieces between them; if the means are off by more than 1e-3 in the end,
-those of the start are measured, and the better of the two is returned. In trials with 2 and 10 cells, the
-smallest of 1 %, the means of 2 million points were off by 2e-4 or less after one stochastic pass, and the
-objective by 4e-6; with 20,000 points by 5e-3 and 5e-5.
+**Close.** One Newton step moves a free ``rho`` and the multipliers with it; two passes more measure the means at fixed
+multipliers, with a full Newton step in between. So the means that are returned are those of all points. If they are off
+by more than 1e-3, as among large atoms, those of the start are measured, and the better of the two is returned. Trials
+are in docs/methods/ramp.md.
 
 References
 ----------
@@ -221,10 +214,10 @@ class _State:
         taken, on_ramp, _ = self._sums(points)
         self.seen += mass
         self.on_ramp += on_ramp
-        some = mass > 0
-        share = mass[some] / self.seen[some] / self.slopes()[some]
-        t = self.t[some] + share * (taken[some] / mass[some] - self.rho)
-        self.t[some] = np.sign(t) * np.maximum(np.abs(t) - share * self.d, 0.0)
+        here = mass > 0
+        share = mass[here] / self.seen[here] / self.slopes()[here]
+        t = self.t[here] + share * (taken[here] / mass[here] - self.rho)
+        self.t[here] = np.sign(t) * np.maximum(np.abs(t) - share * self.d, 0.0)
 
     def settle_rho(self) -> None:
         """Move a free rho to where the pull of all cells is zero, and the offsets at a band's edge with it."""

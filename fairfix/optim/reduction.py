@@ -23,11 +23,9 @@ a loss plus a staircase. An oracle looks for a model of least cost:
 ``cost-sensitive``  minimises the convex hinge of the steps over linear models with coefficients of at most 1
 ==================  ====================================================================================================
 
-**How good it is.** For any prices, ``min_f cost(f) - sum |lambda| e`` is at most the least loss of a mixture within
-the slack. The oracle's answers are not the cheapest models for certain, so what they give for the minimum is an
-estimate of that bound from above, and the *gap seen* by the oracle, the loss of the mixture minus the largest such
-estimate, is one of the true gap from below: nothing is certified. The search has converged when the gap seen is at most
-``nu``.
+**How good it is.** The *gap seen* by the oracle, the loss of the mixture minus the largest estimate of a bound that the
+oracle's answers give, bounds the true gap from below only: nothing is certified. The search has converged when it is at
+most ``nu``.
 
 Why Algorithm 1 of the paper is not used, and which soft labels are right, is in docs/methods/fair-regression.md.
 
@@ -93,7 +91,7 @@ LOSSES = {
 
 @dataclass(frozen=True, eq=False)
 class Penalised:
-    """What an oracle minimises: rows with their loss, and a staircase per group."""
+    """Problem of an oracle: rows with their loss, and a staircase per group."""
 
     y: Floats
     codes: Ints
@@ -180,9 +178,9 @@ class Direct:
                 problem.y, problem.codes, problem.share, problem.loss, problem.thresholds, 0 * problem.steps
             )
             self.starts.append(self._descend(plain, np.zeros(self.B.shape[1])))
-        known = sorted(self.starts, key=lambda v: problem.cost(self._scores(v)))[:2]
-        found = [self._descend(problem, v) for v in known]
-        best = min([*found, *known], key=lambda v: problem.cost(self._scores(v)) + self._penalty(v)[0])
+        starts = sorted(self.starts, key=lambda v: problem.cost(self._scores(v)))[:2]
+        ends = [self._descend(problem, v) for v in starts]
+        best = min([*ends, *starts], key=lambda v: problem.cost(self._scores(v)) + self._penalty(v)[0])
         self.starts.append(best)
         whole = self.back @ best
         return LinearModel(whole[:-1], float(whole[-1])), self._scores(best)
@@ -207,10 +205,10 @@ class Direct:
             return cost / unit, slope / unit  # the tolerances of L-BFGS-B are absolute below 1
 
         for width in WIDTHS:
-            found: Any = minimize(
+            answer: Any = minimize(
                 value, now, args=(problem, width), jac=True, method="L-BFGS-B", options={"maxiter": 100}
             )
-            now = found.x
+            now = answer.x
         return now
 
     def value(self, v: Floats, problem: Penalised, width: float) -> tuple[float, Floats]:
@@ -249,7 +247,7 @@ class CostSensitive:
         side, size = -np.sign(gain), np.abs(gain) * problem.share[:, None]
         now = self.last
         for smoothing in (100 * self.smoothing, 10 * self.smoothing, self.smoothing):
-            found: Any = minimize(
+            answer: Any = minimize(
                 self.value,
                 now,
                 args=(problem.thresholds, side, size, smoothing),
@@ -258,7 +256,7 @@ class CostSensitive:
                 bounds=[(-1.0, 1.0)] * (self.A.shape[1] - 1) + [(None, None)],
                 options={"maxiter": 500, "maxfun": 2000, "ftol": 1e-12},
             )
-            now = found.x
+            now = answer.x
         self.last = now
         return LinearModel(now[:-1], float(now[-1])), self.A @ now
 
@@ -401,7 +399,7 @@ class _Master:
         return np.asarray(above / self.shares[:, None] - above.sum(axis=0))
 
     def penalised(self, prices: Floats) -> Penalised:
-        """Return what models cost at prices, shape (K, Z)."""
+        """Return the problem of the oracle at prices, shape (K, Z)."""
         steps = prices / self.shares[:, None] - prices.sum(axis=0)
         return Penalised(self.y, self.codes, self.share, self.loss, self.thresholds, steps)
 
@@ -412,7 +410,7 @@ class _Master:
         asked = np.isfinite(self.slack)
         table = np.stack([part[asked].ravel() for part in self.away], axis=1)
         limit = np.repeat(self.slack[asked], self.thresholds.size)
-        found: Any = linprog(
+        answer: Any = linprog(
             self.losses,
             A_ub=np.concatenate([table, -table]),
             b_ub=np.concatenate([limit, limit]),
@@ -421,12 +419,12 @@ class _Master:
             method="highs",
         )
         prices = np.zeros((self.slack.size, self.thresholds.size))
-        up, down = np.split(-np.asarray(found.ineqlin.marginals), 2)
+        up, down = np.split(-np.asarray(answer.ineqlin.marginals), 2)
         prices[asked] = (up - down).reshape(int(asked.sum()), self.thresholds.size)
-        return float(found.fun), np.maximum(found.x, 0.0), prices
+        return float(answer.fun), np.maximum(answer.x, 0.0), prices
 
     def least(self, prices: Floats) -> float:
-        """Return what no mixture of the models found costs less than within the slack, by prices, shape (K, Z)."""
+        """Return a lower bound on the loss of mixtures of the models within the slack, by prices, shape (K, Z)."""
         asked = np.isfinite(self.slack)
         paid = float((np.abs(prices[asked]).sum(axis=1) * self.slack[asked]).sum())
         return (

@@ -31,7 +31,7 @@ Definition 4, Theorems 1 and 2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -69,7 +69,7 @@ LEAST = 50
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Which rows are to get the same rate."""
+    """Cells of rows, and events within which cells are to get the same rate."""
 
     codes: Ints
     """Cell of each row, shape (n,); -1 for none."""
@@ -148,31 +148,20 @@ class _Point:
         return float(max(np.abs(self.gradient).max(), np.abs(self.residual).max(initial=0.0)))
 
 
-@dataclass(eq=False)
 class _Game:
-    """Rows in the order of their cells, with all that does not change."""
+    """Rows in the order of their cells, those without one last, with all that does not change."""
 
-    X: Floats
-    y: Floats
-    w: Floats
-    starts: Ints
-    events: Ints
-    slack: float
-    ridge: Floats
-    shares: Floats = field(init=False)
-    counts: Ints = field(init=False)
-    sizes: Ints = field(init=False)  # of the cells, and of the rows without one, which come last
-    scaled: Floats = field(init=False)  # room for the rows times weights
-    matrix: Floats = field(init=False)
-    hessians: int = 0
-
-    def __post_init__(self) -> None:
-        self.counts = np.diff(self.starts)
-        self.sizes = np.append(self.counts, self.y.size - self.starts[-1])
-        self.shares = self._per_cell(self.w)
-        self.matrix = (np.arange(self.events.max(initial=-1) + 1)[:, None] == self.events).astype(float)
-        self.scaled = np.empty_like(self.X)
-        self.wy = self.X.T @ (self.w * self.y)
+    def __init__(
+        self, X: Floats, y: Floats, w: Floats, starts: Ints, events: Ints, slack: float, ridge: Floats
+    ) -> None:
+        self.X, self.y, self.w, self.starts, self.events = X, y, w, starts, events
+        self.slack, self.ridge, self.hessians = slack, ridge, 0
+        self.counts = np.diff(starts)
+        self.sizes = np.append(self.counts, y.size - starts[-1])
+        self.shares = self._per_cell(w)
+        self.matrix = (np.arange(events.max(initial=-1) + 1)[:, None] == events).astype(float)
+        self.scaled = np.empty_like(X)  # room for the rows times weights
+        self.wy = X.T @ (w * y)
 
     def _per_cell(self, values: Floats) -> Floats:
         """Return the sums of values of rows over each cell, shape (K,)."""
@@ -185,7 +174,7 @@ class _Game:
         return np.append(prices / self.shares, 0.0)
 
     def rows_of(self, values: Floats) -> Floats:
-        """Return what each row has of the values of cells and of the rows without one."""
+        """Return for each row the value of its cell; the last value is for rows without one."""
         return np.repeat(values, self.sizes)
 
     def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> _Point:
@@ -304,7 +293,7 @@ class _System:
 
     @classmethod
     def of(cls, matrix: Floats) -> _System:
-        """Return it."""
+        """Factorise a matrix."""
         lu, pivots, _ = lapack.dgetrf(matrix)
         return cls(matrix, lu, pivots)
 
@@ -496,8 +485,8 @@ def _first(game: _Game, start: Solution | None) -> _Point:
     """Return where Newton steps lead from a solution, from a part of the rows if there are many, or from none."""
     n, many = game.X.shape
     if start is not None:
-        known = start.prices.size == game.shares.size
-        prices = start.prices if known else np.zeros(game.shares.size)
+        alike = start.prices.size == game.shares.size
+        prices = start.prices if alike else np.zeros(game.shares.size)
         return _newton(game, _placed(game, np.append(start.coef, start.intercept), prices))
     theta = np.zeros(many)
     mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
@@ -548,11 +537,11 @@ def _sampled(game: _Game, at: _Point) -> _Point:
     if not all(w[a:b].any() for a, b in pairwise(starts)):
         return at
     part = _Game(game.X[rows], game.y[rows], w / w.sum(), starts, game.events, game.slack, game.ridge)
-    found = _settled(part, _cold(part, at.theta, 1e-5), 1e-5)
+    settled = _settled(part, _cold(part, at.theta, 1e-5), 1e-5)
     game.hessians += part.hessians
-    if not found.merit < 1e-3:
+    if not settled.merit < 1e-3:
         return at
-    at, system = _placed(game, found.theta, found.prices), part.system(found, 1e-12)
+    at, system = _placed(game, settled.theta, settled.prices), part.system(settled, 1e-12)
     return _again(game, at, system, game.step(system, at), 0.4, TOLERANCE)
 
 

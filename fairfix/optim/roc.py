@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
-from fairfix.optim.arrays import Floats, locked, positive_weights, run_starts
+from fairfix.optim.arrays import Floats, check_band, locked, positive_weights, run_starts
 from fairfix.optim.step import Step
 
 FACES = 48
@@ -132,7 +132,7 @@ class RocSolution:
     value: float
     """The objective, divided by ``sum_k P_k + N_k``."""
     bound: float
-    """What no points within the slack exceed: that of the last linear program, whose faces lie above the curves; the
+    """Bound on all points within the slack: that of the last linear program, whose faces lie above the curves; the
     value itself where no program was needed.
     """
     rounds: int
@@ -150,12 +150,9 @@ def solve_roc(cells: Sequence[Roc], slack: float, lift: float = 0.0) -> RocSolut
     ``cells``: at least one. ``slack``: largest allowed difference of each rate. ``lift``: added to the worth ``2 eta
     - 1`` of every point, in [-1, 1]: the objective becomes ``sum_k (1 + lift) P_k y_k - (1 - lift) N_k x_k``.
     """
-    if not cells:
-        raise ValueError("there must be at least one cell")
+    check_band(cells, slack)
     if not -1 <= lift <= 1:
         raise ValueError(f"lift must be in [-1, 1], got {lift!r}")
-    if not slack >= 0:
-        raise ValueError(f"slack must be 0 or more, got {slack!r}")
     up = (1 + lift) * np.array([cell.positives for cell in cells])
     right = (1 - lift) * np.array([cell.negatives for cell in cells])
     total = sum(cell.positives + cell.negatives for cell in cells)
@@ -184,7 +181,7 @@ def _common_point(cells: Sequence[Roc], up: float, right: float) -> tuple[float,
     heights = np.stack([c.height(places) for c in cells])
     value = up * heights.min(axis=0) - right * places
     best = int(np.argmax(value))
-    x, found = float(places[best]), float(value[best])
+    x, most = float(places[best]), float(value[best])
     for i in (best - 1, best):
         if not 0 <= i < places.size - 1:
             continue
@@ -197,8 +194,8 @@ def _common_point(cells: Sequence[Roc], up: float, right: float) -> tuple[float,
             low = (base[:, None] + slope[:, None] * meet[None, :]).min(axis=0)
             crossing = up * low - right * (places[i] + meet)
             j = int(np.argmax(crossing))
-            if crossing[j] > found:
-                x, found = float(places[i] + meet[j]), float(crossing[j])
+            if crossing[j] > most:
+                x, most = float(places[i] + meet[j]), float(crossing[j])
     return x, min(float(c.height(x)) for c in cells)
 
 
@@ -218,9 +215,9 @@ def _program(
     while done < ROUNDS:
         done += 1
         rows, bounds = _faces(cells, faces)
-        found = linprog(cost, np.vstack([fixed, rows]), np.concatenate([limit, bounds]), bounds=(0.0, 1.0))
-        assert found.x is not None  # the constant rules are feasible, and rates are bounded
-        x, y = found.x[:size], found.x[size : 2 * size]
+        answer = linprog(cost, np.vstack([fixed, rows]), np.concatenate([limit, bounds]), bounds=(0.0, 1.0))
+        assert answer.x is not None  # the constant rules are feasible, and rates are bounded
+        x, y = answer.x[:size], answer.x[size : 2 * size]
         before = sum(map(len, faces))
         for k, cell in enumerate(cells):
             if y[k] > cell.height(x[k]) + TOLERANCE:  # the faces at and beside the point
@@ -229,7 +226,7 @@ def _program(
         if sum(map(len, faces)) == before:
             break
     heights = np.array([min(b, float(c.height(a))) for a, b, c in zip(x, y, cells, strict=True)])
-    return x, heights, -float(cost @ found.x) * float((up + right).sum()), done
+    return x, heights, -float(cost @ answer.x) * float((up + right).sum()), done
 
 
 def _band(size: int, slack: float) -> tuple[Floats, Floats]:

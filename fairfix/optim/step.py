@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.optim.arrays import Floats, locked, positive_weights, run_starts
+from fairfix.optim.arrays import Floats, check_band, locked, positive_weights, run_starts
 
 SAME_RATE = 1e-14
 """Rates nearer than this are one rate: about a hundred roundings."""
@@ -159,12 +159,7 @@ def solve_steps(cells: Sequence[Staircase], slack: float, rho: float | None = No
     ``cells``: at least one. ``slack``: largest allowed difference between the means of two cells; 0 to infinity.
     ``rho``: centre of the band, in [0, 1]; None to choose the best.
     """
-    if not cells:
-        raise ValueError("there must be at least one cell")
-    if not slack >= 0:
-        raise ValueError(f"slack must be 0 or more, got {slack!r}")
-    if rho is not None and not 0 <= rho <= 1:
-        raise ValueError(f"rho must be in [0, 1], got {rho!r}; leave it out to have it chosen")
+    check_band(cells, slack, rho)
     d = slack / 2
     if rho is None:
         rho = _best_rho(cells, d)

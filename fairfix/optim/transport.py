@@ -36,7 +36,7 @@ class EmpiricalRegularizer:
     value: float
     """The dual at ``multiplier``, which is at least the greatest gain."""
     gap: float
-    """How far it may be above it, by the tangents."""
+    """Bound on the distance of the value from the greatest gain, by the tangents."""
     multiplier: float
     """``lambda`` at the optimum."""
 
