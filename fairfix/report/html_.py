@@ -109,9 +109,6 @@ def _falls_apart(grid: Grid) -> bool:
     return many > 2 and (grid.text_columns == many or (grid.text_columns > 0 and many <= 4))
 
 
-# ---------------------------------------------------------------------- sections
-
-
 def _counts(result: Json) -> str:
     """Return the number of checks of each verdict."""
     verdicts = [check["verdict"] for check in result.get("checks", ())]
