@@ -6,11 +6,12 @@ Both drawings of it read this: the pictures of the HTML page (:mod:`fairfix.repo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-Point = Mapping[str, Any]
+from fairfix.report.layout import Json
+from fairfix.report.svg import Spread
+
 NOTHING = "There are no points to draw: no method has both a gap and a quality."
 
 
@@ -20,7 +21,7 @@ class Panel:
 
     gap: str
     quality: str
-    points: tuple[Point, ...]
+    points: tuple[Json, ...]
     titles: tuple[str, ...]
     """Every method of the comparison, also those without a point here: a method has one marker in all panels."""
 
@@ -29,20 +30,20 @@ class Panel:
         """Where better points are: up or down."""
         return "up" if self.quality == "accuracy" else "down"
 
-    def is_front(self, point: Point) -> bool:
+    def is_front(self, point: Json) -> bool:
         """Tell whether no other point has a smaller gap and better quality."""
         return f"{self.gap}|{self.quality}" in point["front"]
 
-    def front(self) -> list[Point]:
+    def front(self) -> list[Json]:
         """Return the points of the frontier, from the smallest gap on."""
         front = [point for point in self.points if self.is_front(point)]
         return sorted(
             front, key=lambda p: (p["gaps"][self.gap]["value"], p["qualities"][self.quality]["value"])
         )
 
-    def clouds(self) -> dict[str, list[tuple[float, float, float, float]]]:
+    def clouds(self) -> dict[str, list[Spread]]:
         """Return per method gap, quality and the ends of its interval, an open one as the quality itself."""
-        clouds: dict[str, list[tuple[float, float, float, float]]] = {title: [] for title in self.titles}
+        clouds: dict[str, list[Spread]] = {title: [] for title in self.titles}
         for point in self.points:
             gap, quality = point["gaps"][self.gap]["value"], point["qualities"][self.quality]
             value, low, high = (quality[end] for end in ("value", "low", "high"))
@@ -52,7 +53,7 @@ class Panel:
         return clouds
 
 
-def panels(points: Sequence[Point]) -> list[Panel]:
+def panels(points: Sequence[Json]) -> list[Panel]:
     """Return what is drawn: accuracy against the selection rate, the loss against KS, per attribute."""
     points = [point for point in points if "failure" not in point]
     titles = tuple(dict.fromkeys(point["title"] for point in points))

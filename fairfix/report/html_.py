@@ -60,9 +60,8 @@ def render(result: Json, *, detail: bool = False) -> str:
     """Return the report as one HTML page."""
     result = readable(result)
     kind = kind_of(result)
-    heading, *rest = layout(
-        result, detail=detail or kind == "repair"
-    )  # what a solver found is folded nowhere
+    detail = detail or kind == "repair"  # the numbers of a solver are folded nowhere
+    heading, *rest = layout(result, detail=detail)
     sections = [_section(section, f"s{i}", result) for i, section in enumerate(rest, 1)]
     if kind == "compare":
         sections.insert(0, Shown("Frontier", (figures.frontier(result),), ident="frontier"))
