@@ -255,25 +255,18 @@ def true_gaps(noise: Json) -> Iterator[Part]:
 
 def _estimates(comparison: Json, rests_on: str) -> list[Dot]:
     """Return the estimates of a comparison of true groups, from the plainest to the surest."""
-    single = {key: comparison.get(key) for key in ("recorded", "weighted", "identified")}
-    names = {"recorded": "as recorded", "identified": "N4"}
-    rows = [
-        Dot(names.get(key, key), value, None, None, show(value))
-        for key, value in single.items()
-        if value is not None
+    names = {"recorded": "as recorded", "weighted": "weighted", "identified": "N4"}
+    single = [(name, comparison.get(key)) for key, name in names.items()]
+    rows = [Dot(name, value, None, None, show(value)) for name, value in single if value is not None]
+    bounds = sorted(comparison["bounds"].items())
+    ranges = [(f"worst case {level}", b["low"], b["high"]) for level, b in bounds if level != "N4"]
+    ranges += [
+        (f"{level}, sampling error too", b["outer_low"], b["outer_high"])
+        for level, b in bounds
+        if level == rests_on
     ]
-    bounds = comparison["bounds"]
-    ranges = [
-        (f"worst case {level}", b["low"], b["high"]) for level, b in sorted(bounds.items()) if level != "N4"
-    ]
-    if rests_on in bounds:
-        outer = bounds[rests_on]
-        ranges.append((f"{rests_on}, sampling error too", outer["outer_low"], outer["outer_high"]))
-    return rows + [
-        Dot(name, None, low, high, between(low, high), bound=True)
-        for name, low, high in ranges
-        if low is not None
-    ]
+    spans = (one for one in ranges if one[1] is not None)
+    return rows + [Dot(name, None, low, high, between(low, high), bound=True) for name, low, high in spans]
 
 
 def before_after(proof: Json, title: str) -> Iterator[Part]:
@@ -293,10 +286,8 @@ def before_after(proof: Json, title: str) -> Iterator[Part]:
             (row["name"], when, *_numbers(row[when])) for row in rows for when in ("before", "after")
         )
         grid = Grid(("metric", "when", "value", "low", "high", "note"), table, 2, heading)
-        drawing = svg.pairs(
-            drawn, svg.span_of(ends, zero=True, most=1.0 if name in ("ratios", "rates") else None)
-        )
-        figures.append(Figure(heading, drawing, "; ".join(described) + ".", grid))
+        span = svg.span_of(ends, zero=True, most=1.0 if name in ("ratios", "rates") else None)
+        figures.append(Figure(heading, svg.pairs(drawn, span), "; ".join(described) + ".", grid))
     if figures:
         yield Part(f"{title}: before and after, drawn", figures=tuple(figures))
 
@@ -330,14 +321,12 @@ def frontier(result: Json) -> Part:
 def _panel(panel: Panel) -> Figure:
     gap, quality = panel.gap, panel.quality
     heading, short = f"{titled(quality)} against {titled(gap)}", quality.replace("_", " ")
-    front = [(p["gaps"][gap]["value"], p["qualities"][quality]["value"]) for p in panel.front()]
     axes = titled(gap), f"{short} (better is {panel.better})"
-    described = (
-        p["title"]
-        + ("" if p["slack"] is None else f" with slack {p['slack']}")
-        + f": gap {show(p['gaps'][gap]['value'])}, {short} {show(p['qualities'][quality]['value'])}"
-        for p in panel.front()
-    )
+    described = []
+    for point in panel.front():
+        slack = "" if point["slack"] is None else f" with slack {point['slack']}"
+        x, y = map(show, panel.place(point))
+        described.append(f"{point['title']}{slack}: gap {x}, {short} {y}")
     columns: Columns = {
         "method": "title",
         "slack": slack_of,
@@ -346,5 +335,5 @@ def _panel(panel: Panel) -> Figure:
         "on it": lambda point: "frontier" if panel.is_front(point) else "",
     }
     grid = Grid.of(columns, panel.points, 5, heading)
-    drawing = svg.scatter(panel.clouds(), front, axes)
+    drawing = svg.scatter(panel.clouds(), [panel.place(point) for point in panel.front()], axes)
     return Figure(heading, drawing, "On the frontier: " + "; ".join(described), grid)

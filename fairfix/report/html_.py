@@ -28,6 +28,7 @@ from fairfix.report.layout import (
     Verdict,
     kind_of,
     layout,
+    parted,
     titled,
 )
 from fairfix.report.verdicts import WORDS, limit, meaning, measured
@@ -177,7 +178,7 @@ def _named(result: Json, *, detail: bool) -> Iterator[tuple[str, str, str]]:
     else:
         points = result.get("points", ())
         names = [
-            name.partition(" ")[0]
+            parted(name)[0]
             for point in points
             for part in ("gaps", "qualities")
             for name in point.get(part, ())

@@ -170,13 +170,19 @@ def exact(number: float | None) -> str:
     return "–" if number is None else f"{number:.6g}"
 
 
+def parted(name: str) -> tuple[str, str]:
+    """Return identifier and attribute of a key such as ``ks.to_overall [race]``; an attribute keeps its brackets."""
+    identifier, _, attribute = name.partition(" ")
+    return identifier, attribute
+
+
 def titled(name: str) -> str:
-    """Return the words for a metric or a usual comparison, which may have ` [attribute]` behind it."""
-    identifier, space, attribute = name.partition(" ")
-    title = (
-        METRICS[identifier].title if identifier in GROUP_METRICS else HEADLINES.get(identifier, identifier)
-    )
-    return title + space + attribute
+    """Return the words for a metric or a usual comparison, with its attribute where the name has one."""
+    identifier, attribute = parted(name)
+    title = HEADLINES.get(identifier, identifier)
+    if identifier in GROUP_METRICS:
+        title = METRICS[identifier].title
+    return f"{title} {attribute}" if attribute else title
 
 
 # ---------------------------------------------------------------------- sections
