@@ -9,11 +9,13 @@ from fairfix.auditing.metrics import METRICS
 from fairfix.report.layout import (
     GROUP_METRICS,
     HEADLINES,
+    Columns,
     Grid,
     Json,
     Section,
     interval,
     judgements,
+    read_and_used,
     show,
     signed,
     titled,
@@ -58,9 +60,8 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
 
 def _facts(result: Json) -> Iterator[str]:
     data, settings = result["data"], result["settings"]
-    rows = data["rows"]
-    excluded = "".join(f"; {e['rows']:,} left out: {e['reason']}" for e in rows["excluded"] if e["rows"])
-    yield f"{rows['read']:,} rows read, {rows['used']:,} used{excluded}"
+    left_out = (f"; {e['rows']:,} left out: {e['reason']}" for e in data["rows"]["excluded"] if e["rows"])
+    yield read_and_used(result) + "".join(left_out)
     named = [
         f"{part} {', '.join(name) if isinstance(name, list) else name}"
         + (" (inferred)" if part in data["inferred"] else "")
@@ -86,24 +87,31 @@ def _facts(result: Json) -> Iterator[str]:
         yield from (f"{name} is left out: too few of its groups can be shown" for name in hidden["left_out"])
 
 
-# ---------------------------------------------------------------------- baseline and profiles
+def _worse(change: Json) -> str:
+    """Return whether a change is for the worse, beyond chance."""
+    if change["worse"] is None or change["value"] is None:
+        return ""
+    up = change["low"] is not None and change["low"] > 0
+    down = change["high"] is not None and change["high"] < 0
+    if not (up or down):
+        return "not certain"
+    return "worse" if up == (change["worse"] == "larger") else "better"
+
+
+CHANGES: Columns = {
+    "comparison": lambda one: titled(one["comparison"]),
+    "attribute": lambda one: f"{one['attribute']}={one['group']}" if "group" in one else one["attribute"],
+    "baseline": lambda one: interval(one["old"]),
+    "now": lambda one: interval(one["new"]),
+    "change [interval]": lambda one: "undefined" if one["value"] is None else signed(one),
+    "is": _worse,
+}
 
 
 def _baseline(baseline: Json) -> Section:
-    rows = tuple(
-        (
-            titled(one["comparison"]),
-            f"{one['attribute']}={one['group']}" if "group" in one else one["attribute"],
-            interval(one["old"]),
-            interval(one["new"]),
-            "undefined" if one["value"] is None else signed(one),
-            _worse(one),
-        )
-        for one in baseline["changes"]
-    )
     missing = (f"not comparable: {one['id']}: {one['reason']}" for one in baseline["not_comparable"])
-    headings = ("comparison", "attribute", "baseline", "now", "change [interval]", "is")
-    grids = (Grid(headings, rows, 6, "Changes since the baseline"),) if rows else ()
+    changes = baseline["changes"]
+    grids = (Grid.of(CHANGES, changes, 6, "Changes since the baseline"),) if changes else ()
     return Section("Change since the baseline", (*_compared(baseline), *missing), grids)
 
 
@@ -127,17 +135,6 @@ def _compared(baseline: Json) -> Iterator[str]:
         yield f"not paired, so with the interval of independent samples: {', '.join(names)} ({reason})"
 
 
-def _worse(change: Json) -> str:
-    """Return whether a change is for the worse, beyond chance."""
-    if change["worse"] is None or change["value"] is None:
-        return ""
-    up = change["low"] is not None and change["low"] > 0
-    down = change["high"] is not None and change["high"] < 0
-    if not (up or down):
-        return "not certain"
-    return "worse" if up == (change["worse"] == "larger") else "better"
-
-
 def _profile(profile: Json) -> Iterator[Section]:
     yield Section(profile["title"], tuple(profile["lines"]))
     for table in profile["tables"]:
@@ -154,9 +151,6 @@ def _cell(value: Any, kind: str) -> str:
     if kind == "text":
         return str(value or "")
     return "–" if value is None else CELLS.get(kind, show)(value)
-
-
-# ---------------------------------------------------------------------- attributes
 
 
 def _block(block: Json, result: Json, *, detail: bool) -> Section:
@@ -183,20 +177,24 @@ def group_metrics(result: Json) -> list[tuple[str, str]]:
     return [(name, METRICS[name].title) for name in GROUP_METRICS if name in present and name not in left_out]
 
 
+GROUP: dict[str, Callable[[Json], str]] = {
+    "group": lambda group: str(group["group"]),
+    "rows": lambda group: f"{group['rows']:,}",
+    "share": lambda group: f"{group['share']:.1%}",
+}
+"""The first columns of tables of groups."""
+
+
 def _groups(block: Json, result: Json, where: str) -> Grid:
-    metrics = group_metrics(result)
+    def value_of(metric: str) -> Callable[[Json], str]:
+        return lambda group: show(group["metrics"][metric]["value"])
+
+    columns: Columns = {
+        **GROUP,
+        **{title: value_of(metric) for metric, title in group_metrics(result)},
+    }
     everybody = [] if "stratum" in block else [result["overall"]]
-    rows = tuple(
-        (
-            group["group"],
-            f"{group['rows']:,}",
-            f"{group['share']:.1%}",
-            *(show(group["metrics"][name]["value"]) for name, _ in metrics),
-        )
-        for group in (*block["groups"], *everybody)
-    )
-    headings = ("group", "rows", "share", *(title for _, title in metrics))
-    return Grid(headings, rows, caption=f"Groups of {where}")
+    return Grid.of(columns, [*block["groups"], *everybody], 1, f"Groups of {where}")
 
 
 def _comparisons(block: Json, where: str, *, detail: bool) -> Grid:

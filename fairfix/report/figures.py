@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
-from fairfix.report.audits import group_metrics
+from fairfix.report import svg
+from fairfix.report.audits import GROUP, group_metrics
 from fairfix.report.frontier import NOTHING, Panel, panels
-from fairfix.report.layout import GROUP_METRICS, Grid, Json, between, interval, show, slack_of, titled
-from fairfix.report.svg import (
-    CURVES,
-    Cloud,
-    Curve,
-    Dot,
-    Drawing,
-    Gap,
-    Pair,
-    dots,
-    lines,
-    pairs,
-    scatter,
-    span_of,
+from fairfix.report.layout import (
+    GROUP_METRICS,
+    Columns,
+    Grid,
+    Json,
+    between,
+    interval,
+    show,
+    slack_of,
+    titled,
 )
+from fairfix.report.svg import CURVES, Curve, Dot, Drawing, Gap
 from fairfix.report.true_groups import TITLES
 
 MOST_ROWS = 30
@@ -33,18 +31,12 @@ FEW_ROWS = 10
 """A calibration bin with fewer rows of a group is left to the table."""
 
 DRAWN = (
-    "selection_rate.difference",
-    "selection_rate.ratio",
-    "true_positive_rate.difference",
-    "equalized_odds.difference",
+    *("selection_rate.difference", "selection_rate.ratio"),
+    *("true_positive_rate.difference", "equalized_odds.difference"),
 )
 """Comparisons of true groups that have a picture."""
 
-HINTS = {
-    "gaps": "gaps, smaller is better",
-    "ratios": "ratios, nearer to 1 is better",
-    "rates": "rates",
-}
+HINTS = {"gaps": "gaps, smaller is better", "ratios": "ratios, nearer to 1 is better", "rates": "rates"}
 """Rows of a proof that share an axis, in words."""
 
 
@@ -84,9 +76,6 @@ def _numbers(value: Json) -> tuple[str, str, str, str]:
     return show(value["value"]), show(value["low"]), show(value["high"]), str(value.get("reason", ""))
 
 
-# ---------------------------------------------------------------------- an attribute
-
-
 def attribute(block: Json, result: Json) -> Iterator[Part]:
     """Yield the pictures of an attribute: rates with intervals, score distributions, calibration."""
     groups, name = block["groups"], block["attribute"]
@@ -116,7 +105,9 @@ def _rate(
     whole = overall["metrics"][metric]
     everybody = _dot("everybody", whole, show(whole["value"]) if whole["value"] is not None else "")
     scale = METRICS[metric].scale
-    span = span_of(_ends([*rows, everybody]), zero=scale != "data", most=1.0 if scale == "share" else None)
+    span = svg.span_of(
+        _ends([*rows, everybody]), zero=scale != "data", most=1.0 if scale == "share" else None
+    )
     ordered = sorted((dot.value, dot.name) for dot in rows if dot.value is not None)
     (low, lowest), (high, highest) = ordered[0], ordered[-1]
     description = (
@@ -128,39 +119,39 @@ def _rate(
         for group in (*block["groups"], overall)
     )
     grid = Grid(("group", "rows", "value", "low", "high", "note"), table, 1, heading)
-    return Figure(heading, dots(rows, span, everybody), description, grid, captioned=True)
+    return Figure(heading, svg.dots(rows, span, everybody), description, grid, captioned=True)
 
 
 def _decisions(block: Json) -> Grid:
     """Return the table of decisions: how many of each group are selected, against the highest rate and all."""
     groups = [group for group in block["groups"] if "selection_rate" in group["metrics"]]
-    rates = [group["metrics"]["selection_rate"]["value"] or 0.0 for group in groups]
+    highest = max((group["metrics"]["selection_rate"]["value"] or 0.0 for group in groups), default=0.0)
     by_id = {comparison["id"]: comparison for comparison in block["comparisons"]}
     apart = by_id.get("selection_rate.difference.to_overall", {}).get("per_group", {})
-    weighted = any(abs(group["weight"] - group["rows"]) > 1e-9 for group in groups)
+    weighted = " (weighted)" if any(abs(group["weight"] - group["rows"]) > 1e-9 for group in groups) else ""
 
-    def many(group: Json, rate: str) -> str:
-        """Return the number of rows a rate stands for, which is a weight where rows have weights."""
-        value = group["metrics"].get(rate, {}).get("value")
-        return "" if value is None else f"{value * group['weight']:,.0f}"
+    def many(metric: str) -> Callable[[Json], str]:
+        """Return the cell of the number of rows a rate stands for, which is a weight where rows have weights."""
 
-    rows = tuple(
-        (
-            group["group"],
-            f"{group['rows']:,}",
-            f"{group['share']:.1%}",
-            many(group, "base_rate"),
-            many(group, "selection_rate"),
-            interval(group["metrics"]["selection_rate"]),
-            show(rate / max(rates) if max(rates) else None),
-            interval(apart[group["group"]]) if group["group"] in apart else "",
-        )
-        for group, rate in zip(groups, rates, strict=True)
-    )
-    counted = [f"{what}{' (weighted)' if weighted else ''}" for what in ("y = 1", "selected")]
-    compared = ("selection rate", "divided by the highest", "minus everybody's")
-    headings = ("group", "rows", "share", *counted, *compared)
-    return Grid(headings, rows, 1, f"Decisions by {block['attribute']}").without_empty()
+        def cell(group: Json) -> str:
+            value = group["metrics"].get(metric, {}).get("value")
+            return "" if value is None else f"{value * group['weight']:,.0f}"
+
+        return cell
+
+    def to_highest(group: Json) -> str:
+        return show((group["metrics"]["selection_rate"]["value"] or 0.0) / highest if highest else None)
+
+    columns: dict[str, Callable[[Json], str]] = {
+        **GROUP,
+        f"y = 1{weighted}": many("base_rate"),
+        f"selected{weighted}": many("selection_rate"),
+        "selection rate": lambda group: interval(group["metrics"]["selection_rate"]),
+        "divided by the highest": to_highest,
+        "minus everybody's": lambda g: interval(apart[g["group"]]) if g["group"] in apart else "",
+    }
+    filled = {heading: cell for heading, cell in columns.items() if any(map(cell, groups))}
+    return Grid.of(filled, groups, 1, f"Decisions by {block['attribute']}")
 
 
 def _with_curves(block: Json) -> list[str]:
@@ -196,7 +187,7 @@ def _distribution(block: Json, shares: Json) -> Part:
     )
     title = f"Score distributions by {block['attribute']}"
     grid = Grid(("score", "everybody", *names), rows, 0, "Share below the score")
-    drawing = lines(curves, ("score", "share below"), _middle(scores), mark)
+    drawing = svg.lines(curves, ("score", "share below"), _middle(scores), mark)
     return Part(title, figures=(Figure(title, drawing, text, grid, captioned=True),), size="wide")
 
 
@@ -237,11 +228,8 @@ def _calibration(block: Json) -> Part:
     )
     title, axes = f"Calibration by {block['attribute']}", ("mean score", "rate of y = 1")
     grid = Grid(("group", "score", "rows", *axes), rows, 2, title)
-    figure = Figure(title, lines(curves, axes, (0.0, 1.0)), text, grid, captioned=True)
+    figure = Figure(title, svg.lines(curves, axes, (0.0, 1.0)), text, grid, captioned=True)
     return Part(title, figures=(figure,), size="wide")
-
-
-# ---------------------------------------------------------------------- true groups
 
 
 def true_gaps(noise: Json) -> Iterator[Part]:
@@ -255,7 +243,7 @@ def true_gaps(noise: Json) -> Iterator[Part]:
         description = f"{heading}: " + "; ".join(f"{row.name} {row.text}" for row in rows) + "."
         table = tuple((row.name, show(row.value), show(row.low), show(row.high)) for row in rows)
         grid = Grid(("figure", "value", "low", "high"), table, 1, heading)
-        drawing = dots(rows, span_of(_ends(rows), zero=True, most=1.0))
+        drawing = svg.dots(rows, svg.span_of(_ends(rows), zero=True, most=1.0))
         figures.append(Figure(heading, drawing, description, grid))
     if figures:
         text = (
@@ -267,28 +255,18 @@ def true_gaps(noise: Json) -> Iterator[Part]:
 
 def _estimates(comparison: Json, rests_on: str) -> list[Dot]:
     """Return the estimates of a comparison of true groups, from the plainest to the surest."""
-    single = {key: comparison.get(key) for key in ("recorded", "weighted", "identified")}
-    names = {"recorded": "as recorded", "identified": "N4"}
-    rows = [
-        Dot(names.get(key, key), value, None, None, show(value))
-        for key, value in single.items()
-        if value is not None
+    names = {"recorded": "as recorded", "weighted": "weighted", "identified": "N4"}
+    single = [(name, comparison.get(key)) for key, name in names.items()]
+    rows = [Dot(name, value, None, None, show(value)) for name, value in single if value is not None]
+    bounds = sorted(comparison["bounds"].items())
+    ranges = [(f"worst case {level}", b["low"], b["high"]) for level, b in bounds if level != "N4"]
+    ranges += [
+        (f"{level}, sampling error too", b["outer_low"], b["outer_high"])
+        for level, b in bounds
+        if level == rests_on
     ]
-    bounds = comparison["bounds"]
-    ranges = [
-        (f"worst case {level}", b["low"], b["high"]) for level, b in sorted(bounds.items()) if level != "N4"
-    ]
-    if rests_on in bounds:
-        outer = bounds[rests_on]
-        ranges.append((f"{rests_on}, sampling error too", outer["outer_low"], outer["outer_high"]))
-    return rows + [
-        Dot(name, None, low, high, between(low, high), bound=True)
-        for name, low, high in ranges
-        if low is not None
-    ]
-
-
-# ---------------------------------------------------------------------- repair
+    spans = (one for one in ranges if one[1] is not None)
+    return rows + [Dot(name, None, low, high, between(low, high), bound=True) for name, low, high in spans]
 
 
 def before_after(proof: Json, title: str) -> Iterator[Part]:
@@ -299,18 +277,17 @@ def before_after(proof: Json, title: str) -> Iterator[Part]:
     figures = []
     for name, rows in axes.items():
         drawn = [
-            Pair(titled(row["name"]), _dot("before", row["before"]), _dot("after", row["after"]))
-            for row in rows
+            (titled(row["name"]), _dot("before", row["before"]), _dot("after", row["after"])) for row in rows
         ]
-        ends = _ends(dot for pair in drawn for dot in (pair.before, pair.after))
-        span = span_of(ends, zero=True, most=1.0 if name in ("ratios", "rates") else None)
+        ends = _ends(dot for _, before, after in drawn for dot in (before, after))
         heading = f"{title}: {HINTS.get(name) or titled(name)}"
-        described = (f"{pair.name} before {pair.before.text}, after {pair.after.text}" for pair in drawn)
+        described = (f"{metric} before {before.text}, after {after.text}" for metric, before, after in drawn)
         table = tuple(
             (row["name"], when, *_numbers(row[when])) for row in rows for when in ("before", "after")
         )
         grid = Grid(("metric", "when", "value", "low", "high", "note"), table, 2, heading)
-        figures.append(Figure(heading, pairs(drawn, span), "; ".join(described) + ".", grid))
+        span = svg.span_of(ends, zero=True, most=1.0 if name in ("ratios", "rates") else None)
+        figures.append(Figure(heading, svg.pairs(drawn, span), "; ".join(described) + ".", grid))
     if figures:
         yield Part(f"{title}: before and after, drawn", figures=tuple(figures))
 
@@ -326,9 +303,6 @@ def _axis(row: Json) -> str:
         return "gaps" if small else name
     rate = comparison.metric in GROUP_METRICS and comparison.entry.scale == "share"
     return "rates" if rate else name
-
-
-# ---------------------------------------------------------------------- comparison
 
 
 def frontier(result: Json) -> Part:
@@ -347,27 +321,19 @@ def frontier(result: Json) -> Part:
 def _panel(panel: Panel) -> Figure:
     gap, quality = panel.gap, panel.quality
     heading, short = f"{titled(quality)} against {titled(gap)}", quality.replace("_", " ")
-    clouds = [Cloud(title, tuple(points)) for title, points in panel.clouds().items()]
-    every = [point for cloud in clouds for point in cloud.points]
-    front = [(p["gaps"][gap]["value"], p["qualities"][quality]["value"]) for p in panel.front()]
-    spans = span_of((p[0] for p in every), zero=True), span_of((y for p in every for y in p[1:]), zero=False)
     axes = titled(gap), f"{short} (better is {panel.better})"
-    described = (
-        p["title"]
-        + ("" if p["slack"] is None else f" with slack {p['slack']}")
-        + f": gap {show(p['gaps'][gap]['value'])}, {short} {show(p['qualities'][quality]['value'])}"
-        for p in panel.front()
-    )
-    rows = tuple(
-        (
-            point["title"],
-            slack_of(point),
-            interval(point["gaps"][gap]),
-            interval(point["qualities"][quality]),
-            "frontier" if panel.is_front(point) else "",
-        )
-        for point in panel.points
-    )
-    grid = Grid(("method", "slack", "gap", short, "on it"), rows, 5, heading)
-    drawing = scatter(clouds, Curve("frontier", tuple(front)), axes, *spans)
+    described = []
+    for point in panel.front():
+        slack = "" if point["slack"] is None else f" with slack {point['slack']}"
+        x, y = map(show, panel.place(point))
+        described.append(f"{point['title']}{slack}: gap {x}, {short} {y}")
+    columns: Columns = {
+        "method": "title",
+        "slack": slack_of,
+        "gap": lambda point: interval(point["gaps"][gap]),
+        short: lambda point: interval(point["qualities"][quality]),
+        "on it": lambda point: "frontier" if panel.is_front(point) else "",
+    }
+    grid = Grid.of(columns, panel.points, 5, heading)
+    drawing = svg.scatter(panel.clouds(), [panel.place(point) for point in panel.front()], axes)
     return Figure(heading, drawing, "On the frontier: " + "; ".join(described), grid)

@@ -20,6 +20,7 @@ from fairfix.report import figures
 from fairfix.report.audits import group_metrics
 from fairfix.report.figures import Part
 from fairfix.report.layout import HEADLINES, Grid, Interval, Json, Section, Verdict, kind_of, layout, titled
+from fairfix.report.layout import HEADLINES, Grid, Interval, Json, Section, Verdict, kind_of, layout, parted, titled
 from fairfix.report.verdicts import WORDS, limit, meaning, measured
 from fairfix.report.words import readable
 
@@ -50,9 +51,8 @@ def render(result: Json, *, detail: bool = False) -> str:
     """Return the report as one HTML page."""
     result = readable(result)
     kind = kind_of(result)
-    heading, *rest = layout(
-        result, detail=detail or kind == "repair"
-    )  # what a solver found is folded nowhere
+    detail = detail or kind == "repair"  # the numbers of a solver are folded nowhere
+    heading, *rest = layout(result, detail=detail)
     sections = [_section(section, f"s{i}", result) for i, section in enumerate(rest, 1)]
     if kind == "compare":
         sections.insert(0, Shown("Frontier", (figures.frontier(result),), ident="frontier"))
@@ -97,9 +97,6 @@ def _falls_apart(grid: Grid) -> bool:
     """Tell whether a table is better read as cards on a telephone: one of words, or of few columns."""
     many = len(grid.headings)
     return many > 2 and (grid.text_columns == many or (grid.text_columns > 0 and many <= 4))
-
-
-# ---------------------------------------------------------------------- sections
 
 
 def _counts(result: Json) -> str:
@@ -171,7 +168,7 @@ def _named(result: Json, *, detail: bool) -> Iterator[tuple[str, str, str]]:
     else:
         points = result.get("points", ())
         names = [
-            name.partition(" ")[0]
+            parted(name)[0]
             for point in points
             for part in ("gaps", "qualities")
             for name in point.get(part, ())

@@ -7,14 +7,17 @@ repairs and comparisons; :mod:`fairfix.report.audits` has the sections of an aud
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 
 Json = Mapping[str, Any]
+Columns = Mapping[str, str | Callable[[Any], str]]
+"""Heading -> the key of an item's cell, or a function of the item."""
 
 GROUP_METRICS = (
     *(
@@ -106,16 +109,14 @@ class Grid:
     caption: str = ""
     named_by: int = 0
 
-    def without_empty(self) -> Grid:
-        """Return the table without the columns of numbers in which no row has anything."""
-        kept = [
-            i for i in range(len(self.headings)) if i < self.text_columns or any(row[i] for row in self.rows)
-        ]
-        return replace(
-            self,
-            headings=tuple(self.headings[i] for i in kept),
-            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
-        )
+    @classmethod
+    def of(
+        cls, columns: Columns, items: Iterable[Any], text_columns: int, caption: str, named_by: int = 0
+    ) -> Grid:
+        """Return the table with a row per item."""
+        cells = [itemgetter(cell) if isinstance(cell, str) else cell for cell in columns.values()]
+        rows = tuple(tuple(cell(item) for cell in cells) for item in items)
+        return cls(tuple(columns), rows, text_columns, caption, named_by)
 
 
 @dataclass(frozen=True)
@@ -169,13 +170,19 @@ def exact(number: float | None) -> str:
     return "–" if number is None else f"{number:.6g}"
 
 
+def parted(name: str) -> tuple[str, str]:
+    """Return identifier and attribute of a key such as ``ks.to_overall [race]``; an attribute keeps its brackets."""
+    identifier, _, attribute = name.partition(" ")
+    return identifier, attribute
+
+
 def titled(name: str) -> str:
-    """Return the words for a metric or a usual comparison, which may have ` [attribute]` behind it."""
-    identifier, space, attribute = name.partition(" ")
-    title = (
-        METRICS[identifier].title if identifier in GROUP_METRICS else HEADLINES.get(identifier, identifier)
-    )
-    return title + space + attribute
+    """Return the words for a metric or a usual comparison, with its attribute where the name has one."""
+    identifier, attribute = parted(name)
+    title = HEADLINES.get(identifier, identifier)
+    if identifier in GROUP_METRICS:
+        title = METRICS[identifier].title
+    return f"{title} {attribute}" if attribute else title
 
 
 # ---------------------------------------------------------------------- sections
@@ -198,40 +205,38 @@ def layout(result: Json, *, detail: bool = False) -> Iterator[Section]:
     return sections(result, detail=detail)
 
 
+CHECKS: Columns = {
+    "verdict": lambda check: Verdict(check["verdict"]),
+    "fails if": "check",
+    "attribute": "attribute",
+    "value": interval,
+    "groups": lambda check: ", ".join(check["groups"]),
+    "why": "reason",
+}
+
+WAIVERS: Columns = {
+    "waiver of": lambda waiver: (
+        waiver["check"] + (f" up to {waiver['limit']:g}" if "limit" in waiver else "")
+    ),
+    "until": "expires",
+    "what it does": lambda waiver: STATES[waiver["state"]],
+    "reason": "reason",
+}
+
+
 def judgements(result: Json) -> Iterator[Section]:
     """Yield the sections of checks and of waivers."""
-    rows: tuple[tuple[str, ...], ...]
-    if result["checks"]:
-        rows = tuple(
-            (
-                Verdict(c["verdict"]),
-                c["check"],
-                c["attribute"],
-                interval(c),
-                ", ".join(c["groups"]),
-                c["reason"],
-            )
-            for c in result["checks"]
-        )
-        headings = ("verdict", "fails if", "attribute", "value", "groups", "why")
-        grid = Grid(headings, rows, 6, "Checks", 1)
+    checks = result["checks"]
+    if checks:
         title = f"Checks: {MARKS[result['verdict'] or 'pass']}"
-        yield Section(title, (), (grid,), "checks", {"checks": result["checks"]})
+        yield Section(title, (), (Grid.of(CHECKS, checks, 6, "Checks", 1),), "checks", {"checks": checks})
     if "waivers" in result:
-        rows = tuple(
-            (
-                one["check"] + (f" up to {one['limit']:g}" if "limit" in one else ""),
-                one["expires"],
-                STATES[one["state"]],
-                one["reason"],
-            )
-            for one in result["waivers"]["waivers"]
-        )
-        grid = Grid(("waiver of", "until", "what it does", "reason"), rows, 4, "Waivers")
+        grid = Grid.of(WAIVERS, result["waivers"]["waivers"], 4, "Waivers")
         yield Section("Waivers", (f"judged on {result['waivers']['today']}",), (grid,))
 
 
-def _read_and_used(result: Json) -> str:
+def read_and_used(result: Json) -> str:
+    """Return the numbers of rows that were read and used."""
     rows = result["data"]["rows"]
     return f"{rows['read']:,} rows read, {rows['used']:,} used"
 
@@ -252,36 +257,40 @@ BESIDE = {"delivered": "as drawn", "expected": "expected"}
 """What stands beside numbers of drawn results: decisions as they are drawn, or what is expected of drawn values."""
 
 
+QUANTITIES: Columns = {
+    "group": lambda one: one.get("group", ""),
+    "number": "name",
+    "value": lambda one: exact(one["value"]),
+    "what it is": "meaning",
+}
+
+CANDIDATES: Columns = {
+    "parameters": "parameters",
+    "score": lambda one: show(one["score"]),
+    "": lambda one: "chosen" if one["chosen"] else "",
+}
+
+
 def _repair(result: Json, *, detail: bool) -> Iterator[Section]:
-    yield Section(
-        f"fairfix repair of {result['data']['source']} by {result['method']}", tuple(_repair_facts(result))
-    )
+    facts = tuple(_repair_facts(result))
+    yield Section(f"fairfix repair of {result['data']['source']} by {result['method']}", facts)
     yield from judgements(result)
-    rows: tuple[tuple[str, ...], ...]
     for part, title in (("holdout", "Proof on held-out rows"), ("fit", "On the rows it was fitted on")):
         if result["proof"].get(part):
             yield from _proof(result["proof"][part], title)
     if detail and "solution" in result:
-        solution = result["solution"]
-        rows = tuple(
-            (one.get("group", ""), one["name"], exact(one["value"]), one["meaning"])
-            for one in solution["quantities"]
-        )
-        grid = Grid(("group", "number", "value", "what it is"), rows, 4, "Numbers of the fit", 1)
-        yield Section("How the fit went", tuple(solution_facts(solution)), (grid,) if rows else ())
+        quantities = result["solution"]["quantities"]
+        grids = (Grid.of(QUANTITIES, quantities, 4, "Numbers of the fit", 1),) if quantities else ()
+        yield Section("How the fit went", tuple(solution_facts(result["solution"])), grids)
     if result["selection"]:
-        rows = tuple(
-            (tried["parameters"], show(tried["score"]), "chosen" if tried["chosen"] else "")
-            for tried in result["selection"]
-        )
-        grid = Grid(("parameters", "score", ""), rows, caption="Candidates")
+        grid = Grid.of(CANDIDATES, result["selection"], 1, "Candidates")
         yield Section("Selection on the validation part", (), (grid,))
 
 
 def _repair_facts(result: Json) -> Iterator[str]:
     split, requires = result["split"], result["requires"]
     yield (
-        f"{_read_and_used(result)}: {split['fit']:,} to fit, "
+        f"{read_and_used(result)}: {split['fit']:,} to fit, "
         f"{split['validation']:,} to select, {split['holdout']:,} held out (seed {result['seed']})"
     )
     yield f"parameters: {_pairs(result['parameters'])}"
@@ -315,19 +324,17 @@ def _proof(proof: Json, title: str) -> Iterator[Section]:
 
 
 def _before_and_after(table: Sequence[Json]) -> Grid:
-    beside = [key for key in BESIDE if any(key in row for row in table)]
-    rows = tuple(
-        (
-            row["name"],
-            interval(row["before"]),
-            interval(row["after"]),
-            _change(row),
-            *(f"{row[key]:.4f}" if key in row else "–" for key in beside),
-        )
-        for row in table
-    )
-    headings = ("metric", "before", "after", "change", *(BESIDE[key] for key in beside))
-    return Grid(headings, rows, caption="Before and after")
+    def beside(key: str) -> Callable[[Json], str]:
+        return lambda row: f"{row[key]:.4f}" if key in row else "–"
+
+    columns: Columns = {
+        "metric": "name",
+        "before": lambda row: interval(row["before"]),
+        "after": lambda row: interval(row["after"]),
+        "change": _change,
+        **{title: beside(key) for key, title in BESIDE.items() if any(key in row for row in table)},
+    }
+    return Grid.of(columns, table, 1, "Before and after")
 
 
 def _change(row: Json) -> str:
@@ -361,9 +368,15 @@ def _compare(result: Json) -> Iterator[Section]:
     for gap in dict.fromkeys(name for point in points for name in point["gaps"]):
         chosen = [point for point in points if gap in point["gaps"]]
         shown = [name for name in qualities if any(name in point["qualities"] for point in chosen)]
-        headings = ("method", "slack", "gap", *shown, "random", "uses group")
-        grid = Grid(headings, tuple(_point(point, gap, shown) for point in chosen), 2, gap)
-        yield Section(gap, (), (grid,), "gap")
+        columns: Columns = {
+            "method": "title",
+            "slack": slack_of,
+            "gap": _gap_of(gap),
+            **{name: _quality_of(gap, name) for name in shown},
+            "random": lambda point: f"{point['randomized']:.1%}",
+            "uses group": lambda point: "yes" if point["protected_at_predict"] else "no",
+        }
+        yield Section(gap, (), (Grid.of(columns, chosen, 2, gap),), "gap")
     failures = [(point, point["failure"]) for point in result["points"] if "failure" in point]
     notes = [(point, note) for point in points for note in point["notes"]]
     lines = [f"{point['title']}, slack {point['slack']}: {text}" for point, text in (*failures, *notes)]
@@ -374,7 +387,7 @@ def _compare(result: Json) -> Iterator[Section]:
 def _compare_facts(result: Json) -> Iterator[str]:
     split, settings = result["split"], result["settings"]
     yield (
-        f"{_read_and_used(result)}: {split['fit']:,} to fit, {split['holdout']:,} held out (seed {settings['seed']})"
+        f"{read_and_used(result)}: {split['fit']:,} to fit, {split['holdout']:,} held out (seed {settings['seed']})"
     )
     yield "all numbers are of held-out rows; * marks the frontier: no other point has a smaller gap and better quality"
     for contender in result["contenders"]:
@@ -392,12 +405,15 @@ def slack_of(point: Json) -> str:
     return "" if point["slack"] is None else str(point["slack"])
 
 
-def _point(point: Json, gap: str, qualities: Sequence[str]) -> tuple[str, ...]:
-    cells = []
-    for name in qualities:
-        quality = point["qualities"].get(name)
+def _gap_of(gap: str) -> Callable[[Json], str]:
+    return lambda point: interval(point["gaps"][gap])
+
+
+def _quality_of(gap: str, name: str) -> Callable[[Json], str]:
+    """Return the cell of a quality, with a star where the point is on the frontier."""
+
+    def cell(point: Json) -> str:
         mark = "*" if f"{gap}|{name}" in point["front"] else ""
-        cells.append("" if quality is None else Interval(interval(quality) + mark))
-    uses = "yes" if point["protected_at_predict"] else "no"
-    gap_shown = interval(point["gaps"][gap])
-    return point["title"], slack_of(point), gap_shown, *cells, f"{point['randomized']:.1%}", uses
+        return Interval(interval(point["qualities"][name]) + mark) if name in point["qualities"] else ""
+
+    return cell

@@ -13,6 +13,7 @@ from typing import Any
 
 from fairfix.errors import UsageError
 from fairfix.report.frontier import NOTHING, Panel, panels
+from fairfix.report.layout import parted
 from fairfix.report.svg import COLOURS
 
 FORMATS = ("png", "svg")
@@ -69,11 +70,11 @@ def _panel(axes: Any, panel: Panel) -> None:
         below = [max(y - low, 0.0) for y, low in zip(ys, lows, strict=True)]
         above = [max(high - y, 0.0) for y, high in zip(ys, highs, strict=True)]
         axes.errorbar(xs, ys, yerr=[below, above], fmt="none", ecolor=colour, alpha=0.35)
-    front = [(p["gaps"][panel.gap]["value"], p["qualities"][panel.quality]["value"]) for p in panel.front()]
+    front = [panel.place(point) for point in panel.front()]
     axes.plot(
         [x for x, _ in front], [y for _, y in front], color="0.3", linewidth=0.9, label="frontier", zorder=2
     )
-    metric, _, attribute = panel.gap.partition(" ")
+    metric, attribute = parted(panel.gap)
     axes.set_xlabel(f"{NAMES.get(metric, metric)} {attribute}, held-out rows")
     axes.set_ylabel(f"{panel.quality.replace('_', ' ')} (better is {panel.better})")
     axes.set_xlim(left=0)

@@ -7,20 +7,20 @@ and after by shape. Every text is escaped where it is written, in ``_text``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+
+Place = tuple[float, float]
+Spread = tuple[float, float, float, float]
+"""x, height, and the ends of the height's interval."""
 
 NARROW, WIDE = 360, 440
 LEFT, RIGHT = 10, 350
 INK, QUIET, FAINT = "#1a1a1a", "#595959", "#d0d0d0"
 COLOURS = ("#0072b2", "#c04f00", "#007a5a", "#8f4a8b", "#1a1a1a", "#7a6000", "#a3123a", "#3d5a80")
 DASHES = ("", "8 3", "2 3", "10 3 2 3", "15 4", "5 2 1 2", "1 2", "12 3 4 3")
-STROKES = {
-    "cross": ((1, 1), (1, -1)),
-    "plus": ((1, 0), (0, 1)),
-    "star": ((1, 0.6), (1, -0.6), (0, 1.1)),
-}
+STROKES = {"cross": ((1, 1), (1, -1)), "plus": ((1, 0), (0, 1)), "star": ((1, 0.6), (1, -0.6), (0, 1.1))}
 """Markers without an inside: the ends of their strokes, seen from the middle."""
 
 CORNERS = {
@@ -68,30 +68,13 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A value before and after, each with its interval."""
-
-    name: str
-    before: Dot
-    after: Dot
-
-
-@dataclass(frozen=True)
 class Curve:
     """A named line through points; ``quiet`` draws it as background."""
 
     name: str
-    points: tuple[tuple[float, float], ...]
+    points: tuple[Place, ...]
     quiet: bool = False
     marks: bool = False
-
-
-@dataclass(frozen=True)
-class Cloud:
-    """Named points that share a marker: x, height, and the ends of its interval; an open end is the height."""
-
-    name: str
-    points: tuple[tuple[float, float, float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -134,8 +117,8 @@ def dots(rows: Sequence[Dot], span: tuple[float, float], line: Dot | None = None
     return Drawing(NARROW, bottom + 24, "".join(out))
 
 
-def pairs(rows: Sequence[Pair], span: tuple[float, float]) -> Drawing:
-    """Return two lines per pair: before hollow and dashed, after filled and solid."""
+def pairs(rows: Sequence[tuple[str, Dot, Dot]], span: tuple[float, float]) -> Drawing:
+    """Return two lines per (name, before, after): before hollow and dashed, after filled and solid."""
     start, step = 30, 56
     bottom = start + step * len(rows)
     scale = _Scale(span, (LEFT, 205))
@@ -144,13 +127,10 @@ def pairs(rows: Sequence[Pair], span: tuple[float, float]) -> Drawing:
         sample = Dot(word, 0.5, 0.0, 1.0, "")
         out.append(_interval(sample, _Scale((0, 1), (x, x + 36)), 12, shape, solid=solid))
         out.append(_text(x + 44, 16, word, INK))
-    for i, row in enumerate(rows):
+    for i, (name, before, after) in enumerate(rows):
         top = start + step * i
-        out.append(_text(LEFT, top + 12, shortened(row.name, 54), INK))
-        for dot, shape, solid, y in (
-            (row.before, "circle", False, top + 24),
-            (row.after, "square", True, top + 40),
-        ):
+        out.append(_text(LEFT, top + 12, shortened(name, 54), INK))
+        for dot, shape, solid, y in ((before, "circle", False, top + 24), (after, "square", True, top + 40)):
             out.append(_interval(dot, scale, y, shape, solid=solid))
             out.append(_text(214, y + 4, dot.text, INK))
     return Drawing(NARROW, bottom + 26, "".join(out))
@@ -186,29 +166,21 @@ def lines(
     return _keyed(out, key, max(len(curve.name) for curve in curves))
 
 
-def scatter(
-    clouds: Sequence[Cloud],
-    front: Curve,
-    axes: tuple[str, str],
-    x_span: tuple[float, float],
-    y_span: tuple[float, float],
-) -> Drawing:
-    """Return points with upright intervals, a marker per cloud, over the line of the frontier."""
-    across, up = _Scale(x_span, (62, WIDE - 12)), _Scale(y_span, (270, 26))
+def scatter(clouds: Mapping[str, Sequence[Spread]], front: Sequence[Place], axes: tuple[str, str]) -> Drawing:
+    """Return points with upright intervals, a marker per named cloud, over the line of the frontier."""
+    every = [point for cloud in clouds.values() for point in cloud]
+    across = _Scale(span_of((x for x, *_ in every), zero=True), (62, WIDE - 12))
+    up = _Scale(span_of((y for _, *ys in every for y in ys), zero=False), (270, 26))
     line = _Style(INK, 1.2, "6 3")
-    out, marks = [_frame(across, up, axes), _path(front.points, across, up, line)], []
-    key = []
-    for i, cloud in enumerate(clouds):
+    out, marks, key = [_frame(across, up, axes), _path(front, across, up, line)], [], []
+    for i, (name, cloud) in enumerate(clouds.items()):
         style = _Style(COLOURS[i % CURVES], shape=SHAPES[i % len(SHAPES)])
-        key += [(cloud.name, style)] if cloud.points else []
-        for x, y, low, high in cloud.points:
+        key += [(name, style)] if cloud else []
+        for x, y, low, high in cloud:
             out.append(_line(across(x), up(low), across(x), up(high), style.colour, 0.7))
             marks.append(_shape(style.shape, across(x), up(y), style.colour))
-    key.append((front.name, line))
+    key.append(("frontier", line))
     return _keyed([*out, *marks], key, max(len(name) for name, _ in key))
-
-
-# ---------------------------------------------------------------------- scales
 
 
 def span_of(numbers: Iterable[float | None], *, zero: bool, most: float | None = None) -> tuple[float, float]:
@@ -260,9 +232,6 @@ class _Scale:
         ]
 
 
-# ---------------------------------------------------------------------- parts
-
-
 def shortened(text: str, most: int) -> str:
     """Return the text, with an ellipsis in its middle where it is too long for a picture."""
     tail = (most - 1) // 3
@@ -288,7 +257,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float,
     )
 
 
-def _path(points: Sequence[tuple[float, float]], across: _Scale, up: _Scale, style: _Style) -> str:
+def _path(points: Sequence[Place], across: _Scale, up: _Scale, style: _Style) -> str:
     places = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in points if across.holds(x))
     return (
         f'<polyline points="{places}" fill="none" stroke="{style.colour}" stroke-width="{style.width:g}"'
@@ -356,12 +325,12 @@ def _frame(across: _Scale, up: _Scale, axes: tuple[str, str]) -> str:
     return "".join(out)
 
 
-def _at_levels(points: Sequence[tuple[float, float]], levels: Sequence[float]) -> list[tuple[float, float]]:
+def _at_levels(points: Sequence[Place], levels: Sequence[float]) -> list[Place]:
     """Return the points of a curve whose heights are nearest to the levels."""
     return [min(points, key=lambda p: (abs(p[1] - level), p[0])) for level in levels] if points else []
 
 
-def _along(points: Sequence[tuple[float, float]], i: int, many: int) -> Sequence[tuple[float, float]]:
+def _along(points: Sequence[Place], i: int, many: int) -> Sequence[Place]:
     """Return the point that carries the name of one of many curves: each its own part of the way."""
     at = int((i + 0.5) / many * len(points))
     return points[at : at + 1]

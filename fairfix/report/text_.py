@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fairfix.report.layout import Grid, Verdict, layout
+from fairfix.report.layout import Grid, Json, Verdict, layout
 from fairfix.report.words import harmless, readable
 
 COLOURS = {"pass": "green", "fail": "bold red", "undecided": "yellow", "waived": "yellow"}
 
 
 def render(
-    result: Mapping[str, Any],
+    result: Json,
     *,
     width: int = 120,
     color: bool = False,

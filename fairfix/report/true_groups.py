@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from fairfix.auditing.comparisons import Comparison
-from fairfix.report.layout import GROUP_METRICS, Grid, Json, Section, between, show
+from fairfix.report.layout import GROUP_METRICS, Columns, Grid, Json, Section, between, show
 
 _COMPARISONS = (
     *("selection_rate.difference", "selection_rate.ratio", "true_positive_rate.difference"),
@@ -25,94 +25,80 @@ TABLE_WORDS = {
     "noisy-given-true": "P(noisy | true)",
 }
 
-Column = tuple[str, Callable[[str, Json], str]]
-"""A heading, and the cell for a true group and a figure of it."""
+BREAKDOWN: Columns = {
+    "fails if": "check",
+    "kept by true groups up to eps": lambda one: _up_to(one["holds_up_to"], "not certain at any"),
+    "broken by true groups up to eps": lambda one: _up_to(one["fails_up_to"], "not certain at any"),
+}
 
 
 def true_groups(noise: Json, *, detail: bool) -> Section:
     """Return the section: figures, what outcome-dependent noise does to them, and breakdown points of the limits."""
-    figures = [("", f) for f in noise["comparisons"] if detail or f["name"] in TITLES]
-    figures += [(g["group"], f) for g in noise["groups"] for f in g["figures"]]
-    recorded = "membership" not in noise
-    title = (
-        f"True groups behind {noise['attribute']}"
-        if recorded
-        else "True groups by probabilities of membership"
-    )
-    grids = [_grid(_columns(noise, figures, recorded=recorded), figures, title)]
-    curves = [(group, f) for group, f in figures if f.get("curve") and (detail or not group)]
+    figures = [{"group": "", **f} for f in noise["comparisons"] if detail or f["name"] in TITLES]
+    figures += [{**f, "group": g["group"]} for g in noise["groups"] for f in g["figures"]]
+    title = f"True groups behind {noise['attribute']}"
+    if "membership" in noise:
+        title = "True groups by probabilities of membership"
+    grids = [Grid.of({**OF, **_estimates(noise, figures)}, figures, 2, title)]
+    curves = [f for f in figures if f.get("curve") and (detail or not f["group"])]
     if curves:
-        grids.append(
-            _grid(_curve_columns(curves[0][1]), curves, "If noise depends on outcomes by at most eps (N3)")
-        )
+        caption = "If noise depends on outcomes by at most eps (N3)"
+        grids.append(Grid.of({**OF, **_curve(curves[0]["curve"])}, curves, 2, caption))
     if noise["breakdown"]:
-        rows = tuple(
-            (b["check"], *(_up_to(b[end], "not certain at any") for end in ("holds_up_to", "fails_up_to")))
-            for b in noise["breakdown"]
-        )
-        headings = ("fails if", "kept by true groups up to eps", "broken by true groups up to eps")
-        grids.append(Grid(headings, rows, 1, "Breakdown points of the limits"))
+        grids.append(Grid.of(BREAKDOWN, noise["breakdown"], 1, "Breakdown points of the limits"))
     return Section(title, tuple(_facts(noise)), tuple(grids), "true groups", noise)
 
 
-def _grid(columns: list[Column], figures: list[tuple[str, Json]], caption: str) -> Grid:
-    columns = [
-        ("figure", lambda _, f: str(TITLES.get(f["name"], f["name"]))),
-        ("true group", lambda group, _: group or "all"),
-        *columns,
-    ]
-    rows = tuple(tuple(cell(group, f) for _, cell in columns) for group, f in figures)
-    return Grid(tuple(heading for heading, _ in columns), rows, 2, caption)
+OF: Columns = {
+    "figure": lambda figure: TITLES.get(figure["name"], figure["name"]),
+    "true group": lambda figure: figure["group"] or "all",
+}
 
 
-def _columns(noise: Json, figures: list[tuple[str, Json]], *, recorded: bool) -> list[Column]:
-    """Return the columns of figures; where nothing was recorded, no number hangs on what was."""
+def _estimates(noise: Json, figures: Sequence[Json]) -> Columns:
+    """Return the columns of estimates and worst cases; where nothing was recorded, no number hangs on what was."""
+
+    def ends(level: str, prefix: str = "") -> Callable[[Json], str]:
+        low, high = f"{prefix}low", f"{prefix}high"
+        return lambda f: (
+            between(*(f["bounds"][level][e] for e in (low, high))) if level in f["bounds"] else "–"
+        )
+
+    def identified(figure: Json) -> str:
+        error = figure.get("standard_error")
+        return show(figure.get("identified")) + ("" if error is None else f" ({show(error, 3)})")
+
+    columns: dict[str, Callable[[Json], str]] = {
+        "recorded": lambda figure: show(figure["recorded"]),
+        "weighted": lambda figure: show(figure["weighted"]),
+        "N4 (se)": identified,
+        "naive": lambda figure: between(*figure["naive"]) if "naive" in figure else "–",
+    }
+    if "membership" in noise:
+        columns = {"weighted": columns["weighted"]}
+    elif "N4" not in noise["assumptions"]:
+        del columns["N4 (se)"]
+    levels = sorted({level for figure in figures for level in figure["bounds"]} - {"N4"})
+    columns |= {f"worst case {level}": ends(level) for level in levels}
     rests_on = noise["rests_on"]
-
-    def worst(level: str) -> Column:
-        return f"worst case {level}", lambda _, f: _range(f, level, "low", "high")
-
-    columns: list[Column] = [("weighted", lambda _, f: show(f["weighted"]))]
-    if recorded:
-        columns.insert(0, ("recorded", lambda _, f: show(f["recorded"])))
-        columns += [("N4 (se)", _identified)] if "N4" in noise["assumptions"] else []
-        columns.append(("naive", lambda _, f: between(*f["naive"]) if "naive" in f else "–"))
-    columns += [worst(level) for level in sorted({v for _, f in figures for v in f["bounds"]} - {"N4"})]
-    outer: Column = (
-        f"{rests_on} with sampling error",
-        lambda _, f: _range(f, rests_on, "outer_low", "outer_high"),
-    )
-    return [*columns, outer]
+    return {**columns, f"{rests_on} with sampling error": ends(rests_on, "outer_")}
 
 
-def _identified(_: str, figure: Json) -> str:
-    error = figure.get("standard_error")
-    return show(figure.get("identified")) + ("" if error is None else f" ({show(error, 3)})")
-
-
-def _range(figure: Json, level: str, low: str, high: str) -> str:
-    bound = figure["bounds"].get(level)
-    return "–" if bound is None else between(bound[low], bound[high])
-
-
-def _curve_columns(first: Json) -> list[Column]:
+def _curve(points: Sequence[Json]) -> Columns:
     """Return a column per eps, and up to which the sign of a gap is certain."""
 
-    def at(i: int, eps: float) -> Column:
-        return f"eps {eps:g}", lambda _, f: between(f["curve"][i]["low"], f["curve"][i]["high"], "refuted")
+    def at(i: int) -> Callable[[Json], str]:
+        return lambda f: between(f["curve"][i]["low"], f["curve"][i]["high"], "refuted")
 
-    def certain(_: str, figure: Json) -> str:
+    def certain(figure: Json) -> str:
         return _up_to(figure["certain_up_to"], "never") if "certain_up_to" in figure else ""
 
-    columns: list[Column] = [at(i, point["eps"]) for i, point in enumerate(first["curve"])]
-    return [*columns, ("a gap is certain up to eps", certain)]
+    columns = {f"eps {point['eps']:g}": at(i) for i, point in enumerate(points)}
+    return {**columns, "a gap is certain up to eps": certain}
 
 
 def _up_to(eps: float | None, never: str) -> str:
     return never if eps is None else "1 (whatever the noise)" if eps >= 1 else show(eps)
-
-
-# ---------------------------------------------------------------------- facts
 
 
 def _facts(noise: Json) -> Iterator[str]:

@@ -161,6 +161,43 @@ def test_hostile_names_are_text() -> None:
     assert sum("<script>" in data for path, data in page.texts if "svg" in path) > 3
 
 
+FREE = {
+    *(
+        "attribute",
+        "check",
+        "file",
+        "group",
+        "groups",
+        "hidden",
+        "meaning",
+        "notes",
+        "parameters",
+        "protected",
+    ),
+    *("reason", "says", "source", "title", "warnings"),
+}
+"""Keys of the JSON form whose texts come from data, users or sentences."""
+
+
+def with_markup(value: Any, key: str = "") -> Any:
+    """Return the JSON form with markup behind every text of a free key."""
+    if isinstance(value, dict):
+        groups = HOSTILE if key == "per_group" else ""
+        return {name + groups: with_markup(one, name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [with_markup(one, key) for one in value]
+    return value + HOSTILE if key in FREE and isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("kind", ["audit", "repair", "compare"])
+def test_no_text_of_a_result_is_markup(kind: str, saved: dict[str, Any]) -> None:
+    """Whatever text it is that holds markup, the page shows it and has the elements it had."""
+    plain, hostile = (assert_sound(renderer("html")(one)) for one in (saved[kind], with_markup(saved[kind])))
+
+    assert sum(HOSTILE in text for _, text in hostile.texts) > 20
+    assert [tag for tag, _ in plain.elements] == [tag for tag, _ in hostile.elements]
+
+
 def test_hostile_names_in_a_comparison_are_text(saved: dict[str, Any]) -> None:
     """The same for the picture of the frontier."""
     text = json.dumps(saved["compare"]).replace("[race]", f"[{json.dumps(HOSTILE)[1:-1]}]")
