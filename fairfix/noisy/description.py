@@ -38,7 +38,7 @@ from fairfix.data.counts import Floats
 from fairfix.data.files import Source
 from fairfix.data.table import group_codes
 from fairfix.errors import ColumnError, DataError, UsageError
-from fairfix.noisy.bounds import smallest_shares, total_variation, transport_columns, transport_rows
+from fairfix.noisy.transports import smallest_shares, total_variation, transport_columns, transport_rows
 
 Form = Literal["count", "joint", "true-given-noisy", "noisy-given-true"]
 Keep = Literal["true-given-noisy", "noisy-given-true"]
@@ -101,13 +101,7 @@ class NoiseTable:
         return self.form in ("count", "joint")
 
     def for_groups(self, names: Sequence[str], column: str) -> NoiseTable:
-        """Return the table with its noisy groups in the order of the data's.
-
-        Raises
-        ------
-        DataError
-            The groups are not the same.
-        """
+        """Return the table with its noisy groups in the order of the data's."""
         for name in names:
             if name not in self.noisy:
                 raise DataError(
@@ -299,11 +293,6 @@ class Noise:
         """Return the noise with the groups of the data, which may be fewer, and the masses in its order.
 
         Noisy groups of the table that the data have no rows of stay, without any.
-
-        Raises
-        ------
-        DataError
-            A noisy group of the data is not in the table.
         """
         table = self.table
         assert table is not None
@@ -322,13 +311,7 @@ class Noise:
 
 
 def parse_radii(text: str) -> dict[str, float]:
-    """Read ``GROUP=NUMBER,GROUP=NUMBER``.
-
-    Raises
-    ------
-    UsageError
-        Something is not a group with a number in [0, 1].
-    """
+    """Read ``GROUP=NUMBER,GROUP=NUMBER``."""
     out: dict[str, float] = {}
     for part in text.split(","):
         name, sign, number = part.rpartition("=")
@@ -348,13 +331,7 @@ def parse_radii(text: str) -> dict[str, float]:
 
 
 def radii_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> Floats:
-    """Return the radii in the order of the data's groups.
-
-    Raises
-    ------
-    UsageError, DataError
-        A group is not there, or has no radius, or there is a single one.
-    """
+    """Return the radii in the order of the data's groups."""
     if len(names) < 2:
         raise DataError(f"column {column!r} has the single group {names[0]!r}; there is nothing to compare")
     for name in radii:
@@ -389,11 +366,6 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
         The file.
     form
         What its probabilities are; None finds out from which sums are 1.
-
-    Raises
-    ------
-    DataError, UsageError
-        Names column, value and remedy.
     """
     kinds = [name for name in ("count", "probability") if name in source.columns]
     if len(kinds) != 1:

@@ -1,53 +1,27 @@
 r"""Training of a linear rule that keeps true groups alike behind noisy ones, against the exact worst case.
 
 A row has features ``x_i``, label ``y_i``, noisy group ``k_i`` and weight ``w_i``, of total 1. The rule is ``d_i = 1[f_i
->= 0]`` with ``f_i = x_i v + b``. The noisy group may be among the features: worst cases are about the decisions that
-were made, whatever they look at. Wanted is
+>= 0]`` with ``f_i = x_i v + b``; the noisy group may be among the features. Wanted is
 
 .. math::
     \min_v\; \sum_i w_i 1[d_i \ne y_i] \quad\text{s.t.}\quad
     g_{rj}(d) = \max_{q \in \mathcal{U}_j(d)} \pm \{ R(d) - R_j(q, d) \} - \epsilon \le 0
 
-for each rate ``R`` of the constraint and each true group ``j``. The sign is + where a group's rate must not lie below
-that over everybody, and - where it must not lie above. The set ``U`` is about the masses ``m_k(c)`` of the cells TP,
-FN, FP, TN in noisy group ``k``, which hang on the decisions.
+for each rate ``R`` of the constraint and each true group ``j``, where ``U`` holds the joint masses that an
+:class:`Adversary` allows. Each step
 
-**Worst weights.** A worst ``q`` is explicit. Let ``A / (A + B)`` be the rate, for its lowest value; for the highest
-exchange A and B. The share of a cell in the denominator is ``r_jk(c) = q_jk(c) / sum q_j(A, B)``.
+1. takes the worst weights ``r_jk(c)``, the shares of the cells in a group's denominator, for the decisions of the
+moment; 2. takes a step of Adam on the hinge surrogate of the Lagrangian, a weighted error with costs ``c_i = 1 - 2 y_i
++ sum +-
+   lambda_rj (1 / P(A, B) - r_jk(c) / m_k(c))``;
+3. takes a step of ascent ``lambda = (lambda + rate g)_+`` with the exact ``g`` of the decisions.
 
-- :class:`Within` a table: a knapsack per noisy group. ``q_jk(B) = min(b_k, C_jk)`` and ``q_jk(A) = (C_jk - t_k +
-  a_k)_+``, each spread over its cells in proportion to ``m_k(c)``. Numerator and the rest of the denominator are
-  extremal at once. What is left of a cell goes to the other groups, as in :mod:`fairfix.noisy.bounds`. With a
-  table by label each label of a noisy group is a noisy group.
-- :class:`Near` the noisy group of the same number: with shares ``a, b`` of A and B in it and radius ``gamma``, the mass
-  ``delta = min(gamma, a)`` moves from A to B, so that ``r`` is ``(a - delta) / (a + b)`` on A and ``(b + delta) / (a +
-  b)`` on B, in proportion to the cells of the noisy group. If it has no B, what moves goes to B in all noisy groups; if
-  it has neither, all of ``r`` lies there. ``r`` always sums to 1, and a row counts in the noisy group that it has.
+Of every few iterates, each with cuts of its form at quantiles beside 0, the rule of least error among those whose exact
+``g`` is at most 0 is returned. The rules that accept nobody and everybody are among them, and have equal rates whatever
+the noise; were no rule within the constraint, that of least ``g`` is returned and says so. What is exact is the worst
+case of that rule on the rows given; that it is optimal is not claimed, as the problem is not convex.
 
-**Lagrangian.** With ``r`` fixed, ``R - R_j = sum_i w_i alpha_i d_i`` where ``alpha_i = 1 / P(A, B) - r_jk(c) / m_k(c)``
-for rows in A or B, and 0 elsewhere. So the Lagrangian is a weighted error
-
-.. math::
-    L(d, \lambda) = P(Y = 1) + \sum_i w_i c_i d_i - \epsilon \sum \lambda_{rj} , \qquad
-    c_i = 1 - 2 y_i + \sum_{rj} \pm \lambda_{rj} \alpha_{rji} ,
-
-and its hinge surrogate, which is not below it, is
-
-.. math::
-    \hat L(v, \lambda) = P(Y = 1) + \sum_i w_i \{ (c_i)_+ (1 + f_i)_+ + (-c_i)_+ ((1 - f_i)_+ - 1) \}
-    - \epsilon \sum \lambda_{rj} + \lVert v \rVert^2 l_2 .
-
-Each step takes the worst weights for the decisions of the moment, a step of Adam on the surrogate over all rows, and a
-step of projected gradient ascent ``lambda = (lambda + rate g)_+`` with the exact ``g`` of the decisions, not with that
-of the hinges (which are far from rates).
-
-**What is returned.** Of every few iterates, each with cuts of its form at quantiles beside 0, the rule of least error
-among those whose exact ``g`` is at most 0. The rules that accept nobody and everybody are among them, and have equal
-rates whatever the noise; were no rule within the constraint, that of least ``g`` is returned and says so.
-
-**What is not claimed.** That the rule is optimal: the problem is not convex, worst weights jump with decisions, and the
-surrogate bounds the Lagrangian at fixed weights only. What is exact is the worst case of the rule that is returned, on
-the rows given.
+Derivations are in ``docs/methods/noise.md``.
 """
 
 from __future__ import annotations
@@ -60,10 +34,9 @@ import numpy.typing as npt
 from scipy import sparse
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fairfix.noisy.bounds import RATIOS, Ratio, flipped, labelled_bounds, soft_bounds, tv_bounds
-from fairfix.noisy.repair import DEMANDS, LABELS, Parity
+from fairfix.noisy.bounds import labelled_bounds, soft_bounds, tv_bounds
+from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS, Floats, Parity, Ratio, flipped
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 STEPS = 300
@@ -303,7 +276,7 @@ def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: F
     out = np.zeros_like(cells)
     for (rate, sign), price in zip(DEMANDS[parity], multipliers, strict=True):
         ratio = RATIOS[rate]
-        counted = np.array(ratio.a) | np.array(ratio.b)
+        counted = np.array(ratio.rows)
         everybody = counted / cells[:, counted].sum()
         worst = adversary.shares(cells, ratio if sign > 0 else flipped(ratio))
         known = ~np.isnan(worst[:, 0, 0])
@@ -376,11 +349,6 @@ def train(
         Coefficients to begin with, the intercept last; zeros if None.
     steps
         Of each run.
-
-    Raises
-    ------
-    ValueError
-        The data have no row of a label that the constraint needs.
     """
     rows = Rows.of(X, y, codes, weight, groups)
     for rate, _ in DEMANDS[parity]:

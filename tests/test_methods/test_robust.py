@@ -20,8 +20,9 @@ from fairfix.methods.base import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust, bin_edges
 from fairfix.models.chances import ScoreCurves
 from fairfix.models.repaired import Repaired
+from fairfix.noisy.binned import Sensitive, breakdown_of, rate_bounds
 from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.repair import DEMANDS, LABELS, Sensitive, breakdown_of, rate_bounds
+from fairfix.noisy.rates import DEMANDS, LABELS
 from fairfix.tasks.proof import repair_table
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
