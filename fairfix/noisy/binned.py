@@ -77,18 +77,12 @@ Assumption = Identified | Certified | Sensitive | Soft
 
 @dataclass(frozen=True)
 class Breakdown:
-    """How much noise may depend on outcomes before a limit can be broken.
-
-    Attributes
-    ----------
-    eps
-        The largest eps at which the limits hold for certain; NaN if they do not even at the least that the data allow.
-    smallest_eps
-        The least eps that the data allow.
-    """
+    """How much noise may depend on outcomes before a limit can be broken."""
 
     eps: float
+    """The largest at which the limits hold for certain; NaN if they do not even at the least that the data allow."""
     smallest_eps: float
+    """The least that the data allow."""
 
 
 def rate_bounds(n: Floats, table: Floats, F: Floats, rate: str, assumption: Assumption) -> Pair:
@@ -262,21 +256,14 @@ def _fraction(
 
 @dataclass(frozen=True, eq=False)
 class Inverse:
-    """Rates of true groups, linear in F, and their standard errors.
-
-    Attributes
-    ----------
-    coefficients
-        Shape (J, K, B).
-    noise
-        ``T`` of each label, shape (labels, J, K).
-    variance
-        Weight of the square of ``f_j(b) - rate_j``, shape (labels, J, B).
-    """
+    """Rates of true groups, linear in F, and their standard errors."""
 
     coefficients: Floats
+    """Shape (J, K, B)."""
     noise: Floats
+    """``T`` of each label, shape (labels, J, K)."""
     variance: Floats
+    """Weight of the square of ``f_j(b) - rate_j``, shape (labels, J, B)."""
 
     @classmethod
     def of(cls, n: Floats, table: Floats, labels: Sequence[int], assumption: Identified) -> Inverse:

@@ -18,21 +18,14 @@ from fairfix.noisy.transports import noise_of
 
 @dataclass(frozen=True, eq=False)
 class Inversion:
-    """Masses of true groups.
-
-    Attributes
-    ----------
-    masses
-        Cells of true groups, shape (..., J, 4); may be negative, and are NaN for a replicate that has no inverse.
-    weights
-        Left inverse ``A`` of ``T'``, shape (..., J, K), or by label (..., 2, J, K).
-    residual
-        ``m - T' M``, shape (..., K, 4): 0 if K = J, and what contradicts the assumption if K > J.
-    """
+    """Masses of true groups, from those of noisy groups."""
 
     masses: Floats
+    """Cells of true groups, shape (..., J, 4); may be negative, and are NaN for a replicate that has no inverse."""
     weights: Floats
+    """Left inverse ``A`` of ``T'``, shape (..., J, K), or by label (..., 2, J, K)."""
     residual: Floats
+    """``m - T' M``, shape (..., K, 4): 0 if K = J, and what contradicts the assumption if K > J."""
 
 
 def left_inverse(C: Floats) -> tuple[Floats, Floats]:

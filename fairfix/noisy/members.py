@@ -37,39 +37,26 @@ HALVINGS = 40
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows by vector of probabilities and cell.
-
-    Attributes
-    ----------
-    vectors
-        Distinct vectors, shape (V, J), each of sum 1.
-    weight, square
-        Sums of weights and of squared weights, shape (V, 4).
-    """
+    """Rows by vector of probabilities and cell: sums of weights and of squared weights, shape (V, 4)."""
 
     vectors: Floats
+    """Distinct vectors, shape (V, J), each of sum 1."""
     weight: Floats
     square: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Means:
-    """Means of (h, g) for each true group, of which ``E h / (E h + E g)`` is wanted.
-
-    Attributes
-    ----------
-    plain
-        Means over the rows, shape (J, 2).
-    mean, spread
-        With the imagined row: means (J, 2), and covariances of these means, by both ways, (2, J, 2, 2).
-    freedom
-        Degrees of freedom.
-    """
+    """Means of (h, g) for each true group, of which ``E h / (E h + E g)`` is wanted."""
 
     plain: Floats
+    """Over the rows, shape (J, 2)."""
     mean: Floats
+    """With the imagined row, shape (J, 2)."""
     spread: Floats
+    """Covariances of ``mean``, by both ways, shape (2, J, 2, 2)."""
     freedom: float
+    """Degrees of freedom."""
 
     @property
     def rate(self) -> Floats:
@@ -121,14 +108,7 @@ def means(sample: Sample, h: list[Floats], g: list[Floats], ends: list[tuple[flo
 def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> Means:
     """Return the means whose rate is at least the highest that each group can have.
 
-    Parameters
-    ----------
-    sample
-        Rows of which ``shares`` know nothing.
-    shares
-        Guess of the chances of the cells given each vector, from other rows, shape (V, 4).
-    ratio
-        The rate.
+    ``shares`` guess the probabilities of the cells given each vector, shape (V, 4), from rows outside the sample.
     """
     in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
     a, b = shares @ in_a, shares @ in_b

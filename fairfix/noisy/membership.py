@@ -45,7 +45,7 @@ from fairfix.noisy.comparisons import RateBounds, bound_of, ends_of, pairs, wors
 from fairfix.noisy.description import ROUNDED, Noise
 from fairfix.noisy.evidence import Evidence
 from fairfix.noisy.members import Means, Sample, correlations, weighted_means, worst_means
-from fairfix.noisy.rates import FN, FP, TN, TP, Floats, Ratio, flipped
+from fairfix.noisy.rates import FN, FP, TN, TP, Floats, flipped
 from fairfix.noisy.recorded import NO_DECISIONS, NOT_OF_VALUES, Recorded, rates_with
 from fairfix.noisy.true_groups import TrueGroups
 
@@ -90,28 +90,16 @@ def parse_membership(parts: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """The data, by distinct vector of probabilities.
-
-    Attributes
-    ----------
-    groups
-        True group -> column.
-    vectors
-        Distinct vectors, shape (V, J), each of sum 1.
-    into
-        Vector of each row, shape (n,).
-    cells
-        Part of each row in TP, FN, FP, TN, shape (n, 4); without labels positive decisions are in FP.
-    weight
-        Weight of each row, shape (n,).
-    labelled
-        Whether there are labels.
-    """
+    """Rows by distinct vector of probabilities."""
 
     groups: Mapping[str, str]
+    """True group -> column."""
     vectors: Floats
+    """Distinct vectors, shape (V, J), each of sum 1."""
     into: Ints
+    """Vector of each row, shape (n,)."""
     cells: Floats
+    """Part of each row in TP, FN, FP, TN, shape (n, 4); without labels positive decisions are in FP."""
     weight: Floats
     labelled: bool
 
@@ -269,18 +257,12 @@ def _halves(vectors: Floats, rows: Ints, here: Ints, least: int) -> tuple[Ints, 
 
 @dataclass(frozen=True, eq=False)
 class Limits(RateBounds):
-    """Bounds of every rate with limits in closed form.
-
-    Attributes
-    ----------
-    ends
-        Rate -> the means of its highest value, and of the highest value of its complement.
-    together
-        Rate -> correlations of the groups' rates, shape (J, J); None where limits of a pair are to hold at once.
-    """
+    """Bounds of every rate with limits in closed form."""
 
     ends: Mapping[str, tuple[Means, Means]] = field(default_factory=dict)
+    """Rate -> the means of its highest value, and of the highest value of its complement."""
     together: Mapping[str, Floats] | None = None
+    """Rate -> correlations of the groups' rates, shape (J, J); None where limits of a pair are to hold at once."""
 
     def limits(self, metric: str, level: float) -> Pair:
         """Return the lower and the upper limit of each group, either missed with a probability of ``level``."""
@@ -370,45 +352,33 @@ class MemberEvidence(Evidence):
         return {name: np.full(len(self.true), math.nan) for name in self.data.metrics}
 
 
-class _OfMembers(Assumption):
-    """An assumption about rows with probabilities of membership."""
-
-    evidence: MemberEvidence
-
-    def means(self, ratio: Ratio) -> tuple[Means, Means]:
-        """Return the means of the highest rate, and of the highest complement."""
-        raise NotImplementedError
-
-    def _ends(self) -> dict[str, tuple[Means, Means]]:
-        return {name: self.means(ratio) for name, ratio in self.evidence.data.metrics.items()}
-
-
-class Probable(_OfMembers):
+class Probable(Assumption):
     """The probabilities are right, and nothing ties the true group to the cell."""
 
     level = "N1"
+    evidence: MemberEvidence
 
     @property
     def stated(self) -> str:
         """The columns."""
         return f"the probabilities of membership in {', '.join(self.evidence.members.groups.values())}"
 
-    def means(self, ratio: Ratio) -> tuple[Means, Means]:
-        """Return those of the worst case."""
-        judged, guess = self.evidence.judged, self.evidence.guess
-        return worst_means(judged, guess, ratio), worst_means(judged, guess, flipped(ratio))
-
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the bounds whose limits hold at once for both groups of a pair."""
-        ends = self._ends()
+        judged, guess = self.evidence.judged, self.evidence.guess
+        ends = {
+            name: (worst_means(judged, guess, ratio), worst_means(judged, guess, flipped(ratio)))
+            for name, ratio in self.evidence.data.metrics.items()
+        }
         rates = {name: (1.0 - low.rate, high.rate) for name, (high, low) in ends.items()}
         return Limits(rates, {}, self.alpha, ends)
 
 
-class Independent(_OfMembers):
+class Independent(Assumption):
     """Given the probabilities, the true group is independent of label and decision."""
 
     level = "N4"
+    evidence: MemberEvidence
 
     def __init__(self, evidence: MemberEvidence, alpha: float, *, stated: bool) -> None:
         super().__init__(evidence, alpha)
@@ -421,16 +391,13 @@ class Independent(_OfMembers):
             return None
         return "given the probabilities of membership, the true group is independent of label and decision"
 
-    def means(self, ratio: Ratio) -> tuple[Means, Means]:
-        """Return those of the rate itself."""
-        return weighted_means(self.evidence.all, ratio), weighted_means(self.evidence.all, flipped(ratio))
-
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the weighted rates, with the correlations of pairs: one number, and no two that differ by rounding."""
         if not self.is_stated:
             raise Unavailable("not stated (--noise-independent)")
-        ends, metrics = self._ends(), self.evidence.data.metrics
-        together = {name: correlations(self.evidence.all, ratio) for name, ratio in metrics.items()}
+        rows, metrics = self.evidence.all, self.evidence.data.metrics
+        ends = {n: (weighted_means(rows, r), weighted_means(rows, flipped(r))) for n, r in metrics.items()}
+        together = {name: correlations(rows, ratio) for name, ratio in metrics.items()}
         rates = {name: (high.rate, high.rate) for name, (high, _) in ends.items()}
         return Limits(rates, {}, self.alpha, ends, together)
 
@@ -536,10 +503,8 @@ def audit_membership(
         As in :func:`fairfix.auditing.audit.audit`; ``reading`` may name protected columns, which are audited as usual.
     groups
         True group -> its column.
-    independent
-        Whether N4 is stated.
-    seed
-        Of the resampling.
+    independent, seed
+        Whether N4 is stated; the seed of the part of the rows on which the worst case is looked for.
     """
     settings = settings or Settings()
     if reading.task == "regression":

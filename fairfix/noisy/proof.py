@@ -46,20 +46,11 @@ DIFFERENCES = {metric_of(criterion): rates_of(criterion) for criterion in CRITER
 
 @dataclass(frozen=True)
 class Told:
-    """What a repair says of true groups, to be proven.
-
-    Attributes
-    ----------
-    noise
-        What is known of the noise, and what is assumed: what the fit was held to.
-    demands
-        Rates that the slack bounds, with 1 where a group must not be below the rate over everybody, -1 where above.
-    slack
-        By how much.
-    """
+    """The promise of a repair on true groups: the noise that the fit was held to, and the rates that a slack bounds."""
 
     noise: Noise
     demands: tuple[tuple[str, float], ...]
+    """Rates, with 1 where a group must not be below the rate over everybody, -1 where above."""
     slack: float
 
 

@@ -25,18 +25,12 @@ NO_DECISIONS = (
 
 @dataclass(frozen=True, eq=False)
 class Profiles:
-    """Decisions that look at the recorded group, by what each recorded group's rule makes of a row.
-
-    Attributes
-    ----------
-    masses
-        Of rows that every rule treats alike, by recorded group, profile and label, shape (K, P, 2), of total 1.
-    accepted
-        Probability to be accepted by the rule of each recorded group, shape (K, P).
-    """
+    """Decisions that look at the recorded group, by profile: rows that each recorded group's rule treats alike."""
 
     masses: Floats
+    """By recorded group, profile and label, shape (K, P, 2), of total 1."""
     accepted: Floats
+    """Probability to be accepted by the rule of each recorded group, shape (K, P)."""
 
     @cached_property
     def levels(self) -> tuple[Floats, Floats]:
@@ -60,28 +54,18 @@ class Profiles:
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Cells of the recorded groups.
-
-    Attributes
-    ----------
-    attribute, names
-        Column of the recorded groups, and their names.
-    cells
-        Masses of TP, FN, FP, TN by group, shape (K, 4), of total 1; without labels positive decisions are in FP.
-    rows
-        Effective number of rows.
-    metrics
-        Rates that can be computed.
-    profiles
-        Where decisions look at the recorded group and are known for the other groups too; None if they do not look.
-    """
+    """Cells of the recorded groups of a column (``attribute``)."""
 
     attribute: str
     names: tuple[str, ...]
     cells: Floats
+    """Masses of TP, FN, FP, TN by group, shape (K, 4), of total 1; without labels positive decisions are in FP."""
     rows: float
+    """Effective number of rows."""
     metrics: Mapping[str, Ratio]
+    """Rates that can be computed."""
     profiles: Profiles | None = None
+    """None if decisions do not look at the recorded group."""
 
     @property
     def labelled(self) -> bool:

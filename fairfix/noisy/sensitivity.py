@@ -41,87 +41,63 @@ class End:
     sign: float
 
 
-@dataclass(frozen=True, eq=False)
 class _Sheet:
     """The rows that all programs share; the row ``one`` is left for the denominator, which is scaled to 1."""
 
-    row: Ints
-    column: Ints
-    value: Floats
-    low: Floats
-    high: Floats
-    one: int
-    totals: Ints
-    """Columns of ``Q_j(c)``, shape (J, 4), in the order of TP, FN, FP, TN."""
-
-    @classmethod
-    def of(cls, parts: Sequence[tuple[Floats, Floats]], which: list[list[int]], eps: float) -> _Sheet:
-        """Write the rows down."""
-        made = _Rows()
-        scale = made.columns(1)[0]
-        totals = np.zeros((parts[0][1].shape[0], 4), dtype=np.int64)
+    def __init__(
+        self, parts: Sequence[tuple[Floats, Floats]], which: Sequence[list[int]], eps: float
+    ) -> None:
+        self.height = self.width = 0
+        self._places: list[tuple[Ints, Ints, Floats]] = []
+        self._limits: list[tuple[Floats, Floats]] = []
+        scale = self._columns(1)[0]
+        self.totals = np.zeros((parts[0][1].shape[0], 4), dtype=np.int64)
+        """Columns of ``Q_j(c)``, shape (J, 4), in the order of TP, FN, FP, TN."""
         for (mass, table), cells in zip(parts, which, strict=True):
-            totals[:, cells] = made.part(mass, table, scale, eps)
-        one = made.rows(1, 1.0, 1.0)[0]
-        return cls(*made.written(), int(one), totals)
+            self.totals[:, cells] = self._part(mass, table, scale, eps)
+        self.one = int(self._rows(1, 1.0, 1.0)[0])
+        self.row, self.column, self.value = (np.concatenate(part) for part in zip(*self._places, strict=True))
+        self.low, self.high = (np.concatenate(part) for part in zip(*self._limits, strict=True))
 
     def asked(self, end: End) -> tuple[Ints, Ints]:
         """Return the columns of an end's numerator and denominator."""
         own = self.totals[end.group]
         return own[np.array(end.ratio.a)], own[np.array(end.ratio.rows)]
 
+    def _columns(self, *shape: int) -> Ints:
+        first, self.width = self.width, self.width + int(np.prod(shape))
+        return np.arange(first, self.width).reshape(shape)
 
-class _Rows:
-    """Rows of a program while they are written."""
-
-    def __init__(self) -> None:
-        self.many = [0, 0]
-        self.places: list[tuple[Ints, Ints, Floats]] = []
-        self.limits: list[tuple[Floats, Floats]] = []
-
-    def columns(self, *shape: int) -> Ints:
-        """Return new columns."""
-        first, size = self.many[1], int(np.prod(shape))
-        self.many[1] += size
-        return np.arange(first, first + size).reshape(shape)
-
-    def rows(self, size: int, low: float, high: float) -> Ints:
+    def _rows(self, size: int, low: float, high: float) -> Ints:
         """Return new rows between two limits."""
-        first = self.many[0]
-        self.many[0] += size
-        self.limits.append((np.full(size, low), np.full(size, high)))
-        return np.arange(first, first + size)
+        first, self.height = self.height, self.height + size
+        self._limits.append((np.full(size, low), np.full(size, high)))
+        return np.arange(first, self.height)
 
-    def put(self, row: Ints, column: Ints, value: npt.ArrayLike) -> None:
+    def _put(self, row: Ints, column: Ints, number: npt.ArrayLike) -> None:
         """Put numbers at rows and columns."""
-        parts = np.broadcast_arrays(row, column, np.asarray(value, dtype=np.float64))
-        self.places.append(tuple(part.ravel() for part in parts))  # type: ignore[arg-type]  # three of them
+        at, to, what = np.broadcast_arrays(row, column, np.asarray(number, dtype=np.float64))
+        self._places.append((at.ravel(), to.ravel(), what.ravel()))
 
-    def part(self, mass: Floats, table: Floats, scale: Ints, eps: float) -> Ints:
+    def _part(self, mass: Floats, table: Floats, scale: Ints, eps: float) -> Ints:
         """Write the rows of masses (K, c) with a table (J, K); return the columns of the totals (J, c)."""
         (noisy, cells), groups = mass.shape, len(table)
-        q, total = self.columns(groups, noisy, cells), self.columns(groups, cells)
+        q, total = self._columns(groups, noisy, cells), self._columns(groups, cells)
         for axis, right in ((0, mass), (2, table)):
-            row = self.rows(right.size, 0.0, 0.0).reshape(right.shape)
-            self.put(np.expand_dims(row, axis), q, 1.0)
-            self.put(row, scale, -right)
-        row = self.rows(total.size, 0.0, 0.0).reshape(total.shape)
-        self.put(row[:, None], q, 1.0)
-        self.put(row, total, -1.0)
+            row = self._rows(right.size, 0.0, 0.0).reshape(right.shape)
+            self._put(np.expand_dims(row, axis), q, 1.0)
+            self._put(row, scale, -right)
+        row = self._rows(total.size, 0.0, 0.0).reshape(total.shape)
+        self._put(row[:, None], q, 1.0)
+        self._put(row, total, -1.0)
         share = row_shares(table)
         for sign in (1.0, -1.0):
             says = share + eps < 1.0 if sign > 0 else share > eps
             j, k, c = np.nonzero(np.broadcast_to(says[:, :, None], q.shape))
-            row = self.rows(j.size, -np.inf, 0.0)
-            self.put(row, q[j, k, c], sign)
-            self.put(row, total[j, c], -sign * share[j, k] - eps)
+            row = self._rows(j.size, -np.inf, 0.0)
+            self._put(row, q[j, k, c], sign)
+            self._put(row, total[j, c], -sign * share[j, k] - eps)
         return total
-
-    def written(self) -> tuple[Ints, Ints, Floats, Floats, Floats]:
-        """Return rows, columns, values and limits."""
-        row, column, value = (np.concatenate(part) for part in zip(*self.places, strict=True))
-        low, high = (np.concatenate(part) for part in zip(*self.limits, strict=True))
-        return row, column, value, low, high
 
 
 def cell_parts(m: Floats, C: Floats) -> tuple[list[tuple[Floats, Floats]], list[list[int]]]:
@@ -160,7 +136,7 @@ def sensitivity_ends(m: Floats, C: Floats, eps: float, ends: Sequence[End]) -> F
     parts, which = cell_parts(m, C)
     if eps >= 1:
         return _closed(m, C, ends)
-    sheet = _Sheet.of(parts, which, eps)
+    sheet = _Sheet(parts, which, eps)
     size = max(1, WIDE // sheet.column.max())
     cuts = [*range(0, len(ends), size), len(ends)]
     found = np.concatenate([np.zeros(0), *(_solved(sheet, ends[a:b]) for a, b in pairwise(cuts))])

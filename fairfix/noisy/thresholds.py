@@ -75,32 +75,23 @@ HALVINGS = 30
 
 @dataclass(frozen=True, eq=False)
 class NoisyRepair:
-    """Mixtures of thresholds.
-
-    Attributes
-    ----------
-    F
-        Probability to accept by noisy group and bin, shape (K, B), nondecreasing in the bin.
-    error
-        Expected error on the data.
-    excess
-        What the worst rate of each true group that the assumption allows, margin included, misses its limit by; shape
-        (demands, J), demands in the order of :data:`DEMANDS`. At most 0 where the constraint holds; NaN for a rate
-        without a denominator.
-    feasible
-        Whether the constraint can be satisfied; if not, ``F`` has the least greatest excess.
-    bound
-        No ``F`` whose constraint holds has less error, but for rounding; NaN if there is none.
-    programs
-        Linear programs that were solved.
-    """
+    """Mixtures of thresholds."""
 
     F: Floats
+    """Probability to accept by noisy group and bin, shape (K, B), nondecreasing in the bin."""
     error: float
+    """Expected error on the data."""
     excess: Floats
+    """By how much the worst rate of each true group, margin included, misses its limit, shape (demands, J).
+
+    At most 0 where the constraint holds; NaN for a rate without a denominator.
+    """
     feasible: bool
+    """Whether the constraint can be satisfied; if not, ``F`` has the least greatest excess."""
     bound: float
+    """No ``F`` whose constraint holds has less error, but for rounding; NaN if there is none."""
     programs: int
+    """Linear programs that were solved."""
 
     @property
     def converged(self) -> bool:
@@ -152,7 +143,7 @@ def solve_noisy(
         If columns do not fit, the table does not go with the assumption, a label is missing that the constraint needs,
         or true groups are not identified but should be.
     """
-    problem = _Problem.of(n, table, parity, slack, assumption, blind, others)
+    problem = _Problem(n, (table, *others), parity, slack, assumption, blind)
     if isinstance(assumption, Identified):
         return problem.identified(assumption)
     return problem.worst_case()
@@ -251,53 +242,35 @@ class _Cones:
         program.at_most(blocks, np.zeros(at.size))
 
 
-@dataclass(frozen=True, eq=False)
 class _Problem:
-    """A repair; ``spread`` takes the free variables to F."""
+    """A repair: its masses, tables and demands."""
 
-    n: Floats
-    table: Floats
-    demands: tuple[tuple[str, float], ...]
-    slack: float
-    assumption: Assumption
-    spread: Any
-    free: bool
-    """Whether denominators of single labels are unknown."""
-    others: tuple[Floats, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         n: Floats,
-        table: Floats,
+        tables: Sequence[Floats],
         parity: Parity,
         slack: float,
         assumption: Assumption,
         blind: bool,
-        others: Sequence[Floats],
-    ) -> _Problem:
-        """Check and prepare."""
-        for one in (table, *others):
-            require_fit(n, one, assumption)
-        demands = DEMANDS[parity]
-        if any(n[:, :, list(LABELS[rate])].sum() <= 0 for rate, _ in demands):
+    ) -> None:
+        for table in tables:
+            require_fit(n, table, assumption)
+        self.n, self.tables, self.slack, self.assumption = n, tables, slack, assumption
+        self.demands = DEMANDS[parity]
+        if any(n[:, :, list(LABELS[rate])].sum() <= 0 for rate, _ in self.demands):
             raise ValueError("the data have no row of a label that the constraint needs")
         if isinstance(assumption, Sensitive) and assumption.eps < 1:
-            parts = looked_at(n, table, parity)
+            parts = looked_at(n, tables[0], parity)
             if any(is_empty(joint_masses([part], assumption.eps)) for part in parts):
                 raise Refuted(assumption.eps, smallest_eps(parts))
         noisy, bins, _ = n.shape
-        eye = sparse.identity(bins, format="csr")
-        spread = (
-            sparse.kron(np.ones((noisy, 1)), eye, format="csr") if blind else sparse.identity(noisy * bins)
-        )
-        unknown = table.ndim == 2 and not isinstance(assumption, Identified)
-        return cls(n, table, demands, slack, assumption, sparse.csr_matrix(spread), unknown, tuple(others))
-
-    @property
-    def groups(self) -> int:
-        """Number of true groups."""
-        return int(self.table.shape[-2])
+        same = sparse.kron(np.ones((noisy, 1)), sparse.identity(bins, format="csr"), format="csr")
+        self.spread: Any = sparse.csr_matrix(same if blind else sparse.identity(noisy * bins))
+        """Takes the free variables to F."""
+        self.free = tables[0].ndim == 2 and not isinstance(assumption, Identified)
+        """Whether denominators of single labels are unknown."""
+        self.groups = int(tables[0].shape[-2])
 
     def overall(self, rate: str) -> Floats:
         """Return the overall rate as coefficients of F, shape (K * B,)."""
@@ -312,11 +285,8 @@ class _Problem:
         """Return what the worst rates miss their limits by, shape (demands, J)."""
         rows = []
         for rate, sign in self.demands:
-            found = [
-                rate_bounds(self.n, table, accept, rate, self.assumption)
-                for table in (self.table, *self.others)
-            ]
-            worst = np.fmin.reduce([sign * (lo if sign > 0 else hi) for lo, hi in found])
+            bounds = [rate_bounds(self.n, table, accept, rate, self.assumption) for table in self.tables]
+            worst = np.fmin.reduce([sign * (lo if sign > 0 else hi) for lo, hi in bounds])
             rows.append(sign * float(self.overall(rate) @ accept.ravel()) - worst - self.slack)
         return np.array(rows)
 
@@ -356,7 +326,7 @@ class _Problem:
     def identified(self, assumption: Identified) -> NoisyRepair:
         """Return the best thresholds, by tangents of the standard errors."""
         rates = list(dict.fromkeys(rate for rate, _ in self.demands))
-        inverses = {rate: Inverse.of(self.n, self.table, LABELS[rate], assumption) for rate in rates}
+        inverses = {rate: Inverse.of(self.n, self.tables[0], LABELS[rate], assumption) for rate in rates}
         program, relaxed = self.start()
         minus = -np.ones((self.groups, 1))
         cones: dict[str, _Cones] = {}
@@ -414,7 +384,7 @@ class _Problem:
             level = program.add(1, 0.0, 1.0) if self.free and len(LABELS[rate]) == 1 else None
             if level is not None:
                 program.at_most([(0, overall), (level, sign * minus), (relaxed, minus)], self.slack)
-            for table in (self.table, *self.others):
+            for table in self.tables:
                 parts = parts_of(self.n, table, LABELS[rate], eps)
                 total = np.sum([p.table.sum(1) for p in parts], axis=0)
                 for j in np.flatnonzero(total > 0):

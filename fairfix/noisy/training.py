@@ -78,15 +78,10 @@ class Adversary(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Any noise that fits a table.
-
-    Attributes
-    ----------
-    table
-        Joint masses of true and noisy groups, shape (J, K), or by label (2, J, K), with the data's columns.
-    """
+    """Any noise that fits a table."""
 
     table: Floats
+    """Joint masses of true and noisy groups, shape (J, K), or by label (2, J, K), with the data's columns."""
 
     def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
         """Return the sharp bounds."""
@@ -127,13 +122,7 @@ def _normalised(masses: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Either:
-    """Any noise that fits one of several tables.
-
-    Attributes
-    ----------
-    tables
-        Each as one alone.
-    """
+    """Any noise that fits one of several tables."""
 
     tables: tuple[Within, ...]
 
@@ -152,13 +141,7 @@ class Either:
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """Any distribution in a ball of total variation around the noisy group of the same number.
-
-    Attributes
-    ----------
-    radius
-        Shape (K,).
-    """
+    """Any distribution in a ball of total variation around the noisy group of like number; radii of shape (K,)."""
 
     radius: Floats
 
@@ -187,32 +170,20 @@ class Near:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A linear rule.
-
-    Attributes
-    ----------
-    coef, intercept
-        Accepted is who has ``x coef + intercept >= 0``; shape (d,) and a number.
-    error
-        Share of wrong decisions.
-    excess
-        What the worst case of each rate and true group misses its limit by, shape (rates, J); NaN for a rate without
-        denominator.
-    feasible
-        Whether all of it is at most 0.
-    constant
-        Whether the rule decides the same for everybody.
-    steps
-        That were made, in all runs.
-    """
+    """A linear rule: accepted is who has ``x coef + intercept >= 0``."""
 
     coef: Floats
     intercept: float
     error: float
+    """Share of wrong decisions."""
     excess: Floats
+    """By how much the worst case of each rate and true group misses its limit, shape (rates, J); NaN without a rate."""
     feasible: bool
+    """Whether all of it is at most 0."""
     constant: bool
+    """Whether everybody is decided alike."""
     steps: int
+    """Steps made, in all runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,16 +233,9 @@ def excess_of(cells: Floats, adversary: Adversary, parity: Parity, slack: float)
 
 
 def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: Floats) -> Floats:
-    """Return what accepting a row adds to the Lagrangian beside ``1 - 2 y``, by its cell: shape (K, 4).
+    """Return the cost of accepting a row in the Lagrangian beside ``1 - 2 y``, by its cell, shape (K, 4).
 
-    Parameters
-    ----------
-    cells
-        Shape (K, 4): the decisions that the worst weights are for.
-    adversary, parity
-        What is held against what.
-    multipliers
-        Shape (rates, J).
+    Worst weights are for the decisions of ``cells``, shape (K, 4); ``multipliers`` have shape (rates, J).
     """
     out = np.zeros_like(cells)
     for (rate, sign), price in zip(DEMANDS[parity], multipliers, strict=True):
@@ -289,20 +253,9 @@ def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: F
 def surrogate(
     rows: Rows, v: Floats, costs: Floats, l2: float, form: Floats | None = None
 ) -> tuple[float, Floats]:
-    """Return the hinge surrogate (without ``- eps sum lambda``) and its gradient, at fixed costs of the rows.
+    """Return the hinge surrogate (without ``- eps sum lambda``) and its gradient, at fixed costs ``c_i`` of the rows.
 
-    Parameters
-    ----------
-    rows
-        The data.
-    v
-        Coefficients, the intercept last.
-    costs
-        ``c_i``, shape (n,).
-    l2
-        Of the penalty, from which the intercept is free.
-    form
-        ``f_i``, shape (n,), where it is known.
+    In ``v`` the intercept is last, and free of the penalty ``l2``; ``form`` are the ``f_i`` where they are at hand.
     """
     f = rows.A @ v if form is None else form
     up, down = rows.weight * np.maximum(costs, 0.0), rows.weight * np.maximum(-costs, 0.0)
