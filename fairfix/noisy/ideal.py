@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
-from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity
+from fairfix.noisy.rates import Floats, Parity, require_labels
 from fairfix.noisy.thresholds import NoisyRepair
 from fairfix.noisy.training import HOLDS, Adversary, excess_of
 
@@ -56,7 +56,7 @@ def usual_bins(groups: int, most: int) -> int:
 
 
 def solve_ideal(
-    n: npt.ArrayLike,
+    mass: Floats,
     adversary: Adversary,
     parity: Parity,
     slack: float,
@@ -68,30 +68,24 @@ def solve_ideal(
 
     Parameters
     ----------
-    n
+    mass
         Masses by noisy group, bin in increasing order of the score and label, shape (K, B, 2), of total 1.
-    adversary
-        What may be the true groups.
-    parity, slack
-        The constraint.
-    blind
-        Whether all noisy groups have the same cut.
-    single
-        Whether one rule is wanted and no mixture.
+    adversary, parity, slack
+        The true groups that may be, and the constraint.
+    blind, single
+        Whether all noisy groups have one cut; whether one rule is wanted and no mixture.
 
     Returns
     -------
     ``excess`` is the mean over the rules that are mixed; ``programs`` the number of rules.
     """
-    mass = np.asarray(n, dtype=np.float64)
     noisy, bins, _ = mass.shape
     many = rules_of(bins, 1 if blind else noisy)
     if many > MOST:
         raise ValueError(
             f"{bins} bins of {noisy} groups make {many:,} rules, and a small class has {MOST:,} at most"
         )
-    if any(mass[:, :, list(LABELS[rate])].sum() <= 0 for rate, _ in DEMANDS[parity]):
-        raise ValueError("the data have no row of a label that the constraint needs")
+    require_labels(mass.sum((0, 1)), parity)
     cuts = (
         np.tile(np.arange(bins + 1), (noisy, 1))
         if blind
@@ -113,14 +107,14 @@ def _judged(
     below = np.concatenate([np.zeros_like(mass[:, :1]), np.cumsum(mass, axis=1)], axis=1)
     above = np.maximum(below[:, -1:] - below, 0.0)
     above[:, -1], above[:, 0] = 0.0, below[:, -1]
-    errors, worst = [], []
+    errors, over = [], []
     for first in range(0, cuts.shape[1], AT_ONCE):
         at = cuts[:, first : first + AT_ONCE].T
         taken, left = (part[np.arange(len(mass)), at] for part in (above, below))
         cells = np.stack([taken[..., 1], left[..., 1], taken[..., 0], left[..., 0]], axis=-1)
         errors.append(cells[..., [1, 2]].sum((1, 2)))
-        worst.append(excess_of(cells, adversary, parity, slack))
-    return np.concatenate(errors), np.concatenate(worst)
+        over.append(excess_of(cells, adversary, parity, slack))
+    return np.concatenate(errors), np.concatenate(over)
 
 
 def _mixed(errors: Floats, excess: Floats) -> tuple[Floats, bool]:

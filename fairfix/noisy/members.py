@@ -130,8 +130,7 @@ def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> Means:
 def weighted_means(sample: Sample, ratio: Ratio) -> Means:
     """Return the means whose rate is that of each group, if it is independent of the cell given the vector."""
     in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
-    own = sample.weight.sum(1) > 0
-    columns = list(sample.vectors.T)
+    own, columns = sample.weight.sum(1) > 0, list(sample.vectors.T)
     return means(
         sample,
         [z[:, None] * in_a for z in columns],

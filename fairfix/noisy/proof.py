@@ -1,4 +1,4 @@
-"""What rows that a repair has not seen say of true groups behind noisy ones, with the sampling error of rows and table.
+"""The proof of a repair on true groups: rows that the fit has not seen, with the sampling error of rows and table.
 
 The fit takes its rows for the population and the noise table for the truth. Neither is: other rows are drawn, and a
 table of counts is a survey. So the results on held-out rows are audited like those of any file with a noise table
@@ -29,7 +29,7 @@ from fairfix.models.predictors import Caution, RepairedPredictor
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.comparisons import quantile, worst
 from fairfix.noisy.description import Noise
-from fairfix.noisy.rates import Floats, where_of
+from fairfix.noisy.rates import Floats, shortfalls, where_of
 from fairfix.noisy.recorded import Profiles, Recorded, recorded_groups
 from fairfix.noisy.true_groups import TrueGroups
 
@@ -38,7 +38,6 @@ HOLDS = 1e-6
 
 LEVELS = ("N4", "N2", "N1", "N0")
 """Assumptions whose bounds are told, the strongest first; N3 is about bins, which an audit does not look at."""
-
 
 DIFFERENCES = {metric_of(criterion): rates_of(criterion) for criterion in CRITERIA}
 """Name -> rates of the differences whose worst case a comparison of repairs shows."""
@@ -182,11 +181,10 @@ def shortfall(true: TrueGroups, level: str, sides: Iterable[tuple[str, float]]) 
     bounds, data = true.bounds[level], true.data
 
     def most(cells: Floats, rates: Mapping[str, Pair]) -> Floats:
-        out = []
-        for name, sign in sides:
-            overall = data.metrics[name].of(cells.sum(-2))[..., None]
-            out.append(sign * (overall - rates[name][0 if sign > 0 else 1]))
-        return worst("max", np.concatenate(out, -1))
+        every = shortfalls(
+            sides, lambda name: data.metrics[name].of(cells.sum(-2))[..., None], rates.__getitem__
+        )
+        return worst("max", np.concatenate(every, -1))
 
     point = float(most(data.cells, bounds.rates))
     if not bounds.draws:

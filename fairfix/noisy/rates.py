@@ -6,9 +6,9 @@ The cells of decisions are TP, FN, FP, TN, in this order; their masses in noisy 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -107,6 +107,21 @@ DEMANDS: Mapping[str, tuple[tuple[str, float], ...]] = {
 
 One-sided constraints are those of the paper: a group must not be worse off.
 """
+
+
+def shortfalls(
+    demands: Iterable[tuple[str, float]],
+    overall: Callable[[str], Any],
+    bounds: Callable[[str], tuple[Floats, Floats]],
+) -> list[Floats]:
+    """Return by how much the worst rate of each true group is on the wrong side of the overall rate, by demand."""
+    return [sign * (overall(rate) - bounds(rate)[0 if sign > 0 else 1]) for rate, sign in demands]
+
+
+def require_labels(mass: Floats, parity: Parity) -> None:
+    """Refuse data without a row that a constraint is about; ``mass`` of labels 0 and 1, shape (2,)."""
+    if any(mass[list(LABELS[rate])].sum() <= 0 for rate, _ in DEMANDS[parity]):
+        raise ValueError("the data have no row of a label that the constraint needs")
 
 
 def where_of(demands: Iterable[tuple[str, float]]) -> str:

@@ -54,8 +54,9 @@ from fairfix.noisy.binned import (
     require_fit,
     space_of,
 )
+from fairfix.noisy.bounds import widest
 from fairfix.noisy.polytope import Refuted, is_empty, joint_masses, smallest_eps
-from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity
+from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity, require_labels, shortfalls
 
 ROUNDS = 40
 """Most rounds of tangents."""
@@ -258,8 +259,7 @@ class _Problem:
             require_fit(n, table, assumption)
         self.n, self.tables, self.slack, self.assumption = n, tables, slack, assumption
         self.demands = DEMANDS[parity]
-        if any(n[:, :, list(LABELS[rate])].sum() <= 0 for rate, _ in self.demands):
-            raise ValueError("the data have no row of a label that the constraint needs")
+        require_labels(n.sum((0, 1)), parity)
         if isinstance(assumption, Sensitive) and assumption.eps < 1:
             parts = looked_at(n, tables[0], parity)
             if any(is_empty(joint_masses([part], assumption.eps)) for part in parts):
@@ -283,12 +283,12 @@ class _Problem:
 
     def excess(self, accept: Floats) -> Floats:
         """Return what the worst rates miss their limits by, shape (demands, J)."""
-        rows = []
-        for rate, sign in self.demands:
-            bounds = [rate_bounds(self.n, table, accept, rate, self.assumption) for table in self.tables]
-            worst = np.fmin.reduce([sign * (lo if sign > 0 else hi) for lo, hi in bounds])
-            rows.append(sign * float(self.overall(rate) @ accept.ravel()) - worst - self.slack)
-        return np.array(rows)
+        every = shortfalls(
+            self.demands,
+            lambda rate: float(self.overall(rate) @ accept.ravel()),
+            lambda rate: widest([rate_bounds(self.n, t, accept, rate, self.assumption) for t in self.tables]),
+        )
+        return np.array(every) - self.slack
 
     def finish(self, accept: Floats, feasible: bool, bound: float, programs: int) -> NoisyRepair:
         """Return the solution with its worst cases."""

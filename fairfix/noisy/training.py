@@ -34,8 +34,8 @@ import numpy.typing as npt
 from scipy import sparse
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fairfix.noisy.bounds import labelled_bounds, soft_bounds, tv_bounds
-from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS, Floats, Parity, Ratio, flipped
+from fairfix.noisy.bounds import Pair, labelled_bounds, soft_bounds, tv_bounds, widest
+from fairfix.noisy.rates import DEMANDS, RATIOS, Floats, Parity, Ratio, flipped, require_labels, shortfalls
 
 Ints = npt.NDArray[np.int64]
 
@@ -67,7 +67,7 @@ HOLDS = 1e-12
 class Adversary(Protocol):
     """What may be the true groups, given the cells of the noisy ones."""
 
-    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+    def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the lowest and the highest rate of each true group; ``cells`` (..., K, 4) to (..., J)."""
         ...
 
@@ -83,7 +83,7 @@ class Within:
     table: Floats
     """Joint masses of true and noisy groups, shape (J, K), or by label (2, J, K), with the data's columns."""
 
-    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+    def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the sharp bounds."""
         known = np.broadcast_to(self.table, (*cells.shape[:-2], *self.table.shape))
         return (
@@ -126,10 +126,9 @@ class Either:
 
     tables: tuple[Within, ...]
 
-    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+    def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the lowest and the highest ends of all."""
-        low, high = zip(*(one.bounds(cells, ratio) for one in self.tables), strict=True)
-        return np.fmin.reduce(low), np.fmax.reduce(high)
+        return widest([one.bounds(cells, ratio) for one in self.tables])
 
     def shares(self, cells: Floats, ratio: Ratio) -> Floats:
         """Return, for each group, those of the table under which its lowest rate is lowest."""
@@ -145,7 +144,7 @@ class Near:
 
     radius: Floats
 
-    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+    def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the sharp bounds."""
         return tv_bounds(cells, self.radius, ratio)
 
@@ -223,13 +222,12 @@ class Rows:
 
 def excess_of(cells: Floats, adversary: Adversary, parity: Parity, slack: float) -> Floats:
     """Return ``g``, exactly; ``cells`` (..., K, 4) to (..., rates, J)."""
-    out = []
-    for rate, sign in DEMANDS[parity]:
-        ratio = RATIOS[rate]
-        low, high = adversary.bounds(cells, ratio)
-        overall = ratio.of(cells.sum(-2))[..., None]
-        out.append(sign * (overall - (low if sign > 0 else high)) - slack)
-    return np.stack(out, axis=-2)
+    every = shortfalls(
+        DEMANDS[parity],
+        lambda rate: RATIOS[rate].of(cells.sum(-2))[..., None],
+        lambda rate: adversary.bounds(cells, RATIOS[rate]),
+    )
+    return np.stack([one - slack for one in every], axis=-2)
 
 
 def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: Floats) -> Floats:
@@ -286,27 +284,15 @@ def train(
     ----------
     X, y
         Shapes (n, d), without a constant column, and (n,), of 0 and 1.
-    codes
-        Noisy group of each row, shape (n,).
-    weight
-        Shape (n,), not negative; None for 1 each.
-    groups
-        Number of noisy groups.
-    adversary
-        What may be the true groups.
-    parity, slack
-        The constraint.
-    l2
-        Of the penalty.
-    start
-        Coefficients to begin with, the intercept last; zeros if None.
-    steps
-        Of each run.
+    codes, weight
+        Noisy group (of ``groups``) and weight of each row, shape (n,); weights of None are 1 each.
+    adversary, parity, slack
+        The true groups that may be, and the constraint.
+    l2, start, steps
+        Penalty, coefficients to begin with (the intercept last; zeros if None), and steps of each run.
     """
     rows = Rows.of(X, y, codes, weight, groups)
-    for rate, _ in DEMANDS[parity]:
-        if not np.isin(rows.y, LABELS[rate]).any():
-            raise ValueError("the data have no row of a label that the constraint needs")
+    require_labels(np.bincount(rows.y, rows.weight, 2).astype(np.float64), parity)
     begin = np.zeros(rows.A.shape[1]) if start is None else np.asarray(start, dtype=np.float64)
     search = _Search(rows, adversary, parity, slack)
     with threadpool_limits(1):
