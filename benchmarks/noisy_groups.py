@@ -22,9 +22,11 @@ from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
-from fairfix.noisy.bounds import RATIOS, conditional_radius, tv_bounds
+from fairfix.noisy.bounds import conditional_radius, tv_bounds
 from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.true_groups import Seen, TrueGroups, seen
+from fairfix.noisy.rates import RATIOS
+from fairfix.noisy.recorded import Recorded, recorded_groups
+from fairfix.noisy.true_groups import TrueGroups
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -76,11 +78,11 @@ def table_of(race: Ints, noisy: Ints, label: Ints | None) -> NoiseTable:
     return NoiseTable("survey", NAMES, NAMES, counts[0] if label is None else counts, "count")
 
 
-def seen_of(noisy: Ints, cell: Ints) -> Seen:
+def seen_of(noisy: Ints, cell: Ints) -> Recorded:
     """Return what the audit sees of rows."""
     cells = np.zeros((3, 4))
     np.add.at(cells, (noisy, cell), 1.0)
-    return Seen(
+    return Recorded(
         "race", NAMES, cells / cells.sum(), float(noisy.size), {name: RATIOS[name] for name in METRICS}
     )
 
@@ -103,8 +105,8 @@ def population(race: Ints, cell: Ints) -> Iterator[str]:
                     noisy = recorded(race, cell, kind, gamma, np.random.default_rng(seed))
                     data = seen_of(noisy, cell)
                     told = TrueGroups(data, Noise(table_of(race, noisy, label)), replicates=0)
-                    joint = told.plain(told.joints[0])
-                    gammas, rate = conditional_radius(joint), told.recorded[metric]
+                    joint = told.evidence.plain_joints[0]
+                    gammas, rate = conditional_radius(joint), told.data.rates[metric]
                     bounds = [(np.clip(rate - gammas, 0, 1), np.clip(rate + gammas, 0, 1))]
                     bounds.append(tv_bounds(data.cells, gammas, RATIOS[metric]))
                     bounds += [told.bounds[level].rates[metric] for level in ("N0", "N1", "N2")]
@@ -194,7 +196,7 @@ def speed() -> Iterator[str]:
         def told(
             replicates: int, reading: Reading = reading, noise: Noise = noise, found: object = found
         ) -> TrueGroups:
-            return TrueGroups(seen(found.counts, reading, "race"), noise, replicates=replicates)
+            return TrueGroups(recorded_groups(found.counts, reading, "race"), noise, replicates=replicates)
 
         def bounds(replicates: int, told: Callable[[int], TrueGroups] = told) -> object:
             one = told(replicates)

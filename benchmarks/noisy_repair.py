@@ -27,9 +27,11 @@ from fairfix.data.table import Table
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.learned import mean_of
 from fairfix.methods.robust import Robust, Seen
+from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft
 from fairfix.noisy.bounds import valid_radius
 from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.repair import Assumption, Certified, Identified, Parity, Sensitive, Soft, solve_noisy
+from fairfix.noisy.rates import Parity
+from fairfix.noisy.thresholds import solve_noisy
 from fairfix.noisy.training import Adversary, Near, Within, train
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "report": "errors auditing",
     "individual": "errors stats optim data models auditing",
     "noisy": "errors optim data models auditing",
-    "methods": "errors stats optim data models individual noisy",
+    "methods": "errors stats optim data models auditing individual noisy",
     "sklearn": "errors data models noisy methods",
     "tasks": "errors stats optim data models auditing individual noisy methods",
     "cli": "errors data models auditing report individual noisy methods tasks",

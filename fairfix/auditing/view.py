@@ -24,8 +24,19 @@ from fairfix.data.names import group_name
 from fairfix.data.reading import Reading
 from fairfix.data.scan import KeptRows
 from fairfix.stats.estimates import Areas, Estimates, Means, simultaneous_limits
-from fairfix.stats.estimates import Areas, Estimates, Means, simultaneous_limits
-from fairfix.stats.gaps import Contrasts, Gap, combine, covariance_to_overall, difference_between_groups, difference_to_overall, difference_to_reference, ratio_between_groups, ratio_to_overall, ratio_to_reference, worst
+from fairfix.stats.gaps import (
+    Contrasts,
+    Gap,
+    combine,
+    covariance_to_overall,
+    difference_between_groups,
+    difference_to_overall,
+    difference_to_reference,
+    ratio_between_groups,
+    ratio_to_overall,
+    ratio_to_reference,
+    worst,
+)
 from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
 
 ROUNDING = 1e-10

@@ -56,6 +56,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
+from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
@@ -74,14 +75,10 @@ DEFAULT = 1e-3
 GRID = tuple(10.0**power for power in np.arange(-1.0, -6.5, -0.5))
 """Penalties that cross validation tries, from the largest on."""
 
-EVENTS = {"demographic_parity": (None,), "equal_opportunity": (1,), "equalized_odds": (0, 1)}
-"""Labels of the events of a constraint; None: everybody."""
+EVENTS = {name: events_of(name)[::-1] for name in CRITERIA}
+"""Labels of the events of a constraint, in the order of the multipliers; None: everybody."""
 
-COMPARISONS = {
-    "demographic_parity": "selection_rate.difference.between_groups",
-    "equal_opportunity": "true_positive_rate.difference.between_groups",
-    "equalized_odds": "equalized_odds.difference.between_groups",
-}
+COMPARISONS = {name: f"{metric_of(name)}.difference.between_groups" for name in CRITERIA}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ group ``j``, and ``U`` holds those that the data, the noise table and an assumpt
 ``equalized_odds``       that, and ``|FPR_j - FPR| <= slack``    that, and ``FPR_j <= FPR + slack``
 =======================  ======================================  ======================================
 
-The programs, their worst cases and the margin of ``z`` standard errors are in :mod:`fairfix.noisy.repair`. The
+The programs, their worst cases and the margin of ``z`` standard errors are in :mod:`fairfix.noisy.thresholds`. The
 guarantee is about the rows of the fit, with the table taken as known. The table is carried over to the recorded groups
 (and labels) of these rows; where it is not known what of it holds there, every table that may be is in ``U``; see
 :mod:`fairfix.noisy.description`.
@@ -77,6 +77,7 @@ from typing import ClassVar, cast
 import numpy as np
 from scipy.special import expit
 
+from fairfix.auditing.criteria import CRITERIA, metric_of
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
@@ -88,33 +89,17 @@ from fairfix.models.members import LinearMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace
-from fairfix.noisy.bounds import RATIOS, Refuted, tv_bounds, vacuous, valid_radius
+from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft, breakdown_of, rate_bounds
+from fairfix.noisy.bounds import tv_bounds, vacuous, valid_radius
 from fairfix.noisy.description import Noise, radii_for
 from fairfix.noisy.ideal import MOST, rules_of, solve_ideal, usual_bins
-from fairfix.noisy.repair import (
-    DEMANDS,
-    LABELS,
-    Assumption,
-    Certified,
-    Identified,
-    NoisyRepair,
-    Parity,
-    RateName,
-    Sensitive,
-    Soft,
-    breakdown_of,
-    rate_bounds,
-    solve_noisy,
-    where_of,
-)
+from fairfix.noisy.polytope import Refuted
+from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS, Parity, where_of
+from fairfix.noisy.thresholds import NoisyRepair, solve_noisy
 from fairfix.noisy.training import Adversary, Either, Near, Trained, Within, train
 from fairfix.optim.piecewise import Piecewise
 
-COMPARISONS = {
-    "demographic_parity": "selection_rate.difference.to_overall",
-    "equal_opportunity": "true_positive_rate.difference.to_overall",
-    "equalized_odds": "equalized_odds.difference.to_overall",
-}
+COMPARISONS = {name: f"{metric_of(name)}.difference.to_overall" for name in CRITERIA}
 
 SAME = 1e-9
 """Difference of joint masses below which tables are one."""
@@ -930,7 +915,7 @@ class Merged:
     n: Floats
     chance: Floats
 
-    def overall(self, rate: RateName) -> float:
+    def overall(self, rate: str) -> float:
         """Return the rate over everybody."""
         own = self.n[:, :, list(LABELS[rate])].sum(2)
         return float((own * self.chance).sum() / own.sum())

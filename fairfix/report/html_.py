@@ -19,8 +19,18 @@ from fairfix.auditing.metrics import metrics_for
 from fairfix.report import figures
 from fairfix.report.audits import group_metrics
 from fairfix.report.figures import Part
-from fairfix.report.layout import HEADLINES, Grid, Interval, Json, Section, Verdict, kind_of, layout, titled
-from fairfix.report.layout import HEADLINES, Grid, Interval, Json, Section, Verdict, kind_of, layout, parted, titled
+from fairfix.report.layout import (
+    HEADLINES,
+    Grid,
+    Interval,
+    Json,
+    Section,
+    Verdict,
+    kind_of,
+    layout,
+    parted,
+    titled,
+)
 from fairfix.report.verdicts import WORDS, limit, meaning, measured
 from fairfix.report.words import readable
 

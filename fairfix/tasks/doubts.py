@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
 from fairfix.auditing.results import Value
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.table import Groups, Table
@@ -45,11 +46,8 @@ SHOWN = 1e-3
 """A slack is missed if it is by more than this, which is far above the tolerances of all solvers."""
 
 EVENTS: Mapping[str, tuple[int | None, ...]] = {
-    "selection_rate": (None,),
     "ks": (None,),
-    "true_positive_rate": (1,),
-    "false_positive_rate": (0,),
-    "equalized_odds": (1, 0),
+    **{name: events_of(name) for name in (*map(metric_of, CRITERIA), "false_positive_rate")},
 }
 """Labels of the rows over which a metric is a mean; None for all rows."""
 

@@ -18,11 +18,13 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.base import RepairProblem
-from fairfix.methods.robust import COMPARISONS, Robust, bin_edges
+from fairfix.methods.logloss import COMPARISONS
+from fairfix.methods.robust import Robust, bin_edges
 from fairfix.models.repaired import Repaired
 from fairfix.models.scorers import ScoreCurves
+from fairfix.noisy.binned import Sensitive, breakdown_of, rate_bounds
 from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.repair import DEMANDS, LABELS, Sensitive, breakdown_of, rate_bounds
+from fairfix.noisy.rates import DEMANDS, LABELS
 from fairfix.tasks.proof import repair_table
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"

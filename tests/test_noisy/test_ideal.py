@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fairfix.noisy.bounds import RATIOS, joint_masses, ratio_range, valid_radius
+from fairfix.noisy.binned import Certified, Soft
+from fairfix.noisy.bounds import valid_radius
 from fairfix.noisy.ideal import MOST, USUAL, rules_of, solve_ideal, usual_bins
-from fairfix.noisy.repair import DEMANDS, LABELS, Certified, Soft, solve_noisy
+from fairfix.noisy.polytope import joint_masses, ratio_range
+from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
+from fairfix.noisy.thresholds import solve_noisy
 from fairfix.noisy.training import Near, Within
 from scipy.optimize import linprog
 

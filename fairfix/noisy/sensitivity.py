@@ -1,15 +1,13 @@
-r"""Bounds of many rates at once, if noise depends on the cell by at most eps.
+r"""Bounds of many rates of true groups at once, if noise depends on the cell by at most eps.
 
-What :mod:`fairfix.noisy.bounds` says of one rate of one group at a time is asked here for many: each is a linear
-program over the same joint masses ``q_jk(c)``, told apart by what is scaled to 1 (Charnes and Cooper) and by its goal.
-With ``Q_j(c) = sum_k q_jk(c)`` as variables beside ``q``, the rows
+Each end of a rate's range is a linear program over the joint masses of :mod:`fairfix.noisy.polytope`; programs differ
+in what is scaled to 1 and in the goal. With ``Q_j(c) = sum_k q_jk(c)`` as variables beside ``q``, the rows
 
 .. math:: (T_{jk} - \varepsilon) Q_j(c) \le q_{jk}(c) \le (T_{jk} + \varepsilon) Q_j(c)
 
 have two numbers each, and a rate is a ratio of sums of ``Q_j``. The left row says nothing where ``T_jk <= eps``, nor
-does the right one where ``T_jk + eps >= 1``. Rows are written down as arrays of indices, without a product of matrices,
-and several programs are given to the solver at once, as blocks: for small ones the call costs more than the solution.
-From eps = 1 on there is a closed form.
+does the right one where ``T_jk + eps >= 1``. Several programs are given to the solver at once, as blocks: for small
+ones the call costs more than the solution. From eps = 1 on there is a closed form.
 """
 
 from __future__ import annotations
@@ -24,9 +22,10 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from fairfix.noisy.bounds import Ratio, cell_parts, labelled_bounds, soft_bounds
+from fairfix.noisy.bounds import Pair, labelled_bounds, require_fit, soft_bounds
+from fairfix.noisy.polytope import row_shares, smallest_eps
+from fairfix.noisy.rates import CELLS_OF_LABEL, Floats, Ratio
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 WIDE = 400
@@ -35,99 +34,86 @@ WIDE = 400
 
 @dataclass(frozen=True)
 class End:
-    """What is asked: the least (sign 1) or the largest (-1) rate of a true group."""
+    """An end of a range: the least (sign 1) or the largest (-1) rate of a true group."""
 
     ratio: Ratio
     group: int
     sign: float
 
 
-@dataclass(frozen=True, eq=False)
 class _Sheet:
     """The rows that all programs share; the row ``one`` is left for the denominator, which is scaled to 1."""
 
-    row: Ints
-    column: Ints
-    value: Floats
-    low: Floats
-    high: Floats
-    one: int
-    totals: Ints
-    """Columns of ``Q_j(c)``, shape (J, 4), in the order of TP, FN, FP, TN."""
-
-    @classmethod
-    def of(cls, parts: Sequence[tuple[Floats, Floats]], which: list[list[int]], eps: float) -> _Sheet:
-        """Write the rows down."""
-        made = _Rows()
-        scale = made.columns(1)[0]
-        totals = np.zeros((parts[0][1].shape[0], 4), dtype=np.int64)
+    def __init__(
+        self, parts: Sequence[tuple[Floats, Floats]], which: Sequence[list[int]], eps: float
+    ) -> None:
+        self.height = self.width = 0
+        self._places: list[tuple[Ints, Ints, Floats]] = []
+        self._limits: list[tuple[Floats, Floats]] = []
+        scale = self._columns(1)[0]
+        self.totals = np.zeros((parts[0][1].shape[0], 4), dtype=np.int64)
+        """Columns of ``Q_j(c)``, shape (J, 4), in the order of TP, FN, FP, TN."""
         for (mass, table), cells in zip(parts, which, strict=True):
-            totals[:, cells] = made.part(mass, table, scale, eps)
-        one = made.rows(1, 1.0, 1.0)[0]
-        return cls(*made.written(), int(one), totals)
+            self.totals[:, cells] = self._part(mass, table, scale, eps)
+        self.one = int(self._rows(1, 1.0, 1.0)[0])
+        self.row, self.column, self.value = (np.concatenate(part) for part in zip(*self._places, strict=True))
+        self.low, self.high = (np.concatenate(part) for part in zip(*self._limits, strict=True))
 
     def asked(self, end: End) -> tuple[Ints, Ints]:
-        """Return the columns of an end's numerator and of its denominator."""
-        both = np.array(end.ratio.a) | np.array(end.ratio.b)
+        """Return the columns of an end's numerator and denominator."""
         own = self.totals[end.group]
-        return own[np.array(end.ratio.a)], own[both]
+        return own[np.array(end.ratio.a)], own[np.array(end.ratio.rows)]
 
+    def _columns(self, *shape: int) -> Ints:
+        first, self.width = self.width, self.width + int(np.prod(shape))
+        return np.arange(first, self.width).reshape(shape)
 
-class _Rows:
-    """Rows of a program while they are written."""
-
-    def __init__(self) -> None:
-        self.many = [0, 0]
-        self.places: list[tuple[Ints, Ints, Floats]] = []
-        self.limits: list[tuple[Floats, Floats]] = []
-
-    def columns(self, *shape: int) -> Ints:
-        """Return new columns."""
-        first, size = self.many[1], int(np.prod(shape))
-        self.many[1] += size
-        return np.arange(first, first + size).reshape(shape)
-
-    def rows(self, size: int, low: float, high: float) -> Ints:
+    def _rows(self, size: int, low: float, high: float) -> Ints:
         """Return new rows between two limits."""
-        first = self.many[0]
-        self.many[0] += size
-        self.limits.append((np.full(size, low), np.full(size, high)))
-        return np.arange(first, first + size)
+        first, self.height = self.height, self.height + size
+        self._limits.append((np.full(size, low), np.full(size, high)))
+        return np.arange(first, self.height)
 
-    def put(self, row: Ints, column: Ints, value: npt.ArrayLike) -> None:
+    def _put(self, row: Ints, column: Ints, number: npt.ArrayLike) -> None:
         """Put numbers at rows and columns."""
-        parts = np.broadcast_arrays(row, column, np.asarray(value, dtype=np.float64))
-        self.places.append(tuple(part.ravel() for part in parts))  # type: ignore[arg-type]  # three of them
+        at, to, what = np.broadcast_arrays(row, column, np.asarray(number, dtype=np.float64))
+        self._places.append((at.ravel(), to.ravel(), what.ravel()))
 
-    def part(self, mass: Floats, table: Floats, scale: Ints, eps: float) -> Ints:
+    def _part(self, mass: Floats, table: Floats, scale: Ints, eps: float) -> Ints:
         """Write the rows of masses (K, c) with a table (J, K); return the columns of the totals (J, c)."""
         (noisy, cells), groups = mass.shape, len(table)
-        q, total = self.columns(groups, noisy, cells), self.columns(groups, cells)
+        q, total = self._columns(groups, noisy, cells), self._columns(groups, cells)
         for axis, right in ((0, mass), (2, table)):
-            row = self.rows(right.size, 0.0, 0.0).reshape(right.shape)
-            self.put(np.expand_dims(row, axis), q, 1.0)
-            self.put(row, scale, -right)
-        row = self.rows(total.size, 0.0, 0.0).reshape(total.shape)
-        self.put(row[:, None], q, 1.0)
-        self.put(row, total, -1.0)
-        true = table.sum(1, keepdims=True)
-        share = np.where(true > 0, table / np.where(true > 0, true, 1.0), 1.0 / noisy)
+            row = self._rows(right.size, 0.0, 0.0).reshape(right.shape)
+            self._put(np.expand_dims(row, axis), q, 1.0)
+            self._put(row, scale, -right)
+        row = self._rows(total.size, 0.0, 0.0).reshape(total.shape)
+        self._put(row[:, None], q, 1.0)
+        self._put(row, total, -1.0)
+        share = row_shares(table)
         for sign in (1.0, -1.0):
             says = share + eps < 1.0 if sign > 0 else share > eps
             j, k, c = np.nonzero(np.broadcast_to(says[:, :, None], q.shape))
-            row = self.rows(j.size, -np.inf, 0.0)
-            self.put(row, q[j, k, c], sign)
-            self.put(row, total[j, c], -sign * share[j, k] - eps)
+            row = self._rows(j.size, -np.inf, 0.0)
+            self._put(row, q[j, k, c], sign)
+            self._put(row, total[j, c], -sign * share[j, k] - eps)
         return total
 
-    def written(self) -> tuple[Ints, Ints, Floats, Floats, Floats]:
-        """Return rows, columns, values and limits."""
-        row, column, value = (np.concatenate(part) for part in zip(*self.places, strict=True))
-        low, high = (np.concatenate(part) for part in zip(*self.limits, strict=True))
-        return row, column, value, low, high
+
+def cell_parts(m: Floats, C: Floats) -> tuple[list[tuple[Floats, Floats]], list[list[int]]]:
+    """Return pairs of masses and table, one by label, and the cells of each."""
+    by_label = C.ndim == 3
+    require_fit(m, C, by_label=by_label)
+    which = list(CELLS_OF_LABEL) if by_label else [[0, 1, 2, 3]]
+    return [(m[:, own], table) for own, table in zip(which, C if by_label else [C], strict=True)], which
 
 
-def sensitivity_ends(m: npt.ArrayLike, C: npt.ArrayLike, eps: float, ends: Sequence[End]) -> Floats:
+def least_eps(m: Floats, C: Floats) -> float:
+    """Return the least eps that masses and table allow; arguments as in :func:`sensitivity_ends`."""
+    return smallest_eps(cell_parts(m, C)[0])
+
+
+def sensitivity_ends(m: Floats, C: Floats, eps: float, ends: Sequence[End]) -> Floats:
     """Return ends of the range of rates if noise depends on the cell by at most eps.
 
     Parameters
@@ -137,26 +123,20 @@ def sensitivity_ends(m: npt.ArrayLike, C: npt.ArrayLike, eps: float, ends: Seque
     C
         Joint masses of true and noisy groups with the columns of ``m``, shape (J, K), or (2, J, K) by label.
     eps
-        Largest ``|P(noisy = k | true = j, cell) - T_jk|``.
+        Largest ``|P(noisy = k | true = j, cell) - T_jk|``; with a table by label noise may depend on the label freely,
+        and on decisions by eps.
     ends
-        What is asked.
+        The ends wanted.
 
     Returns
     -------
     A number for each; NaN where a group has no denominator, and everywhere if the data refute the assumption. Where
     the solver gives up, as it may near the least eps that the data allow, the end is that of any noise: it holds.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, masses are negative, or eps is.
     """
-    if not eps >= 0:
-        raise ValueError(f"eps must be 0 or more, got {eps!r}")
     parts, which = cell_parts(m, C)
     if eps >= 1:
         return _closed(m, C, ends)
-    sheet = _Sheet.of(parts, which, eps)
+    sheet = _Sheet(parts, which, eps)
     size = max(1, WIDE // sheet.column.max())
     cuts = [*range(0, len(ends), size), len(ends)]
     found = np.concatenate([np.zeros(0), *(_solved(sheet, ends[a:b]) for a, b in pairwise(cuts))])
@@ -165,9 +145,9 @@ def sensitivity_ends(m: npt.ArrayLike, C: npt.ArrayLike, eps: float, ends: Seque
     return found
 
 
-def _closed(m: npt.ArrayLike, C: npt.ArrayLike, ends: Sequence[End]) -> Floats:
+def _closed(m: Floats, C: Floats, ends: Sequence[End]) -> Floats:
     """Return the ends if noise may depend on anything."""
-    bounds = labelled_bounds if np.asarray(C).ndim == 3 else soft_bounds
+    bounds = labelled_bounds if C.ndim == 3 else soft_bounds
     known = {ratio: bounds(m, C, ratio) for ratio in {end.ratio for end in ends}}
     return np.array([known[end.ratio][0 if end.sign > 0 else 1][end.group] for end in ends])
 
@@ -206,14 +186,9 @@ def _called(goal: Floats, limits: LinearConstraint, *, presolve: bool) -> Any:
     return milp(goal, constraints=limits, bounds=Bounds(0.0, np.inf), options={"presolve": presolve})
 
 
-def sensitivity_bounds(m: npt.ArrayLike, C: npt.ArrayLike, ratio: Ratio, eps: float) -> tuple[Floats, Floats]:
-    """Return the sharp bounds of every group's rate; see :func:`sensitivity_ends`.
-
-    Returns
-    -------
-    Lowest and highest rate, shape (J,) each.
-    """
-    groups = np.asarray(C).shape[-2]
+def sensitivity_bounds(m: Floats, C: Floats, ratio: Ratio, eps: float) -> Pair:
+    """Return the sharp bounds of every group's rate, shape (J,) each; see :func:`sensitivity_ends`."""
+    groups = C.shape[-2]
     ends = [End(ratio, j, sign) for sign in (1.0, -1.0) for j in range(groups)]
     lo, hi = sensitivity_ends(m, C, eps, ends).reshape(2, groups)
     return lo, hi
