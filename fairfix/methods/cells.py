@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.base import RepairProblem, once_per_problem
 from fairfix.models.predictors import codes_of
 from fairfix.optim.monotone import Isotonic, Sigmoid, isotonic, sigmoid
 from fairfix.optim.piecewise import Piecewise
@@ -82,21 +82,14 @@ class Cells:
     cells: tuple[ScoredCell, ...]
     stratum: tuple[int, ...]
 
-    def strata(self) -> list[tuple[int, list[int]]]:
-        """Return (stratum, its cells) in order."""
-        return [
-            (s, [k for k, own in enumerate(self.stratum) if own == s]) for s in dict.fromkeys(self.stratum)
-        ]
+    def strata(self) -> dict[int, list[int]]:
+        """Return the cells of each stratum, in order."""
+        return {s: [k for k, own in enumerate(self.stratum) if own == s] for s in dict.fromkeys(self.stratum)}
 
 
+@once_per_problem
 def cells_of(problem: RepairProblem) -> Cells:
-    """Return the rows by cell.
-
-    Raises
-    ------
-    DataError
-        Unlabelled rows are of a cell that the labelled ones do not have: names it.
-    """
+    """Return the rows by cell; DataError where unlabelled rows are of a cell that no labelled row has."""
     table = problem.table
     columns, levels, stratum, code = _coded(problem)
     parts = [(code, table.ranking, table.rows.weight)]
@@ -224,9 +217,10 @@ class Points:
         return self.map.apply(raw) if self.map else (1.0 + raw) / 2.0
 
 
-def points_of(cells: Cells, how: str) -> list[Points]:
+@once_per_problem
+def points_of(problem: RepairProblem, how: str) -> list[Points]:
     """Return the points of every cell: ``how`` is none, isotonic or sigmoid."""
-    return [calibrated(cell, how) for cell in cells.cells]
+    return [calibrated(cell, how) for cell in cells_of(problem).cells]
 
 
 def calibrated(cell: ScoredCell, how: str) -> Points:

@@ -65,6 +65,7 @@ from fairfix.models.chances import TruncatedLogit
 from fairfix.models.learners import LinearMember
 from fairfix.models.predictors import Caution, Certificate, FitTrace, Quantity, RepairedPredictor
 from fairfix.models.values import Scorer, Unrepaired
+from fairfix.noisy.description import Noise
 from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, truncated
 
 DEFAULT = 1e-3
@@ -93,7 +94,6 @@ class LogLoss(Repairer):
         "or odds"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
-    needs_labels: ClassVar[bool] = True
     learns: ClassVar[bool] = True
 
     constraint: str = param("demographic_parity", "what is made alike in expectation", choices=tuple(EVENTS))
@@ -119,8 +119,12 @@ class LogLoss(Repairer):
     )
 
     @property
-    def bounds(self) -> str:
-        """Identifier of the audit comparison that ``slack`` bounds."""
+    def uses_labels(self) -> bool:
+        """Whether the fit uses labels: always."""
+        return True
+
+    def bounds_of(self, reading: Reading) -> str:
+        """Return the identifier of the audit comparison that ``slack`` bounds."""
         return COMPARISONS[self.constraint]
 
     def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
@@ -128,7 +132,7 @@ class LogLoss(Repairer):
         return -_log_loss(predicted, table.rows.label, table.rows.weight)
 
     @classmethod
-    def contenders(cls, reading: Reading) -> Iterator[tuple[str, Repairer]]:
+    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
         """Yield each constraint, and the rounded reading of the first."""
         yield cls.name, cls()
         yield f"{cls.name}, rounded", cls(decisions="deterministic")
@@ -159,7 +163,7 @@ class LogLoss(Repairer):
             + (" (of the probabilities before they are rounded)" if rule.rounded else ""),
             found.objective,
             found.objective - found.gap,
-            f"linear scores whose probabilities hold the slack in {self.bounds}"
+            f"linear scores whose probabilities hold the slack in {COMPARISONS[self.constraint]}"
             + ("" if self.constraint == "demographic_parity" else ", given the true labels"),
         )
         trace = FitTrace(
@@ -322,8 +326,8 @@ class LogLoss(Repairer):
             rates = np.bincount(groups.codes[inside], (w * chance)[inside], many) / mass
             after = max(after, float(np.ptp(rates)))
         return (
-            f"on the rows of the fit, {self.bounds} is {given:.4f} given the true labels, and {after:.4f} for the rule "
-            "as it is used, which does not know them"
+            f"on the rows of the fit, {COMPARISONS[self.constraint]} is {given:.4f} given the true labels, and "
+            f"{after:.4f} for the rule as it is used, which does not know them"
         )
 
 

@@ -221,7 +221,7 @@ def _criterion(repairer: Repairer, reading: Reading) -> str:
     """Return what the slack bounds: within strata, where there are strata."""
     if not reading.columns.strata:
         return repairer.bounds_of(reading)
-    return repairer.bounds.rpartition(".")[0] + ".within_strata"
+    return repairer.bounds_of(reading).rpartition(".")[0] + ".within_strata"
 
 
 def split_rows(table: Table, rng: np.random.Generator, *, validation: float, holdout: float) -> Split:
