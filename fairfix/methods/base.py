@@ -214,36 +214,23 @@ def but(*refused: Any) -> Accepts:
 
 
 class Solver:
-    """One algorithm of a method: which of the method's parameters it reads, what it uses, and its fit.
-
-    Attributes
-    ----------
-    option
-        The option that chooses it, for messages.
-    reads
-        Parameters that mean something to it, beside the slack, with the values that do.
-    tasks
-        Labels it knows, where they are fewer than the method's.
-    uses_labels
-        Whether the fit uses labels.
-    sees_groups
-        Whether the protected columns have to be features (True), or must not be (False).
-    knows_pairs
-        Whether it heeds pairs of people whose difference does not count.
-    averages
-        Whether it takes the mean of a model file's scores over flips, which is done where the scores are made.
-    streams
-        Whether it learns from rows that come in pieces, which need not fit into memory.
-    """
+    """One algorithm of a method: which of the method's parameters it reads, what it uses, and its fit."""
 
     option: ClassVar[str] = ""
+    """The option that chooses it, for messages."""
     reads: ClassVar[Mapping[str, Accepts]] = {}
+    """Parameters that mean something to it, beside the slack, with the values that do."""
     tasks: ClassVar[tuple[Task, ...]] = ()
+    """Labels it knows, where they are fewer than the method's."""
     uses_labels: ClassVar[bool] = False
     sees_groups: ClassVar[bool | None] = None
+    """Whether the protected columns have to be features (True), or must not be (False)."""
     knows_pairs: ClassVar[bool] = False
+    """Whether it heeds pairs of people whose difference does not count."""
     averages: ClassVar[bool] = False
+    """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
     streams: ClassVar[bool] = False
+    """Whether it learns from rows that come in pieces, which need not fit into memory."""
     method: Any
 
     def __init__(self, method: Any) -> None:
@@ -260,39 +247,26 @@ class Solver:
 
 @dataclass(frozen=True)
 class Repairer:
-    """Turns a problem into a repaired predictor. Holds hyper-parameters only; ``fit`` changes nothing here.
-
-    Attributes
-    ----------
-    name
-        What ``--method`` takes.
-    summary
-        One line for help and docs.
-    criterion
-        Identifier of the audit comparison that ``slack`` bounds on the rows of the fit, by default.
-    solvers
-        The algorithms that the parameter ``solver`` chooses from, where there are several.
-    tasks
-        What labels it knows: 0/1 (classification), real numbers (regression).
-    knows_strata, knows_unlabelled, knows_noise
-        Whether it can make groups alike within strata, learns from rows without labels, and repairs true groups that
-        are seen through noise, so that it needs a table of the noise.
-    learns
-        Whether it can learn from feature columns.
-    draws
-        Whether values of its predictors may hang on chance, so that rows of the fit need an identity.
-    """
+    """Turns a problem into a repaired predictor. Holds hyper-parameters only; ``fit`` changes nothing here."""
 
     name: ClassVar[str]
+    """What ``--method`` takes."""
     summary: ClassVar[str]
+    """One line for help and docs."""
     criterion: ClassVar[str]
+    """Identifier of the audit comparison that ``slack`` bounds on the rows of the fit, by default."""
     solvers: ClassVar[Mapping[str, type[Solver]]] = {}
+    """The algorithms that the parameter ``solver`` chooses from, where there are several."""
     tasks: ClassVar[tuple[Task, ...]] = ("classification",)
+    """Labels it knows: 0/1 (classification), real numbers (regression)."""
     knows_strata: ClassVar[bool] = False
     knows_unlabelled: ClassVar[bool] = False
     knows_noise: ClassVar[bool] = False
+    """Whether it repairs true groups that are seen through noise, and so needs a table of the noise."""
     learns: ClassVar[bool] = False
+    """Whether it can learn from feature columns."""
     draws: ClassVar[bool] = False
+    """Whether values of its predictors may hang on chance, so that rows of the fit need an identity."""
 
     slack: float = param(
         0.0, "largest gap between two groups that is left, in the method's criterion", at_least=0.0

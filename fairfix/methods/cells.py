@@ -24,8 +24,25 @@ from fairfix.optim.monotone import Isotonic, Sigmoid, isotonic, sigmoid
 from fairfix.optim.piecewise import Piecewise
 
 
+class Weighted:
+    """Scores that may have weights."""
+
+    score: Floats
+    weight: Floats | None
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Weights, ones where there are none."""
+        return np.ones(self.score.size) if self.weight is None else self.weight
+
+    @cached_property
+    def mass(self) -> float:
+        """Sum of the weights."""
+        return float(self.score.size if self.weight is None else self.weight.sum())
+
+
 @dataclass(frozen=True, eq=False)
-class ScoredCell:
+class ScoredCell(Weighted):
     """The rows of one group in one stratum.
 
     Attributes
@@ -49,16 +66,6 @@ class ScoredCell:
     def label(self) -> npt.NDArray[np.generic] | None:
         """Labels, gathered when they are first asked for."""
         return None if self.labels is None else self.labels()
-
-    @cached_property
-    def weights(self) -> Floats:
-        """Row weights, ones where there are none."""
-        return np.ones(self.score.size) if self.weight is None else self.weight
-
-    @cached_property
-    def mass(self) -> float:
-        """Sum of the weights."""
-        return float(self.score.size if self.weight is None else self.weight.sum())
 
     @cached_property
     def sum_of_scores(self) -> float:
@@ -153,7 +160,7 @@ def _by_cell(code: Ints, many: int) -> list[Ints]:
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class Points(Weighted):
     """What is solved for a cell: its rows, or the blocks of its isotonic regression.
 
     Attributes
@@ -180,19 +187,9 @@ class Points:
         return (1.0 + self.score) / 2.0 if self.blocks is None else self.blocks.values
 
     @cached_property
-    def weights(self) -> Floats:
-        """Weights, ones where there are none."""
-        return np.ones(self.score.size) if self.weight is None else self.weight
-
-    @cached_property
     def base_rate(self) -> float:
         """Mean of ``eta``."""
         return float(self.eta @ self.weights / self.weights.sum())
-
-    @cached_property
-    def mass(self) -> float:
-        """Sum of the weights."""
-        return float(self.score.size if self.weight is None else self.weight.sum())
 
     @cached_property
     def ends(self) -> tuple[float, float]:

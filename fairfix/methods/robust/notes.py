@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from fairfix.noisy.repair import (
     Certified,
     Identified,
     Parity,
+    RateName,
     Sensitive,
     Soft,
     breakdown_of,
@@ -96,6 +97,7 @@ def _worst_cases(
     """Yield how far the worst true group is away (or on the wrong side) under each description of the noise."""
     label = " and the label" if known.by_label else ""
     worst: dict[str, tuple[tuple[Floats, ...], Assumption]] = {}
+    rates = [rate for rate, _ in DEMANDS[parity]]
     if known.conditional is not None and not set(problem.cells.columns) & set(problem.seen_by_model):
         text = f"noise depends on the true group{label} alone (N4, an estimate)"
         worst[text] = (known.conditional,), Identified(0.0, rows.rows)
@@ -106,25 +108,26 @@ def _worst_cases(
         worst["any noise that fits the table without labels (N1)"] = plain, Soft()
     for text, (tables, what) in worst.items():
         try:
-            gap = max(_shortfall(parity, short, table, what) for table in tables)
+            gap = max(
+                _shortfall(
+                    parity, short, {r: rate_bounds(short.n, table, short.chance, r, what) for r in rates}
+                )
+                for table in tables
+            )
         except ValueError:  # not identified
             continue
         yield f"{gap:z.4f} if {text}"
     if known.radii is not None:
-        out = []
-        for rate, sign in DEMANDS[parity]:
-            low, high = tv_bounds(short.cells, known.radii, RATIOS[rate])
-            out.append(sign * (short.overall(rate) - (low if sign > 0 else high)))
-        yield f"{float(np.nanmax(out)):z.4f} within the radii (N0)"
+        gap = _shortfall(parity, short, {r: tv_bounds(short.cells, known.radii, RATIOS[r]) for r in rates})
+        yield f"{gap:z.4f} within the radii (N0)"
 
 
-def _shortfall(parity: Parity, short: Merged, table: Floats, assumed: Assumption) -> float:
+def _shortfall(parity: Parity, short: Merged, bounds: Mapping[RateName, tuple[Floats, Floats]]) -> float:
     """Return what the worst true group is away (or on the wrong side) by, over all rates of the constraint."""
-    out = []
-    for rate, sign in DEMANDS[parity]:
-        low, high = rate_bounds(short.n, table, short.chance, rate, assumed)
-        out.append(sign * (short.overall(rate) - (low if sign > 0 else high)))
-    return float(np.nanmax(out))
+    gaps = [
+        sign * (short.overall(rate) - bounds[rate][0 if sign > 0 else 1]) for rate, sign in DEMANDS[parity]
+    ]
+    return float(np.nanmax(gaps))
 
 
 def _breakdown(
