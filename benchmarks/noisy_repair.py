@@ -26,7 +26,8 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.learned import mean_of
-from fairfix.methods.robust import Robust, Seen
+from fairfix.methods.robust import Robust
+from fairfix.methods.robust.rows import Binned
 from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft
 from fairfix.noisy.bounds import valid_radius
 from fairfix.noisy.description import Noise, NoiseTable
@@ -217,7 +218,7 @@ def thresholds(data: Data, table: Table, assumed: Assumption, told: NoiseTable) 
     problem = RepairProblem(table, noise=Noise(told))
     bins = 20 if isinstance(assumed, Sensitive) else 100
     scored = mean_of(problem, "linear", "logistic", 0.0, 0)
-    seen = Seen.of(problem, scored, data.constraint, bins)
+    seen = Binned.of(problem, scored, data.constraint, bins)
     joint = carried(told, problem.cells.names, seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2)))
     if isinstance(assumed, Identified):
         assumed = Identified(assumed.z, seen.rows)
@@ -323,7 +324,7 @@ def timing(data: Data) -> str:
     ):
         begin = time.process_time()
         problem = RepairProblem(table, noise=Noise(told))
-        seen = Seen.of(problem, mean_of(problem, "linear", "logistic", 0.0, 0), data.constraint, bins)
+        seen = Binned.of(problem, mean_of(problem, "linear", "logistic", 0.0, 0), data.constraint, bins)
         own = seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2))
         try:
             solve_noisy(

@@ -25,7 +25,8 @@ from fairfix.individual.flips import Flip, changes_of, flipped, protected_flips
 from fairfix.individual.matched import keys_of, matched_effect
 from fairfix.individual.residual import residual_effect
 from fairfix.methods.base import RepairProblem
-from fairfix.methods.sensei import Sensei, _Changed
+from fairfix.methods.sensei import Sensei
+from fairfix.methods.sensei.regularized import FlippedRows
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scoring import Averaged
@@ -374,17 +375,17 @@ ROUNDS, OURS, THEIRS = 5, 200, 3
 """Rounds, and the iterations of either in each."""
 
 
-def matrices() -> tuple[Floats, Floats, _Changed]:
+def matrices() -> tuple[Floats, Floats, FlippedRows]:
     """Return the matrix of Adult with both groups, its labels, and the rows under the four flips."""
     held = table_of(adult())
     features = Features.learn(held, NAMES, ("sex", "race"))
     X = features.matrix(held)
     flips = protected_flips(held, ("sex", "race"))
-    changed = _Changed.of(X, (features.matrix(flipped(held, flip)) for flip in flips))
+    changed = FlippedRows.of(X, (features.matrix(flipped(held, flip)) for flip in flips))
     return X, np.asarray(held.rows.label, dtype=np.float64), changed
 
 
-def our_seconds(X: Floats, y: Floats, changed: _Changed) -> float:
+def our_seconds(X: Floats, y: Floats, changed: FlippedRows) -> float:
     """Return the CPU seconds of an iteration; what is done once before the first is not in it."""
 
     def run(steps: int) -> float:
@@ -400,7 +401,7 @@ def our_seconds(X: Floats, y: Floats, changed: _Changed) -> float:
     return (run(OURS + 1) - run(1)) / OURS
 
 
-def their_step(X: Floats, y: Floats, changed: _Changed) -> Callable[[], None]:
+def their_step(X: Floats, y: Floats, changed: FlippedRows) -> Callable[[], None]:
     """Return what does an iteration of inFairness: the same network, rows and optimizer."""
     import torch
     from inFairness.distances import SensitiveSubspaceDistance, SquaredEuclideanDistance

@@ -158,10 +158,7 @@ def chosen(
         if why and asked:
             raise UsageError(f"--methods {name}: {why}")
         if not why:
-            found = method.contenders(reading)
-            if noise is not None and method.knows_noise:
-                found = method.noisy_contenders(reading, noise)
-            out += [Contender(title, repairer) for title, repairer in found]
+            out += [Contender(title, repairer) for title, repairer in method.contenders(reading, noise)]
     if not out:
         raise UsageError("no method fits these data; name features to learn from, or a score column")
     return out

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairfix.auditing.metrics import NOISE_METRICS
 from fairfix.auditing.criteria import rates_of
+from fairfix.auditing.metrics import NOISE_METRICS
 from fairfix.auditing.results import Bound
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.rates import Floats, Ratio

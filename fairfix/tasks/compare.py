@@ -186,7 +186,7 @@ def fits(
     return tuple(
         (contender, slack)
         for contender in contenders
-        for slack in (slacks if contender.repairer.has_slack else (None,))
+        for slack in ((None,) if contender.repairer.slack_of_all is None else slacks)
     )
 
 

@@ -227,7 +227,7 @@ def _criterion(repairer: Repairer, reading: Reading) -> str:
     """Return what the slack bounds: within strata, where there are strata."""
     if not reading.columns.strata:
         return repairer.bounds_of(reading)
-    return Comparison.parse(repairer.bounds).to("within_strata").id
+    return Comparison.parse(repairer.bounds_of(reading)).to("within_strata").id
 
 
 def split_rows(table: Table, rng: np.random.Generator, *, validation: float, holdout: float) -> Split:

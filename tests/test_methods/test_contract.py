@@ -1,6 +1,6 @@
 """The contract of every repair method: a new method is tested by existing.
 
-A method leaves a law only by naming the law in its ``exceptions`` with a reason.
+A method leaves a law only by an entry in ``EXCEPTIONS``, with a reason.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.tasks.proof import results_on
 
 METHODS = list(available().values())
+
+EXCEPTIONS = {
+    ("sensei", "slack"): (
+        "it bounds a share of decisions that change under flips, which no audit of rows as they are can see"
+    )
+}
+"""Method and law that it leaves -> the reason."""
 
 
 def frame(seed: int = 0, rows: int = 600, groups: int = 3) -> pa.Table:
@@ -67,11 +74,11 @@ def problem_of(method: type[Repairer], table: Table, groups: Groups | None = Non
 
 
 def law(name: str) -> Callable[[type[Repairer]], None]:
-    """Return a function that skips a method which declares an exception to the law."""
+    """Return a function that skips a method with an exception to the law."""
 
     def check(method: type[Repairer]) -> None:
-        if name in method.exceptions:
-            pytest.skip(f"{method.name} leaves this law: {method.exceptions[name]}")
+        if (method.name, name) in EXCEPTIONS:
+            pytest.skip(f"{method.name} leaves this law: {EXCEPTIONS[method.name, name]}")
 
     return check
 

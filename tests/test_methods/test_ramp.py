@@ -16,9 +16,8 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
-from fairfix.methods import ramp
 from fairfix.methods.base import RepairProblem, expected_accuracy
-from fairfix.methods.ramp import Ramp
+from fairfix.methods.ramp import Ramp, strata, stream
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution
 from fairfix.tasks.proof import repair_table
@@ -61,7 +60,7 @@ def fit(repairer: Ramp, table: Table, unlabelled: Table | None = None) -> Repair
 
 def gap(repairer: Ramp, table: Table, chance: np.ndarray) -> float:
     """Return the audited value of what the slack bounds."""
-    name = repairer.bounds
+    name = repairer.bounds_of(table.reading)
     if table.reading.columns.strata:
         name = name.rpartition(".")[0] + ".within_strata"
     report = audit(table.with_decision(chance), table.reading)
@@ -440,7 +439,7 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
 )
 def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
     """The message names the parameter and the other solver."""
-    with pytest.raises(UsageError, match=f"{next(iter(given))} .*--solver exact"):
+    with pytest.raises(UsageError, match=f"--{next(iter(given))} .*it goes with --solver exact"):
         Ramp(solver="sgd", **given)
 
 
@@ -492,13 +491,13 @@ def test_covariance_of_many_groups_needs_a_ramp_where_slack_is_left() -> None:
 
 def test_what_one_stratum_misses_is_said_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stratum that has not converged, or has a gap left, is not hidden by one that has none."""
-    plain, calls = ramp.solve_points, []
+    plain, calls = strata.solve_points, []
 
     def first_is_off(*given: Any) -> Any:
         calls.append(given)
         return replace(plain(*given), converged=False, gap=0.25) if len(calls) == 1 else plain(*given)
 
-    monkeypatch.setattr(ramp, "solve_points", first_is_off)
+    monkeypatch.setattr(strata, "solve_points", first_is_off)
     data = frame()
     with pytest.warns(ConvergenceWarning):
         predictor = Ramp().fit(RepairProblem(table_of(data, strata=("job",))), rng=np.random.default_rng(0))
@@ -514,9 +513,9 @@ def test_what_one_stratum_misses_is_said_of_the_whole(monkeypatch: pytest.Monkey
 
 def test_a_stream_that_has_not_settled_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates that are off the band are a caution, and the fit is not called converged."""
-    plain = ramp.learn
+    plain = stream.learn
     monkeypatch.setattr(
-        ramp, "learn", lambda *given, **more: replace(plain(*given, **more), converged=False, off=0.03)
+        stream, "learn", lambda *given, **more: replace(plain(*given, **more), converged=False, off=0.03)
     )
     with pytest.warns(ConvergenceWarning):
         predictor = Ramp(solver="sgd").fit(RepairProblem(table_of(frame())), rng=np.random.default_rng(0))

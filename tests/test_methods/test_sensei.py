@@ -21,9 +21,9 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Flip, flipped, protected_flips
-from fairfix.methods import sensei
 from fairfix.methods.base import RepairProblem
-from fairfix.methods.sensei import Sensei, _apart
+from fairfix.methods.sensei import Sensei, regularized
+from fairfix.methods.sensei.regularized import Linear, distances_of_means
 from fairfix.models.members import LinearMember, NetworkMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
@@ -220,9 +220,9 @@ def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_n
     The limit is Clopper and Pearson's, one-sided, with the 5 % shared by the weights of the grid.
     """
     seen: list[tuple[int, Any]] = []
-    fitted, judge = Sensei._member, sensei._flipping
+    fitted, judge = Linear.member, regularized.share_of_flips
 
-    def fitting(self: Sensei, data: Any, *more: Any) -> Any:
+    def fitting(self: Linear, data: Any, *more: Any) -> Any:
         seen.append((len(data.y), None))
         return fitted(self, data, *more)
 
@@ -230,8 +230,8 @@ def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_n
         seen.append((0, rows))
         return judge(member, data, rows, *more)
 
-    monkeypatch.setattr(Sensei, "_member", fitting)
-    monkeypatch.setattr(sensei, "_flipping", judging)
+    monkeypatch.setattr(Linear, "member", fitting)
+    monkeypatch.setattr(regularized, "share_of_flips", judging)
     table = table_of(frame(many=3000))
     predictor = fit(Sensei(solver="linear", slack=0.1), table, protected_as_feature=True)
     (many, _), (_, rows) = seen[-2:]
@@ -241,7 +241,7 @@ def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_n
     assert rows.size == 3000 - many
     assert 0.1 < rows.size / 3000 < 0.3
     assert 0 < told["flips measured"] == pytest.approx(share(changes(predictor, table.take(rows))), abs=1e-12)
-    limit = stats.beta.ppf(1 - 0.05 / len(sensei.GRID), k + 1, rows.size - k)
+    limit = stats.beta.ppf(1 - 0.05 / len(regularized.GRID), k + 1, rows.size - k)
     assert told["flips at most"] == pytest.approx(limit, rel=1e-6)
 
 
@@ -420,11 +420,13 @@ def test_the_share_of_decisions_that_change_is_by_weight() -> None:
     X = np.array([[-3.0, 0.0], [-0.5, 0.0], [-0.5, 1.0], [3.0, 1.0]])
     flips = [np.column_stack([X[:, 0], np.full(4, value)]) for value in (0.0, 1.0)]
     weight = np.array([1.0, 5.0, 1.0, 2.0])
-    data = sensei._Data(X, np.zeros(4), weight, sensei._Changed.of(X, flips), X[:0], np.ones(2))
+    data = regularized.Training(
+        X, np.zeros(4), weight, regularized.FlippedRows.of(X, flips), X[:0], np.ones(2)
+    )
     member = LinearMember(np.array([[1.0], [1.0]]), np.zeros(1), "sigmoid")
 
-    assert sensei._flipping(member, data, np.arange(4), 0.5, 0.05)[0] == pytest.approx(6 / 9)
-    assert sensei._flipping(member, data, np.arange(4), 0.99, 0.05)[0] == 0.0
+    assert regularized.share_of_flips(member, data, np.arange(4), 0.5, 0.05)[0] == pytest.approx(6 / 9)
+    assert regularized.share_of_flips(member, data, np.arange(4), 0.99, 0.05)[0] == 0.0
 
 
 def test_groups_lie_apart_by_a_regression_on_group_and_label() -> None:
@@ -435,8 +437,8 @@ def test_groups_lie_apart_by_a_regression_on_group_and_label() -> None:
     about = np.column_stack([codes == 1, codes == 2, y == 0, y == 1]).astype(float)
     root = np.sqrt(weight)[:, None]
     want = np.linalg.lstsq(root * about, root * X)[0][:2]
-    found = _apart(X, codes, 3, weight, y)
-    one = _apart(X, codes, 3, np.where(y == 1, weight, 0.0), y)
+    found = distances_of_means(X, codes, 3, weight, y)
+    one = distances_of_means(X, codes, 3, np.where(y == 1, weight, 0.0), y)
     means = [
         np.average(X[(codes == k) & (y == 1)], axis=0, weights=weight[(codes == k) & (y == 1)])
         for k in range(3)
@@ -524,7 +526,7 @@ def test_a_regression_can_be_merged() -> None:
     predictor = fit(Sensei(comparable=PAIR), table)
 
     assert np.corrcoef(predictor.predict(table), data["age"])[0, 1] > 0.99
-    with pytest.raises(UsageError, match="about 0/1 labels"):
+    with pytest.raises(UsageError, match="--solver linear repairs classification"):
         fit(Sensei(solver="linear"), table)
 
 
@@ -532,11 +534,11 @@ def test_a_regression_can_be_merged() -> None:
     ("given", "message"),
     [
         ({"comparable": "role"}, "--comparable"),
-        ({"solver": "network", "rho": np.inf}, "not exactly constant"),
+        ({"solver": "network", "rho": np.inf}, "--rho inf does not go with --solver network"),
         ({"solver": "linear", "rho": np.inf, "radius": 0.1}, "only a constant is left"),
-        ({"directions": "means"}, "--solver linear"),
-        ({"radius": 0.1}, "radius goes with"),
-        ({"solver": "linear", "learner": "trees"}, "trees go with"),
+        ({"directions": "means"}, "it goes with --solver linear"),
+        ({"radius": 0.1}, "it goes with --solver linear or --solver network"),
+        ({"solver": "linear", "learner": "trees"}, "it goes with --solver equal-rates or --solver merge"),
         ({"rho": -1.0, "solver": "linear"}, "rho must be at least 0"),
     ],
 )
