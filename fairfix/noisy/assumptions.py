@@ -107,7 +107,7 @@ class N0(Assumption):
 
     @property
     def stated(self) -> str | None:
-        """Radii."""
+        """Radii that were given."""
         return None if self.evidence.noise.radii is None else "the radii that were given"
 
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:

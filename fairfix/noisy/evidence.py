@@ -28,17 +28,7 @@ TOLERANCE = 1e-7
 
 
 class Evidence:
-    """Recorded groups with a description of noise.
-
-    Parameters
-    ----------
-    data
-        The recorded groups.
-    noise
-        The description.
-    seed, replicates
-        Of the resampling; 0 replicates for none.
-    """
+    """Recorded groups with a description of noise; drawn anew ``replicates`` times, or never if 0."""
 
     def __init__(self, data: Recorded, noise: Noise, seed: int = 0, replicates: int = REPLICATES) -> None:
         self.data, self.noise, self.replicates = data, noise, replicates

@@ -98,17 +98,7 @@ def standard_error(m: Floats, found: Inversion, ratio: Ratio, rows: float) -> Fl
 
     A row of noisy group k moves the rate of group j by ``A_jk (1[A] - rate_j 1[A or B]) / P_j``, with ``P_j`` the
     denominator. Its mean is 0, so ``se_j^2 = sum_k A_jk^2 { a_k (1 - r_j)^2 + b_k r_j^2 } / (n P_j^2)``.
-
-    Parameters
-    ----------
-    m
-        Shape (..., K, 4), of total 1.
-    found
-        From these masses.
-    ratio
-        The rate.
-    rows
-        Number of rows, or their effective number if they have weights.
+    Masses ``m`` are of total 1; ``rows`` is the effective number of rows behind them.
     """
     bottom = np.add(*ratio.masses(found.masses))
     by_label = found.weights.ndim > found.masses.ndim

@@ -407,20 +407,10 @@ class Independent(Assumption):
 
 
 class MembershipGroups(TrueGroups):
-    """Bounds and estimates of true groups that are known by probabilities alone.
+    """Bounds and estimates of true groups of which each row carries probabilities.
 
-    Parameters
-    ----------
-    members
-        The data.
-    independent
-        Whether N4 is stated: given the probabilities, the true group is independent of label and decision.
-    alpha
-        One minus the confidence of intervals.
-    seed
-        Of the part of the rows on which the worst case is looked for.
-    least, most
-        Of :func:`merged`.
+    ``independent`` states N4, ``seed`` is that of the part of the rows on which the worst case is looked for, ``least``
+    and ``most`` are those of :func:`merged`.
     """
 
     def __init__(

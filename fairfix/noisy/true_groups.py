@@ -52,16 +52,7 @@ Metrics = tuple[str, ...]
 class TrueGroups:
     """Bounds and estimates of the true groups behind recorded groups.
 
-    Parameters
-    ----------
-    data
-        The recorded groups.
-    noise
-        The description of noise.
-    alpha
-        One minus the confidence of intervals.
-    seed, replicates
-        Of the resampling; 0 replicates for none.
+    ``alpha`` is one minus the confidence of intervals; data are drawn anew ``replicates`` times, or never if 0.
     """
 
     def __init__(
