@@ -7,6 +7,8 @@ import pytest
 from fairfix.noisy.bounds import RATIOS, joint_masses, labelled_bounds, ratio_range, soft_bounds
 from fairfix.noisy.levels import LABELS_OF, level_bounds
 
+from tests.strategies import examples
+
 
 def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return joint masses q (J, K, I, 2) and chances F (K, I); some masses are almost nothing, some chances tie."""
@@ -20,7 +22,7 @@ def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("rate", list(LABELS_OF))
 def test_bounds_are_those_of_linear_programs(rate: str, by_label: bool) -> None:
     """Over all joint masses of all groups, by level and label, with the denominator scaled to 1."""
-    for seed in range(12):
+    for seed in range(examples(12)):
         q, F = drawn(seed)
         n, groups = q.sum(0), len(q)
         C = np.moveaxis(q.sum(2), -1, 0) if by_label else q.sum((2, 3))

@@ -17,6 +17,8 @@ from fairfix.optim.group_loss import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
+
 Floats = npt.NDArray[np.float64]
 Data = tuple[Floats, Floats, npt.NDArray[np.int64]]
 
@@ -64,7 +66,7 @@ def test_the_optimum_is_that_of_a_general_solver(loss: str, seed: int) -> None:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     seed=st.integers(0, 10**6),
     groups=st.integers(2, 5),

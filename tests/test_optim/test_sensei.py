@@ -35,6 +35,8 @@ from scipy.sparse import csr_matrix, vstack
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
+from tests.strategies import examples
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -123,7 +125,7 @@ def test_r_is_the_dual_and_a_transport_attains_it(eps: float) -> None:
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 1e-4, 0.3]), st.sampled_from([0.01, 3.0]))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_the_root_of_r_is_a_seminorm(seed: int, eps: float, scale: float) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(20, 3))
@@ -388,7 +390,7 @@ def test_the_worst_variant_is_found_by_brute_force() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 40), st.integers(1, 4))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_distinct_rows_are_those_of_a_sort_of_whole_rows(seed: int, rows: int, columns: int) -> None:
     rng = np.random.default_rng(seed)
     values = rng.integers(-1, 2, size=(rows, columns)) * rng.choice([1.0, -0.0, 1e-9], size=columns)
@@ -674,7 +676,7 @@ def transport(rows: Ints, gains: Floats, distances: Floats, eps: float, share: F
 
 
 @pytest.mark.parametrize("eps", [0.0, 1e-3, 0.02, 0.2, 5.0])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples(4)))
 def test_the_empirical_r_is_the_linear_program(seed: int, eps: float) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 60, 500)
