@@ -18,9 +18,6 @@ load_profile()
 Frames = Callable[..., pd.DataFrame]
 Call = Callable[..., tuple[int, str, str]]
 
-LONGEST = ("test_docs.py", "test_browser.py", "test_robust.py", "test_learners.py", "test_promises.py")
-"""Files of tests by their time, those of which a single case is long."""
-
 
 def make_frame(n: int = 400, seed: int = 0, groups: int = 3) -> pd.DataFrame:
     """Return rows with a text and a boolean group, a stratum, labels, scores that tie, weights and a feature."""
@@ -41,9 +38,9 @@ def make_frame(n: int = 400, seed: int = 0, groups: int = 3) -> pd.DataFrame:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, so that no worker is left alone with one of them at the end."""
-    first = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: first.get(item.path.name, len(LONGEST)))
+    """Put files with slow tests first, so that no worker is left alone with one of them at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session")

@@ -109,6 +109,7 @@ def missing_from(printed: str, shown: str) -> list[str]:
     return missing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [
@@ -178,6 +179,7 @@ def assert_plain_yaml(text: str) -> None:
     assert yaml.safe_load(text)
 
 
+@pytest.mark.slow
 def test_the_recipes_for_ci_run(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every YAML block of docs/ci.md is sound, and its commands end with the status it says, in order."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(checkout / "summary.md"))
@@ -392,6 +394,7 @@ def test_generated_parts_are_in_step(columns: str, monkeypatch: pytest.MonkeyPat
     assert generate("--check") == (0, "")
 
 
+@pytest.mark.slow
 def test_only_generated_parts_are_rewritten(tmp_path: Path) -> None:
     """--check names a stale file and writes nothing; without it the file is as before, and no other is touched."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
