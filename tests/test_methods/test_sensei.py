@@ -110,6 +110,7 @@ def test_merged_values_score_alike() -> None:
     assert one == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("solver", "rho"), [("linear", 3.0), ("network", 10.0)])
 def test_the_regularizer_makes_decisions_constant(solver: str, rho: float) -> None:
     """Of a model that sees the groups fewer decisions change than without it, at little accuracy."""
@@ -174,6 +175,7 @@ def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
     assert np.ptp(strong.predict(table_of(new))) < 1e-2
 
 
+@pytest.mark.slow
 def test_a_radius_of_a_network_is_between_two_bounds() -> None:
     """The note names a plan's value and a bound for all plans; the fit has converged if training reaches the plan."""
     table = table_of(frame(many=200))
@@ -333,12 +335,13 @@ def test_trees_that_know_their_rows_say_what_the_shipped_rule_does() -> None:
     assert predictor.trace.converged == (gap <= 0.01 + 1e-6) == (not isinstance(first, Caution))
 
 
+@pytest.mark.slow
 def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
     """Undeclared, the pair is what the rule hangs on; declared, there is nothing to hang on."""
-    data = frame(many=6000)
+    data = frame(many=3000)
     data["age"] += 12.0 * (data["sex"] == "m")
     chance = 1 / (1 + np.exp(-0.15 * (data["age"] - 48)))
-    data["label"] = (np.random.default_rng(3).random(6000) < chance).astype(int)
+    data["label"] = (np.random.default_rng(3).random(3000) < chance).astype(int)
     table = table_of(data, ("sex",))
     free = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1), table)
     declared = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1, comparable=PAIR), table)
