@@ -59,3 +59,29 @@ def scored(seed: int = 0, rows: int = 600, groups: int = 3, *, skew: float = 1.0
             "job": pa.array([f"j{j}" for j in rng.integers(0, 2, rows)]),
         }
     )
+
+
+def couples(seed: int = 0, many: int = 2000) -> pd.DataFrame:
+    """Return rows of sex, race, role (wife or husband for half of them), age and a label that hangs on all of these."""
+    rng = np.random.default_rng(seed)
+    sex = np.array(["f", "m"])[np.arange(many) % 2]
+    race = np.array(["a", "b", "c"])[rng.integers(0, 3, many)]
+    spouse = np.where(sex == "m", "husband", "wife")
+    role = np.where(rng.random(many) < 0.5, spouse, np.array(["child", "single"])[rng.integers(0, 2, many)])
+    age = rng.normal(40 + 4 * (sex == "m"), 10, many)
+    z = (
+        0.06 * (age - 42)
+        + 0.9 * (sex == "m")
+        + 0.5 * (race == "a")
+        + 0.8 * np.isin(role, ["husband", "wife"])
+        - 0.9
+    )
+    return pd.DataFrame(
+        {
+            "sex": sex,
+            "race": race,
+            "role": role,
+            "age": age,
+            "label": (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int),
+        }
+    )
