@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from fairfix.auditing.audit import judge, with_default_threshold
+from fairfix.auditing.audit import judge
 from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
-from fairfix.data.table import Columns, Reading
 from fairfix.noisy.bounds import RATIOS, conditional_radius, tv_bounds
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.true_groups import Seen, TrueGroups, seen
@@ -181,7 +181,7 @@ def speed() -> Iterator[str]:
         label = (rng.random(n) < 0.3 + 0.4 * score).astype(np.int64)
         names = np.array([f"g{i}" for i in range(groups)])
         source = open_source(pa.table({"race": names[noisy], "label": label, "score": score}))
-        reading = with_default_threshold(Reading(Columns(("race",), label="label", score="score")))
+        reading = Reading(Columns(("race",), label="label", score="score"))
         settings = Settings(exact=False)
         counts = np.zeros((groups, groups))
         np.add.at(counts, (true[:5000], noisy[:5000]), 1.0)
@@ -189,6 +189,7 @@ def speed() -> Iterator[str]:
             NoiseTable("survey", tuple(names), tuple(names), counts, "count"), class_conditional=True
         )
         found = scan(source, reading, exact=False)
+        reading = found.reading
 
         def told(
             replicates: int, reading: Reading = reading, noise: Noise = noise, found: object = found
@@ -202,9 +203,7 @@ def speed() -> Iterator[str]:
         times = [
             timed(lambda source=source, reading=reading: scan(source, reading, exact=False), 3),
             timed(
-                lambda found=found, reading=reading, settings=settings: judge(
-                    found, reading, settings, "", None
-                ),
+                lambda found=found, settings=settings: judge(found, settings, "", None),
                 3,
             ),
             timed(lambda bounds=bounds: bounds(0)),

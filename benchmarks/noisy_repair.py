@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
-from fairfix.methods import RepairProblem
+from fairfix.data.table import Table
+from fairfix.methods.base import RepairProblem
 from fairfix.methods.learned import mean_of
 from fairfix.methods.robust import Robust, Seen
 from fairfix.noisy.bounds import valid_radius

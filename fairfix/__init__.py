@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from fairfix.auditing.audit import audit
     from fairfix.auditing.checks import Check
     from fairfix.auditing.results import AuditReport, Settings
+    from fairfix.data.reading import Columns, Reading
     from fairfix.data.scan import read_table
-    from fairfix.data.table import Columns, Reading, Table
+    from fairfix.data.table import Table
     from fairfix.errors import ArtifactError, DataError, FairfixError, ModelError, UsageError
-    from fairfix.methods import Repairer, RepairProblem
+    from fairfix.methods.base import Repairer, RepairProblem
     from fairfix.models.repaired import Repaired
     from fairfix.tasks.proof import Outcome, repair_table
 
@@ -34,12 +35,12 @@ _HOME = {
     "ArtifactError": "errors",
     "AuditReport": "auditing.results",
     "Check": "auditing.checks",
-    "Columns": "data.table",
+    "Columns": "data.reading",
     "DataError": "errors",
     "FairfixError": "errors",
     "ModelError": "errors",
     "Outcome": "tasks.proof",
-    "Reading": "data.table",
+    "Reading": "data.reading",
     "RepairProblem": "methods",
     "Repaired": "models.repaired",
     "Repairer": "methods",

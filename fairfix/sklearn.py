@@ -51,12 +51,16 @@ from sklearn.utils.validation import (
 )
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.draws import decide, draws_of, identity_of, is_random
 from fairfix.data.files import open_source
-from fairfix.data.table import Columns, Reading, Table, assemble
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.methods import Repairer, RepairProblem, available
-from fairfix.models.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
+from fairfix.methods import available
+from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import hash_key
+from fairfix.models.trace import FitTrace
 from fairfix.noisy.description import Noise, NoiseTable, read_noise
 
 __all__ = ["InputError", "RepairedClassifier", "SettingError"]

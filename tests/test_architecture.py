@@ -111,7 +111,7 @@ def test_every_module_says_what_it_is_for() -> None:
     assert not [path for path, tree in TREES.items() if not ast.get_docstring(tree)]
 
 
-HEAVY = ("pandas", "sklearn", "joblib", "matplotlib", "rich")
+HEAVY = ("pandas", "sklearn", "joblib", "matplotlib", "rich", "jinja2")
 
 
 def loaded_by(code: str) -> set[str]:

@@ -28,9 +28,10 @@ import numpy as np
 import pyarrow.csv
 import pytest
 from fairfix.cli import COMMANDS, run
+from fairfix.data.draws import decide, identity_of
 from fairfix.methods import available
-from fairfix.models.predictors import RepairedPredictor, decide
-from fairfix.models.repaired import Repaired, identity_of
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.repaired import Repaired
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "sample_data" / "README.md"]

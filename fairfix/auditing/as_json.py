@@ -10,7 +10,7 @@ from typing import Any
 
 from fairfix import __version__
 from fairfix.auditing.checks import GateOn, record
-from fairfix.auditing.metrics import MEANS, RATES
+from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.results import (
     AuditReport,
     Block,
@@ -25,67 +25,9 @@ from fairfix.auditing.results import (
     ScoreShares,
     Value,
 )
-from fairfix.data.table import Reading
+from fairfix.data.reading import Reading
 
 AUDIT_SCHEMA = "fairfix.audit/1"
-
-OTHER_FORMULAS = {
-    "auc": "P(score of a positive > score of a negative), ties half",
-    "calibration_error": "sum over 16 score bins of share * |rate of y = 1 - mean score|",
-    "scoring_rate": "P(score > median score of everybody)",
-    "equalized_odds": "the larger gap of true_positive_rate and false_positive_rate",
-    "ks": "largest distance between distribution functions of the score",
-    "decision_flips": "share of rows whose decision is not the same in all flips",
-    "score_change": "mean over rows of largest minus smallest score over the flips",
-    "score_effect": "largest difference of the mean score between two flips of everybody",
-    "transport_cost": "mean over rows of the largest squared change of the log-odds, kept within 8",
-    "matched_effect": "difference of the mean score between rows that are equal in all other columns",
-    "residual_effect": "slope of the score's residual on the group's, both after what the other columns tell",
-}
-
-SCOPES = {
-    "difference.between_groups": "largest minus smallest value over the groups",
-    "ratio.between_groups": "smallest divided by largest value over the groups",
-    "difference.to_overall": "largest absolute difference of a group to everybody",
-    "ratio.to_overall": "the ratio of a group to everybody that is furthest from 1, as min(r, 1/r)",
-    "covariance.to_overall": "largest share of a group times its absolute difference to everybody",
-    "covariance.within_strata": "largest absolute covariance with membership of a group inside one stratum",
-    "difference.to_reference": "largest absolute difference of a group to the reference group",
-    "ratio.to_reference": "the ratio of a group to the reference group that is furthest from 1, as min(r, 1/r)",
-    "difference.within_strata": "largest difference between two groups of one stratum, over the strata",
-    "ratio.within_strata": "smallest ratio between two groups of one stratum, over the strata",
-    "difference.true_groups": "largest minus smallest value over the true groups, under the strongest noise assumption "
-    "that was stated",
-    "ratio.true_groups": "smallest divided by largest value over the true groups, under the same assumption",
-    "difference.true_groups.worst_case": "largest difference of true groups that any noise allows which fits the table",
-    "min.true_groups": "smallest value over the true groups, under the same assumption",
-    "max.true_groups": "largest value over the true groups, under the same assumption",
-    "under_flips": "every row gets every level of the attribute, and keeps the rest",
-    "under_comparable": "rows with one of the comparable values get each of them, and keep the rest",
-    "under_everybody": "every row gets each of the comparable values, and keeps the rest",
-    "within_radius": "rows get every level, and may move to near rows, on average as far as the radius",
-    "min": "smallest value over the groups",
-    "max": "largest value over the groups",
-    "between_groups": "largest distance between two groups",
-    "to_overall": "largest distance of a group to everybody",
-    "within_strata": "largest distance between two groups of one stratum, over the strata",
-}
-
-
-def formula(metric: str) -> str:
-    """Return the definition of a metric."""
-    if metric in RATES:
-        return RATES[metric].formula
-    return MEANS[metric].formula if metric in MEANS else OTHER_FORMULAS[metric]
-
-
-def definition(comparison: str) -> str:
-    """Return what a comparison is, in words."""
-    metric, _, scope = comparison.partition(".")
-    kind, _, level = scope.partition(".under_n")
-    if level:
-        return f"{SCOPES[kind + '.true_groups'].partition(', under')[0]}, under N{level}; {metric} = {formula(metric)}"
-    return f"{SCOPES[scope]}; {metric} = {formula(metric)}"
 
 
 def number(value: float) -> float | None:
@@ -293,7 +235,7 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
         "not_computed": [
             {"metric": name, "reason": why} for name, why in sorted(report.not_computed.items())
         ],
-        "definitions": {identifier: definition(identifier) for identifier in sorted(used)},
+        "definitions": {name: Comparison.parse(name).definition for name in sorted(used)},
     }
 
 

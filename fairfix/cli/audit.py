@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.results import AuditReport, ComparisonReport, Settings
     from fairfix.data.files import Source
-    from fairfix.data.table import Reading, Table
+    from fairfix.data.reading import Reading
+    from fairfix.data.table import Table
     from fairfix.models.user_file import ScoringModel
     from fairfix.noisy.description import Noise
 
@@ -289,8 +290,8 @@ def _of_noisy(
 
     report = audit_noisy(source, reading, noise, settings, seed=given["seed"], more=more)
     for check in settings.checks:
-        plain = check.comparison.endswith(".between_groups")
-        if plain and check.attribute in (None, *given["protected"]):
+        plain = check.comparison.scope == "between_groups"
+        if plain and check.comparison.attribute in (None, *given["protected"]):
             talk(
                 given,
                 f"check {check.text!r} is about the recorded groups; of the true ones: {check.true_groups}",
@@ -477,7 +478,7 @@ def _compare(
     name = given["baseline"]
     try:
         require_comparable(old, result, name)
-        usual = [identifier for identifier, _ in HEADLINES]
+        usual = tuple(HEADLINES)
         result["baseline"], checks = compare(old, result, allowances, usual, given["gate_on"])
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise DataError(f"--baseline: {name} is incomplete or was changed: {error!r}") from error
@@ -518,7 +519,7 @@ def _compare_rows(
 ) -> None:
     """Add what has changed on the rows that are in both files, and its checks, to a result."""
     from fairfix.auditing.as_json import audit_dict
-    from fairfix.auditing.audit import audit, require_two_groups, with_default_threshold
+    from fairfix.auditing.audit import audit, require_two_groups
     from fairfix.auditing.baseline import compare
     from fairfix.auditing.paired import Changes, doubt, match
     from fairfix.auditing.waivers import worst
@@ -526,7 +527,7 @@ def _compare_rows(
     from fairfix.report.layout import HEADLINES
 
     source, reading, _, _ = open_data({**given, "quiet": True})
-    reading, name = with_default_threshold(reading), given["id"]
+    reading, name = reading.with_threshold(), given["id"]
     before = open_source(given["baseline_data"])
     tables = [_with_ids(one, reading, name) for one in (before, source)]
     matched = match(tables[0], tables[1], name)
@@ -538,7 +539,7 @@ def _compare_rows(
     require_two_groups(found[1])
     old, new = (audit_dict(report) for report in found)
     limits = Changes(matched, settings.confidence, settings.reference).limits
-    usual = [identifier for identifier, _ in HEADLINES]
+    usual = tuple(HEADLINES)
     section, checks = compare(
         old, {**new, "checks": result["checks"]}, allowances, usual, given["gate_on"], limits
     )

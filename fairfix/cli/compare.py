@@ -27,7 +27,7 @@ from fairfix.cli.progress import working
 from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
-    from fairfix.data.table import Reading
+    from fairfix.data.reading import Reading
     from fairfix.noisy.description import Noise
     from fairfix.tasks.compare import Contender
 

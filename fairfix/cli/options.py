@@ -19,7 +19,7 @@ from fairfix.errors import ConfigError, ExitStatus, UsageError
 if TYPE_CHECKING:
     from fairfix.auditing.waivers import Waiver
     from fairfix.data.files import Source
-    from fairfix.data.table import Columns, Reading
+    from fairfix.data.reading import Columns, Reading
     from fairfix.models.user_file import ScoringModel
     from fairfix.noisy.description import Noise, NoiseTable
 
@@ -506,7 +506,7 @@ def open_data(
     """Return the source, how to read it, what was inferred, and the model that scores it, if any."""
     from fairfix.data.files import open_source
     from fairfix.data.naming import infer_columns
-    from fairfix.data.table import Reading
+    from fairfix.data.reading import Reading
 
     columns = _columns(given, protected_needed=protected_needed)
     source = open_source(given["data"])
@@ -536,7 +536,7 @@ def open_data(
 
 
 def _columns(given: Mapping[str, Any], *, protected_needed: bool) -> Columns:
-    from fairfix.data.table import Columns
+    from fairfix.data.reading import Columns
 
     if protected_needed and not given["protected"]:
         raise UsageError("name the protected column with --protected COLUMN")

@@ -33,9 +33,9 @@ from fairfix.errors import UsageError
 if TYPE_CHECKING:
     from fairfix.auditing.results import Settings
     from fairfix.data.files import Source
-    from fairfix.data.table import Reading, Table
-    from fairfix.methods import Repairer
-    from fairfix.methods.base import Rule
+    from fairfix.data.reading import Reading
+    from fairfix.data.table import Table
+    from fairfix.methods.base import Repairer, Rule
     from fairfix.models.predictors import RepairedPredictor
     from fairfix.models.repaired import Repaired
     from fairfix.models.scoring import Averaged

@@ -305,6 +305,39 @@ class Counts:
         )
 
 
+def groups_of_cells(
+    keys: Sequence[str],
+    cells: Sequence[tuple[str, ...]],
+    columns: Sequence[str],
+    levels: Sequence[tuple[str, ...]] | None = None,
+) -> tuple[tuple[tuple[str, ...], ...], Ints]:
+    """Return the groups that cells belong to by some of their columns.
+
+    Parameters
+    ----------
+    keys
+        Columns of the cells.
+    cells
+        A level per key each.
+    columns
+        Those that make the group.
+    levels
+        The groups, as levels of the columns; None for all that there are, sorted.
+
+    Returns
+    -------
+    levels
+        The groups.
+    codes
+        Index of each cell's group, shape (C,); -1 for a group that is not among the levels.
+    """
+    at = [keys.index(name) for name in columns]
+    own = [tuple(cell[i] for i in at) for cell in cells]
+    levels = tuple(sorted(set(own)) if levels is None else levels)
+    place = {level: k for k, level in enumerate(levels)}
+    return levels, np.array([place.get(level, -1) for level in own], dtype=np.int64)
+
+
 def moved_bins(table: npt.NDArray[Any], into: Ints, size: int) -> npt.NDArray[Any]:
     """Return a table whose last axis of bins is added up into ``size`` other bins."""
     out = np.zeros((*table.shape[:-1], size), dtype=table.dtype)

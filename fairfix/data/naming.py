@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from fairfix.data.table import Columns
+from fairfix.data.reading import Columns
 from fairfix.errors import ColumnError
 
 LABELS = ("label", "y", "y_true", "target")

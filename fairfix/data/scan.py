@@ -23,21 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, moved_bins
+from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, scores_of
 from fairfix.data.files import Part, Source, open_source
-from fairfix.data.table import (
-    NATURAL_THRESHOLD,
-    SCORE_RANGE,
-    Encoder,
-    Reading,
-    Rows,
-    Table,
-    arrow_array,
-    assemble,
-    check_excluded,
-    check_positive,
-    scores_of,
-    to_probability,
-)
+from fairfix.data.reading import SCORE_RANGE, Reading, to_probability
+from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError
 
 KEEP_ROWS = 1 << 20
@@ -90,10 +79,11 @@ class KeptRows:
 
 @dataclass(frozen=True)
 class Scan:
-    """What a scan of the data found: the counts, and all rows' scores when there are few."""
+    """What a scan of the data counted, all rows' scores when there are few, and how they were read."""
 
     counts: Counts
     kept: KeptRows | None
+    reading: Reading
 
 
 def threads_or_default(threads: int | None) -> int:
@@ -402,7 +392,7 @@ def scan(
         The data has no usable rows, or rows that the reading's policies do not allow to be left out.
     """
     source.require(reading.columns.counted)
-    reading = reading.in_type_of(source.schema)
+    reading = reading.resolved(source.schema)
     about = source.about_rows
     bins = FINE_BINS * (1 if about <= 2 * KEEP_ROWS else 4) if exact and about > SORT_ROWS else BINS
     room = max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
@@ -432,7 +422,7 @@ def scan(
     check_excluded(total.excluded, total.read, reading)
     if each is None:
         check_whole(total, reading, source.name)
-    return Scan(total, _joined(kept, cells, total) if kept else None)
+    return Scan(total, _joined(kept, cells, total) if kept else None, reading)
 
 
 def check_whole(counts: Counts, reading: Reading, name: str) -> None:
@@ -506,7 +496,7 @@ def _in_order(parts: list[Part], work: Callable[[Part], Made], threads: int | No
 def collect(
     source: Source, reading: Reading, counts: Counts, bins: Bools, *, threads: int | None = None
 ) -> KeptRows:
-    """Return the rows whose score lies in the chosen bins of the counts' grid.
+    """Return the rows whose score lies in the chosen bins of the counts' grid; the reading is that of the scan.
 
     Rows of one score, cell and label are merged into one weighted row when there are many, so heavy ties
     cost no memory.
@@ -542,7 +532,6 @@ def collect(
                 room = max(KEEP_ROWS, 2 * found[0][0].size)  # where little is tied, merge seldom
         return _stacked(found)
 
-    reading = reading.in_type_of(source.schema)
     parts = source.parts(reading.columns.counted, _types(reading))
     gathered = [g for g in _in_order(parts, gather, threads) if g is not None]
     joined = _stacked([(g.score, g.cell, g.label, g.weight, g.square_weight) for g in gathered])
@@ -603,7 +592,6 @@ def read_table(
     """
     source = open_source(data)
     source.require(reading.columns.counted)
-    reading = reading.in_type_of(source.schema)
     raw = raw or {}
     wanted = source.columns if columns is None else columns
     names = list(dict.fromkeys((*reading.columns.counted, *wanted, *raw)))
@@ -627,17 +615,13 @@ def stream_batches(
                 before += batch.num_rows
 
 
-def default_threshold(reading: Reading) -> float | None:
-    """Return the score at which the scale's probability is one half, if it has one."""
-    return None if reading.task == "regression" else NATURAL_THRESHOLD.get(reading.score_scale)
-
-
 def count_table(table: Table) -> Scan:
     """Count a table in memory, decisions and losses included."""
     tally = Tally(table.reading, BINS)
     tally.add(table.rows)
     counts, rows = tally.counts(), table.rows
     if rows.score is None:
-        return Scan(counts, None)
+        return Scan(counts, None, table.reading)
     label = rows.label if table.reading.binary else None
-    return Scan(counts, _joined([((rows.score, rows.cell, label, rows.weight), 0)], list(rows.cells), counts))
+    kept = _joined([((rows.score, rows.cell, label, rows.weight), 0)], list(rows.cells), counts)
+    return Scan(counts, kept, table.reading)

@@ -3,14 +3,12 @@ r"""Individual fairness of a model: what it says of a person, and of the same pe
 Let ``x_k`` be row ``x`` under flip ``k`` (see :mod:`fairfix.individual.flips`), ``h`` the score, ``d`` the decision.
 Over the rows:
 
-* ``decision_flips``  ``P(d(x_k) is not the same for all k)``; for a decision drawn with probability ``p`` by the
-person's
-  own draw, ``E[max_k p(x_k) - min_k p(x_k)]``
-* ``score_change``    ``E[max_k h(x_k) - min_k h(x_k)]``
-* ``score_effect``    ``max_{a,b} |E[h(x_a) - h(x_b)]|``, everybody flipped to one level, then to another
-* ``transport_cost``  ``E[max_k (logit h(x_k) - logit h(x))^2]``: SenSeI's transport regularizer at radius 0, log-odds
-kept
-  within 8
+* ``decision_flips``: ``P(d(x_k) is not the same for all k)``; for a decision drawn with probability ``p`` by the
+  person's own draw, ``E[max_k p(x_k) - min_k p(x_k)]``
+* ``score_change``: ``E[max_k h(x_k) - min_k h(x_k)]``
+* ``score_effect``: ``max_{a,b} |E[h(x_a) - h(x_b)]|``, everybody flipped to one level, then to another
+* ``transport_cost``: ``E[max_k (logit h(x_k) - logit h(x))^2]``: SenSeI's transport regularizer at radius 0, log-odds
+  kept within 8
 
 Each is of one of three kinds of flips: ``under_flips`` of the attribute's levels; ``under_comparable``, where rows
 with one of the comparable values get each of the others; ``under_everybody``, where every row gets each comparable
@@ -36,20 +34,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairfix.auditing.audit import with_default_threshold
 from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.counts import Floats
 from fairfix.data.files import Source
+from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import read_table
-from fairfix.data.table import Reading, Table, to_probability
+from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.individual.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
 from fairfix.individual.matched import MatchedContrast, keys_of, matched_effect
 from fairfix.individual.residual import ResidualContrast, residual_effect
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.optim.sensei import regularizer_empirical
-from fairfix.stats import uncertainty as un
+from fairfix.optim.transport import regularizer_empirical
+from fairfix.stats.estimates import Means, Proportions
 
 if TYPE_CHECKING:
     from fairfix.models.user_file import ScoringModel
@@ -167,7 +165,7 @@ def of_model(
         probabilities.
     """
     check_comparable(table, comparable)
-    reading = with_default_threshold(table.reading)
+    reading = table.reading.with_threshold()
     decides, scale = model.score_scale == "decision", reading.score_scale
     is_probability = not decides and scale != "raw" and reading.task == "classification"
     names = list(model.feature_names)
@@ -506,7 +504,7 @@ def _share(values: Floats, weight: Floats, alpha: float, *, exact: bool) -> Valu
     if np.isnan(values).any():
         return Value(math.nan, 0.0, 1.0)
     sums = ([float((weight**k * part).sum())] for k in (1, 2) for part in (values, 1.0 - values))
-    estimate = un.Proportions.weighted(*sums)
+    estimate = Proportions.weighted(*sums)
     low, high = estimate.limits(alpha)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
 
@@ -519,6 +517,6 @@ def _mean(
         return Value(0.0, 0.0, 0.0)
     sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
-    estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)
+    estimate = Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(alpha)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

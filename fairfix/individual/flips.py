@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.counts import Bools
-from fairfix.data.table import MISSING, Rows, Table, arrow_array, group_codes
+from fairfix.data.encoder import MISSING, Rows, arrow_array, group_codes
+from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError
 from fairfix.models.scoring import Change
 

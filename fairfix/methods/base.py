@@ -18,7 +18,9 @@ from typing import Any, ClassVar, TypeVar, final
 import numpy as np
 
 from fairfix.data.counts import Floats
-from fairfix.data.table import Groups, Reading, Table, Task
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import Reading, Task
+from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Comparable
 from fairfix.models.predictors import RepairedPredictor
@@ -367,7 +369,7 @@ class Repairer(ABC):
         return predictor
 
     def _check(self, problem: RepairProblem) -> None:
-        groups, where = problem.cells, " x ".join(problem.cells.columns)
+        groups, where = problem.cells, attribute_name(problem.cells.columns)
         if problem.strata is not None and not self.knows_strata:
             raise UsageError(f"{self.name} does not repair within strata; leave out --strata")
         if problem.table.reading.task not in self.tasks:

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.names import group_name
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.methods.base import RepairProblem
-from fairfix.models.predictors import codes_of
 from fairfix.optim.monotone import Isotonic, Sigmoid, isotonic, sigmoid
 from fairfix.optim.piecewise import Piecewise
 
@@ -110,7 +110,7 @@ def cells_of(problem: RepairProblem) -> Cells:
         score = _joined([f[where[k]] for (_, f, _), where in zip(parts, rows, strict=True)])
         heavy = [w[where[k]] for (_, _, w), where in zip(parts, rows, strict=True) if w is not None]
         labels = None if table.rows.label is None else partial(table.rows.label.__getitem__, rows[0][k])
-        cells.append(ScoredCell(" & ".join(level), score, _joined(heavy) if heavy else None, labels))
+        cells.append(ScoredCell(group_name(level), score, _joined(heavy) if heavy else None, labels))
     return Cells(columns, levels, tuple(cells), stratum)
 
 
@@ -133,7 +133,7 @@ def _more(
     table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]
 ) -> tuple[Ints, Floats, Floats | None]:
     """Return cell, score and weight of unlabelled rows."""
-    code = codes_of(table, columns, levels)
+    code = table.codes(columns, levels)
     if (code < 0).any():
         groups = table.groups(columns)
         name = groups.names[int(groups.codes[int(np.argmax(code < 0))])]

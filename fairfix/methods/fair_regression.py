@@ -64,7 +64,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.table import Groups, Reading, Table, Task
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import Reading, Task
+from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.learned import (
@@ -79,19 +81,16 @@ from fairfix.methods.learned import (
     mean_of,
     model_of,
 )
-from fairfix.models.learners import (
-    ConstantMember,
-    LinearMember,
-    Link,
-    Member,
-    fit_mean,
-    out_of_fold,
-    rescaled,
-)
-from fairfix.models.predictors import Caution, Certificate, FitTrace, Quantity, RepairedPredictor
-from fairfix.models.values import GroupTube, ModelMixture, PluginScore, Scorer, Unrepaired, ValuePredictor
-from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, solve_members, standard_of
-from fairfix.optim.plugin import PluginFit, PluginProblem, PluginRule, expected_loss
+from fairfix.models.learners import fit_mean, out_of_fold
+from fairfix.models.members import ConstantMember, LinearMember, Link, Member, rescaled
+from fairfix.models.mixtures import ModelMixture, PluginScore
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import GroupTube, Scorer, Unrepaired
+from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
+from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, standard_of
+from fairfix.optim.group_loss_members import solve_members
+from fairfix.optim.plugin import PluginFit, PluginProblem
+from fairfix.optim.plugin_rule import PluginRule, expected_loss
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube
 from fairfix.optim.reduction import (
     LOSSES,
@@ -372,7 +371,7 @@ class FairRegression(Repairer):
             math.nan,
             tuple(_notes_on_mixture(found, span, rule.averaged)),
             base=Unrepaired(base.scorer),
-            fitted=rule.of_values(table, low + span * found.values) if learned else None,
+            fitted=rule.of_scores(table, low + span * found.values) if learned else None,
             base_fitted=base.values if learned else None,
             quantities=tuple(_of_mixture(found, unit, groups)),
         )
@@ -536,7 +535,7 @@ class FairRegression(Repairer):
         return np.array([own.get(name, self.slack) for name in groups.names], dtype=np.float64)
 
 
-def _traced(predictor: ValuePredictor, base: Scored, fitted: Floats, trace: FitTrace) -> RepairedPredictor:
+def _traced(predictor: RepairedPredictor, base: Scored, fitted: Floats, trace: FitTrace) -> RepairedPredictor:
     """Return the predictor with its trace; where models were learned, with values by models that have not seen the row.
 
     ``fitted`` are the values of the rows of the fit that come from the scores ``base.values``. A plug-in learns the
@@ -729,7 +728,7 @@ def _notes_on_plugin(
     if not found.solved:
         yield Caution("the linear program was not solved, so everybody gets the mean score")
         return
-    names = " x ".join(problem.cells.columns)
+    names = attribute_name(problem.cells.columns)
     free, constant = rows.losses(PluginRule.free()), rows.losses(rows.constant)
     span = constant - free
     given = (found.loss - free) / span if span > 0 else 0.0

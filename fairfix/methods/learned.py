@@ -20,8 +20,9 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError
 from fairfix.methods.base import RepairProblem, param
 from fairfix.models.features import Features
-from fairfix.models.learners import Member, fit_classes, fit_mean, folds_of, hashed, out_of_fold
-from fairfix.models.values import Scorer
+from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold
+from fairfix.models.members import Member
+from fairfix.models.scorers import Scorer
 
 FOLDS = 5
 """Parts of the rows, each scored by a member fitted to the others."""

@@ -57,14 +57,15 @@ import numpy as np
 from scipy.special import expit
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.table import Groups, Reading, Table
+from fairfix.data.reading import Reading
+from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.learned import FOLDS, Design, design_of, label_of
-from fairfix.models.chances import TruncatedLogit
-from fairfix.models.learners import LinearMember
-from fairfix.models.predictors import Caution, Certificate, FitTrace, Quantity, RepairedPredictor
-from fairfix.models.values import Scorer, Unrepaired
+from fairfix.models.members import LinearMember
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import Scorer, TruncatedLogit, Unrepaired
+from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
 from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, truncated
 
 DEFAULT = 1e-3

@@ -75,19 +75,14 @@ from typing import ClassVar
 import numpy as np
 
 from fairfix.data.counts import Bools, Floats
-from fairfix.data.table import Reading, Table
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import Reading
+from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.cells import Cells, Points, ScoredCell, calibrated, cells_of, miscalibration, points_of
-from fairfix.models.predictors import (
-    Caution,
-    Certificate,
-    FitTrace,
-    GroupwiseCurve,
-    GroupwiseRamp,
-    Quantity,
-    RepairedPredictor,
-)
+from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
 from fairfix.optim.linear import LinearCell
 from fairfix.optim.overall import solve_covariance
 from fairfix.optim.pairs import solve_pairs
@@ -253,7 +248,7 @@ class Ramp(Repairer):
         predictor = replace(self, calibrate="isotonic")._fit(problem, rng)
         note = "the raw score was made a probability in each group, by isotonic regression on the labels"
         trace = replace(predictor.trace, notes=(note, *predictor.trace.notes))
-        return replace(predictor, trace=trace)  # type: ignore[type-var]  # every kind is a dataclass
+        return predictor.traced(trace)
 
     def _check_raw(self, problem: RepairProblem) -> None:
         """Raise where something needs scores that are probabilities, or labels that make them such."""
@@ -304,7 +299,7 @@ class Ramp(Repairer):
         found = self._learned(batches, next(tables()).reading, rng)
         levels = sorted(numbers)
         if len(levels) < 2:
-            where = " x ".join(columns[0])
+            where = attribute_name(columns[0])
             raise DataError(
                 f"column {where!r} has the single group {' & '.join(levels[0])!r}; a repair needs at least two groups"
             )
@@ -336,7 +331,7 @@ class Ramp(Repairer):
             for offset, name in zip(found.offsets, (" x ".join(level) for level in levels), strict=True)
         )
         trace = FitTrace(found.converged, found.passes, found.objective, math.nan, notes, quantities=offsets)
-        return GroupwiseRamp(columns, levels, found.offsets, np.zeros(len(levels)), self.gamma, trace)
+        return GroupwiseRamp(columns, levels, found.offsets, np.zeros(len(levels)), self.gamma, trace=trace)
 
     # ------------------------------------------------------------------ one stratum
 
@@ -446,7 +441,7 @@ class Ramp(Repairer):
         rules = []
         for p, curve, x, y in zip(points, curves, best.x, best.y, strict=True):
             rule = curve.rule(float(x), float(y))
-            step = replace(rule, mix=1.0).shares(p.eta)
+            step = rule.step.shares(p.eta)
             rules.append(_Rule(curve=p.curve(step).mixed(rule.mix, rule.constant), on_points=True))
         total = sum(p.mass for p in points)
         return _Solved(tuple(rules), total, best.converged, best.rounds, -best.value, best.bound - best.value)
@@ -481,7 +476,7 @@ class Ramp(Repairer):
             offsets, remainders = (
                 np.array([getattr(r, part) for r in rules]) for part in ("offset", "remainder")
             )
-            return GroupwiseRamp(cells.columns, cells.levels, offsets, remainders, self.gamma, trace)
+            return GroupwiseRamp(cells.columns, cells.levels, offsets, remainders, self.gamma, trace=trace)
         curves, maps = [], []
         for p, rule in zip(points, rules, strict=True):
             in_score = rule.piecewise
@@ -490,7 +485,7 @@ class Ramp(Repairer):
             maps.append((p.map.slope, p.map.intercept) if p.map else (1.0, 0.0))
         through = self.calibration == "sigmoid" and not any(rule.on_points for rule in rules)
         return GroupwiseCurve(
-            cells.columns, cells.levels, tuple(curves), np.array(maps) if through else None, trace
+            cells.columns, cells.levels, tuple(curves), np.array(maps) if through else None, trace=trace
         )
 
     def _traced(
@@ -557,7 +552,7 @@ class Ramp(Repairer):
         plain = predictor.trace  # what it proves is of the chances, not of what they are rounded to
         notes = (*plain.notes, note)
         trace = replace(plain, gap=math.nan, certificates=(), notes=notes, randomized=predictor)
-        return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace)
+        return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace=trace)
 
     def _counted(self, cell: ScoredCell, points: Points) -> tuple[Floats, Floats, Floats]:
         """Return scores, probabilities of label 1 and weights by which rates are counted: labels, where they matter."""

@@ -78,15 +78,16 @@ import numpy as np
 from scipy.special import expit
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.table import Reading
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import Reading
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.learned import Design, Scored, design_of, l2_param, label_of, learner_param, mean_of
-from fairfix.models.chances import ScoreCurves
 from fairfix.models.features import Features
-from fairfix.models.learners import LinearMember
-from fairfix.models.predictors import Caution, FitTrace, RepairedPredictor
-from fairfix.models.values import Scorer, Unrepaired
+from fairfix.models.members import LinearMember
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import ScoreCurves, Scorer, Unrepaired
+from fairfix.models.trace import Caution, FitTrace
 from fairfix.noisy.bounds import RATIOS, Refuted, tv_bounds, vacuous, valid_radius
 from fairfix.noisy.description import Noise, radii_for
 from fairfix.noisy.ideal import MOST, rules_of, solve_ideal, usual_bins
@@ -328,7 +329,7 @@ class Robust(Repairer):
             ((),) if blind else groups.levels,
             scored.scorer,
             tuple(Piecewise.steps(seen.edges, row) for row in (chance[:1] if blind else chance)),
-            trace,
+            trace=trace,
         )
 
     def _bins(self, assumed: Assumption | Radii, groups: int) -> int:
@@ -826,7 +827,7 @@ class Known:
         assert said is not None
         given = None
         if said.radii is not None:
-            given = radii_for(said.radii, names, " x ".join(problem.cells.columns))
+            given = radii_for(said.radii, names, attribute_name(problem.cells.columns))
         if said.table is None:
             return cls((), None, None, given)
         said, masses = said.for_data(names, own.T if said.table.by_label else own.sum(1))

@@ -43,7 +43,7 @@ Learned directions (``directions``) are the paper's other fair metric: differenc
 do not count. They can cost much accuracy, since a direction that tells the group may be what tells the label; the note
 says what they cost. Features are standardised before; directions depend on that.
 
-The mathematics, with corrections to the paper and the reference code, is in :mod:`fairfix.optim.sensei`.
+The mathematics, with corrections to the paper and the reference code, is in docs/methods/sensei.md.
 
 =================  ====================  ==========================================================
 paper              here                  meaning
@@ -71,7 +71,7 @@ import numpy as np
 
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.draws import occurrences
-from fairfix.data.table import Reading, Task
+from fairfix.data.reading import Reading, Task
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.flips import (
     Comparable,
@@ -85,30 +85,19 @@ from fairfix.individual.flips import (
 from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.learned import FOLDS, bounds_of, label_of, learner_param, model_of
 from fairfix.models.features import Features
-from fairfix.models.learners import (
-    LinearMember,
-    Member,
-    NetworkMember,
-    fit_classes,
-    fit_mean,
-    folds_of,
-    hashed,
-    is_fitted,
-    out_of_fold,
-)
-from fairfix.models.predictors import Caution, Certificate, FitTrace, Quantity, RepairedPredictor
-from fairfix.models.values import BlindRule, ModelMixture, Scorer, Unrepaired, chances_of
-from fairfix.optim.blind_rates import HeldRates, Rows, View, held_rates
-from fairfix.optim.plugin import expected_loss
-from fairfix.optim.sensei import (
-    EqualRates,
-    distinct_rows,
-    equal_rates,
-    fit_linear,
-    network_regularizer,
-    stopped_network,
-)
-from fairfix.stats.uncertainty import Proportions
+from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, is_fitted, out_of_fold
+from fairfix.models.members import LinearMember, Member, NetworkMember
+from fairfix.models.mixtures import BlindRule, ModelMixture, probabilities_of
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import Scorer, Unrepaired
+from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
+from fairfix.optim.arrays import distinct_rows
+from fairfix.optim.blind_rates import EqualRates, HeldRates, Rows, View, equal_rates, held_rates
+from fairfix.optim.invariant_linear import fit_linear
+from fairfix.optim.network_fit import fit_network
+from fairfix.optim.network_plan import network_regularizer
+from fairfix.optim.plugin_rule import expected_loss
+from fairfix.stats.estimates import Proportions
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Weights of the regularizer that are tried, from the smallest on."""
@@ -397,7 +386,7 @@ class Sensei(Repairer):
         judged = np.flatnonzero(_held(data, seed + 1))
         bounds = np.stack([data.X.min(axis=0), data.X.max(axis=0)])
         free: dict[str, Any] = {"eps": self.radius, "bounds": bounds, "metric_inverse": np.diag(data.reach)}
-        fit = stopped_network(
+        fit = fit_network(
             data.X, data.y, data.weight, data.changed, judged, rho=rho, l2=self.l2, seed=seed, **free
         )
         net, converged, notes = fit.network, fit.converged, []
@@ -551,7 +540,7 @@ class Sensei(Repairer):
         known = Rows(y, codes, problem.weight / problem.weight.sum())
         unseen = chance, tuple(chances)
         held = self._held_rates(
-            start, chances_of(table, Scorer(features, whole), tuple(scorers)), unseen, known
+            start, probabilities_of(table, Scorer(features, whole), tuple(scorers)), unseen, known
         )
         predictor = BlindRule(Scorer(features, whole), tuple(scorers), held.mixture)
         own, other = predictor.predict(table), held.mixture.chance(*unseen)
@@ -697,7 +686,7 @@ def _flipping(member: Member, data: _Data, rows: Ints, cut: float, alpha: float)
 
 @dataclass(frozen=True, eq=False)
 class _Changed:
-    """Rows under flips, as :mod:`fairfix.optim.sensei` asks for them: the few columns and values that a flip leaves.
+    """Rows under flips, as moves and as variants for the solvers: the few columns and values that a flip leaves.
 
     Attributes
     ----------

@@ -25,15 +25,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fairfix.data.codec import ABOVE_0, list_of, need, one_of, plain, real, record, text, truth
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.table import Table, group_codes, null_mask, primitive
+from fairfix.data.encoder import group_codes, null_mask, primitive
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
 
 Kind = Literal["number", "boolean", "category", "group", "score"]
@@ -188,14 +190,9 @@ class Features:
         parts = [part for one in self.columns for part in _columns(table, one, gaps=gaps)]
         return np.column_stack(parts) if len(table) else np.zeros((0, len(parts)))
 
-    # ------------------------------------------------------------------ saved
-
     def state(self) -> list[dict[str, Any]]:
         """Return it as JSON values."""
-        return [
-            {name: list(part) if isinstance(part, tuple) else part for name, part in asdict(one).items()}
-            for one in self.columns
-        ]
+        return [plain(asdict(one)) for one in self.columns]
 
     @classmethod
     def from_state(cls, state: Any) -> Features:
@@ -206,35 +203,30 @@ class Features:
         ArtifactError
             The state is malformed.
         """
-        if not isinstance(state, list) or not state:
-            raise ArtifactError("the artifact does not say how its features are read")
-        return cls(tuple(_restored(one) for one in state))
+        try:
+            columns = tuple(Feature(**one) for one in list_of(FEATURE, least=1)(state))
+            for one in columns:
+                need(
+                    bool(one.levels) == (one.kind in ("category", "group")),
+                    f"{one.name!r} has no levels, or should not",
+                )
+                need(not one.same or one.kind == "category", f"{one.name!r} is no category")
+        except ValueError as error:
+            raise ArtifactError(f"the artifact's features are malformed: {error}") from error
+        return cls(columns)
 
 
-def _restored(one: Any) -> Feature:
-    if not isinstance(one, Mapping) or set(one) != {part.name for part in fields(Feature)}:
-        raise ArtifactError("a feature of the artifact has other settings than this version knows")
-    sound = (
-        isinstance(one["name"], str)
-        and one["kind"] in get_args(Kind)
-        and all(isinstance(one[part], float) and math.isfinite(one[part]) for part in ("mean", "scale"))
-        and one["scale"] > 0
-        and isinstance(one["missing"], bool)
-        and isinstance(one["levels"], list)
-        and all(isinstance(level, str) for level in one["levels"])
-        and bool(one["levels"]) == (one["kind"] in ("category", "group"))
-        and isinstance(one["knots"], list)
-        and all(isinstance(knot, float) and math.isfinite(knot) for knot in one["knots"])
-        and isinstance(one["same"], list)
-        and all(isinstance(value, str) for value in one["same"])
-        and (not one["same"] or one["kind"] == "category")
-    )
-    if not sound:
-        raise ArtifactError(f"the feature {one['name']!r} of the artifact is malformed")
-    told: dict[str, Any] = {
-        name: tuple(part) if isinstance(part, list) else part for name, part in one.items()
-    }
-    return Feature(**told)
+FEATURE = record(
+    name=text,
+    kind=one_of(*get_args(Kind)),
+    mean=real(),
+    scale=real(ABOVE_0),
+    missing=truth,
+    levels=list_of(text),
+    knots=list_of(real()),
+    same=list_of(text),
+)
+"""How a feature is kept."""
 
 
 # ---------------------------------------------------------------------- learning

@@ -17,16 +17,18 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-import fairfix.models.chances
-import fairfix.models.values  # noqa: F401  their kinds of predictor register themselves
+import fairfix.models.mixtures  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
 from fairfix.data.container import Artifact, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
-from fairfix.data.draws import Seen
+from fairfix.data.draws import Seen, decide, draws_of, identity_of, is_random
+from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source
-from fairfix.data.table import Columns, Encoder, Reading, Rows, Table, arrow_array
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
-from fairfix.models.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import FitTrace
 
 UnseenGroup = Literal["error", "base", "abstain"]
 MissingScore = Literal["error", "abstain"]
@@ -170,13 +172,11 @@ class Repaired:
             _text(name): _one_of(what, tuple(IDENTITY_TYPES))
             for name, what in manifest["randomization"]["identity"].items()
         }
-        predictor = RepairedPredictor.kinds[kind].from_state(
-            manifest["predictor"]["settings"], artifact.arrays
-        )
         facts = dict(manifest["facts"])
         unknown = FitTrace(False, 0, math.nan)
         trace = FitTrace.from_state(facts["solution"]) if "solution" in facts else unknown
-        predictor = replace(predictor, trace=trace)  # type: ignore[type-var]  # every kind is a dataclass
+        settings = manifest["predictor"]["settings"]
+        predictor = RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays).traced(trace)
         key = bytes.fromhex(_text(manifest["randomization"]["key"]))
         _check_reading(reading, predictor)
         if predictor.randomized and not (identity and 0 < len(key) <= 64):

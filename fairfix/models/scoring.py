@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fairfix.data.encoder import arrow_array
 from fairfix.data.files import Part, Source
-from fairfix.data.table import PLAIN_SCORE, arrow_array
+from fairfix.data.table import PLAIN_SCORE
 from fairfix.errors import ArtifactError, ColumnError
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.counts import Floats
+from fairfix.data.encoder import group_codes
 from fairfix.data.files import Source
-from fairfix.data.table import group_codes
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noisy.bounds import smallest_shares, total_variation, transport_columns, transport_rows
 

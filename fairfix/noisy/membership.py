@@ -44,7 +44,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairfix.auditing.audit import More, judge, with_default_threshold
+from fairfix.auditing.audit import More, judge
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import (
     AuditReport,
@@ -55,9 +55,10 @@ from fairfix.auditing.results import (
     Settings,
 )
 from fairfix.data.counts import Floats
+from fairfix.data.encoder import Encoder, Rows
 from fairfix.data.files import Source
+from fairfix.data.reading import Reading
 from fairfix.data.scan import scan, stream_batches
-from fairfix.data.table import Encoder, Reading, Rows
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noisy.bounds import FN, FP, TN, TP, Ratio, flipped, vacuous
 from fairfix.noisy.description import ROUNDED, Noise
@@ -177,7 +178,7 @@ class Members:
 
 
 def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) -> Members:
-    """Return the rows with their vectors of probabilities.
+    """Return the rows with their vectors of probabilities; the reading is that of a scan.
 
     Raises
     ------
@@ -186,7 +187,6 @@ def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) ->
     """
     columns = list(groups.values())
     source.require(columns)
-    reading = reading.in_type_of(source.schema)
     for name in columns:
         kind = source.schema.field(name).type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
@@ -571,15 +571,14 @@ def audit_membership(
             raise UsageError(
                 f"--noise-membership names the column {name!r}, which plays another part already; it can play one part"
             )
-    reading = with_default_threshold(reading)
     reading.check(protected=False)
     source.require(list(groups.values()))
     found = scan(source, reading, threads=settings.threads, exact=settings.exact)
-    members = read_members(source, reading, groups)
+    members = read_members(source, found.reading, groups)
     alpha = 1.0 - settings.confidence
     true = MembershipGroups(members, independent=independent, alpha=alpha, seed=seed)
     told, comparisons = true.report(settings.checks)
     every = {**(more or {}), ATTRIBUTE: comparisons}
     values = {ATTRIBUTE: true.values(told.figures)}
     columns = {ATTRIBUTE: tuple(groups.values())}
-    return replace(judge(found, reading, settings, source.name, source, every, values, columns), noise=told)
+    return replace(judge(found, settings, source.name, source, every, values, columns), noise=told)

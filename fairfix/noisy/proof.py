@@ -25,7 +25,8 @@ from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.scan import count_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Caution
 from fairfix.noisy.description import Noise
 from fairfix.noisy.repair import where_of
 from fairfix.noisy.true_groups import Profiles, Seen, TrueGroups, seen

@@ -31,9 +31,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.auditing.audit import More, judge, with_default_threshold
-from fairfix.auditing.checks import NOISE_METRICS, NOISE_SCOPES, Check
-from fairfix.auditing.metrics import EQUALIZED_ODDS, confusion
+from fairfix.auditing.audit import More, judge
+from fairfix.auditing.checks import Check
+from fairfix.auditing.comparisons import NOISE_SCOPES
+from fairfix.auditing.metrics import EQUALIZED_ODDS, NOISE_METRICS
 from fairfix.auditing.results import (
     AuditReport,
     Bound,
@@ -44,10 +45,11 @@ from fairfix.auditing.results import (
     Settings,
     Value,
 )
-from fairfix.data.counts import Counts, Floats
+from fairfix.auditing.sums import confusion
+from fairfix.data.counts import Counts, Floats, groups_of_cells
 from fairfix.data.files import Source
+from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, scan
-from fairfix.data.table import Reading
 from fairfix.errors import DataError, UsageError
 from fairfix.noisy.bounds import (
     FN,
@@ -351,9 +353,8 @@ def seen(counts: Counts, reading: Reading, attribute: str) -> Seen:
     UsageError
         There are no decisions.
     """
-    at = counts.keys.index(attribute)
-    names = tuple(sorted({cell[at] for cell in counts.cells}))
-    into = np.array([names.index(cell[at]) for cell in counts.cells], dtype=np.int64)
+    levels, into = groups_of_cells(counts.keys, counts.cells, (attribute,))
+    names = tuple(level for (level,) in levels)
     found = confusion(counts, reading.threshold)
     if found is None:
         raise UsageError(NO_DECISIONS)
@@ -964,10 +965,10 @@ class TrueGroups:
             return
         known = {(name, kind): metrics for kind, name, metrics in _comparisons(self.data.metrics)}
         for check in checks:
-            name, _, rest = check.comparison.partition(".")
-            kind, _, scope = rest.partition(".")
-            ours = check.attribute in (None, self.data.attribute) and check.group is None
-            if not ours or (name, kind) not in known or scope not in ("", "between_groups", *NOISE_SCOPES):
+            of = check.comparison
+            name, kind = of.metric, of.kind
+            ours = of.attribute in (None, self.data.attribute) and of.group is None
+            if not ours or (name, kind) not in known or of.scope not in ("", "between_groups", *NOISE_SCOPES):
                 continue
             metrics = known[name, kind]
             yield BreakdownReport(
@@ -978,7 +979,7 @@ class TrueGroups:
 
     def comparisons(self, figures: Iterable[Figure], checks: Iterable[Check]) -> Iterator[ComparisonReport]:
         """Yield what checks can look at: what the report rests on, and what is asked for under another assumption."""
-        asked = {check.comparison for check in checks}
+        asked = {check.comparison.id for check in checks}
         known = {f"{name}.{kind}": (kind, metrics) for kind, name, metrics in _comparisons(self.data.metrics)}
         for figure in figures:
             if figure.group:
@@ -1273,13 +1274,12 @@ def audit_noisy(
         )
     if reading.task == "regression":
         raise UsageError(NOT_OF_VALUES)
-    reading = with_default_threshold(reading)
     reading.check()
     found: Scan = scan(source, reading, threads=settings.threads, exact=settings.exact)
     (attribute,) = reading.columns.protected
-    data = seen(found.counts, reading.in_type_of(source.schema), attribute)
+    data = seen(found.counts, found.reading, attribute)
     true = TrueGroups(data, noise, 1.0 - settings.confidence, seed)
     told, comparisons = true.report(settings.checks)
     every = {**(more or {}), attribute: [*(more or {}).get(attribute, ()), *comparisons]}
     values = {attribute: true.values(told.figures)}
-    return replace(judge(found, reading, settings, source.name, source, every, values), noise=told)
+    return replace(judge(found, settings, source.name, source, every, values), noise=told)

@@ -10,14 +10,9 @@ cell ``k``,
 ``p_k (r_k - \bar r)`` is the covariance of the shares with the indicator of cell ``k``. For two cells it is
 ``p_1 p_2 (r_1 - r_2)``, so the problem is that of a common band with ``slack = epsilon / (p_1 p_2)``.
 
-**Given the mean of all.** Let ``rho`` be it, and ``d_k = epsilon / p_k``. The multiplier ``nu`` of ``sum_k p_k
-r_k = rho`` and those of the bands add up to one offset per cell: ``t_k = nu`` inside the band, and the root of
-``phi_k`` at the edge otherwise. So ``r_k(nu) = clip(phi_k(nu), rho - d_k, rho + d_k)``, and ``nu`` is the root
-of ``sum_k p_k r_k(nu) = rho``, whose left side never increases.
-
-**The best mean.** As for the common band, the derivative of the least objective with respect to ``rho`` is
-``-sum_k W_k t_k(rho)``, which never decreases: a root again. If the free means satisfy the constraint, all
-``t_k`` are 0.
+Given the mean ``rho`` of all, offsets are ``nu`` inside the band and the root of ``phi_k`` at its edge otherwise, and
+``nu`` is a root in one number. The best ``rho`` is the root of ``sum_k W_k t_k(rho)``, which never increases. The
+derivation is in docs/methods/ramp.md.
 
 References
 ----------
@@ -33,7 +28,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import brentq
 
-from fairfix.optim.ramp import PROMISED_GAP, Cell, Floats, RampSolution, solve
+from fairfix.optim.arrays import Floats
+from fairfix.optim.ramp import PROMISED_GAP, Cell, RampSolution, solve
 
 PROMISED_RATE = 1e-10
 XTOL = 1e-15
@@ -43,19 +39,8 @@ JUMP = 1e-14  # beside the best mean, where its pull changes sign
 def solve_covariance(cells: Sequence[Cell], gamma: float, slack: float) -> RampSolution:
     """Return the optimal offsets; ``rho`` is the mean of all.
 
-    Parameters
-    ----------
-    cells
-        At least one.
-    gamma
-        Width of the ramp, above 0.
-    slack
-        Largest allowed absolute covariance, ``epsilon``; 0 to infinity.
-
-    Raises
-    ------
-    ValueError
-        If there is no cell or a number is out of its range.
+    ``cells``: at least one. ``gamma``: width of the ramp, above 0. ``slack``: largest allowed absolute covariance,
+    ``epsilon``; 0 to infinity.
     """
     if not cells:
         raise ValueError("there must be at least one cell")

@@ -23,20 +23,13 @@ a loss plus a staircase. An oracle looks for a model of least cost:
 ``cost-sensitive``  minimises the convex hinge of the steps over linear models with coefficients of at most 1
 ==================  ====================================================================================================
 
-For a log loss of ``u = sigma(C (2 s - 1))`` the paper weighs label 1 by ``U``; setting the derivative of ``-W_2 log u -
-(1 - W_2) log(1 - u)`` to zero at ``s = U`` gives ``W_2 = sigma(C (2 U - 1))``. Scores here are probabilities
-themselves, so the soft label is ``U``. On a plateau of least cost ``U`` is its middle: the first point would shift all
-scores where labels lie on the grid.
-
 **How good it is.** For any prices, ``min_f cost(f) - sum |lambda| e`` is at most the least loss of a mixture within
 the slack. The oracle's answers are not the cheapest models for certain, so what they give for the minimum is an
 estimate of that bound from above, and the *gap seen* by the oracle, the loss of the mixture minus the largest such
 estimate, is one of the true gap from below: nothing is certified. The search has converged when the gap seen is at most
 ``nu``.
 
-The setting, the constraints and the oracles are the paper's. Its Algorithm 1 is not used: it runs exponentiated
-gradient on prices of at most ``B``, and needs best responses for its guarantee, which its own oracles do not give
-either.
+Why Algorithm 1 of the paper is not used, and which soft labels are right, is in docs/methods/fair-regression.md.
 
 References
 ----------
@@ -51,12 +44,9 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from fairfix.optim.arrays import Floats, Ints
 from fairfix.optim.parity import ks_to_overall
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 GRID = 40
 """Thresholds of the first grid."""
@@ -103,26 +93,18 @@ LOSSES = {
 
 @dataclass(frozen=True, eq=False)
 class Penalised:
-    """What an oracle minimises: rows with their loss, and a staircase per group.
-
-    Attributes
-    ----------
-    y, codes, share
-        Label, group and weight of each row, shape (n,) each; weights sum to 1.
-    loss
-        Of a score.
-    thresholds
-        Places of the steps, increasing, shape (Z,).
-    steps
-        Heights, shape (K, Z).
-    """
+    """What an oracle minimises: rows with their loss, and a staircase per group."""
 
     y: Floats
     codes: Ints
     share: Floats
+    """``y``, ``codes`` and ``share``: label, group and weight of each row, shape (n,) each; weights sum to 1."""
     loss: RowLoss
+    """Of a score."""
     thresholds: Floats
+    """Places of the steps, increasing, shape (Z,)."""
     steps: Floats
+    """Heights, shape (K, Z)."""
 
     def cost(self, u: Floats) -> float:
         """Return the cost of scores, shape (n,)."""
@@ -293,39 +275,26 @@ class CostSensitive:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A distribution over models.
-
-    Attributes
-    ----------
-    models
-        As the oracle returned them; a number for the constant.
-    weights
-        Their chances, shape (M,), positive, of sum 1.
-    values
-        Score of each row by each model, shape (M, n).
-    loss
-        Expected loss.
-    ks
-        Distance of each group to everybody, of the mixture, over all thresholds, shape (K,).
-    spread
-        Mean over rows of the standard deviation of the models' scores.
-    calls
-        Of the oracle.
-    estimate
-        Largest estimate of the least loss, as the oracle's answers have it; no bound.
-    nu
-        Gap seen with which the search has converged.
-    """
+    """A distribution over models."""
 
     models: tuple[Any, ...]
+    """As the oracle returned them; a number for the constant."""
     weights: Floats
+    """Their chances, shape (M,), positive, of sum 1."""
     values: Floats
+    """Score of each row by each model, shape (M, n)."""
     loss: float
+    """Expected loss."""
     ks: Floats
+    """Distance of each group to everybody, of the mixture, over all thresholds, shape (K,)."""
     spread: float
+    """Mean over rows of the standard deviation of the models' scores."""
     calls: int
+    """Of the oracle."""
     estimate: float
+    """Largest estimate of the least loss, as the oracle's answers have it; no bound."""
     nu: float
+    """Gap seen with which the search has converged."""
 
     @property
     def gap_seen(self) -> float:

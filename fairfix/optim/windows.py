@@ -21,7 +21,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairfix.optim.ramp import Cell, Floats, Problem, RampSolution, balance, certified, solve
+from fairfix.optim.arrays import Floats
+from fairfix.optim.ramp import Cell, Problem, RampSolution, balance, certified, solve
 
 SAMPLE = 4096
 """Points of each cell that are solved first."""
@@ -46,12 +47,8 @@ def solve_points(
 ) -> RampSolution:
     """Return what :func:`fairfix.optim.ramp.solve` returns for the cells of these points.
 
-    Parameters
-    ----------
-    scores, weights
-        Per cell, as :meth:`Cell.of` takes them.
-    gamma, slack, rho
-        As :func:`~fairfix.optim.ramp.solve` takes them.
+    ``scores``, ``weights``: per cell, as :meth:`Cell.of` takes them. ``gamma``, ``slack``, ``rho``: as
+    :func:`~fairfix.optim.ramp.solve` takes them.
     """
     found = None
     if max(f.size for f in scores) >= (MANY if weights[0] is None else MANY_WEIGHTED):

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fairfix.report.layout import MARKS, Grid, layout
+from fairfix.report.layout import Grid, Verdict, layout
 from fairfix.report.words import harmless, readable
 
-COLOURS = {"PASS": "green", "FAIL": "bold red", "UNDECIDED": "yellow", "WAIVED": "yellow"}
+COLOURS = {"pass": "green", "fail": "bold red", "undecided": "yellow", "waived": "yellow"}
 
 
 def render(
@@ -49,6 +49,6 @@ def _table(grid: Grid, *, ascii_only: bool) -> Table:
         table.add_column(heading, justify="left" if i < grid.text_columns else "right", overflow="fold")
     for row in grid.rows:
         table.add_row(
-            *(Text(cell, style=COLOURS.get(cell, "") if cell in MARKS.values() else "") for cell in row)
+            *(Text(cell, style=COLOURS[cell.code] if isinstance(cell, Verdict) else "") for cell in row)
         )
     return table

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairfix.auditing.as_json import definition, formula
+from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import UsageError
 from fairfix.report import NO_CHECKS
 from fairfix.report.layout import MARKS, STATES, interval
@@ -102,6 +102,6 @@ def meaning(identifier: str, result: Mapping[str, Any]) -> str:
     if told:
         return str(told)
     try:
-        return definition(identifier) if "." in identifier else f"{identifier} = {formula(identifier)}"
+        return Comparison.parse(identifier).definition
     except KeyError:
         return identifier

@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 
 from fairfix.auditing.audit import audit
+from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import AuditReport, Settings, Value
-from fairfix.data.table import Reading, Table
+from fairfix.data.reading import Reading
+from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, FairfixWarning
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
 from fairfix.methods.base import Repairer, RepairProblem
-from fairfix.models.predictors import Note, RepairedPredictor, messages
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
 from fairfix.tasks.proof import results_on, split_rows, warned, with_threshold
@@ -44,8 +47,6 @@ QUALITIES = ("accuracy", "log_loss", "square_loss", "absolute_loss")
 
 CHANCES = 256
 """Up to so many different chances of a decision are told apart in what is said of true groups."""
-
-HIGHER_IS_BETTER = frozenset({"accuracy"})
 
 
 @dataclass(frozen=True)
@@ -302,7 +303,7 @@ def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
     axes = {(gap, quality) for point in points for gap in point.gaps for quality in point.qualities}
     fronts: dict[int, list[str]] = {i: [] for i in range(len(points))}
     for gap, quality in sorted(axes):
-        sign = -1.0 if quality in HIGHER_IS_BETTER else 1.0
+        sign = -1.0 if METRICS[quality].better == "larger" else 1.0
         place = {
             i: (point.gaps[gap].value, sign * point.qualities[quality].value)
             for i, point in enumerate(points)

@@ -24,11 +24,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.results import Value
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
-from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Caution
 
 FEW = 100
 """Rows from which a rate is known to about 0.1 only (95 %): a gap that hangs on fewer is mostly chance."""
@@ -67,12 +69,12 @@ class Asked:
     @property
     def metric(self) -> str:
         """What is compared."""
-        return self.comparison.split(".")[0]
+        return Comparison.parse(self.comparison).metric
 
     @property
     def is_gap(self) -> bool:
         """Whether it is 0 where groups are alike."""
-        return self.metric == "ks" or self.comparison.split(".")[1] in ("difference", "covariance")
+        return self.metric == "ks" or Comparison.parse(self.comparison).kind in ("difference", "covariance")
 
 
 def show(value: Value) -> str:

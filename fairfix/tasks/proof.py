@@ -18,23 +18,29 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.auditing.audit import More, OfTrueGroups, audit, with_default_threshold
-from fairfix.auditing.checks import NOISE_SCOPES
+from fairfix.auditing.audit import More, OfTrueGroups, audit
+from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, CheckResult, Settings, Value
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.draws import is_random
+from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import Scan, scan, stream_batches
-from fairfix.data.table import PLAIN_SCORE, Encoder, Reading, Table, arrow_array, assemble, to_probability
+from fairfix.data.table import PLAIN_SCORE, Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
 from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy
-from fairfix.models.predictors import Caution, Note, RepairedPredictor, is_random, messages
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, comparisons_of, said_of, true_groups_of, values_of
 from fairfix.optim.parity import ks_to_overall
-from fairfix.stats import uncertainty as un
+from fairfix.stats.estimates import Means
+from fairfix.stats.ks import ks_noise
 from fairfix.tasks.doubts import Asked, of_gaps, of_rounding, of_selection, of_slack, of_small_groups, one_row
 
 FLIPPED = (
@@ -214,14 +220,14 @@ def with_threshold(reading: Reading) -> Reading:
     """Return the reading with its default threshold; a probability that is yet to be learned has one as well."""
     if reading.task == "classification" and not reading.columns.score and not reading.thresholds:
         return replace(reading, thresholds=(0.5,))
-    return with_default_threshold(reading)
+    return reading.with_threshold()
 
 
 def _criterion(repairer: Repairer, reading: Reading) -> str:
     """Return what the slack bounds: within strata, where there are strata."""
     if not reading.columns.strata:
         return repairer.bounds_of(reading)
-    return repairer.bounds.rpartition(".")[0] + ".within_strata"
+    return Comparison.parse(repairer.bounds).to("within_strata").id
 
 
 def split_rows(table: Table, rng: np.random.Generator, *, validation: float, holdout: float) -> Split:
@@ -390,10 +396,9 @@ def repair_stream(
         raise UsageError(
             "learning from a stream does not go with --strata; take a solver that reads all rows"
         )
-    reading = with_default_threshold(reading).in_type_of(source.schema)
     settings = replace(settings or Settings(), intersect=len(reading.columns.protected) > 1)
     counted = scan(source, reading, exact=False, losses=False)
-    used = counted.counts.used
+    reading, used = counted.reading, counted.counts.used
     salt, fit_rng = seed, np.random.default_rng(seed).spawn(2)[1]
     kept = min(holdout, HELD_ROWS / used), min(1 - holdout, SHOWN_ROWS / used)
     held, shown = _sampled(source, reading, salt, [(0.0, kept[0]), (holdout, holdout + kept[1])])
@@ -540,9 +545,9 @@ def _doubts(
     """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
     asked = Asked(_criterion(repairer, held.reading), repairer.slack_of_all)
     groups = fitted.groups()
-    attribute = " x ".join(groups.columns)
+    attribute = attribute_name(groups.columns)
     if repairer.demands:  # of true groups, as far as anything is known of them
-        asked = replace(asked, comparison=f"{asked.comparison.rpartition('.')[0]}.true_groups")
+        asked = replace(asked, comparison=Comparison.parse(asked.comparison).to(TRUE_GROUPS).id)
     rows = [
         next((row for row in proof.table if (row.id, row.attribute) == (asked.comparison, attribute)), None)
         for proof in shown
@@ -764,13 +769,13 @@ def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[
     for columns in [(name,) for name in asked] + ([asked] if len(asked) > 1 else []):
         groups = table.groups(columns)
         far = ks_to_overall(every, groups.codes[rows], weight, len(groups.levels))
-        out[f"ks.to_overall [{' x '.join(columns)}]"] = float(far.max())
+        out[f"ks.to_overall [{attribute_name(columns)}]"] = float(far.max())
     return out
 
 
 def _of_score(identifier: str) -> bool:
     """Tell whether a row is about the score and not about decisions."""
-    return identifier.split(".")[0] in ("ks", "log_loss", "square_loss", "score_change")
+    return Comparison.parse(identifier).metric in ("ks", "log_loss", "square_loss", "score_change")
 
 
 def _joined(one: More, other: More) -> More:
@@ -844,7 +849,7 @@ def _noise(report: AuditReport, table: Table) -> Iterator[tuple[str, tuple[float
         weight = table.rows.weight
         mass = np.bincount(groups.codes, weight)
         sizes = mass if weight is None else mass**2 / np.bincount(groups.codes, weight**2)
-        yield block.attribute, un.ks_noise(sizes)
+        yield block.attribute, ks_noise(sizes)
 
 
 class _Pairs:
@@ -867,15 +872,15 @@ class _Pairs:
 
     def change(self, comparison: str, block: Block, value: float) -> Value:
         """Return a change with its interval, or with why there is none."""
-        metric, scope = comparison.split(".")[0], comparison.rpartition(".")[2]
-        if metric == "ks":
+        of = Comparison.parse(comparison, block.attribute)
+        if of.metric == "ks":
             was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
             return Value(value, now.low - was.high, now.high - was.low)
         ends: Any = "true groups are not seen row by row"
-        if metric in LOSSES and not self._ends_at_1(metric):
+        if of.metric in LOSSES and not self._ends_at_1(of.metric):
             ends = "a few rows can make the whole of a loss without an upper end"
-        elif scope not in NOISE_SCOPES:
-            ends = self.changes.limits(comparison, block.attribute, block.columns, "")
+        elif not of.of_true_groups:
+            ends = self.changes.limits(of, block.columns)
         if isinstance(ends, str):
             return Value(value, math.nan, math.nan, f"no interval of this change: {ends}")
         return Value(value, min(ends[0], value), max(ends[1], value))
@@ -978,6 +983,6 @@ def _mean(values: Floats, table: Table, settings: Settings, support: tuple[float
     weight = table.weight
     sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
-    estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)
+    estimate = Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(1.0 - settings.confidence)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

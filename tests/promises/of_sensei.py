@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading
 from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.sensei import MEASURED, _Changed, _Data, _held
 from fairfix.models.repaired import Repaired

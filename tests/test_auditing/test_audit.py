@@ -12,8 +12,9 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import AuditReport, Settings
+from fairfix.data.encoder import MISSING
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import MISSING, Columns, Reading
 from fairfix.errors import UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -21,8 +21,9 @@ from fairfix.cli import run
 from fairfix.data import container as artifact
 from fairfix.data import files as io
 from fairfix.data.container import Artifact
+from fairfix.data.encoder import Encoder
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import quantities, summed
-from fairfix.data.table import Columns, Encoder, Reading
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.report.json_ import render
 

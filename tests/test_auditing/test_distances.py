@@ -12,7 +12,7 @@ from fairfix.auditing import distances as distributions
 from fairfix.auditing.audit import audit
 from fairfix.auditing.results import Block, Settings
 from fairfix.data import scan as engine
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp

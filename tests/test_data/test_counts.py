@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fairfix.data.counts import Counts, Grid
+from fairfix.data.encoder import Encoder
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import Tally, scan
-from fairfix.data.table import Columns, Encoder, Reading
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from fairfix.data.encoder import MISSING, Encoder, Rows, arrow_array, group_codes
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table, scan
-from fairfix.data.table import MISSING, Columns, Encoder, Reading, Rows, arrow_array, assemble, group_codes
+from fairfix.data.table import assemble
 from fairfix.errors import ColumnError, DataError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -14,8 +14,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError
 from fairfix.individual.by_model import (
     Judge,

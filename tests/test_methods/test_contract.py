@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fairfix.auditing.audit import audit
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Groups, Reading, Table
+from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods import Repairer, RepairProblem, available
-from fairfix.methods.base import expected_accuracy
+from fairfix.methods import available
+from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, at_predict_time
 from fairfix.noisy.description import Noise, NoiseTable
@@ -280,12 +281,13 @@ SIXTH = '''"""Coin: everybody gets the same chance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from fairfix.models.predictors import FitTrace, RepairedPredictor
+from fairfix.data.codec import Setting, real
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.methods.base import Repairer, param
 
 
@@ -295,18 +297,11 @@ class CoinPredictor(RepairedPredictor):
 
     kind: ClassVar[str] = "coin"
     randomized: ClassVar[bool] = True
+    parts: ClassVar[dict] = {"chance": Setting(real(0.0, 1.0))}
     chance: float
-    trace: FitTrace = field(default=FitTrace(True, 0, 0.0), compare=False)
 
     def predict(self, table):
         return np.full(len(table), self.chance)
-
-    def state(self):
-        return {"chance": self.chance}, {}
-
-    @classmethod
-    def from_state(cls, settings, arrays):
-        return cls(settings["chance"])
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.fair_regression import FairRegression, pairs_of
-from fairfix.models.learners import ConstantMember
-from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.models.members import ConstantMember
+from fairfix.models.mixtures import ModelMixture, PluginScore
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
-from fairfix.models.values import ModelMixture, PluginScore
+from fairfix.models.trace import Caution
 from fairfix.optim.parity import ks_to_overall
 from fairfix.optim.plugin import PluginProblem
 from fairfix.tasks.proof import repair_table

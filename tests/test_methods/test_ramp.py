@@ -12,13 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fairfix.auditing.audit import audit
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
-from fairfix.methods import RepairProblem, ramp
-from fairfix.methods.base import expected_accuracy
+from fairfix.methods import ramp
+from fairfix.methods.base import RepairProblem, expected_accuracy
 from fairfix.methods.ramp import Ramp
-from fairfix.models.predictors import Caution, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.models.trace import Caution
 from fairfix.tasks.proof import repair_table
 from scipy.optimize import linprog
 

@@ -13,13 +13,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust, bin_edges
-from fairfix.models.chances import ScoreCurves
 from fairfix.models.repaired import Repaired
+from fairfix.models.scorers import ScoreCurves
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.repair import DEMANDS, LABELS, Sensitive, breakdown_of, rate_bounds
 from fairfix.tasks.proof import repair_table

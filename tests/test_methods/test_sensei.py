@@ -16,16 +16,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Flip, flipped, protected_flips
 from fairfix.methods import sensei
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.sensei import Sensei, _apart
-from fairfix.models.learners import LinearMember, NetworkMember
-from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.models.members import LinearMember, NetworkMember
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
+from fairfix.models.trace import Caution
 from fairfix.tasks.proof import repair_table
 from scipy import stats
 from sklearn.compose import make_column_transformer

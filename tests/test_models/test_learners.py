@@ -12,19 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fairfix.errors import ArtifactError, ConvergenceWarning
-from fairfix.models.learners import (
-    ConstantMember,
-    LinearMember,
-    Member,
-    NetworkMember,
-    TreesMember,
-    fit_classes,
-    fit_mean,
-    folds_of,
-    hashed,
-    out_of_fold,
-    trees_of,
-)
+from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold, trees_of
+from fairfix.models.members import ConstantMember, LinearMember, Member, NetworkMember, TreesMember
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -118,7 +107,7 @@ def test_rows_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         return sums(self, walk, X)
 
     monkeypatch.setattr(TreesMember, "_sums", sized)
-    monkeypatch.setattr("fairfix.models.learners.CHUNK", 4 * 7)
+    monkeypatch.setattr("fairfix.models.members.CHUNK", 4 * 7)
 
     assert tree.predict(X).tobytes() == whole.tobytes()
     assert sizes == [7] * 14 + [2]

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from fairfix.data.container import Artifact, read, write
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading
 from fairfix.errors import ArtifactError, FairfixError
 from fairfix.methods.ramp import Ramp
 from fairfix.models.repaired import OUTPUT, Repaired, at_predict_time, fingerprint, hash_key, identity_columns

@@ -22,7 +22,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.noisy import bounds as ng
 from fairfix.noisy.description import Noise, NoiseTable, parse_radii, read_noise, tabulate

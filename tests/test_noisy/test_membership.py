@@ -20,7 +20,7 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.noisy.bounds import RATIOS, Ratio, flipped, soft_bounds
 from fairfix.noisy.members import Sample, worst_means

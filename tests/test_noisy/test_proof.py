@@ -16,8 +16,9 @@ import pytest
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.methods.robust import Robust
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.proof import Told, true_groups_of

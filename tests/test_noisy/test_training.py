@@ -9,6 +9,7 @@ import pytest
 from fairfix.noisy import training as noisy_training
 from fairfix.noisy.bounds import (
     RATIOS,
+    flipped,
     joint_masses,
     labelled_bounds,
     ratio_range,
@@ -17,17 +18,7 @@ from fairfix.noisy.bounds import (
     valid_radius,
 )
 from fairfix.noisy.repair import DEMANDS, LABELS
-from fairfix.noisy.training import (
-    Either,
-    Near,
-    Rows,
-    Within,
-    costs_of,
-    excess_of,
-    flipped,
-    surrogate,
-    train,
-)
+from fairfix.noisy.training import Either, Near, Rows, Within, costs_of, excess_of, surrogate, train
 from scipy import sparse
 from scipy.optimize import linprog
 

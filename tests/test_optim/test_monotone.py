@@ -38,7 +38,7 @@ def test_isotonic_is_that_of_scikit_learn(seed: int, weighted: bool) -> None:
 
 @pytest.mark.parametrize("shift", [0.0, 3.7, -1e-9])
 def test_isotonic_of_any_scores_is_that_by_argsort(shift: float) -> None:
-    """The packed sort and the plain one agree, whether the packing applies or not."""
+    """Counting by sorted values and by an argsort agree, to the bit."""
     f, y, _ = sample(2)
     one, other = isotonic(f + shift, y), isotonic(f + shift, y, np.ones(f.size))
 

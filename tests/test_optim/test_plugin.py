@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fairfix.optim.parity import ks_to_overall
-from fairfix.optim.plugin import PluginProblem, PluginRule, _Program, expected_loss
+from fairfix.optim.plugin import PluginProblem, _Program
+from fairfix.optim.plugin_rule import PluginRule, expected_loss
 
 Floats = npt.NDArray[np.float64]
 

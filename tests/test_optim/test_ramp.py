@@ -467,7 +467,7 @@ def test_more_slack_never_costs_more(instance: tuple, rho: float | None) -> None
         ([0.1, np.nan], None, "finite"),
         ([0.1, -np.inf], None, "finite"),
         ([0.1, np.nan], [1, 1], "finite"),
-        ([0.1, 0.2], [1.0], "one weight per score"),
+        ([0.1, 0.2], [1.0], "one weight per point"),
         ([0.1, 0.2], [1.0, 0.0], "weight 0"),
         ([0.1, 0.2], [1.0, np.nan], "positive and finite"),
         ([0.1, 0.2], [1.0, np.inf], "positive and finite"),

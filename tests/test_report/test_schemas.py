@@ -22,7 +22,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver, apply
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.report import renderer
 
 ROOT = Path(__file__).parents[2]

@@ -18,8 +18,9 @@ import pytest
 from fairfix.cli import run
 from fairfix.cli.compare import chosen
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.methods import available
 from fairfix.methods.base import RepairProblem
 from fairfix.noisy.description import Noise, NoiseTable

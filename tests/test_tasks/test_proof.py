@@ -10,14 +10,15 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings, Value
+from fairfix.data.draws import decide, is_random
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods import available
 from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.sensei import Sensei
-from fairfix.models.predictors import decide, is_random
 from fairfix.tasks.doubts import Asked, of_rounding
 from fairfix.tasks.proof import repair_table, split_rows
 from hypothesis import given, settings
