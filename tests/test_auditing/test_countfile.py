@@ -27,29 +27,9 @@ from fairfix.data.scan import quantities, summed
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.report.json_ import render
 
+from tests.data import people
+
 ONE_PASS = Settings(exact=False, threads=1)
-
-
-def people(n: int, seed: int) -> pd.DataFrame:
-    """Return rows of every kind of column; the second stratum and the third group are rare."""
-    rng = np.random.default_rng(seed)
-    race = rng.choice(["a", "b", "c"], n, p=[0.6, 0.38, 0.02])
-    score = np.clip(rng.beta(2, 2, n) + 0.1 * (race == "a"), 0, 1)
-    label = (rng.random(n) < score).astype(int)
-    return pd.DataFrame(
-        {
-            "race": race,
-            "sex": rng.choice(["f", "m"], n),
-            "town": rng.choice(["north", "south"], n),
-            "label": label,
-            "score": score,
-            "raw": rng.normal(size=n) * 10.0 ** rng.integers(-3, 4),
-            "real": rng.normal(3.0, 2.0, n),
-            "p": np.round(rng.random(n), 3),
-            "yes": rng.integers(0, 2, n),
-            "weight": rng.gamma(2.0, size=n),
-        }
-    )
 
 
 RACE = Columns(("race", "sex"), label="label", score="score")

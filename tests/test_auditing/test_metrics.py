@@ -18,7 +18,9 @@ from fairfix.data.scan import scan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-LAW = settings(max_examples=60)
+from tests.strategies import examples
+
+LAW = settings(max_examples=examples(60))
 
 DEFINITIONS: dict[str, tuple[Callable[[Floats, Floats], Floats], Callable[[Floats, Floats], Floats]]] = {
     "base_rate": (lambda y, q: y, lambda y, q: np.ones_like(y)),

@@ -16,6 +16,8 @@ from fairfix.data.scan import Tally, scan
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
+
 finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
 scores = st.lists(finite | st.floats(-2, 2) | st.sampled_from([0.0, 0.5, 1.0, 0.7]), min_size=1, max_size=30)
 
@@ -63,7 +65,7 @@ def test_decimal_looking_scores_stay_in_dyadic_bins(bins: int) -> None:
     np.testing.assert_array_equal(index, np.searchsorted(grid.edges, score, side="right") - 1)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40),
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40),

@@ -21,8 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Frames
+from tests.strategies import examples
 
-LAW = settings(max_examples=60)
+LAW = settings(max_examples=examples(60))
 READING = Reading(Columns(("g",), label="label", score="score"))
 
 DAYS = st.dates(dt.date(1950, 1, 1), dt.date(2050, 1, 1))

@@ -23,6 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from tests.strategies import examples
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -175,7 +177,7 @@ def test_a_blind_score_has_no_matched_effect_to_the_bit() -> None:
         assert contrast.low == contrast.high == 0.0
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 10**6))
 def test_matched_weights_are_repeated_rows(seed: int) -> None:
     """A row of weight 3 is three rows; a row of weight 0 is none; weights have no unit."""
@@ -410,7 +412,7 @@ def test_equal_rows_that_are_many_are_dealt_out() -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_bundled_columns_tell_the_same_rows_apart(seed: int) -> None:
     """Indicators of one category are one column; what overlaps stays apart; rows differ where they differed."""
     rng = np.random.default_rng(seed)

@@ -23,24 +23,14 @@ from fairfix.models.trace import Caution
 from fairfix.tasks.proof import repair_table
 from scipy.optimize import linprog
 
+from tests.data import scored
+
 CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds", "covariance")
 
 
 def frame(seed: int = 0, rows: int = 900, *, groups: int = 3, skew: float = 1.5) -> pa.Table:
-    """Return scored rows whose groups differ; ``skew`` above 1 makes the scores too high."""
-    rng = np.random.default_rng(seed)
-    group = rng.integers(0, groups, rows)
-    score = np.clip(rng.beta(2, 3, rows) + 0.15 * group / groups, 0, 1)
-    score[: rows // 10] = np.round(score[: rows // 10], 1)
-    return pa.table(
-        {
-            "race": pa.array([f"g{g}" for g in group]),
-            "label": pa.array((rng.random(rows) < score**skew).astype(np.int64)),
-            "score": pa.array(score),
-            "weight": pa.array(rng.integers(1, 4, rows).astype(np.float64)),
-            "job": pa.array([f"j{j}" for j in rng.integers(0, 2, rows)]),
-        }
-    )
+    """Return scored rows whose scores are too high."""
+    return scored(seed, rows, groups, skew=skew)
 
 
 def table_of(

@@ -144,10 +144,11 @@ def test_taking_recorded_groups_for_true_ones_does_not_hold() -> None:
     assert excess(data, chance, "equal_opportunity", 0.04) > 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parity", PARITIES)
 def test_without_labels_the_soft_repair_holds_whatever_the_noise(parity: str) -> None:
     """The table without labels gives a guarantee too, weaker in accuracy."""
-    data = people()
+    data = people(many=1000)
     noisy = recorded(data, "adversarial")
     table = table_of(data, noisy)
     soft = fit(
@@ -163,15 +164,16 @@ def test_without_labels_the_soft_repair_holds_whatever_the_noise(parity: str) ->
     assert same.trace.objective == pytest.approx(soft.trace.objective, abs=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", [True, False])
 @pytest.mark.parametrize("parity", PARITIES)
 def test_identified_thresholds_are_exact_if_noise_depends_on_the_true_group_alone(
     parity: str, label: bool
 ) -> None:
     """Rows that are spread over recorded groups by T have just such noise: the slack is met, and used up."""
-    one = people(many=1500)
+    one = people(many=600)
     data = {name: np.repeat(column, 3) for name, column in one.items()}
-    noisy = np.tile(np.arange(3), 1500)
+    noisy = np.tile(np.arange(3), 600)
     weight = T[data["true"], noisy]
     table, told = table_of(data, noisy, weight), known(data, noisy, label=label, weight=weight)
     rule = fit(Robust(constraint=parity, assumption="identified", z=0.0, slack=0.02), table, told)
@@ -186,9 +188,9 @@ def test_identified_thresholds_are_exact_if_noise_depends_on_the_true_group_alon
 @pytest.mark.parametrize("parity", PARITIES)
 def test_a_survey_of_other_people_tells_how_a_true_group_is_recorded(parity: str, label: bool) -> None:
     """Shares of the survey are other ones, so what a recorded group consists of is not what it says; T is."""
-    one = people(many=1500)
+    one = people(many=600)
     data = {name: np.repeat(column, 3) for name, column in one.items()}
-    noisy = np.tile(np.arange(3), 1500)
+    noisy = np.tile(np.arange(3), 600)
     weight = T[data["true"], noisy]
     other = weight * np.array([0.3, 1.0, 4.0])[data["true"]]  # the survey asked far more of the minorities
     table, told = table_of(data, noisy, weight), known(data, noisy, label=label, weight=other)
@@ -411,6 +413,7 @@ def test_a_table_without_labels_guarantees_a_small_group_nothing() -> None:
     assert any("guarantees 'b', 'c' nothing" in note or "guarantees 'c' nothing" in note for note in notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.parametrize("parity", PARITIES)
 def test_the_breakdown_point_is_where_the_worst_case_meets_the_slack(parity: Any, labelled: bool) -> None:
@@ -640,6 +643,7 @@ def test_looking_at_the_recorded_group_costs_less() -> None:
     assert errors[1] < errors[0] - 0.01
 
 
+@pytest.mark.slow
 def test_the_estimate_under_n4_is_of_the_rule_of_every_recorded_group() -> None:
     """Inverting the cells of decisions that look at the recording is wrong by far more than sampling."""
     data = people(many=30_000)
@@ -866,6 +870,7 @@ def test_in_a_shell(thresholds: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert Repaired.load(artifact).predictor.needs_protected == (thresholds == "group")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["dro", "soft"])
 def test_training_in_a_shell(solver: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Predict needs the features alone, of rows without group and score."""
@@ -953,10 +958,12 @@ def test_a_model_file_that_looks_at_the_recorded_group(
     assert not any("(N4" in note for note in (*told["warnings"], *told["notes"]))
 
 
+@pytest.mark.slow
 def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a noise table robust stands beside the others, who take recorded groups as they are."""
     what = ["--protected", "race_recorded", "--slacks", "0.05", "--format", "json", "--no-config", "-q"]
-    data = str(SAMPLE / "loans.csv")
+    data = str(tmp_path / "loans.parquet")
+    pq.write_table(pq.read_table(SAMPLE / "loans.parquet").slice(0, 4000), data)
     assert run(["compare", data, *what, "--noise", BASIC[3], "--methods", "robust,ramp"]) == 0
     points = {p["title"]: p for p in json.loads(capsys.readouterr().out)["points"]}
     assert {"robust", "robust, identified", "robust, equal opportunity, identified", "ramp"} <= set(points)

@@ -20,6 +20,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression, Ridge
 from threadpoolctl import threadpool_limits
 
+from tests.strategies import examples
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -389,7 +391,7 @@ ODD_ARRAYS = [
 ODD_SETTINGS = [None, [], {}, -1, 0, 10**30, 1.5, True, "softmax", "identity", ["identity"], np.nan]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data(), which=st.integers(0, 5))
 def test_damaged_states_are_refused_or_end(data: st.DataObject, which: int) -> None:
     """Whatever is changed in a state, it is refused as an artifact, or its member predicts in the end."""

@@ -16,6 +16,8 @@ from fairfix.noisy.thresholds import solve_noisy
 from fairfix.noisy.training import Near, Within
 from scipy.optimize import linprog
 
+from tests.strategies import examples
+
 PARITIES = list(DEMANDS)
 
 
@@ -120,7 +122,7 @@ def test_the_game_of_the_paper_goes_to_the_program() -> None:
 @pytest.mark.parametrize("parity", PARITIES)
 def test_where_the_adversary_fills_the_same_bins_it_is_the_program_over_thresholds(parity: Any) -> None:
     """With a table by label, and for selection rates with any, it is the optimum over mixtures of thresholds."""
-    for seed in range(4):
+    for seed in range(examples(4)):
         _, n, C = drawn(seed, noisy=3, bins=5, true=2)
         known = solve_noisy(n, C, parity, 0.03, Certified())
         found = solve_ideal(n, Within(C), parity, 0.03)

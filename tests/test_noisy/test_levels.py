@@ -9,6 +9,8 @@ from fairfix.noisy.levels import level_bounds
 from fairfix.noisy.polytope import joint_masses, ratio_range
 from fairfix.noisy.rates import LABELS, RATIOS
 
+from tests.strategies import examples
+
 
 def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return joint masses q (J, K, I, 2) and chances F (K, I); some masses are almost nothing, some chances tie."""
@@ -22,7 +24,7 @@ def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("rate", list(LABELS))
 def test_bounds_are_those_of_linear_programs(rate: str, by_label: bool) -> None:
     """Over all joint masses of all groups, by level and label, with the denominator scaled to 1."""
-    for seed in range(12):
+    for seed in range(examples(12)):
         q, F = drawn(seed)
         n, groups = q.sum(0), len(q)
         C = np.moveaxis(q.sum(2), -1, 0) if by_label else q.sum((2, 3))

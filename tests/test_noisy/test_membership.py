@@ -37,6 +37,7 @@ from scipy import stats
 from scipy.optimize import linprog
 
 from tests.conftest import Call
+from tests.strategies import examples
 
 pytestmark = pytest.mark.usefixtures("away")
 READING = Reading(Columns((), label="label", prediction="yhat"))
@@ -149,7 +150,7 @@ def shares_of(cells: Any) -> Any:
     return cells / cells.sum(1, keepdims=True)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(8)))
 def test_the_worst_case_is_that_of_a_linear_program(seed: int) -> None:
     """Every group and rate, both ends, if the shares of cells are those of the rows; another guess is no narrower."""
     found = groups_of(people(vectors=4, each=120, groups=2 + seed % 2, seed=seed))
@@ -170,7 +171,7 @@ def test_the_worst_case_is_that_of_a_linear_program(seed: int) -> None:
 @pytest.mark.parametrize("kind", ["independent", "true positives", "negatives"])
 def test_the_truth_is_in_the_worst_case(kind: str) -> None:
     """Also if the true group hangs on label and decision as badly as it can; then the weighted rate is far off."""
-    for seed in range(5):
+    for seed in range(examples(5)):
         data = people(seed=seed)
         found = groups_of(data, independent=True)
         right = truth(data, assigned(data, kind))

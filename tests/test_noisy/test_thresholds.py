@@ -13,6 +13,8 @@ from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
 from fairfix.noisy.thresholds import GAP, solve_noisy
 from scipy.optimize import LinearConstraint, linprog, milp
 
+from tests.strategies import examples
+
 PARITIES = list(DEMANDS)
 
 
@@ -218,7 +220,7 @@ def test_certified_thresholds_equal_the_dual_and_its_whole_numbers_equal_enumera
 @pytest.mark.parametrize("labelled", [True, False])
 def test_identified_thresholds_hold_if_noise_depends_on_the_group_only(parity, labelled):
     naive = 0.0
-    for seed in range(15):
+    for seed in range(examples(15)):
         q = draw(seed, 3, 3 + seed % 2, 6, independent=True)
         n, C, by_label = seen(q)
         table = by_label if labelled else C
@@ -362,7 +364,7 @@ def test_sensitivity_runs_from_identified_to_certified(parity):
 
 
 def test_sensitivity_holds_for_noise_within_eps():
-    for seed in range(6):
+    for seed in range(examples(6)):
         q = draw(seed, 2, 2, 4)
         n, _, table = seen(q)
         own = q.sum(1, keepdims=True)

@@ -11,6 +11,8 @@ from fairfix.optim.group_loss_members import MembersSolution, solve_members
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
+
 Floats = npt.NDArray[np.float64]
 Data = tuple[Floats, Floats, npt.NDArray[np.int64]]
 
@@ -68,7 +70,7 @@ def test_the_optimum_is_that_of_a_general_solver(loss: str, seed: int) -> None:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     seed=st.integers(0, 10**6),
     groups=st.integers(2, 5),

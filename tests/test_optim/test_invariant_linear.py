@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
+from tests.strategies import examples
 from tests.test_optim.moves import Listed, data, flips_of, none_for
 
 Floats = npt.NDArray[np.float64]
@@ -61,7 +62,7 @@ def test_r_is_the_dual_and_a_transport_attains_it(eps: float) -> None:
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 1e-4, 0.3]), st.sampled_from([0.01, 3.0]))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_the_root_of_r_is_a_seminorm(seed: int, eps: float, scale: float) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(20, 3))

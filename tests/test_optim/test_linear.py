@@ -12,6 +12,8 @@ from fairfix.optim.ramp import Cell, solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
+
 
 def least(
     f: np.ndarray, w: np.ndarray, gamma: float, rows: np.ndarray, bounds: np.ndarray, equal: int = 0
@@ -42,7 +44,7 @@ def points(seed: int) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 3), st.booleans())
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_one_constraint_is_solved_like_a_quadratic_program(seed: int, gamma: float, edge: bool) -> None:
     """Slopes of any sign, zeros and ties: optimal, inside the band around rho, and certified."""
     f, w, rng = points(seed)
@@ -88,7 +90,7 @@ def test_bad_points_are_refused() -> None:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.005, 0.02, 0.1, 2.0]), st.floats(0.01, 2))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_covariance_is_solved_like_a_quadratic_program(seed: int, slack: float, gamma: float) -> None:
     """Two to five cells: optimal, every covariance within the slack, certified."""
     rng = np.random.default_rng(seed)
@@ -143,7 +145,7 @@ def odds(seed: int) -> tuple[np.ndarray, ...]:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.03, 0.2, 2.0]), st.floats(0.01, 2))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_two_means_are_solved_like_a_quadratic_program(seed: int, slack: float, gamma: float) -> None:
     """Ties, zeros and ones of the probability: optimal, both rates within the slack, certified."""
     eta, z, cell, w = odds(seed)

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from tests.strategies import examples
 from tests.test_optim.moves import Listed, data, flips_of, none_for
 
 Floats = npt.NDArray[np.float64]
@@ -79,7 +80,7 @@ def test_the_worst_variant_is_found_by_brute_force() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 40), st.integers(1, 4))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_distinct_rows_are_those_of_a_sort_of_whole_rows(seed: int, rows: int, columns: int) -> None:
     rng = np.random.default_rng(seed)
     values = rng.integers(-1, 2, size=(rows, columns)) * rng.choice([1.0, -0.0, 1e-9], size=columns)

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from tests.strategies import examples
+
 
 def draw(seed: int, cells: int | None = None) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return worths and masses of a few cells; every other instance has ties."""
@@ -39,7 +41,7 @@ def best_value(worths: list, masses: list, slack: float, rho: float | None) -> f
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.03, 0.3, 2.0]), st.one_of(st.none(), st.floats(0, 1)))
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_value_is_that_of_a_linear_program(seed: int, slack: float, rho: float | None) -> None:
     """No feasible shares have a larger value, and the steps attain it within the band."""
     worths, masses = draw(seed)

@@ -11,6 +11,8 @@ from fairfix.optim.transport import regularizer_empirical
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix, vstack
 
+from tests.strategies import examples
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -25,7 +27,7 @@ def transport(rows: Ints, gains: Floats, distances: Floats, eps: float, share: F
 
 
 @pytest.mark.parametrize("eps", [0.0, 1e-3, 0.02, 0.2, 5.0])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples(4)))
 def test_the_empirical_r_is_the_linear_program(seed: int, eps: float) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 60, 500)

@@ -40,9 +40,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from tests.strategies import examples
+
 Floats = NDArray[np.float64]
 
-LAW = settings(max_examples=60)
+LAW = settings(max_examples=examples(60))
 SHAPES = st.floats(-3, 9).map(lambda e: 10.0**e)
 TAILS = st.one_of(st.floats(-12, -0.01).map(lambda e: 10.0**e), st.floats(0.3, 0.999))
 
