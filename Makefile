@@ -8,8 +8,8 @@ DEMO := demo
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 .DEFAULT_GOAL := help
 # tests whose numbers could hang on the processor, the BLAS, the threads or the versions
-NUMERIC := tests/test_optim tests/test_noisy/test_bounds.py tests/test_noisy/test_ideal.py tests/test_noisy/test_levels.py tests/test_noisy/test_repair.py tests/test_noisy/test_training.py tests/test_methods/test_contract.py tests/test_methods/test_logloss.py
-.PHONY: help demo test quick check portable lint types docs docs-check bench promises sample clean
+NUMERIC := tests/test_optim tests/test_noisy/test_bounds.py tests/test_noisy/test_ideal.py tests/test_noisy/test_levels.py tests/test_noisy/test_thresholds.py tests/test_noisy/test_training.py tests/test_methods/test_contract.py tests/test_methods/test_logloss.py
+.PHONY: help demo test test-full quick check portable lint types docs docs-check bench promises sample clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -50,6 +50,9 @@ demo: $(VENV)/base.stamp ## Set up from nothing and run the main job on sample_d
 
 test: $(VENV)/test.stamp ## Set up from nothing and run all tests
 	$(PYTEST)
+
+test-full: $(VENV)/test.stamp ## All tests with all their examples and worlds, of which a pull request draws a third
+	HYPOTHESIS_PROFILE=full $(PYTEST)
 
 quick: $(VENV)/dev.stamp ## Set up from nothing; lint, and the tests of what changed since main
 	$(BIN)/ruff check .

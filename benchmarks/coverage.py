@@ -1,4 +1,4 @@
-"""Measures whether the intervals of fairfix.stats.uncertainty hold what they promise.
+"""Measures whether the intervals of fairfix.stats hold what they promise.
 
 Draws counts from known truths, computes every interval with the library's own functions, and counts how
 often the truth lies inside. Nominal 95 %; less than 93 % anywhere is a fault. Prints Markdown::
@@ -22,7 +22,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from fairfix.stats import uncertainty as un
+from fairfix.stats.estimates import Areas, CalibrationErrors, Estimates, Limits, Means, Proportions
+from fairfix.stats.gaps import (
+    Contrasts,
+    Gap,
+    combine,
+    difference_between_groups,
+    difference_to_overall,
+    difference_to_reference,
+    ratio_between_groups,
+    ratio_to_overall,
+    ratio_to_reference,
+    worst,
+)
+from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
 from numpy.typing import NDArray
 from scipy import special
 
@@ -81,7 +94,7 @@ SCORE_TRUTHS = tuple(
 
 
 @dataclass(frozen=True, eq=False)
-class OneSimulation(un.Estimates):
+class OneSimulation(Estimates):
     """The estimates of one simulation, with limits looked up in those of all."""
 
     batch: Batch
@@ -92,24 +105,22 @@ class OneSimulation(un.Estimates):
         object.__setattr__(self, "slack", np.zeros(len(self.value)))
         object.__setattr__(self, "support", self.batch.all.support)
 
-    def _limits_at(self, levels: Floats) -> un.Limits:
+    def _limits_at(self, alpha: float) -> Limits:
         """Limits of this simulation's groups."""
-        found = [self.batch.limits(float(level)) for level in levels[:, 0]]
-        return np.array([low[self.index] for low, _ in found]), np.array(
-            [high[self.index] for _, high in found]
-        )
+        low, high = self.batch.limits(alpha)
+        return low[self.index], high[self.index]
 
 
 class Batch:
     """Estimates of many simulations; limits of one level are computed for all of them at once."""
 
-    def __init__(self, estimates: un.Estimates, groups: int) -> None:
+    def __init__(self, estimates: Estimates, groups: int) -> None:
         self.all = estimates
         self.shape = (-1, groups)
         self.value = estimates.value.reshape(self.shape)
-        self.known: dict[float, un.Limits] = {}
+        self.known: dict[float, Limits] = {}
 
-    def limits(self, alpha: float) -> un.Limits:
+    def limits(self, alpha: float) -> Limits:
         """Limits of all simulations: two arrays (simulations, groups)."""
         if alpha not in self.known:
             low, high = self.all.sampling_limits(alpha)
@@ -122,7 +133,7 @@ class Batch:
 
 def proportions(successes: Floats, totals: Floats) -> Batch:
     totals = np.broadcast_to(totals, successes.shape)
-    return Batch(un.Proportions(successes.ravel(), totals.ravel()), successes.shape[1])
+    return Batch(Proportions(successes.ravel(), totals.ravel()), successes.shape[1])
 
 
 def together(groups: int) -> float:
@@ -156,7 +167,7 @@ def tally(low: Floats, high: Floats, truth: float, fair: float | None = None) ->
     return Tally(float(inside.mean()), float(np.median(high - low)), alarms)
 
 
-def tally_gaps(gaps: list[un.Gap], truth: float, fair: float | None = 0.0) -> Tally:
+def tally_gaps(gaps: list[Gap], truth: float, fair: float | None = 0.0) -> Tally:
     return tally(np.array([g.low for g in gaps]), np.array([g.high for g in gaps]), truth, fair)
 
 
@@ -166,7 +177,7 @@ def tally_all(low: Floats, high: Floats, truth: Floats) -> Tally:
     return Tally(float(inside.mean()), float(np.median(high - low)), None)
 
 
-def tally_comparisons(results: list[un.Comparison], truth: Floats) -> Tally:
+def tally_comparisons(results: list[Contrasts], truth: Floats) -> Tally:
     return tally_all(np.array([r.low for r in results]), np.array([r.high for r in results]), truth)
 
 
@@ -179,21 +190,19 @@ def rate_cells(truth: str, size: str, groups: int, simulations: int, rng: np.ran
     s = rng.binomial(n.astype(int), p, (simulations, groups)).astype(float)
     batch = proportions(s, n)
     low, high = batch.limits(together(groups))
-    reference = [un.difference_to_reference(e, groups - 1, ALPHA) for e in batch]
-    ratios = [un.ratio_to_reference(e, groups - 1, ALPHA) for e in batch]
+    reference = [difference_to_reference(e, groups - 1, ALPHA) for e in batch]
+    ratios = [ratio_to_reference(e, groups - 1, ALPHA) for e in batch]
     rest = proportions(s.sum(axis=1, keepdims=True) - s, n.sum() - n)
     share = n / n.sum()
-    overall = [un.difference_to_overall(e, r, share, ALPHA) for e, r in zip(batch, rest, strict=True)]
-    ratios_overall = [un.ratio_to_overall(e, r, share, ALPHA) for e, r in zip(batch, rest, strict=True)]
+    overall = [difference_to_overall(e, r, share, ALPHA) for e, r in zip(batch, rest, strict=True)]
+    ratios_overall = [ratio_to_overall(e, r, share, ALPHA) for e, r in zip(batch, rest, strict=True)]
     everybody = float(share @ p)
     to_one = np.minimum(p / p[-1], p[-1] / p).min(), np.minimum(p / everybody, everybody / p).min()
     return {
         "rate, all groups": tally_all(low, high, p),
-        "smallest rate": tally_gaps([un.worst(e, ALPHA, smallest=True) for e in batch], float(p.min()), None),
-        "difference": tally_gaps([un.difference_between_groups(e, ALPHA) for e in batch], float(np.ptp(p))),
-        "ratio": tally_gaps(
-            [un.ratio_between_groups(e, ALPHA) for e in batch], float(p.min() / p.max()), 1.0
-        ),
+        "smallest rate": tally_gaps([worst(e, ALPHA, smallest=True) for e in batch], float(p.min()), None),
+        "difference": tally_gaps([difference_between_groups(e, ALPHA) for e in batch], float(np.ptp(p))),
+        "ratio": tally_gaps([ratio_between_groups(e, ALPHA) for e in batch], float(p.min() / p.max()), 1.0),
         "difference to reference": tally_gaps([r.gap for r in reference], float(np.abs(p - p[-1]).max())),
         "difference to reference, all groups": tally_comparisons(reference, p - p[-1]),
         "ratio to reference": tally_gaps([r.gap for r in ratios], float(to_one[0]), 1.0),
@@ -209,8 +218,8 @@ def odds_cells(truth: str, size: str, groups: int, simulations: int, rng: np.ran
     gaps = []
     for count, rate in ((np.round(0.3 * n), p), (n - np.round(0.3 * n), p / 2)):
         batch = proportions(rng.binomial(count.astype(int), rate, (simulations, groups)).astype(float), count)
-        gaps.append([un.difference_between_groups(e, ALPHA / 2) for e in batch])
-    combined = [un.combine(*pair) for pair in zip(*gaps, strict=True)]
+        gaps.append([difference_between_groups(e, ALPHA / 2) for e in batch])
+    combined = [combine(*pair) for pair in zip(*gaps, strict=True)]
     return {"equalized odds": tally_gaps(combined, float(np.ptp(p)))}
 
 
@@ -231,9 +240,9 @@ def weighted_cells(truth: str, size: str, groups: int, simulations: int, rng: np
         events @ WEIGHTS**2,
         (members - events) @ WEIGHTS**2,
     ]
-    batch = Batch(un.Proportions.weighted(*(v.ravel() for v in sums)), groups)
+    batch = Batch(Proportions.weighted(*(v.ravel() for v in sums)), groups)
     low, high = batch.limits(together(groups))
-    gaps = [un.difference_between_groups(e, ALPHA) for e in batch]
+    gaps = [difference_between_groups(e, ALPHA) for e in batch]
     return {
         "weighted rate, all groups": tally_all(low, high, target),
         "weighted difference": tally_gaps(gaps, float(np.ptp(target))),
@@ -258,17 +267,17 @@ def score_cells(truth: str, size: str, groups: int, simulations: int, rng: np.ra
     )
     cdfs, true = counts.cumsum(axis=2) / n[:, None], shapes.cumsum(axis=1)
     share = n / n.sum()
-    between = [un.ks_between_groups(d, n, ALPHA) for d in pairwise_distances(cdfs)]
-    binned = [un.ks_between_cdfs(c, n, ALPHA) for c in cdfs]
+    between = [ks_between_groups(d, n, ALPHA) for d in pairwise_distances(cdfs)]
+    binned = [ks_between_cdfs(c, n, ALPHA) for c in cdfs]
     from_all = np.abs(cdfs - np.einsum("g,sgb->sb", share, cdfs)[:, None]).max(axis=2)
-    overall = [un.ks_to_overall(d, n, n.sum() - n, share, ALPHA) for d in from_all]
+    overall = [ks_to_overall(d, n, n.sum() - n, share, ALPHA) for d in from_all]
     distance = float(pairwise_distances(true[None]).max())
     true_from_all = np.abs(true - share @ true).max(axis=1)
     grid = (np.arange(shapes.shape[1]) + 0.5) / shapes.shape[1]
     size_of = np.broadcast_to(n, (simulations, groups)).ravel()
     sums = [(counts @ grid).ravel(), (counts @ grid**2).ravel()]
-    means = Batch(un.Means.from_sums(size_of, size_of, *sums, support=(0.0, 1.0)), groups)
-    gaps = [un.difference_between_groups(e, ALPHA) for e in means]
+    means = Batch(Means.from_sums(size_of, size_of, *sums, support=(0.0, 1.0)), groups)
+    gaps = [difference_between_groups(e, ALPHA) for e in means]
     return {
         "KS between groups": tally_gaps(between, distance),
         "KS between groups, binned": tally_gaps(binned, distance),
@@ -292,9 +301,9 @@ def area_cells(truth: str, size: str, groups: int, simulations: int, rng: np.ran
         [rng.multinomial(int(k), s, simulations) for k, s in zip(m, shapes, strict=True)], axis=1
     )
     negatives = np.stack([rng.multinomial(int(k), below, simulations) for k in n - m], axis=1)
-    areas = un.Areas.from_histograms(positives.reshape(-1, LEVELS), negatives.reshape(-1, LEVELS), exact=True)
+    areas = Areas.from_histograms(positives.reshape(-1, LEVELS), negatives.reshape(-1, LEVELS), exact=True)
     batch = Batch(areas, groups)
-    gaps = [un.difference_between_groups(e, ALPHA) for e in batch]
+    gaps = [difference_between_groups(e, ALPHA) for e in batch]
     return {
         "AUC, all groups": tally_all(*batch.limits(together(groups)), true),
         "AUC difference": tally_gaps(gaps, float(np.ptp(true))),
@@ -309,8 +318,8 @@ def calibration_cells(
     rate = scores * np.where(np.arange(groups) == 0, 0.7 if truth == "one apart" else 1.0, 1.0)[:, None]
     counts = rng.multinomial(n.astype(int), beta_levels(2, 3, 10), (simulations, groups))
     events = rng.binomial(counts, rate)
-    cells = un.Proportions(events.reshape(-1).astype(float), counts.reshape(-1).astype(float))
-    everything = un.CalibrationErrors(
+    cells = Proportions(events.reshape(-1).astype(float), counts.reshape(-1).astype(float))
+    everything = CalibrationErrors(
         cells, np.tile(scores, (simulations, 1)), counts.reshape(-1, 10).astype(float)
     )
     batch = Batch(everything, groups)
@@ -361,7 +370,7 @@ def rivals(
     """Our median width over the oracle's, and the bootstrap's tally."""
     n, p = rows(size, groups), rates(truth, groups)
     s = rng.binomial(n.astype(int), p, (simulations, groups)).astype(float)
-    ours = [un.difference_between_groups(e, ALPHA) for e in proportions(s, n)]
+    ours = [difference_between_groups(e, ALPHA) for e in proportions(s, n)]
     width = np.median([g.high - g.low for g in ours]) / np.median(oracle_widths(s, n, p, rng))
     ends = np.array([bootstrap_interval(row, n, rng) for row in s[: max(simulations // 10, 20)]])
     return float(width), tally(ends[:, 0], ends[:, 1], float(np.ptp(p)), 0.0)

@@ -35,8 +35,8 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.distances import View, candidate_bins, distances
 from fairfix.auditing.results import Settings
 from fairfix.data.files import BATCH_ROWS, CSV_BLOCK, open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import collect, scan
-from fairfix.data.table import Columns, Reading
 
 Job = Callable[[], object]
 

@@ -15,12 +15,13 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.fair_regression import FairRegression
 from fairfix.models.learners import fit_mean
-from fairfix.optim.group_loss import GroupLossSolution, best_level, solve_linear
+from fairfix.optim.group_loss import GroupLossSolution, Infeasible, solve_linear
 from fairfix.optim.quantiles import Scores, fit_tube
 from fairfix.optim.reduction import Direct, reduce
 
@@ -84,8 +85,9 @@ def ours(data: Data, seed: int, *, aware: bool, learner: str) -> list[Pair]:
             own = judged(data.loss, before, trace.fitted)
         else:  # in expectation over the draws, as mixtures are
             draws = [(i + 0.5) / DRAWS for i in range(DRAWS)]
+            every = np.arange(train.size)
             each = [
-                trace.redrawn(replace(problem.table, draw=lambda some, d=d: np.full(some.size, d)))
+                trace.redrawn(replace(problem.table, draw=lambda some, d=d: np.full(some.size, d)), every)
                 for d in draws
             ]
             own = judged(data.loss, before, np.stack(each), np.full(DRAWS, 1 / DRAWS))
@@ -316,7 +318,10 @@ def bounded() -> None:
             own = np.unique(data.frame[codes].to_numpy()[rows], return_inverse=True)[1].astype(np.int64)
             train = Matrix(train.X, train.y, own)
         groups = int(train.codes.max()) + 1
-        level, _ = best_level(train.X, train.y, train.codes, None, groups, loss="square")
+        below = -float(np.var(train.y))  # no loss is below it, so the least excess tells the least bound
+        refused = solve_linear(train.X, train.y, train.codes, None, np.full(groups, below), loss="square")
+        assert isinstance(refused, Infeasible)
+        level = below + refused.excess
         for factor in (0.999, 1.002, 1.01):
             bound = factor * level
             bounds = np.full(groups, bound)

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading
-from fairfix.methods import RepairProblem
+from fairfix.methods.base import RepairProblem
 from fairfix.methods.ramp import Ramp
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline

@@ -27,12 +27,12 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import Allowance, compare
 from fairfix.auditing.checks import Check, GateOn
 from fairfix.auditing.results import Settings
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.report.layout import HEADLINES
 from numpy.typing import NDArray
 
 READING = Reading(Columns(("group",), label="label", prediction="decision"))
-USUAL = tuple(name for name, _ in HEADLINES)
+USUAL = tuple(HEADLINES)
 GATES: tuple[GateOn, ...] = ("interval", "point")
 VERDICTS = ("fail", "undecided", "pass")
 

@@ -17,14 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from fairfix.auditing.audit import judge, with_default_threshold
+from fairfix.auditing.audit import judge
 from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
-from fairfix.data.table import Columns, Reading
-from fairfix.noisy.bounds import RATIOS, conditional_radius, tv_bounds
+from fairfix.noisy.bounds import conditional_radius, tv_bounds
 from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.true_groups import Seen, TrueGroups, seen
+from fairfix.noisy.rates import RATIOS
+from fairfix.noisy.recorded import Recorded, recorded_groups
+from fairfix.noisy.true_groups import TrueGroups
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -76,11 +78,11 @@ def table_of(race: Ints, noisy: Ints, label: Ints | None) -> NoiseTable:
     return NoiseTable("survey", NAMES, NAMES, counts[0] if label is None else counts, "count")
 
 
-def seen_of(noisy: Ints, cell: Ints) -> Seen:
+def seen_of(noisy: Ints, cell: Ints) -> Recorded:
     """Return what the audit sees of rows."""
     cells = np.zeros((3, 4))
     np.add.at(cells, (noisy, cell), 1.0)
-    return Seen(
+    return Recorded(
         "race", NAMES, cells / cells.sum(), float(noisy.size), {name: RATIOS[name] for name in METRICS}
     )
 
@@ -103,8 +105,8 @@ def population(race: Ints, cell: Ints) -> Iterator[str]:
                     noisy = recorded(race, cell, kind, gamma, np.random.default_rng(seed))
                     data = seen_of(noisy, cell)
                     told = TrueGroups(data, Noise(table_of(race, noisy, label)), replicates=0)
-                    joint = told.plain(told.joints[0])
-                    gammas, rate = conditional_radius(joint), told.recorded[metric]
+                    joint = told.evidence.plain_joints[0]
+                    gammas, rate = conditional_radius(joint), told.data.rates[metric]
                     bounds = [(np.clip(rate - gammas, 0, 1), np.clip(rate + gammas, 0, 1))]
                     bounds.append(tv_bounds(data.cells, gammas, RATIOS[metric]))
                     bounds += [told.bounds[level].rates[metric] for level in ("N0", "N1", "N2")]
@@ -181,7 +183,7 @@ def speed() -> Iterator[str]:
         label = (rng.random(n) < 0.3 + 0.4 * score).astype(np.int64)
         names = np.array([f"g{i}" for i in range(groups)])
         source = open_source(pa.table({"race": names[noisy], "label": label, "score": score}))
-        reading = with_default_threshold(Reading(Columns(("race",), label="label", score="score")))
+        reading = Reading(Columns(("race",), label="label", score="score"))
         settings = Settings(exact=False)
         counts = np.zeros((groups, groups))
         np.add.at(counts, (true[:5000], noisy[:5000]), 1.0)
@@ -189,11 +191,12 @@ def speed() -> Iterator[str]:
             NoiseTable("survey", tuple(names), tuple(names), counts, "count"), class_conditional=True
         )
         found = scan(source, reading, exact=False)
+        reading = found.reading
 
         def told(
             replicates: int, reading: Reading = reading, noise: Noise = noise, found: object = found
         ) -> TrueGroups:
-            return TrueGroups(seen(found.counts, reading, "race"), noise, replicates=replicates)
+            return TrueGroups(recorded_groups(found.counts, reading, "race"), noise, replicates=replicates)
 
         def bounds(replicates: int, told: Callable[[int], TrueGroups] = told) -> object:
             one = told(replicates)
@@ -202,9 +205,7 @@ def speed() -> Iterator[str]:
         times = [
             timed(lambda source=source, reading=reading: scan(source, reading, exact=False), 3),
             timed(
-                lambda found=found, reading=reading, settings=settings: judge(
-                    found, reading, settings, "", None
-                ),
+                lambda found=found, settings=settings: judge(found, settings, "", None),
                 3,
             ),
             timed(lambda bounds=bounds: bounds(0)),

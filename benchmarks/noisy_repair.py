@@ -21,14 +21,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
-from fairfix.methods import RepairProblem
+from fairfix.data.table import Table
+from fairfix.methods.base import RepairProblem
 from fairfix.methods.learned import mean_of
-from fairfix.methods.robust import Robust, Seen
+from fairfix.methods.robust import Robust
+from fairfix.methods.robust.rows import Binned
+from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft
 from fairfix.noisy.bounds import valid_radius
 from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.repair import Assumption, Certified, Identified, Parity, Sensitive, Soft, solve_noisy
+from fairfix.noisy.rates import Parity
+from fairfix.noisy.thresholds import solve_noisy
 from fairfix.noisy.training import Adversary, Near, Within, train
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
@@ -214,7 +218,7 @@ def thresholds(data: Data, table: Table, assumed: Assumption, told: NoiseTable) 
     problem = RepairProblem(table, noise=Noise(told))
     bins = 20 if isinstance(assumed, Sensitive) else 100
     scored = mean_of(problem, "linear", "logistic", 0.0, 0)
-    seen = Seen.of(problem, scored, data.constraint, bins)
+    seen = Binned.of(problem, scored, data.constraint, bins)
     joint = carried(told, problem.cells.names, seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2)))
     if isinstance(assumed, Identified):
         assumed = Identified(assumed.z, seen.rows)
@@ -320,7 +324,7 @@ def timing(data: Data) -> str:
     ):
         begin = time.process_time()
         problem = RepairProblem(table, noise=Noise(told))
-        seen = Seen.of(problem, mean_of(problem, "linear", "logistic", 0.0, 0), data.constraint, bins)
+        seen = Binned.of(problem, mean_of(problem, "linear", "logistic", 0.0, 0), data.constraint, bins)
         own = seen.n.sum(1).T if told.by_label else seen.n.sum((1, 2))
         try:
             solve_noisy(

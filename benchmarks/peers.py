@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.methods.base import Repairer, RepairProblem
 from sklearn.base import BaseEstimator, ClassifierMixin
 

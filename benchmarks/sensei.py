@@ -18,16 +18,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
-from fairfix.individual.by_scores import keys_of, matched_effect, residual_effect
+from fairfix.data.table import Table
 from fairfix.individual.flips import Flip, changes_of, flipped, protected_flips
+from fairfix.individual.matched import keys_of, matched_effect
+from fairfix.individual.residual import residual_effect
 from fairfix.methods.base import RepairProblem
-from fairfix.methods.sensei import Sensei, _Changed
+from fairfix.methods.sensei import Sensei
+from fairfix.methods.sensei.regularized import FlippedRows
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scoring import Averaged
-from fairfix.optim.sensei import fit_network
+from fairfix.optim.network_fit import Adam, Trainer
+from fairfix.optim.network_plan import Ascent
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -371,30 +375,33 @@ ROUNDS, OURS, THEIRS = 5, 200, 3
 """Rounds, and the iterations of either in each."""
 
 
-def matrices() -> tuple[Floats, Floats, _Changed]:
+def matrices() -> tuple[Floats, Floats, FlippedRows]:
     """Return the matrix of Adult with both groups, its labels, and the rows under the four flips."""
     held = table_of(adult())
     features = Features.learn(held, NAMES, ("sex", "race"))
     X = features.matrix(held)
     flips = protected_flips(held, ("sex", "race"))
-    changed = _Changed.of(X, (features.matrix(flipped(held, flip)) for flip in flips))
+    changed = FlippedRows.of(X, (features.matrix(flipped(held, flip)) for flip in flips))
     return X, np.asarray(held.rows.label, dtype=np.float64), changed
 
 
-def our_seconds(X: Floats, y: Floats, changed: _Changed) -> float:
+def our_seconds(X: Floats, y: Floats, changed: FlippedRows) -> float:
     """Return the CPU seconds of an iteration; what is done once before the first is not in it."""
 
     def run(steps: int) -> float:
         start = time.process_time()
-        fit_network(
-            X, y, None, changed, rho=RHO, steps=steps, batch=BATCH, hidden=HIDDEN, seed=0, balanced=True
-        )
+        share, ascent = np.full(len(y), 1.0 / len(y)), Ascent.of(X, 0.0, None, None)
+        with threadpool_limits(1):
+            trainer = Trainer(
+                X, y, share, changed, ascent, rho=RHO, l2=0.0, batch=BATCH, hidden=HIDDEN, seed=0
+            )
+            trainer.run(steps, Adam(1e-3, trainer.values.size))
         return time.process_time() - start
 
     return (run(OURS + 1) - run(1)) / OURS
 
 
-def their_step(X: Floats, y: Floats, changed: _Changed) -> Callable[[], None]:
+def their_step(X: Floats, y: Floats, changed: FlippedRows) -> Callable[[], None]:
     """Return what does an iteration of inFairness: the same network, rows and optimizer."""
     import torch
     from inFairness.distances import SensitiveSubspaceDistance, SquaredEuclideanDistance

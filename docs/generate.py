@@ -18,14 +18,13 @@ from importlib import import_module
 from pathlib import Path
 
 import fairfix
-from fairfix.auditing.as_json import OTHER_FORMULAS, SCOPES
-from fairfix.auditing.checks import FLIP_SCOPES
-from fairfix.auditing.metrics import ALIASES, MEANS, RATES
+from fairfix.auditing.comparisons import KINDS, MEANINGS
+from fairfix.auditing.metrics import FLIP_SCOPES, MEANS, METRICS, RATES
 from fairfix.cli import COMMANDS, cli
 from fairfix.cli.options import spoken
 from fairfix.methods import available
 from fairfix.report import FORMATS, GATED
-from fairfix.tasks.explain import INTERVALS, needs_of, undefined_of
+from fairfix.tasks.explain import INTERVALS, needs_of
 from fairfix.tasks.request import EXCLUDES, REQUIRES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,12 +70,15 @@ def together() -> str:
 
 def metrics() -> str:
     """Return every metric with formula, needs and when it is undefined."""
-    own = [m for m in (*RATES.values(), *MEANS.values()) if m.name != "square_loss_real"]
-    other = {
-        m.name: ", ".join(f"`{alias}`" for alias, target in ALIASES.items() if target == m.name) for m in own
-    }
     rows = [
-        (f"`{m.name}`", m.formula, ", ".join(sorted(m.needs)), m.undefined, other[m.name] or " ") for m in own
+        (
+            f"`{m.name}`",
+            m.formula,
+            ", ".join(m.needs),
+            m.undefined,
+            ", ".join(f"`{alias}`" for alias in m.aliases) or " ",
+        )
+        for m in (*RATES.values(), *MEANS.values())
     ]
     return table(("metric", "definition", "needs", "undefined when", "also called"), rows)
 
@@ -84,19 +86,20 @@ def metrics() -> str:
 def other_metrics() -> str:
     """Return the metrics that are neither a plain rate nor a plain mean."""
     rows = [
-        (f"`{name}`", text, "; ".join(needs_of(name)) or " ", undefined_of(name) or " ")
-        for name, text in OTHER_FORMULAS.items()
+        (f"`{m.name}`", m.formula, needs_of(m), m.undefined or " ")
+        for m in METRICS.values()
+        if m.name not in (*RATES, *MEANS)
     ]
     return table(("metric", "definition", "needs", "undefined when"), rows)
 
 
 def comparisons() -> str:
     """Return every kind and scope of comparison; those of distances and flips have a scope only."""
-    plain = {name: text for name, text in SCOPES.items() if "." in name or name in ("min", "max")}
+    plain = {name: text for name, text in MEANINGS.items() if "." in name or name in KINDS}
     rows = [(f"`metric.{name}`", text) for name, text in plain.items()]
     rows += [
         (f"`{'decision_flips' if name in FLIP_SCOPES else 'ks'}.{name}`", text)
-        for name, text in SCOPES.items()
+        for name, text in MEANINGS.items()
         if name not in plain
     ]
     return table(("comparison", "definition"), rows)

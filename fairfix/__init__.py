@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from fairfix.auditing.checks import Check
     from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.results import AuditReport, Settings
+    from fairfix.data.reading import Columns, Reading
     from fairfix.data.scan import read_table
-    from fairfix.data.table import Columns, Reading, Table
+    from fairfix.data.table import Table
     from fairfix.errors import ArtifactError, DataError, FairfixError, ModelError, UsageError
-    from fairfix.methods import Repairer, RepairProblem
+    from fairfix.methods.base import Repairer, RepairProblem
     from fairfix.models.repaired import Repaired
     from fairfix.tasks.audit import AuditResult, audit
     from fairfix.tasks.compare import CompareResult, compare
@@ -39,7 +40,8 @@ _HOMES = {
     "auditing.countfile": "CountFile",
     "auditing.results": "AuditReport Settings",
     "data.scan": "read_table",
-    "data.table": "Columns Reading Table",
+    "data.reading": "Columns Reading",
+    "data.table": "Table",
     "errors": "ArtifactError DataError FairfixError ModelError UsageError",
     "methods": "RepairProblem Repairer methods",
     "models.repaired": "Repaired",

@@ -11,11 +11,9 @@ For a new row with probability ``s`` and group ``k`` the repaired rule gives
 
 .. math:: p = P(\text{decision} = \text{positive} \mid s, k),
 
-which is what ``predict_proba`` returns, while ``predict`` draws the decision by a keyed hash of the row's own
-values: 1 if ``hash(key, row) < p``. So both are functions of the row and the fitted object alone, but for equal rows,
-which are told apart by their order (:mod:`fairfix.data.draws`). A method that
-repairs values gives the repaired probability of the *label* instead: ``predict_proba`` returns it, and ``predict``
-is positive where it is at least one half.
+which ``predict_proba`` returns, while ``predict`` draws the decision by a keyed hash of the row's own values. Equal
+rows are told apart by their order (:mod:`fairfix.data.draws`). A method that repairs values gives the repaired
+probability of the *label* instead: ``predict_proba`` returns it, and ``predict`` is positive from one half on.
 
 ``import fairfix`` does not load this module, which needs scikit-learn 1.6 or newer.
 """
@@ -33,7 +31,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.metrics import accuracy_score
@@ -51,12 +48,16 @@ from sklearn.utils.validation import (
 )
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.draws import decide, draws_of, identity_of, is_random
 from fairfix.data.files import open_source
-from fairfix.data.table import Columns, Reading, Table, assemble
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.methods import Repairer, RepairProblem, available
-from fairfix.models.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
+from fairfix.methods import available
+from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import hash_key
+from fairfix.models.trace import FitTrace
 from fairfix.noisy.description import Noise, NoiseTable, read_noise
 
 __all__ = ["InputError", "RepairedClassifier", "SettingError"]
@@ -83,11 +84,7 @@ class SettingError(UsageError, ValueError):
 
 @dataclass(frozen=True)
 class GroupLabels:
-    """Group labels of rows, as text; missing ones are None.
-
-    ``names`` has one name per column of ``columns``; ``named`` says whether they are the data's own, or made up
-    since an array has none.
-    """
+    """Group labels of rows by column, as text, None where missing; ``named``: under names that the data have."""
 
     names: tuple[str, ...]
     columns: tuple[npt.NDArray[np.object_], ...]
@@ -203,17 +200,16 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
             raise SettingError(f"cv must be a number, a splitter or 'prefit', got {self.cv!r}")
         if self.unseen_group not in ("error", "base"):
             raise SettingError(f"unseen_group must be 'error' or 'base', got {self.unseen_group!r}")
-        known = available()
-        if self.method not in known:
-            raise SettingError(f"method must be one of {', '.join(known)}, got {self.method!r}")
+        methods = available()
+        if self.method not in methods:
+            raise SettingError(f"method must be one of {', '.join(methods)}, got {self.method!r}")
         if not isinstance(self.parameters, Mapping | None):
             raise SettingError(f"parameters must be a dictionary or None, got {self.parameters!r}")
-        names = [name for name, _ in known[self.method].rules()]
-        given = dict(self.parameters or {})
-        for name in given:
+        names = [name for name, _ in methods[self.method].rules()]
+        for name in self.parameters or {}:
             if name not in names:
                 raise SettingError(f"{self.method} has no parameter {name!r}; it has {', '.join(names)}")
-        return known[self.method](**given)
+        return methods[self.method](**(self.parameters or {}))
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return who may ask for what is given to ``fit``: this object, the estimator, the splitter."""
@@ -239,27 +235,12 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, protected: Any = None, **fit_params: Any
     ) -> Self:
-        """Fit the estimator and the repair of its decisions.
+        """Fit the estimator and the repair of its decisions to rows ``X`` with labels ``y`` of two classes, shape (n,).
 
-        Parameters
-        ----------
-        X
-            Rows, shape (n, d): a data frame, an array, or what else the estimator takes.
-        y
-            Labels of two classes, shape (n,).
-        sample_weight
-            Row weights, shape (n,), not negative: for the repair, and for the estimator if it takes them.
-        protected
-            Group labels beside ``X``, shape (n,) or (n, m), where the parameter ``protected`` is None.
-        **fit_params
-            For the estimator's ``fit``; what has n rows is divided among the folds.
-
-        Raises
-        ------
-        InputError
-            The groups, labels or weights cannot carry the repair; a ValueError.
-        SettingError
-            A parameter is out of range; a ValueError.
+        ``sample_weight``, shape (n,), is for the repair, and for the estimator if it takes weights. ``protected`` are
+        group labels beside ``X``, shape (n,) or (n, m), where the parameter ``protected`` is None. ``fit_params`` are
+        for the estimator's ``fit``; those with n rows are divided among the folds. Raises InputError for groups, labels
+        or weights that cannot carry the repair, and SettingError for parameters; both are ValueErrors.
         """
         self.__dict__.pop("predictor_", None)  # a fit that fails leaves nothing fitted
         X, y = indexable(X, y)
@@ -369,7 +350,10 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         if self._prefit:
             return self._score(self.estimator_, X)
         split_params = routed.get("splitter", {}).get("split", {})
-        splits = list(self._splitter(y, seed).split(X, y, **split_params))
+        splitter = check_cv(self.cv, y, classifier=True)
+        if isinstance(self.cv, Integral):
+            splitter = StratifiedKFold(int(self.cv), shuffle=True, random_state=seed)
+        splits = list(splitter.split(X, y, **split_params))
         tested = np.concatenate([test for _, test in splits])
         if not np.array_equal(np.sort(tested), np.arange(y.size)):
             raise InputError("cv must put every row into exactly one test part, as KFold does")
@@ -380,11 +364,6 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         for model, (_, test) in zip(models, splits, strict=True):
             score[test] = self._score(model, _safe_indexing(X, test))
         return score
-
-    def _splitter(self, y: npt.NDArray[Any], seed: int) -> Any:
-        if isinstance(self.cv, Integral):
-            return StratifiedKFold(int(self.cv), shuffle=True, random_state=seed)
-        return check_cv(self.cv, y, classifier=True)
 
     def _score(self, model: Any, X: Any) -> Floats:
         """Return a fitted classifier's P(positive class), shape (n,)."""
@@ -405,25 +384,16 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         """Return the probability of each *decision*, shape (n, 2), in the order of ``classes_``.
 
         It is that of the repaired rule, exactly: 0 or 1 wherever nothing is drawn. For the probability of the
-        *label* ask ``estimator_``. A method that repairs values gives the repaired probability of the label.
-
-        Raises
-        ------
-        InputError
-            A group was not there in the fit, and ``unseen_group`` is ``"error"``.
+        *label* ask ``estimator_``. A method that repairs values gives the repaired probability of the label. Raises
+        InputError where a group was not there in the fit and ``unseen_group`` is ``"error"``.
         """
         chance, _, _ = self._chance(X, protected)
         return np.column_stack([chance, 1.0 - chance] if self._positive == 0 else [1.0 - chance, chance])
 
     def predict(self, X: Any, protected: Any = None) -> npt.NDArray[Any]:
-        """Return the decision of each row, a class, shape (n,): the same for the same row in any batch.
+        """Return the decision of each row, a class, shape (n,), whatever rows are beside it.
 
         Equal rows are told apart by their order, so that a share of them is decided as the probability says.
-
-        Raises
-        ------
-        InputError
-            As :meth:`predict_proba`.
         """
         chance, features, groups = self._chance(X, protected)
         if self.predictor_.gives == "value":
@@ -452,23 +422,23 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
             score = self._score(self.estimator_, features)
             groups = self._named_as_in_fit(self._groups(X, protected))
             check_consistent_length(score, groups)
-            table = replace(_table(groups, score), draw=lambda rows: self._draws(features, groups, rows))
-            return self._known(self.predictor_.predict(table), table), features, groups
-
-    def _draws(self, features: Any, groups: GroupLabels, rows: Ints) -> Floats:
-        """Return the draws of rows, shape (m,)."""
-        return draws_of(_identities(features, groups, rows), self._key, {})
+            key = self._key
+            table = replace(
+                _table(groups, score),
+                draw=lambda rows: draws_of(_identities(features, groups, rows), key, {}),
+            )
+            return self._with_unseen(self.predictor_.predict(table), table), features, groups
 
     def _named_as_in_fit(self, groups: GroupLabels) -> GroupLabels:
         """Return the groups under the names of the fit; where both have names of their own, they must be the same."""
-        known = self.protected_names_
-        if len(groups.names) != len(known) or (groups.named and self._named and groups.names != known):
+        names = self.protected_names_
+        if len(groups.names) != len(names) or (groups.named and self._named and groups.names != names):
             raise InputError(
-                f"the groups are {', '.join(groups.names)}, but the fit had {', '.join(known)}, in that order"
+                f"the groups are {', '.join(groups.names)}, but the fit had {', '.join(names)}, in that order"
             )
-        return replace(groups, names=known)
+        return replace(groups, names=names)
 
-    def _known(self, chance: Floats, table: Table) -> Floats:
+    def _with_unseen(self, chance: Floats, table: Table) -> Floats:
         """Return the probabilities with those of unseen groups replaced as ``unseen_group`` says."""
         unseen = np.isnan(chance)
         if not unseen.any():
@@ -550,28 +520,22 @@ def _weights(sample_weight: Any, rows: int) -> Floats | None:
 
 
 def _positions(X: Any, protected: Any) -> list[int]:
-    """Return the positions of the protected columns in ``X``.
-
-    Raises
-    ------
-    InputError
-        ``X`` has no such column; names those it has.
-    """
+    """Return the positions of the protected columns in ``X``."""
     wanted = [protected] if isinstance(protected, str | Integral) else list(protected)
     if not wanted:
         raise SettingError("protected names no column; name one, or a function of X")
     names = list(getattr(X, "columns", []))
     width = len(names) or np.shape(X)[1]
-    found = []
+    positions = []
     for one in wanted:
         if isinstance(one, str) and one in names:
-            found.append(names.index(one))
+            positions.append(names.index(one))
         elif isinstance(one, Integral) and -width <= int(one) < width:
-            found.append(int(one) % width)
+            positions.append(int(one) % width)
         else:
             has = f"columns {', '.join(map(str, names))}" if names else f"{width} columns without names"
             raise InputError(f"protected names the column {one!r}, but X has {has}")
-    return found
+    return positions
 
 
 def _columns(X: Any, at: list[int]) -> Any:
@@ -586,12 +550,13 @@ def _group_labels(groups: Any) -> GroupLabels:
     values are missing in a batch, still names the same groups.
     """
     named = isinstance(groups, pd.DataFrame) or (isinstance(groups, pd.Series) and groups.name is not None)
-    values = groups.toarray() if _is_sparse(groups) else groups
+    values = _dense(groups)
     frame = pd.DataFrame(groups) if named else pd.DataFrame(np.asarray(values, dtype=object))
     columns = []
     for i in range(frame.shape[1]):
         code, levels = pd.factorize(frame.iloc[:, i])
-        texts = np.array([*map(_text, levels), None], dtype=object)
+        texts_of = [identity_of((_plain(level),)).decode("utf-8", "replace") for level in levels]
+        texts = np.array([*texts_of, None], dtype=object)
         columns.append(texts[code])  # a missing value has the code -1
     if named:
         names = tuple(str(name) for name in frame.columns)
@@ -600,12 +565,9 @@ def _group_labels(groups: Any) -> GroupLabels:
     return GroupLabels(names, tuple(columns), named)
 
 
-def _is_sparse(values: Any) -> bool:
-    return bool(sparse.issparse(values))
-
-
-def _text(value: Any) -> str:
-    return identity_of((_plain(value),)).decode("utf-8", "replace")
+def _dense(values: Any) -> Any:
+    """Return a sparse matrix as an array; anything else as it is."""
+    return values.toarray() if hasattr(values, "toarray") else values
 
 
 def _plain(value: Any) -> Any:
@@ -638,7 +600,7 @@ def _identities(features: Any, groups: GroupLabels, rows: Ints) -> Iterator[byte
     if not rows.size:
         return
     some = _safe_indexing(features, rows)
-    dense = some.toarray() if _is_sparse(some) else some
+    dense = _dense(some)
     values = np.asarray(dense, dtype=np.object_).reshape(rows.size, -1)
     missing = pd.isna(values)
     levels = zip(*(texts[rows] for texts in groups.columns), strict=True)

@@ -10,13 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.cli import run
-from hypothesis import settings
 
-# No deadline, since the machine may be busy, and the same examples in every run, so that none fails by luck;
-# HYPOTHESIS_PROFILE=explore draws new ones.
-settings.register_profile("project", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "project"))
+from tests.strategies import load_profile
+
+load_profile()
 
 Frames = Callable[..., pd.DataFrame]
 Call = Callable[..., tuple[int, str, str]]
@@ -38,6 +35,12 @@ def make_frame(n: int = 400, seed: int = 0, groups: int = 3) -> pd.DataFrame:
             "x": rng.normal(size=n),
         }
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files with slow tests first, so that no worker is left alone with one of them at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session")

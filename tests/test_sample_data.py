@@ -33,6 +33,7 @@ def test_it_is_small() -> None:
     assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.is_file()) < 800_000
 
 
+@pytest.mark.slow
 def test_the_script_makes_the_files(script: ModuleType, tmp_path: Path) -> None:
     """Generated anew, every file holds the same table."""
     script.write(tmp_path)

@@ -17,11 +17,12 @@ import pandas as pd
 import pytest
 import sklearn
 from fairfix.auditing.audit import audit
+from fairfix.data.draws import is_random
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.methods import RepairProblem, available
-from fairfix.models.predictors import is_random
+from fairfix.methods import available
+from fairfix.methods.base import RepairProblem
 from fairfix.sklearn import InputError, RepairedClassifier, SettingError
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone

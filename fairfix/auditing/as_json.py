@@ -10,7 +10,7 @@ from typing import Any
 
 from fairfix import __version__
 from fairfix.auditing.checks import GateOn, record
-from fairfix.auditing.metrics import MEANS, RATES
+from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.results import (
     AuditReport,
     Block,
@@ -25,67 +25,9 @@ from fairfix.auditing.results import (
     ScoreShares,
     Value,
 )
-from fairfix.data.table import Reading
+from fairfix.data.reading import Reading
 
 AUDIT_SCHEMA = "fairfix.audit/1"
-
-OTHER_FORMULAS = {
-    "auc": "P(score of a positive > score of a negative), ties half",
-    "calibration_error": "sum over 16 score bins of share * |rate of y = 1 - mean score|",
-    "scoring_rate": "P(score > median score of everybody)",
-    "equalized_odds": "the larger gap of true_positive_rate and false_positive_rate",
-    "ks": "largest distance between distribution functions of the score",
-    "decision_flips": "share of rows whose decision is not the same in all flips",
-    "score_change": "mean over rows of largest minus smallest score over the flips",
-    "score_effect": "largest difference of the mean score between two flips of everybody",
-    "transport_cost": "mean over rows of the largest squared change of the log-odds, kept within 8",
-    "matched_effect": "difference of the mean score between rows that are equal in all other columns",
-    "residual_effect": "slope of the score's residual on the group's, both after what the other columns tell",
-}
-
-SCOPES = {
-    "difference.between_groups": "largest minus smallest value over the groups",
-    "ratio.between_groups": "smallest divided by largest value over the groups",
-    "difference.to_overall": "largest absolute difference of a group to everybody",
-    "ratio.to_overall": "the ratio of a group to everybody that is furthest from 1, as min(r, 1/r)",
-    "covariance.to_overall": "largest share of a group times its absolute difference to everybody",
-    "covariance.within_strata": "largest absolute covariance with membership of a group inside one stratum",
-    "difference.to_reference": "largest absolute difference of a group to the reference group",
-    "ratio.to_reference": "the ratio of a group to the reference group that is furthest from 1, as min(r, 1/r)",
-    "difference.within_strata": "largest difference between two groups of one stratum, over the strata",
-    "ratio.within_strata": "smallest ratio between two groups of one stratum, over the strata",
-    "difference.true_groups": "largest minus smallest value over the true groups, under the strongest noise assumption "
-    "that was stated",
-    "ratio.true_groups": "smallest divided by largest value over the true groups, under the same assumption",
-    "difference.true_groups.worst_case": "largest difference of true groups that any noise allows which fits the table",
-    "min.true_groups": "smallest value over the true groups, under the same assumption",
-    "max.true_groups": "largest value over the true groups, under the same assumption",
-    "under_flips": "every row gets every level of the attribute, and keeps the rest",
-    "under_comparable": "rows with one of the comparable values get each of them, and keep the rest",
-    "under_everybody": "every row gets each of the comparable values, and keeps the rest",
-    "within_radius": "rows get every level, and may move to near rows, on average as far as the radius",
-    "min": "smallest value over the groups",
-    "max": "largest value over the groups",
-    "between_groups": "largest distance between two groups",
-    "to_overall": "largest distance of a group to everybody",
-    "within_strata": "largest distance between two groups of one stratum, over the strata",
-}
-
-
-def formula(metric: str) -> str:
-    """Return the definition of a metric."""
-    if metric in RATES:
-        return RATES[metric].formula
-    return MEANS[metric].formula if metric in MEANS else OTHER_FORMULAS[metric]
-
-
-def definition(comparison: str) -> str:
-    """Return what a comparison is, in words."""
-    metric, _, scope = comparison.partition(".")
-    kind, _, level = scope.partition(".under_n")
-    if level:
-        return f"{SCOPES[kind + '.true_groups'].partition(', under')[0]}, under N{level}; {metric} = {formula(metric)}"
-    return f"{SCOPES[scope]}; {metric} = {formula(metric)}"
 
 
 def number(value: float) -> float | None:
@@ -93,79 +35,72 @@ def number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+def present(**entries: Any) -> dict[str, Any]:
+    """Return the entries that are neither None nor empty; numbers stay, 0 too."""
+    return {
+        name: entry
+        for name, entry in entries.items()
+        if entry or not (entry is None or isinstance(entry, (str, list, dict)))
+    }
+
+
 def value_dict(value: Value) -> dict[str, Any]:
     """Return ``value``, ``low``, ``high`` and, where there is something to say, ``reason`` and ``bound``."""
-    out: dict[str, Any] = {"value": number(value.value), "low": number(value.low), "high": number(value.high)}
-    if value.reason:
-        out["reason"] = value.reason
-    if value.bound:
-        out["bound"] = value.bound
-    return out
+    ends = {name: number(getattr(value, name)) for name in ("value", "low", "high")}
+    return {**ends, **present(reason=value.reason, bound=value.bound or None)}
 
 
 def _group(group: GroupReport) -> dict[str, Any]:
-    out: dict[str, Any] = {
+    return {
         "group": group.name,
         "levels": list(group.levels),
         "rows": group.rows,
         "weight": group.weight,
         "share": group.share,
         "metrics": {name: value_dict(value) for name, value in group.metrics.items()},
+        **present(
+            calibration=[dict(point) for point in group.calibration], score_deviation=group.score_deviation
+        ),
     }
-    if group.calibration:
-        out["calibration"] = [dict(point) for point in group.calibration]
-    if group.score_deviation is not None:
-        out["score_deviation"] = group.score_deviation
-    return out
 
 
-def _comparison(found: ComparisonReport) -> dict[str, Any]:
-    out = {"id": found.id, **value_dict(found.value), "groups": list(found.groups)}
-    if found.undefined:
-        out["undefined"] = list(found.undefined)
-    if found.stratum:
-        out["stratum"] = found.stratum
-    if found.at is not None:
-        out["at_score"] = found.at
-    if found.per_group:
-        out["per_group"] = {name: value_dict(value) for name, value in found.per_group.items()}
-    if found.pairs:
-        out["pairs"] = [
-            {
-                "groups": list(names),
-                "value": number(value.value),
-                **({"bound": value.bound} if value.bound else {}),
-            }
-            for names, value in found.pairs.items()
-        ]
-    return out
+def _comparison(report: ComparisonReport) -> dict[str, Any]:
+    return {
+        "id": report.id,
+        **value_dict(report.value),
+        "groups": list(report.groups),
+        **present(
+            undefined=list(report.undefined),
+            stratum=report.stratum,
+            at_score=report.at,
+            per_group={name: value_dict(value) for name, value in report.per_group.items()},
+            pairs=[
+                {"groups": list(names), "value": number(value.value), **present(bound=value.bound or None)}
+                for names, value in report.pairs.items()
+            ],
+        ),
+    }
 
 
 def _block(block: Block) -> dict[str, Any]:
     return {
         "attribute": block.attribute,
         "columns": list(block.columns),
-        **({"stratum": block.stratum} if block.stratum else {}),
-        **({"hidden": block.hidden} if block.hidden else {}),
+        **present(stratum=block.stratum, hidden=block.hidden or None),
         "groups": [_group(group) for group in block.groups],
-        "comparisons": [_comparison(found) for found in block.comparisons.values()],
-        **({"distribution": _distribution(block.distribution)} if block.distribution else {}),
+        "comparisons": [_comparison(report) for report in block.comparisons.values()],
+        **present(distribution=block.distribution and _distribution(block.distribution)),
     }
 
 
 def _distribution(shares: ScoreShares) -> dict[str, Any]:
-    out: dict[str, Any] = {
+    gap = {"groups": list(shares.gap_groups), "score": shares.gap_score, "shares": list(shares.gap_shares)}
+    return {
         "scores": list(shares.scores),
         "everybody": list(shares.everybody),
         "groups": [{"group": name, "below": list(below)} for name, below in shares.below.items()],
+        **present(gap=None if shares.gap_score is None else gap),
     }
-    if shares.gap_score is not None:
-        out["gap"] = {
-            "groups": list(shares.gap_groups),
-            "score": shares.gap_score,
-            "shares": list(shares.gap_shares),
-        }
-    return out
 
 
 def check_dict(result: CheckResult, gate_on: GateOn) -> dict[str, Any]:
@@ -217,23 +152,17 @@ def noise_dict(noise: NoiseReport) -> dict[str, Any]:
         "breakdown": [_breakdown(b) for b in noise.breakdowns],
         "resampling": {"replicates": noise.replicates, "seed": noise.seed},
         "notes": list(noise.notes),
-        **({} if noise.membership is None else {"membership": _membership(noise.membership)}),
+        **present(membership=noise.membership and _membership(noise.membership)),
     }
 
 
-def _membership(found: MembershipReport) -> dict[str, Any]:
+def _membership(report: MembershipReport) -> dict[str, Any]:
+    numbers = ("vectors", "bins", "smallest_bin", "searched", "held")
     groups = [
-        {"group": group, "column": column, "share": found.shares[group]}
-        for group, column in found.columns.items()
+        {"group": group, "column": column, "share": report.shares[group]}
+        for group, column in report.columns.items()
     ]
-    return {
-        "groups": groups,
-        "vectors": found.vectors,
-        "bins": found.bins,
-        "smallest_bin": found.smallest_bin,
-        "searched": found.searched,
-        "held": found.held,
-    }
+    return {"groups": groups, **{name: getattr(report, name) for name in numbers}}
 
 
 def _figure(figure: Figure) -> dict[str, Any]:
@@ -242,40 +171,30 @@ def _figure(figure: Figure) -> dict[str, Any]:
         "recorded": number(figure.recorded),
         "weighted": number(figure.weighted),
         "bounds": {level: _bound(bound) for level, bound in figure.bounds.items()},
+        **present(
+            naive=figure.naive and [number(end) for end in figure.naive],
+            identified=figure.identified,
+            standard_error=figure.standard_error,
+            other_transport=figure.other and [number(end) for end in figure.other],
+            curve=[{"eps": eps, "low": number(low), "high": number(high)} for eps, low, high in figure.curve],
+            certain_up_to=figure.certain_up_to,
+        ),
     }
-    if figure.naive is not None:
-        out["naive"] = [number(end) for end in figure.naive]
-    if figure.identified is not None:
-        out["identified"] = number(figure.identified)
-    if figure.standard_error is not None:
-        out["standard_error"] = number(figure.standard_error)
-    if figure.other is not None:
-        out["other_transport"] = [number(end) for end in figure.other]
-    if figure.curve:
-        out["curve"] = [
-            {"eps": eps, "low": number(low), "high": number(high)} for eps, low, high in figure.curve
-        ]
-    if figure.certain_up_to is not None:
-        out["certain_up_to"] = number(figure.certain_up_to)
-    return out
+    return {name: number(entry) if isinstance(entry, float) else entry for name, entry in out.items()}
 
 
 def _bound(bound: Bound) -> dict[str, Any]:
     ends = {name: number(getattr(bound, name)) for name in ("low", "high", "outer_low", "outer_high")}
-    return {**ends, **({"reason": bound.reason} if bound.reason else {})}
+    return {**ends, **present(reason=bound.reason)}
 
 
-def _breakdown(found: BreakdownReport) -> dict[str, Any]:
-    return {
-        "check": found.check,
-        "holds_up_to": number(found.holds_up_to),
-        "fails_up_to": number(found.fails_up_to),
-    }
+def _breakdown(report: BreakdownReport) -> dict[str, Any]:
+    ends = {name: number(getattr(report, name)) for name in ("holds_up_to", "fails_up_to")}
+    return {"check": report.check, **ends}
 
 
 def audit_dict(report: AuditReport) -> dict[str, Any]:
     """Return the JSON form of an audit."""
-    noise = {} if report.noise is None else {"noise": noise_dict(report.noise)}
     used = {c.id for block in report.blocks for c in block.comparisons.values()}
     return {
         "schema": AUDIT_SCHEMA,
@@ -283,17 +202,17 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
         "verdict": report.verdict,
         "data": _data(report),
         "settings": _settings(report),
-        **_suppressed(report),
+        **present(suppressed=_suppressed(report)),
         "checks": [check_dict(result, report.settings.gate_on) for result in report.checks],
         "overall": _group(report.overall),
         "pooled_median": report.pooled_median,
         "attributes": [_block(block) for block in report.blocks if not block.stratum],
         "strata": [_block(block) for block in report.blocks if block.stratum],
-        **noise,
+        **present(noise=report.noise and noise_dict(report.noise)),
         "not_computed": [
             {"metric": name, "reason": why} for name, why in sorted(report.not_computed.items())
         ],
-        "definitions": {identifier: definition(identifier) for identifier in sorted(used)},
+        "definitions": {name: Comparison.parse(name).definition for name in sorted(used)},
     }
 
 
@@ -316,16 +235,9 @@ def _data(report: AuditReport) -> dict[str, Any]:
 def columns_dict(reading: Reading) -> dict[str, Any]:
     """Return which column is what."""
     columns = reading.columns
-    named = {
-        "protected": list(columns.protected),
-        "label": columns.label,
-        "score": columns.score,
-        "prediction": columns.prediction,
-        "probability": columns.probability,
-        "weight": columns.weight,
-        "strata": list(columns.strata),
-    }
-    return {part: name for part, name in named.items() if name}
+    parts = ("protected", "label", "score", "prediction", "probability", "weight", "strata")
+    names = {part: getattr(columns, part) for part in parts}
+    return {part: list(name) if isinstance(name, tuple) else name for part, name in names.items() if name}
 
 
 def reading_dict(reading: Reading) -> dict[str, Any]:
@@ -342,13 +254,11 @@ def _settings(report: AuditReport) -> dict[str, Any]:
         "gate_on": settings.gate_on,
         "exact": settings.exact,
         "reference": dict(settings.reference),
-        **({"suppress_below": settings.suppress_below} if settings.suppress_below else {}),
+        **present(suppress_below=settings.suppress_below or None),
     }
 
 
 def _suppressed(report: AuditReport) -> dict[str, Any]:
     """Return how many groups are hidden, which attributes are left out, and why."""
-    if not report.settings.suppress_below:
-        return {}
-    told = {"below": report.settings.suppress_below, "groups": report.hidden}
-    return {"suppressed": {**told, "left_out": list(report.left_out)}}
+    below = report.settings.suppress_below
+    return {"below": below, "groups": report.hidden, "left_out": list(report.left_out)} if below else {}

@@ -23,21 +23,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 import numpy as np
 
-from fairfix.auditing.checks import EFFECTS, FLIPS, NOISE_SCOPES, Check, Code, Ruling
+from fairfix.auditing.checks import Check, Code, Ruling
+from fairfix.auditing.comparisons import NOISE_SCOPES, Comparison
 from fairfix.auditing.distances import View, candidate_bins, median_bins, scoring_counts
-from fairfix.auditing.metrics import MEANS, RATES
+from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
 from fairfix.auditing.suppression import hidden_groups
 from fairfix.auditing.view import Evidence, GroupView, Measured
-from fairfix.data.counts import Bools, Counts
+from fairfix.data.counts import Bools, Counts, groups_of_cells
 from fairfix.data.files import Source, open_source
-from fairfix.data.scan import SORT_ROWS, Scan, collect, count_table, default_threshold, scan
-from fairfix.data.table import Reading, Table
+from fairfix.data.names import attribute_name, group_name, stratum_name
+from fairfix.data.reading import Reading
+from fairfix.data.scan import SORT_ROWS, Scan, collect, count_table, scan
+from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 
 # ---------------------------------------------------------------------- entry
@@ -80,27 +83,16 @@ def audit(
     """
     settings = settings or Settings()
     if isinstance(data, Table):
-        table = replace(data, reading=with_default_threshold(data.reading))
-        return judge(count_table(table), table.reading, settings, "data", None, more, true_groups)
-    reading = with_default_threshold(reading)
+        table = replace(data, reading=data.reading.with_threshold())
+        return judge(count_table(table), settings, "data", None, more, true_groups)
     reading.check()
     source = open_source(data)
     found = scan(source, reading, threads=settings.threads, exact=settings.exact)
-    return judge(found, reading, settings, source.name, source, more, true_groups)
-
-
-def with_default_threshold(reading: Reading) -> Reading:
-    """Return the reading with the threshold of its score scale, unless it has one or needs none."""
-    columns = reading.columns
-    if reading.thresholds or not columns.score or columns.prediction or columns.probability:
-        return reading
-    natural = default_threshold(reading)
-    return reading if natural is None else replace(reading, thresholds=(natural,))
+    return judge(found, settings, source.name, source, more, true_groups)
 
 
 def judge(
     found: Scan,
-    reading: Reading,
     settings: Settings,
     name: str,
     source: Source | None,
@@ -113,9 +105,7 @@ def judge(
     ``chances`` names attributes that are known by probabilities alone, with their columns; of these there is nothing
     but ``more`` and ``true_groups``.
     """
-    counts = found.counts
-    if source is not None:
-        reading = reading.in_type_of(source.schema)
+    counts, reading = found.counts, found.reading
     views = list(_views(counts, reading, settings))
     views, left_out, hidden = _shown(views, counts, settings.suppress_below)
     evidence = _evidence(found, reading, settings, [view.partition for view in views], source)
@@ -123,16 +113,11 @@ def judge(
     blocks = [block for view, block in zip(views, computed, strict=True) if not view.stratum]
     strata = [block for view, block in zip(views, computed, strict=True) if view.stratum]
     blocks += [Block(attribute, names, "", (), {}) for attribute, names in (chances or {}).items()]
+    values, found_elsewhere = true_groups or {}, more or {}
     blocks = [
-        replace(_with_more(_with_strata(block, strata), more or {}), true_groups=known)
-        for block in blocks
-        for known in [(true_groups or {}).get(block.attribute, {})]
+        replace(_with_more(_with_strata(b, strata), found_elsewhere), true_groups=values.get(b.attribute, {}))
+        for b in blocks
     ]
-    gone = {
-        view.attribute: view.columns
-        for view in _views(counts, reading, settings)
-        if view.attribute in left_out
-    }
     everyone = View(np.zeros(len(counts.cells), dtype=np.int64), 1)
     everybody = GroupView("", (), "", everyone, (("everybody",),), 1, None)
     return AuditReport(
@@ -146,9 +131,9 @@ def judge(
         overall=Measured(everybody, evidence).group_reports()[0],
         blocks=(*blocks, *strata),
         not_computed=_relevant(evidence.missing, reading),
-        checks=tuple(_check_results(settings, blocks, evidence.missing, gone)),
+        checks=tuple(_check_results(settings, blocks, evidence.missing, left_out)),
         pooled_median=evidence.median,
-        left_out=left_out,
+        left_out=tuple(left_out),
         hidden=hidden,
     )
 
@@ -162,7 +147,7 @@ def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[Gro
     chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
     if settings.intersect and len(columns.protected) > 1:
         chosen.append(columns.protected)
-    known = {" x ".join(names) for names in chosen}
+    known = {attribute_name(names) for names in chosen}
     for name in settings.reference:
         if name not in known:
             raise UsageError(
@@ -183,29 +168,21 @@ def _view(
     stratum: tuple[str, ...] | None,
     strata: int,
 ) -> GroupView:
-    keys = reading.columns.cell_keys
-    at = [keys.index(name) for name in names]
-    width = len(reading.columns.strata)
+    keys, width = reading.columns.cell_keys, len(reading.columns.strata)
     inside = [stratum is None or cell[:width] == stratum for cell in counts.cells]
-    level = [tuple(cell[i] for i in at) for cell in counts.cells]
-    levels = sorted({lev for lev, here in zip(level, inside, strict=True) if here})
-    place = {lev: i for i, lev in enumerate(levels)}
-    group = np.array(
-        [place[lev] if here else -1 for lev, here in zip(level, inside, strict=True)], dtype=np.int64
-    )
-    attribute = " x ".join(names)
-    labels = tuple(" & ".join(lev) for lev in levels)
+    levels, _ = groups_of_cells(keys, list(compress(counts.cells, inside)), names)
+    group = np.where(inside, groups_of_cells(keys, counts.cells, names, levels)[1], -1)
+    attribute = attribute_name(names)
+    labels = tuple(map(group_name, levels))
     reference = settings.reference.get(attribute)
     if reference is not None and reference not in labels and stratum is None:
         raise UsageError(f"--reference: {attribute} has no group {reference!r}; it has {', '.join(labels)}")
     return GroupView(
         attribute,
         names,
-        ""
-        if stratum is None
-        else " & ".join(f"{k}={v}" for k, v in zip(reading.columns.strata, stratum, strict=True)),
+        "" if stratum is None else stratum_name(reading.columns.strata, stratum),
         View(group, len(levels)),
-        tuple(levels),
+        levels,
         strata if stratum is not None else 1,
         labels.index(reference) if reference in labels else None,
     )
@@ -216,25 +193,16 @@ FEW = "too few of its groups have {} rows or more to show it"
 
 def _shown(
     views: Sequence[GroupView], counts: Counts, least: int
-) -> tuple[list[GroupView], tuple[str, ...], int]:
-    """Return the views without the groups to hide, the attributes left out, and how many groups are hidden.
-
-    Raises
-    ------
-    DataError
-        No attribute has two groups to show, or a reference group is one to hide.
-    """
+) -> tuple[list[GroupView], dict[str, tuple[str, ...]], int]:
+    """Return the views without the groups to hide, attributes left out with their columns, and how many groups hide."""
     if not least:
-        return list(views), (), 0
+        return list(views), {}, 0
     partitions = [(view.partition.group_of_cell, view.partition.size) for view in views]
     rows = counts.rows.sum(axis=(1, 2))
     hidden = hidden_groups(partitions, rows, least, [not view.stratum for view in views])
     shown = [_without(view, hide) for view, hide in zip(views, hidden, strict=True)]
-    left_out = tuple(
-        view.attribute
-        for view in views
-        if not view.stratum and not any(s.attribute == view.attribute and not s.stratum for s in shown if s)
-    )
+    there = {view.attribute for view in shown if view is not None and not view.stratum}
+    left_out = {view.attribute: view.columns for view in views if view.attribute not in there}
     out = [view for view in shown if view is not None and view.attribute not in left_out]
     if not out:
         raise DataError(
@@ -294,10 +262,9 @@ def _evidence(
 
 def _relevant(missing: Mapping[str, str], reading: Reading) -> dict[str, str]:
     """Return what is worth telling: metrics of the other task are not missed."""
-    real = {"mean_label", "mean_error", "absolute_loss"}
-    binary = {*RATES, "equalized_odds", "auc", "calibration_error", "calibration_gap", "log_loss"}
-    foreign = binary if reading.task == "regression" else real
-    return {name: reason for name, reason in missing.items() if name not in foreign}
+    foreign = {"label", "decision"} if reading.task == "regression" else {"real label"}
+    metrics = metrics_for(reading.task)
+    return {name: reason for name, reason in missing.items() if not foreign.intersection(metrics[name].needs)}
 
 
 def _block(view: GroupView, evidence: Evidence) -> Block:
@@ -323,17 +290,17 @@ def _with_strata(block: Block, strata: Sequence[Block]) -> Block:
         return block
     more = {}
     for identifier in block.comparisons:
-        if identifier.endswith((".between_groups", ".covariance.to_overall")):
-            worst = _worst_stratum(identifier, [(s.stratum, s.comparisons[identifier]) for s in mine])
+        comparison = Comparison.parse(identifier)
+        if comparison.scope == "between_groups" or comparison.kind == "covariance":
+            worst = _worst_stratum(comparison, [(s.stratum, s.comparisons[identifier]) for s in mine])
             reason = "; ".join(text for text in (worst.value.reason, note) if text)
             more[worst.id] = replace(worst, value=replace(worst.value, reason=reason))
     return replace(block, comparisons={**block.comparisons, **more})
 
 
-def _worst_stratum(identifier: str, found: Sequence[tuple[str, ComparisonReport]]) -> ComparisonReport:
+def _worst_stratum(comparison: Comparison, found: Sequence[tuple[str, ComparisonReport]]) -> ComparisonReport:
     """Return the comparison of the stratum that is worst; its interval is that of the worst stratum."""
-    smallest = ".ratio." in identifier
-    pick = min if smallest else max
+    pick = min if comparison.kind == "ratio" else max
     defined = [(s, c) for s, c in found if not math.isnan(c.value.value)]
     stratum, top = pick(defined or found, key=lambda pair: pair[1].value.value)
     undefined = tuple(f"{name} ({s})" for s, c in found for name in c.undefined)
@@ -343,7 +310,7 @@ def _worst_stratum(identifier: str, found: Sequence[tuple[str, ComparisonReport]
     ends = [pick(c.value.value + sign * c.value.bound for _, c in defined) for sign in (-1, 1) if defined]
     if ends:
         value = replace(value, bound=max(value.value - ends[0], ends[1] - value.value))
-    name = identifier.rpartition(".")[0] + ".within_strata"
+    name = comparison.to("within_strata").id
     return ComparisonReport(name, value, top.groups, undefined, at=top.at, stratum=stratum)
 
 
@@ -379,22 +346,19 @@ def _check_results(
 ) -> Iterator[CheckResult]:
     few = FEW.format(settings.suppress_below)
     for check in settings.checks:
-        found = [b for b in blocks if check.attribute in (None, b.attribute)]
-        gone = [name for name in left_out if check.attribute in (None, name)]
+        of = check.comparison
+        found = [b for b in blocks if of.attribute in (None, b.attribute)]
+        gone = [name for name in left_out if of.attribute in (None, name)]
         yield from (_unknown(check, name, left_out[name], "not_shown", few) for name in gone)
         if not found and not gone:
             raise UsageError(
-                f"check {check.text!r}: {check.attribute!r} is not audited; audited are "
+                f"check {check.text!r}: {of.attribute!r} is not audited; audited are "
                 f"{', '.join(b.attribute for b in blocks)}"
             )
-        if (
-            check.comparison.split(".")[0] in FLIPS and not check.attribute
-        ):  # comparable values have one block
-            found = [b for b in found if check.comparison in b.comparisons] or found
-        if (
-            len(found) > 1 and not check.attribute
-        ):  # an attribute known by chances alone has true groups alone
-            found = [b for b in found if bool(b.true_groups) == check.of_true_groups] or found
+        if not of.attribute and of.scope in FLIP_SCOPES:  # comparable values have one block
+            found = [b for b in found if of.id in b.comparisons] or found
+        if not of.attribute and len(found) > 1:  # an attribute known by chances alone has true groups alone
+            found = [b for b in found if bool(b.true_groups) == of.of_true_groups] or found
         for block in found:
             yield _check_result(check, block, settings, not_computed)
 
@@ -402,11 +366,11 @@ def _check_results(
 def _check_result(
     check: Check, block: Block, settings: Settings, not_computed: Mapping[str, str]
 ) -> CheckResult:
-    metric = check.comparison.split(".")[0]
+    metric, asked = check.comparison.metric, check.comparison.group
     where = (block.attribute, block.columns)
     if metric in not_computed:
         return _unknown(check, *where, "not_computed", f"not computed: {not_computed[metric]}")
-    if block.hidden and check.group and check.group not in {group.name for group in block.groups}:
+    if block.hidden and asked and asked not in {group.name for group in block.groups}:
         why = "no such group is shown; some are hidden for having few rows"
         return _unknown(check, *where, "not_shown", why)
     value, groups, complete = _looked_up(check, block)
@@ -414,7 +378,7 @@ def _check_result(
         value.value, value.low, value.high, complete=complete, gate_on=settings.gate_on, bound=value.bound
     )
     reason = f"{ruling.reason} ({value.reason})" if value.reason else ruling.reason
-    if block.hidden and not check.group:
+    if block.hidden and not asked:
         reason = f"{reason}; {block.hidden} hidden groups are not in it"
     return CheckResult(check, *where, value, groups, replace(ruling, reason=reason), complete)
 
@@ -432,67 +396,52 @@ UNDESCRIBED = (
 
 def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool]:
     """Return the value that a check is about, the groups that reach it, and whether none is undefined."""
-    if check.group and check.of_true_groups:
-        values = block.true_groups.get(check.comparison)
+    of = check.comparison
+    if of.group and of.of_true_groups:
+        values = block.true_groups.get(of.id)
         if values is None:
-            raise UsageError(f"check {check.text!r}: there is no {check.comparison}; {UNDESCRIBED}")
-        if check.group not in values:
+            raise UsageError(f"check {check.text!r}: there is no {of.id}; {UNDESCRIBED}")
+        if of.group not in values:
             raise UsageError(
-                f"check {check.text!r}: {block.attribute} has no true group {check.group!r}; it has {', '.join(values)}"
+                f"check {check.text!r}: {block.attribute} has no true group {of.group!r}; it has {', '.join(values)}"
             )
-        return values[check.group], (check.group,), True
-    if not block.groups and not check.of_true_groups:
+        return values[of.group], (of.group,), True
+    if not block.groups and not of.of_true_groups:
         raise UsageError(
             f"check {check.text!r}: groups of {block.attribute} are known by chances alone, and checks of them have a "
             "scope: write METRIC.difference.true_groups, or METRIC.true_groups[ATTRIBUTE=GROUP]"
         )
-    if check.group:
+    if of.group:
         for group in block.groups:
-            if group.name == check.group:
-                return group.metrics[check.comparison], (group.name,), True
+            if group.name == of.group:
+                return group.metrics[of.metric], (group.name,), True
         raise UsageError(
-            f"check {check.text!r}: {block.attribute} has no group {check.group!r}; it has "
+            f"check {check.text!r}: {block.attribute} has no group {of.group!r}; it has "
             f"{', '.join(group.name for group in block.groups)}"
         )
-    found = block.comparisons.get(check.comparison)
-    if found is None:
-        metric, scope = check.comparison.split(".")[0], check.comparison.rsplit(".", 1)[-1]
-        if metric in EFFECTS:
-            raise UsageError(f"check {check.text!r}: there is no {metric}; ask for it with --individual")
-        remedies = {
-            "to_reference": f"name the reference group with --reference {block.attribute}=GROUP",
-            "within_strata": "name the strata with --strata COLUMN",
-            "under_flips": "ask for it with --individual and the model file (--model)",
-            "within_radius": "ask for it with --individual, the model file and --radius; only transport_cost has it",
-            "under_comparable": "name comparable values with --comparable COLUMN=VALUE,VALUE",
-            "under_everybody": "name comparable values with --comparable COLUMN=VALUE,VALUE",
-            **dict.fromkeys(NOISE_SCOPES, UNDESCRIBED),
-        }
-        remedy = remedies.get(scope, SENSELESS) if _has(check.comparison) else SENSELESS
-        raise UsageError(f"check {check.text!r}: there is no {check.comparison}; {remedy}")
-    return found.value, found.groups, not found.undefined
+    found = block.comparisons.get(of.id)
+    if found is not None:
+        return found.value, found.groups, not found.undefined
+    if "individual" in of.entry.needs and of.scope not in FLIP_SCOPES:
+        raise UsageError(f"check {check.text!r}: there is no {of.metric}; ask for it with --individual")
+    remedies = {
+        "to_reference": f"name the reference group with --reference {block.attribute}=GROUP",
+        "within_strata": "name the strata with --strata COLUMN",
+        "under_flips": "ask for it with --individual and the model file (--model)",
+        "within_radius": "ask for it with --individual, the model file and --radius; only transport_cost has it",
+        "under_comparable": "name comparable values with --comparable COLUMN=VALUE,VALUE",
+        "under_everybody": "name comparable values with --comparable COLUMN=VALUE,VALUE",
+        **dict.fromkeys(NOISE_SCOPES, UNDESCRIBED),
+    }
+    remedy = remedies.get(of.scope, SENSELESS) if of.exists else SENSELESS
+    raise UsageError(f"check {check.text!r}: there is no {of.id}; {remedy}")
 
 
 SENSELESS = "it makes no sense for this metric"
 
 
-def _has(comparison: str) -> bool:
-    """Tell whether there can be such a comparison at all; covariances and ratios are of few metrics."""
-    metric, _, rest = comparison.partition(".")
-    if rest.startswith("covariance"):
-        return metric == "selection_rate" and not rest.endswith("to_reference")
-    negative = metric in MEANS and metric != "mean_score" and MEANS[metric].support[0] < 0
-    return not (rest.startswith("ratio") and negative)
-
-
 def require_two_groups(report: AuditReport) -> None:
-    """Raise where an attribute has a single group, so that nothing can be compared.
-
-    Raises
-    ------
-    DataError
-        Names the column and its only group.
-    """
+    """Raise ``DataError`` where an attribute has a single group, so that nothing can be compared."""
     for block in report.blocks:
         if not block.stratum and len(block.groups) == 1:
             raise DataError(

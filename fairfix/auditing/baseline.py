@@ -32,48 +32,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairfix.auditing.checks import Check, GateOn, Ruling, identifier, record
-from fairfix.auditing.metrics import RATES
+from fairfix.auditing.as_json import AUDIT_SCHEMA, number
+from fairfix.auditing.checks import Check, GateOn, Ruling, record
+from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import DataError, UsageError
 
 CHANGE = "change."
 """What the text of a check of a change begins with."""
-
-SCHEMA = "fairfix.audit/1"
-
-BETTER_LARGER = frozenset(
-    (
-        "accuracy",
-        "auc",
-        "true_positive_rate",
-        "true_negative_rate",
-        "positive_predictive_value",
-        "negative_predictive_value",
-    )
-)
-BETTER_SMALLER = frozenset(
-    (
-        "false_positive_rate",
-        "false_negative_rate",
-        "log_loss",
-        "square_loss",
-        "absolute_loss",
-        "calibration_error",
-    )
-)
-"""Metrics of one group of which it is known which way is better; of a selection rate it is not."""
-
-OF_DECISIONS = frozenset(
-    (
-        *(name for name, rate in RATES.items() if "decision" in rate.needs),
-        "equalized_odds",
-        "decision_flips",
-    )
-)
-"""Metrics that another threshold makes other numbers."""
-
-Name = tuple[str, str, str]
-"""What is compared: comparison or metric, attribute, and group or an empty text."""
 
 Entry = tuple[Mapping[str, Any], bool]
 """A value with its interval, and whether no group's value is undefined."""
@@ -81,8 +46,8 @@ Entry = tuple[Mapping[str, Any], bool]
 PairedEnds = tuple[float, float, bool] | str
 """Limits of a change, and whether those of independent samples hold as well; or why rows cannot be paired."""
 
-Limits = Callable[[str, str, Sequence[str], str], PairedEnds]
-"""From a comparison, an attribute, its columns and a group to the ends of its change on the same rows."""
+Limits = Callable[[Comparison, Sequence[str]], PairedEnds]
+"""From a comparison and the columns of its attribute to the ends of its change on the same rows."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +70,9 @@ class Allowance:
 
     @classmethod
     def parse(cls, text: str) -> Allowance:
-        """Read ``0.02`` or ``dp.difference>0.02``.
-
-        Raises
-        ------
-        UsageError
-            The text is neither, or the amount is negative.
-        """
+        """Read ``0.02`` or ``dp.difference>0.02``; raises ``UsageError`` where it is neither, or negative."""
         try:
-            found = cls(text.strip(), float(text))
+            out = cls(text.strip(), float(text))
         except ValueError:
             check = Check.parse(text)
             if not check.operator.startswith(">"):
@@ -121,21 +80,15 @@ class Allowance:
                     f"--fail-on-worse {text!r}: write by how much it may become worse, as 'dp.ratio>0.02', for "
                     "ratios too"
                 ) from None
-            found = cls(check.text, check.limit, check)
-        if not (math.isfinite(found.amount) and found.amount >= 0):
+            out = cls(check.text, check.limit, check)
+        if not (math.isfinite(out.amount) and out.amount >= 0):
             raise UsageError(f"--fail-on-worse {text!r}: the amount must be a number of at least 0")
-        return found
+        return out
 
 
 def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
-    """Raise where a baseline is no audit, or no number of it can be compared.
-
-    Raises
-    ------
-    DataError
-        Names the file and what differs.
-    """
-    if not isinstance(old, Mapping) or old.get("schema") != SCHEMA:
+    """Raise ``DataError`` where a baseline is no audit, or no number of it can be compared."""
+    if not isinstance(old, Mapping) or old.get("schema") != AUDIT_SCHEMA:
         raise DataError(f"{name} is no result of 'fairfix audit' in JSON; write one with --out json=FILE")
     was, now = old["settings"], new["settings"]
     for key, option in (
@@ -160,61 +113,47 @@ def compare(
     gate_on: GateOn,
     paired: Limits | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Compare two audits in JSON form.
+    """Return the ``baseline`` section of a result, and the judged checks of changes.
 
-    Parameters
-    ----------
-    old, new
-        The saved result and the one of this run.
-    allowances
-        How much worse numbers may become; an allowance for one comparison goes before one for all.
-    usual
-        Identifiers of the comparisons of the short report.
-    gate_on
-        Whether the interval of a change or the change alone has to stay within the allowance.
-    paired
-        What knows the limits on the same rows; None for independent samples.
-
-    Returns
-    -------
-    The ``baseline`` section of the result, and the judged checks.
-
-    Raises
-    ------
-    UsageError
-        An allowance names an attribute that is not audited, or a number of which no way is the worse one.
+    ``old`` and ``new`` are audits in JSON form. An allowance for one comparison goes before one for all; ``usual`` are
+    identifiers of the short report's comparisons; ``paired`` gives limits on the same rows, None those of independent
+    samples. ``UsageError`` where an allowance names an attribute that is not audited, or a number without a worse
+    way.
     """
     limited = {
-        (check["comparison"], check["attribute"], check.get("group", "")): check for check in new["checks"]
+        Comparison.parse(check["comparison"], check["attribute"], check.get("group")): check
+        for check in new["checks"]
     }
     columns = {block["attribute"]: block["columns"] for block in new["attributes"]}
     changes, incomparable, checks = [], [], []
-    for name in _wanted(new, allowances, usual, limited):
-        comparison, attribute, group = name
+    for of in _wanted(new, allowances, usual, limited):
         called = {
-            "id": identifier(*name),
-            "comparison": comparison,
-            "attribute": attribute,
-            **({"group": group} if group else {}),
+            "id": str(of),
+            "comparison": of.id,
+            "attribute": of.attribute,
+            **({"group": of.group} if of.group else {}),
         }
-        named, amount = _allowed(allowances, comparison, attribute, group)
-        reason, was, now = _entries(old, new, comparison, attribute, group)
-        text = f"{comparison}>{amount:g}" if named is None else named.text
-        about = {"of": "change", "attribute": attribute, "columns": columns[attribute], "gate_on": gate_on}
+        named, amount = _allowed(allowances, of)
+        reason, was, now = _entries(old, new, of)
+        text = f"{of.id}>{amount:g}" if named is None else named.text
+        about = {
+            "of": "change",
+            "attribute": of.attribute,
+            "columns": columns[of.attribute],
+            "gate_on": gate_on,
+        }
         if reason:
             incomparable.append({**called, "reason": reason})
             if named is not None:
-                check = _check(text, name, amount, ".ratio." not in comparison)
+                check = _check(text, of, amount, of.kind != "ratio")
                 ruling = Ruling("undecided", "not_comparable", f"not comparable: {reason}")
                 nothing = dict.fromkeys(("value", "low", "high"))
                 checks.append(record(check, ruling, **about, complete=False, found=nothing, groups=()))
             continue
         assert was is not None
         assert now is not None
-        larger = _larger_is_worse(comparison, group, limited.get(name))
-        ends: PairedEnds | None = None
-        if paired is not None:
-            ends = paired(comparison, attribute, columns[attribute], group)
+        larger = _larger_is_worse(of, limited.get(of))
+        ends = None if paired is None else paired(of, columns[of.attribute])
         found = {**called, **_changed(was[0], now[0], ends, larger)}
         changes.append(found)
         if named is None and amount < 0:
@@ -224,9 +163,9 @@ def compare(
                 continue
             raise UsageError(
                 f"--fail-on-worse {named.text!r}: which way is worse? say so by a limit of the number, such as "
-                f"--fail-on '{comparison}<0.1'"
+                f"--fail-on '{of.id}<0.1'"
             )
-        check, complete = _check(text, name, amount, larger), was[1] and now[1]
+        check, complete = _check(text, of, amount, larger), was[1] and now[1]
         ruling = _ruling(check, found, complete, gate_on)
         groups = now[0].get("groups", ())
         checks.append(record(check, ruling, **about, complete=complete, found=found, groups=groups))
@@ -262,9 +201,9 @@ def _changed(
     found: dict[str, Any] = {
         "old": _interval(was),
         "new": _interval(now),
-        "value": _number(value),
-        "low": _number(low),
-        "high": _number(high),
+        "value": number(value),
+        "low": number(low),
+        "high": number(high),
         "worse": None if larger is None else ("larger" if larger else "smaller"),
         **({"not_paired": apart} if apart else {}),
     }
@@ -286,65 +225,56 @@ def _wanted(
     new: Mapping[str, Any],
     allowances: Sequence[Allowance],
     usual: Sequence[str],
-    limited: Mapping[Name, Any],
-) -> Iterator[Name]:
+    limited: Mapping[Comparison, Any],
+) -> Iterator[Comparison]:
     """Yield what is to be compared: the usual comparisons, those limited, those named."""
-    seen = set()
+    asked = [one.check.comparison for one in allowances if one.check is not None]
     for block in new["attributes"]:
         attribute, there = block["attribute"], {c["id"] for c in block["comparisons"]}
-        chosen = [(name, attribute, "") for name in usual if name in there]
-        chosen += [name for name in limited if name[1] == attribute]
-        for allowance in allowances:
-            if allowance.check is not None and allowance.check.attribute in (None, attribute):
-                chosen.append((allowance.check.comparison, attribute, allowance.check.group or ""))
-        for name in dict.fromkeys(chosen):
-            seen.add(attribute)
-            yield name
+        chosen = [Comparison.parse(name, attribute) for name in usual if name in there]
+        chosen += [of for of in limited if of.attribute == attribute]
+        chosen += [replace(of, attribute=attribute) for of in asked if of.attribute in (None, attribute)]
+        yield from dict.fromkeys(chosen)
+    audited = [block["attribute"] for block in new["attributes"]]
     for allowance in allowances:
-        if allowance.check is not None and allowance.check.attribute not in (None, *seen):
+        if allowance.check is not None and allowance.check.comparison.attribute not in (None, *audited):
             raise UsageError(
-                f"--fail-on-worse {allowance.text!r}: {allowance.check.attribute!r} is not audited; audited are "
-                f"{', '.join(block['attribute'] for block in new['attributes'])}"
+                f"--fail-on-worse {allowance.text!r}: {allowance.check.comparison.attribute!r} is not audited; "
+                f"audited are {', '.join(audited)}"
             )
 
 
-def _allowed(
-    allowances: Sequence[Allowance], comparison: str, attribute: str, group: str
-) -> tuple[Allowance | None, float]:
+def _allowed(allowances: Sequence[Allowance], of: Comparison) -> tuple[Allowance | None, float]:
     """Return the allowance that names a comparison, and the amount; -1 where nothing limits it."""
     amount = -1.0
     for allowance in allowances:
-        check = allowance.check
-        if check is None:
+        if allowance.check is None:
             amount = allowance.amount
-        elif (
-            check.comparison == comparison
-            and check.attribute in (None, attribute)
-            and (check.group or "") == group
-        ):
+        elif allowance.check.comparison.covers(of):
             return allowance, allowance.amount
     return None, amount
 
 
 def _entries(
-    old: Mapping[str, Any], new: Mapping[str, Any], comparison: str, attribute: str, group: str
+    old: Mapping[str, Any], new: Mapping[str, Any], of: Comparison
 ) -> tuple[str, Entry | None, Entry | None]:
     """Return why two numbers cannot be compared, or both."""
     was, now = (
-        next((b for b in result["attributes"] if b["attribute"] == attribute), None) for result in (old, new)
+        next((b for b in result["attributes"] if b["attribute"] == of.attribute), None)
+        for result in (old, new)
     )
     if was is None or now is None:
         return "the baseline does not audit this attribute", None, None
-    reason = _other_groups(was, now, group) or _other_question(old, new, comparison, attribute)
-    first, second = (_entry(block, comparison, group) for block in (was, now))
+    reason = _other_groups(was, now, of) or _other_question(old, new, of)
+    first, second = (_entry(block, of) for block in (was, now))
     if not reason and (first is None or second is None):
         reason = f"it is not in {'the baseline' if first is None else 'this audit'}"
     return reason, first, second
 
 
-def _other_groups(was: Mapping[str, Any], now: Mapping[str, Any], group: str) -> str:
+def _other_groups(was: Mapping[str, Any], now: Mapping[str, Any], of: Comparison) -> str:
     then, today = ({one["group"] for one in block["groups"]} for block in (was, now))
-    if group or then == today:
+    if of.group or then == today:
         return ""
     if was.get("hidden") or now.get("hidden"):
         return "the groups shown are not the same, as some are hidden"
@@ -356,48 +286,49 @@ def _other_groups(was: Mapping[str, Any], now: Mapping[str, Any], group: str) ->
     return f"the groups are not the same: {'; '.join(told)}"
 
 
-def _other_question(old: Mapping[str, Any], new: Mapping[str, Any], comparison: str, attribute: str) -> str:
+def _other_question(old: Mapping[str, Any], new: Mapping[str, Any], of: Comparison) -> str:
     """Return which setting gives a number another meaning in the two audits."""
-    metric, scope = comparison.partition(".")[0], comparison.rpartition(".")[2]
     was, now = old["settings"], new["settings"]
     columns = [result["data"]["columns"] for result in (old, new)]
     if any(("weight" in one) != ("weight" in columns[0]) for one in columns):
         return "only one of the two is weighted"
-    if metric in OF_DECISIONS and was["threshold"] != now["threshold"]:
+    if of.entry.of == "decisions" and was["threshold"] != now["threshold"]:
         then, today = ("none" if s["threshold"] is None else f"{s['threshold']:g}" for s in (was, now))
         return f"the thresholds of decisions differ: {then} in the baseline, {today} now"
-    told = [result["definitions"].get(comparison) for result in (old, new)]
+    told = [result["definitions"].get(of.id) for result in (old, new)]
     if all(told) and told[0] != told[1]:
         return "the two have different definitions"
-    if scope == "to_reference" and was["reference"].get(attribute) != now["reference"].get(attribute):
+    if of.scope == "to_reference" and was["reference"].get(of.attribute) != now["reference"].get(
+        of.attribute
+    ):
         return "the reference groups differ"
-    if scope == "within_strata":
+    if of.scope == "within_strata":
         strata = [
-            {b["stratum"] for b in result["strata"] if b["attribute"] == attribute} for result in (old, new)
+            {b["stratum"] for b in result["strata"] if b["attribute"] == of.attribute}
+            for result in (old, new)
         ]
         if strata[0] != strata[1]:
             return "the strata are not the same"
     return ""
 
 
-def _entry(block: Mapping[str, Any], comparison: str, group: str) -> Entry | None:
-    if group:
-        value = next((g["metrics"].get(comparison) for g in block["groups"] if g["group"] == group), None)
-        return None if value is None else ({**value, "groups": [group]}, True)
-    found = next((c for c in block["comparisons"] if c["id"] == comparison), None)
+def _entry(block: Mapping[str, Any], of: Comparison) -> Entry | None:
+    if of.group:
+        value = next((g["metrics"].get(of.metric) for g in block["groups"] if g["group"] == of.group), None)
+        return None if value is None else ({**value, "groups": [of.group]}, True)
+    found = next((c for c in block["comparisons"] if c["id"] == of.id), None)
     return None if found is None else (found, not found.get("undefined"))
 
 
-def _larger_is_worse(comparison: str, group: str, limited: Mapping[str, Any] | None) -> bool | None:
+def _larger_is_worse(of: Comparison, limited: Mapping[str, Any] | None) -> bool | None:
     """Return whether larger is worse; None where nobody can say."""
-    metric, _, rest = comparison.partition(".")
-    if ".ratio." in comparison:
+    if of.kind == "ratio":
         return False
-    if not group and rest not in ("min", "max"):
+    if not of.group and of.kind not in ("min", "max"):
         return True
     if limited is not None:
         return str(limited["operator"]).startswith(">")
-    return False if metric in BETTER_LARGER else (True if metric in BETTER_SMALLER else None)
+    return {"larger": False, "smaller": True}.get(of.entry.better)
 
 
 def _ruling(check: Check, found: Mapping[str, Any], complete: bool, gate_on: GateOn) -> Ruling:
@@ -418,17 +349,12 @@ def ends_of(found: Mapping[str, Any]) -> tuple[float, float, float]:
     )
 
 
-def _check(text: str, name: Name, amount: float, larger: bool) -> Check:
+def _check(text: str, of: Comparison, amount: float, larger: bool) -> Check:
     """Return the condition on the change under which the run fails: above the amount, or below minus it."""
-    comparison, attribute, group = name
     limit, sign = (amount, ">") if larger else (-amount, "<")
     told = text.partition(">")[0].strip()
-    return Check(f"{CHANGE}{told}{sign}{limit + 0.0:g}", comparison, attribute, group or None, sign, limit)
+    return Check(f"{CHANGE}{told}{sign}{limit + 0.0:g}", of, sign, limit)
 
 
 def _interval(one: Mapping[str, Any]) -> dict[str, Any]:
     return {key: one[key] for key in ("value", "low", "high", "reason", "bound") if key in one}
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

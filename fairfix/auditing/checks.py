@@ -23,11 +23,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from fairfix.auditing.metrics import ALIASES, MEANS, RATES
+from fairfix.auditing.comparisons import KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
+from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, NOISE_METRICS, SCOPES
+from fairfix.data.names import written_attribute
 from fairfix.errors import ExitStatus, UsageError
 
 Verdict = Literal["pass", "fail", "undecided"]
@@ -60,36 +62,6 @@ AT_ANY_LIMIT = frozenset(("not_computed", "not_shown", "not_comparable", "few_co
 """Codes of checks that are undecided whatever the limit is, also where there is a value."""
 Undecided = Literal["exit3", "pass", "fail"]
 
-OTHER_METRICS = ("auc", "calibration_error", "scoring_rate", "equalized_odds", "ks")
-"""Metrics that are neither a plain rate nor a plain mean."""
-
-FLIPS = ("decision_flips", "score_change", "score_effect", "transport_cost")
-"""What is found when rows are changed in what does not count."""
-
-EFFECTS = ("matched_effect", "residual_effect")
-"""What scores alone tell of such changes."""
-
-GAPS = ("equalized_odds", "ks", *FLIPS, *EFFECTS)
-"""Those that only comparisons have, not groups."""
-
-METRICS = (*RATES, *(name for name in MEANS if name != "square_loss_real"), *OTHER_METRICS, *FLIPS, *EFFECTS)
-KINDS = ("difference", "ratio", "covariance", "min", "max")
-SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
-NOISE_SCOPES = ("true_groups", *(f"under_n{level}" for level in range(5)))
-"""Of the groups behind noisy ones, under the strongest assumption that was stated, or under that one."""
-
-NOISE_METRICS = (
-    "selection_rate",
-    "true_positive_rate",
-    "false_positive_rate",
-    "accuracy",
-    "positive_predictive_value",
-    "equalized_odds",
-)
-"""Metrics of which something is known for the groups behind noisy ones."""
-
-FLIP_SCOPES = ("under_flips", "under_comparable", "under_everybody", "within_radius")
-
 _EXPRESSION = re.compile(
     r"\s*(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?\s*(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s*"
 )
@@ -104,30 +76,19 @@ class Check:
     text
         As the user wrote it.
     comparison
-        Identifier of the comparison it looks at, as in the report (``selection_rate.difference.between_groups``),
-        or the name of a metric when one ``group`` is named.
-    attribute, group
-        The protected attribute it is restricted to, and the group; None for all attributes.
+        What it looks at: a comparison of the report, or a metric of one group.
     operator, limit
         The value fails when ``value operator limit``.
     """
 
     text: str
-    comparison: str
-    attribute: str | None
-    group: str | None
+    comparison: Comparison
     operator: str
     limit: float
 
     @classmethod
     def parse(cls, text: str) -> Check:
-        """Read a check.
-
-        Raises
-        ------
-        UsageError
-            The text is not a check, or names a metric, kind or scope that does not exist.
-        """
+        """Read a check; ``UsageError`` where it is none, or names a metric, kind or scope that does not exist."""
         match = _EXPRESSION.fullmatch(text)
         if match is None:
             raise UsageError(
@@ -142,26 +103,15 @@ class Check:
             )
         attribute, _, group = (part.strip() for part in (match["where"] or "").partition("="))
         comparison = _comparison(text, metric, match["rest"].split(".")[1:], grouped=bool(group))
-        return cls(
-            text.strip(),
-            comparison,
-            _attribute(attribute),
-            group or None,
-            match["op"],
-            _limit(text, match["limit"]),
-        )
-
-    @property
-    def of_true_groups(self) -> bool:
-        """Whether it is about the groups behind noisy ones."""
-        return self.comparison.rpartition(".")[2] in NOISE_SCOPES
+        comparison = replace(comparison, attribute=written_attribute(attribute), group=group or None)
+        return cls(text.strip(), comparison, match["op"], _limit(text, match["limit"]))
 
     @property
     def true_groups(self) -> str:
         """The same condition on true groups, as the user would write it."""
-        metric, kind = self.comparison.split(".")[:2]
-        where = f"[{self.attribute}]" if self.attribute else ""
-        return f"{metric}.{kind}.true_groups{where}{self.operator}{self.limit:g}"
+        of = self.comparison
+        where = f"[{of.attribute}]" if of.attribute else ""
+        return f"{of.to(TRUE_GROUPS).id}{where}{self.operator}{self.limit:g}"
 
     def violated_by(self, value: float) -> bool:
         """Return whether a value satisfies the failing condition."""
@@ -202,7 +152,7 @@ class Check:
         if any(beyond) and gate_on == "point":
             return Ruling("undecided", "within_error", "the limit is within the numerical error of the value")
         if any(beyond):
-            why = "" if self.of_true_groups else ": too few rows to tell"
+            why = "" if self.comparison.of_true_groups else ": too few rows to tell"
             return Ruling("undecided", "limit_inside", f"the limit lies inside the interval{why}")
         return Ruling("pass", "within_limit", f"{what} within the limit")
 
@@ -214,11 +164,6 @@ class Ruling:
     verdict: Verdict
     code: Code
     reason: str
-
-
-def identifier(comparison: str, attribute: str, group: str | None) -> str:
-    """Return how a check is called in results: the comparison, and of what."""
-    return f"{comparison}[{attribute}{f'={group}' if group else ''}]"
 
 
 def record(
@@ -238,15 +183,16 @@ def record(
     ``of`` is whether it is about a value or about its change since a baseline, ``columns`` are those that make the
     ``attribute``, and ``found`` has the value with its interval.
     """
-    name = identifier(check.comparison, attribute, check.group)
+    name = str(replace(check.comparison, attribute=attribute))
+    group = check.comparison.group
     return {
         "check": check.text,
         "id": f"change.{name}" if of == "change" else name,
         "of": of,
-        "comparison": check.comparison,
+        "comparison": check.comparison.id,
         "attribute": attribute,
         "columns": list(columns),
-        **({"group": check.group} if check.group else {}),
+        **({"group": group} if group else {}),
         "verdict": ruling.verdict,
         "severity": SEVERITIES[ruling.verdict],
         "code": ruling.code,
@@ -273,11 +219,6 @@ def rule(judged: dict[str, Any], ruling: Ruling) -> None:
     }
 
 
-def _attribute(text: str) -> str | None:
-    """Normalise the name of an intersection: ``race*sex`` and ``race x sex`` are one."""
-    return re.sub(r"\s+x\s+|\s*\*\s*", " x ", text) or None
-
-
 def _limit(text: str, limit: str) -> float:
     try:
         value = float(limit)
@@ -288,20 +229,21 @@ def _limit(text: str, limit: str) -> float:
     return value
 
 
-def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> str:
-    """Return the report's identifier of what the check compares."""
+def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> Comparison:
+    """Return what the check compares."""
     if grouped:
         return _of_one_group(text, metric, rest)
-    if metric in FLIPS:
-        scope = rest.pop(0) if rest else "under_flips"
+    entry = METRICS[metric]
+    if entry.scopes == FLIP_SCOPES:
+        scope = rest.pop(0) if rest else FLIP_SCOPES[0]
         if rest or scope not in FLIP_SCOPES:
             raise UsageError(
                 f"check {text!r}: write {metric} or {metric}.SCOPE with {', '.join(FLIP_SCOPES)}"
             )
-        return f"{metric}.{scope}"
-    if metric in EFFECTS and not rest:
-        return f"{metric}.difference.between_groups"
-    kind = rest.pop(0) if rest and rest[0] in KINDS else None
+        return Comparison(metric, "", scope)
+    if entry.kinds == ("difference",) and not rest:
+        return Comparison(metric, "difference", *entry.scopes)
+    kind = rest.pop(0) if rest and rest[0] in KINDS else ""
     usual = "to_overall" if kind == "covariance" else "between_groups"
     scope = rest.pop(0) if rest and rest[0] in (*SCOPES, *NOISE_SCOPES) else usual
     if rest:
@@ -314,34 +256,34 @@ def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> st
             raise UsageError(
                 f"check {text!r}: of true groups there are difference, ratio, min and max of {', '.join(NOISE_METRICS)}"
             )
-        return f"{metric}.{kind}.{scope}"
-    if metric == "ks":
-        if kind in (None, "difference"):
-            return f"ks.{scope}"
+        return Comparison(metric, kind, scope)
+    if not entry.kinds:
+        if kind in ("", "difference"):
+            return Comparison(metric, "", scope)
         raise UsageError(
-            f"check {text!r}: ks is a difference already; write 'ks>0.05' or 'ks.to_overall>0.05'"
+            f"check {text!r}: {metric} is a difference already; write '{metric}>0.05' or '{metric}.to_overall>0.05'"
         )
-    if kind is None:
+    if not kind:
         raise UsageError(
             f"check {text!r}: say what of {metric} is limited, for example '{metric}.difference>0.1'"
         )
-    return f"{metric}.{kind}" if kind in ("min", "max") else f"{metric}.{kind}.{scope}"
+    return Comparison(metric, kind, "" if kind in ("min", "max") else scope)
 
 
-def _of_one_group(text: str, metric: str, rest: list[str]) -> str:
-    """Return the identifier of a value of one group."""
+def _of_one_group(text: str, metric: str, rest: list[str]) -> Comparison:
+    """Return the value of one group."""
     if len(rest) == 1 and rest[0] in NOISE_SCOPES:
-        rates = [name for name in NOISE_METRICS if name not in GAPS]
+        rates = [name for name in NOISE_METRICS if METRICS[name].of_groups]
         if metric not in rates:
             raise UsageError(f"check {text!r}: of one true group there are {', '.join(rates)}")
-        return f"{metric}.{rest[0]}"
+        return Comparison(metric, "", rest[0])
     if rest:
         raise UsageError(f"check {text!r}: one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'")
-    if metric in GAPS:
+    if not METRICS[metric].of_groups:
         raise UsageError(
             f"check {text!r}: {metric} compares groups, one group has none; drop the group, or limit a rate"
         )
-    return metric
+    return Comparison(metric)
 
 
 def exit_status(verdicts: Iterable[str], undecided: Undecided = "exit3") -> ExitStatus:

@@ -22,10 +22,12 @@ group's *scoring rate* is its share of rows strictly above it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fairfix.auditing.results import ScoreShares
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.scan import KeptRows
 
@@ -221,27 +223,13 @@ class _Best:
 # ---------------------------------------------------------------------- a few points
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Distribution functions at a few bin edges: ``scores`` (n,), ``groups`` (k, n), ``overall`` (n,).
-
-    Entry ``[g, i]`` is the share of group ``g`` with a score below ``scores[i]``, known exactly. ``gap`` are the two
-    groups that are furthest apart, at ``gap_score``, with ``gap_shares`` of them at or below it; below it, where only
-    bins are known.
-    """
-
-    scores: Floats
-    groups: Floats
-    overall: Floats
-    gap: tuple[int, int] | None
-    gap_score: float
-    gap_shares: tuple[float, float]
-
-
-def curves(counts: Counts, view: View, found: Distances, kept: KeptRows | None, points: int) -> Curves:
+def score_shares(
+    counts: Counts, view: View, names: Sequence[str], found: Distances, kept: KeptRows | None, points: int
+) -> ScoreShares:
     """Return the distribution functions at no more than ``points`` edges near quantiles of everybody's score.
 
-    ``found`` are the distances of the view; the edges around the largest are among the points.
+    ``found`` are the distances of the view; the edges around the largest are among the points. Each share is known
+    exactly; at the largest distance it is of scores at or below, or below where only bins are known.
     """
     grid = counts.grid
     assert grid is not None
@@ -250,11 +238,15 @@ def curves(counts: Counts, view: View, found: Distances, kept: KeptRows | None, 
     first, last = int(filled[0]), int(filled[-1]) + 1
     levels = np.linspace(0.0, 1.0, points - 2)[1:-1]
     inner = np.searchsorted(bounds.overall, levels, side="left")
-    gap, score, shares = None, np.nan, (np.nan, np.nan)
+    pair: tuple[int, ...] = ()
+    shares: tuple[float, ...] = ()
+    score: float | None = None
     near: list[int] = []
     if view.size > 1:
-        g, h = sorted(int(i) for i in np.unravel_index(np.argmax(found.between), found.between.shape))
-        gap, score = (g, h), float(found.between_at[g, h])
+        g, h = pair = tuple(
+            sorted(int(i) for i in np.unravel_index(found.between.argmax(), found.between.shape))
+        )
+        score = float(found.between_at[g, h])
         if kept is not None and np.isfinite(score):
             at = int(grid.index(np.array([score]))[0])
             near = [at, at + 1]
@@ -265,8 +257,14 @@ def curves(counts: Counts, view: View, found: Distances, kept: KeptRows | None, 
             shares = (float(bounds.groups[g, near[0]]), float(bounds.groups[h, near[0]]))
     chosen = np.unique(np.clip([first, *inner, *near, last], first, last))
     most = np.finfo(np.float64).max
-    scores = np.clip(grid.edges[chosen], -most, most)
-    return Curves(scores, bounds.groups[:, chosen], bounds.overall[chosen], gap, score, shares)
+    return ScoreShares(
+        tuple(np.clip(grid.edges[chosen], -most, most).tolist()),
+        {name: tuple(bounds.groups[g, chosen].tolist()) for g, name in enumerate(names)},
+        tuple(bounds.overall[chosen].tolist()),
+        tuple(names[g] for g in pair),
+        score,
+        shares,
+    )
 
 
 def _shares_up_to(

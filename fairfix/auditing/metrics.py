@@ -1,49 +1,111 @@
-r"""Metrics: each rate is one line over the confusion table, undefined is NaN.
+"""The catalogue of metrics: one entry says everything that fairfix knows of a metric; no arithmetic, no numpy.
 
-With decision :math:`\hat y`, label :math:`y`, weights :math:`w` and group :math:`g`, the confusion table
-of a group holds :math:`\sum w 1[y = l, \hat y = d]`; for a randomised decision with probability ``q`` the
-indicator of a positive decision is replaced by ``q``, so every rate is an expectation over the
-randomisation. A :class:`Rate` is the share of *success* entries among *success and failure* entries; a
-:class:`Mean` is a sum over rows divided by their weight. The tables :data:`RATES` and :data:`MEANS` say
-each definition once; reports, checks, documentation and intervals all read it there.
+``explain``, checks, reports, baselines, ``compare`` and the docs read :data:`METRICS`. A plain rate or mean is added by
+one entry here. What else has a value per group, or compares groups only, has its arithmetic in
+:mod:`fairfix.auditing.view` or :mod:`fairfix.individual`.
+
+With decision ``d``, label ``y`` and weights ``w``, the confusion table of a group holds ``Σ w 1[y = l, d = e]``; a
+randomised decision counts with its probability, so every rate is an expectation over the randomisation. A
+:class:`Rate` is the share of *success* entries among *success and failure* entries; a :class:`Mean` is a sum over rows
+divided by their weight. Undefined is NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-
-import numpy as np
-
-from fairfix.data.counts import Counts, Floats
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
 
 TP, FN, FP, TN = (1, 1), (1, 0), (0, 1), (0, 0)
 """Entries of the confusion table as (label, decision)."""
 
+SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
+"""Which groups a comparison compares."""
 
-@dataclass(frozen=True)
+FLIP_SCOPES = ("under_flips", "under_comparable", "under_everybody", "within_radius")
+"""How rows are changed before they are compared with themselves."""
+
+KINDS_OF_VALUES = ("difference", "ratio", "min", "max")
+"""Kinds of comparisons of numbers that every group has, and that are not negative."""
+
+Scale = Literal["share", "loss", "signed", "data"]
+Better = Literal["larger", "smaller", ""]
+Of = Literal["decisions", "scores", "labels"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What every metric says of itself.
+    """An entry of the catalogue.
 
     Attributes
     ----------
-    name
-        Identifier in reports and checks.
+    name, aliases
+        Identifier in reports and checks, and other names under which checks may ask for it.
+    title, parity
+        Heading in reports, and the name of its being equal over groups.
     formula
         Definition in the terms of the docs.
     needs
-        Of ``label``, ``decision``, ``score``, ``probability``, ``real label``: what the data must have.
+        Keys of :data:`NEEDS`: what the data must have.
     undefined
         Why the value of a group can be undefined.
+    interval
+        Row of ``fairfix.tasks.explain.INTERVALS``.
+    better
+        Which way is better for one group; empty where nobody can say.
+    scale
+        ``share`` of rows in [0, 1], ``loss`` that is best at 0, ``signed`` difference that is best at 0, ``data``: in
+        the units of the data.
+    bounds
+        Smallest and largest possible value.
+    kinds, scopes
+        Of its comparisons; no kind for distances, no ``min`` and ``max`` without values of groups.
+    of
+        Whether it is of ``decisions``, which another threshold changes, of ``scores``, or of ``labels``.
+    titles
+        Titles of comparisons that are not made of their parts.
     """
 
     name: str
+    title: str
     formula: str
-    needs: frozenset[str]
-    undefined: str
+    needs: tuple[str, ...]
+    undefined: str = ""
+    interval: str = ""
+    aliases: tuple[str, ...] = ()
+    parity: str = ""
+    better: Better = ""
+    scale: Scale = "share"
+    bounds: tuple[float, float] = (0.0, 1.0)
+    kinds: tuple[str, ...] = KINDS_OF_VALUES
+    scopes: tuple[str, ...] = SCOPES
+    of: Of = "scores"
+    titles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def of_groups(self) -> bool:
+        """Whether each group has a value of its own."""
+        return "min" in self.kinds
+
+    @property
+    def comparisons(self) -> tuple[str, ...]:
+        """Every comparison that a report can have, without the metric's name: ``difference.between_groups``."""
+        if not self.kinds:
+            return self.scopes
+        out = [
+            f"{kind}.{scope}"
+            for kind in ("difference", "ratio")
+            if kind in self.kinds
+            for scope in self.scopes
+        ]
+        if "covariance" in self.kinds:
+            out += ["covariance.to_overall", "covariance.within_strata"]
+        return (*out, "min", "max") if self.of_groups else tuple(out)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rate(Metric):
     """A share: ``success / (success + failure)`` over entries of the confusion table."""
 
@@ -51,170 +113,313 @@ class Rate(Metric):
     failure: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mean(Metric):
-    """A mean over rows; ``sums`` gives per group the sums of ``w v`` and ``w v^2``, shape (G, 2)."""
+    """A mean over rows of a quantity that counts have a sum of; of its difference to the label, where ``error``."""
 
-    sums: Callable[[Counts], Floats]
-    support: tuple[float, float]
+    quantity: str
+    error: bool = False
+
+
+NEEDS: Mapping[str, str] = {
+    "label": "0/1 labels (--label)",
+    "real label": "real-valued labels (--task regression with --label)",
+    "score": "a score (--score or --model)",
+    "probability": "a score that is a probability (--score-scale probability, margin or logit)",
+    "decision": "decisions (--prediction, --probability, or a score with a threshold)",
+    "bins": "a score in a known range (--score-scale probability or margin)",
+    "second pass": "all rows, not only counts (no --one-pass)",
+    "individual": "--individual",
+    "model": "a model file (--model), which scores changed rows",
+}
+"""What data must have, in words."""
+
+
+NO_POSITIVES, NO_NEGATIVES = "no positives (y = 1)", "no negatives (y = 0)"
+ON_PROBABILITIES, ON_PREDICTIONS = ("label", "probability"), ("real label", "score")
+NOT_NEGATIVE = (0.0, math.inf)
+NOT_TO_OVERALL = ("between_groups", "to_reference", "within_strata")
+"""Scopes of a metric whose value for everybody is no mean of those of the groups."""
 
 
 def _rate(
     name: str,
+    title: str,
     formula: str,
     success: tuple[tuple[int, int], ...],
     failure: tuple[tuple[int, int], ...],
+    aliases: str = "",
     undefined: str = "no rows",
-    needs: tuple[str, ...] = ("label", "decision"),
+    better: Better = "",
+    *,
+    needs: tuple[str, ...] = ("decision", "label"),
+    parity: str = "",
 ) -> Rate:
-    return Rate(name, formula, frozenset(needs), undefined, success, failure)
-
-
-RATES: Mapping[str, Rate] = {
-    rate.name: rate
-    for rate in (
-        _rate("base_rate", "P(y = 1)", (TP, FN), (FP, TN), needs=("label",)),
-        _rate("selection_rate", "P(decision = 1)", (TP, FP), (FN, TN), needs=("decision",)),
-        _rate("true_positive_rate", "P(decision = 1 | y = 1)", (TP,), (FN,), "no positives (y = 1)"),
-        _rate("false_positive_rate", "P(decision = 1 | y = 0)", (FP,), (TN,), "no negatives (y = 0)"),
-        _rate("true_negative_rate", "P(decision = 0 | y = 0)", (TN,), (FP,), "no negatives (y = 0)"),
-        _rate("false_negative_rate", "P(decision = 0 | y = 1)", (FN,), (TP,), "no positives (y = 1)"),
-        _rate("positive_predictive_value", "P(y = 1 | decision = 1)", (TP,), (FP,), "no positive decisions"),
-        _rate("negative_predictive_value", "P(y = 0 | decision = 0)", (TN,), (FN,), "no negative decisions"),
-        _rate("accuracy", "P(decision = y)", (TP, TN), (FP, FN)),
+    return Rate(
+        name=name,
+        title=title,
+        formula=formula,
+        success=success,
+        failure=failure,
+        aliases=tuple(aliases.split()),
+        undefined=undefined,
+        needs=needs,
+        better=better,
+        parity=parity,
+        interval="rates",
+        of="decisions" if "decision" in needs else "labels",
+        kinds=(*KINDS_OF_VALUES, "covariance") if name == "selection_rate" else KINDS_OF_VALUES,
     )
-}
-"""Rates of decisions, by name."""
-
-
-def _over_labels(counts: Counts, name: str) -> Floats:
-    """Return the sums of a quantity over the label axis, shape (G, 2)."""
-    return np.asarray(counts.sums[name].sum(axis=1))
-
-
-def _calibration_in_the_large(counts: Counts) -> Floats:
-    """Return sums of (p - y) and of its square, which is the square loss."""
-    positives = counts.weights[:, 1].sum(axis=-1)
-    difference = counts.sums["score"][:, :, 0].sum(axis=1) - positives
-    return np.stack([difference, counts.sums["square_loss"][:, :, 0].sum(axis=1)], axis=-1)
-
-
-def _mean_error(counts: Counts) -> Floats:
-    """Return sums of (prediction - y) and of its square."""
-    difference = counts.sums["score"][:, :, 0] - counts.sums["label"][:, :, 0]
-    return np.stack([difference.sum(axis=1), counts.sums["square_loss"][:, :, 0].sum(axis=1)], axis=-1)
 
 
 def _mean(
     name: str,
     formula: str,
+    quantity: str,
     needs: tuple[str, ...],
-    sums: Callable[[Counts], Floats] | None = None,
-    support: tuple[float, float] = (-np.inf, np.inf),
-    source: str = "",
+    scale: Scale,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+    *,
+    aliases: tuple[str, ...] = (),
+    error: bool = False,
     undefined: str = "its sums are too large for a floating-point number",
 ) -> Mean:
-    chosen = sums or (lambda counts: _over_labels(counts, source or name))
-    return Mean(name, formula, frozenset(needs), undefined, chosen, support)
-
-
-MEANS: Mapping[str, Mean] = {
-    mean.name: mean
-    for mean in (
-        _mean("mean_score", "E[score]", ("score",), source="score"),
-        _mean("mean_label", "E[y]", ("real label",), source="label"),
-        _mean(
-            "calibration_gap", "E[p - y]", ("label", "probability"), _calibration_in_the_large, (-1.0, 1.0)
-        ),
-        _mean("mean_error", "E[prediction - y]", ("real label", "score"), _mean_error),
-        _mean(
-            "square_loss_real",
-            "E[(prediction - y)^2]",
-            ("real label", "score"),
-            None,
-            (0.0, np.inf),
-            "square_loss",
-        ),
-        _mean("absolute_loss", "E|prediction - y|", ("real label", "score"), None, (0.0, np.inf)),
-        _mean("square_loss", "E[(p - y)^2]", ("label", "probability"), None, (0.0, 1.0)),
-        _mean(
-            "log_loss",
-            "E[-log P(y)]",
-            ("label", "probability"),
-            None,
-            (0.0, np.inf),
-            undefined="infinite: an observed label was given probability 0",
-        ),
+    title = name.replace("_", " ")
+    ratios = bounds[0] >= 0 or name == "mean_score"  # a score can be a probability
+    return Mean(
+        name=name,
+        title=title,
+        formula=formula,
+        quantity=quantity,
+        error=error,
+        needs=needs,
+        aliases=aliases,
+        undefined=undefined,
+        interval="means, losses",
+        better="smaller" if scale == "loss" else "",
+        scale=scale,
+        bounds=bounds,
+        kinds=KINDS_OF_VALUES if ratios else ("difference", "min", "max"),
+        of="labels" if name == "mean_label" else "scores",
+        titles={"max": f"largest group {title}"},
     )
-}
-"""Means over rows, by name."""
 
 
-def confusion(counts: Counts, threshold: float | None) -> Floats | None:
-    """Return the confusion table, shape (G, L, 2, 2): label, decision, (sum of w, sum of w^2).
-
-    ``threshold`` is a score of the counts' grid at and above which the decision is positive; None takes
-    the decisions that were counted. Without either there is no decision: None.
-    """
-    if counts.decisions is not None:
-        yes, no, yes2, no2 = np.moveaxis(counts.decisions, -1, 0)
-        return np.stack([np.stack([no, no2], -1), np.stack([yes, yes2], -1)], axis=2)
-    if threshold is None or counts.grid is None:
-        return None
-    cut = counts.grid.start(threshold)
-    both = np.stack([counts.weights, counts.square_weights], axis=-1)
-    return np.stack([both[:, :, :cut].sum(axis=2), both[:, :, cut:].sum(axis=2)], axis=2)
+def _of_single_persons(name: str, formula: str, of: Of = "scores", **titles: str) -> Metric:
+    """Return a metric of what changed rows would get; ``titles`` are by scope."""
+    return Metric(
+        name=name,
+        title=name.replace("_", " "),
+        formula=formula,
+        needs=("individual", "model"),
+        kinds=(),
+        scopes=FLIP_SCOPES,
+        of=of,
+        titles=titles,
+    )
 
 
-def label_table(counts: Counts) -> Floats:
-    """Return a confusion table for what needs no decision: everything counts as a negative one."""
-    both = np.stack([counts.weights.sum(axis=-1), counts.square_weights.sum(axis=-1)], axis=-1)
-    return np.stack([both, np.zeros_like(both)], axis=2)
+def _of_scores_alone(name: str, formula: str, title: str) -> Metric:
+    return Metric(
+        name=name,
+        title=name.replace("_", " "),
+        formula=formula,
+        needs=("individual", "score"),
+        kinds=("difference",),
+        scopes=("between_groups",),
+        titles={"difference.between_groups": title},
+    )
 
 
-def rate_sums(rate: Rate, table: Floats) -> tuple[Floats, Floats]:
-    """Return (success, failure), each of shape (G, 2) with the sums of w and w^2.
+_ENTRIES: tuple[Metric, ...] = (
+    _rate("base_rate", "base rate", "P(y = 1)", (TP, FN), (FP, TN), needs=("label",)),
+    _rate(
+        "selection_rate",
+        "selection rate",
+        "P(decision = 1)",
+        (TP, FP),
+        (FN, TN),
+        "dp demographic_parity statistical_parity",
+        needs=("decision",),
+        parity="demographic parity",
+    ),
+    _rate(
+        "true_positive_rate",
+        "TPR",
+        "P(decision = 1 | y = 1)",
+        (TP,),
+        (FN,),
+        "equal_opportunity eop tpr recall",
+        NO_POSITIVES,
+        "larger",
+        parity="equal opportunity",
+    ),
+    _rate(
+        "false_positive_rate", "FPR", "P(decision = 1 | y = 0)", (FP,), (TN,), "fpr", NO_NEGATIVES, "smaller"
+    ),
+    _rate(
+        "true_negative_rate", "TNR", "P(decision = 0 | y = 0)", (TN,), (FP,), "tnr", NO_NEGATIVES, "larger"
+    ),
+    _rate(
+        "false_negative_rate", "FNR", "P(decision = 0 | y = 1)", (FN,), (TP,), "fnr", NO_POSITIVES, "smaller"
+    ),
+    _rate(
+        "positive_predictive_value",
+        "PPV",
+        "P(y = 1 | decision = 1)",
+        (TP,),
+        (FP,),
+        "ppv precision",
+        "no positive decisions",
+        "larger",
+    ),
+    _rate(
+        "negative_predictive_value",
+        "NPV",
+        "P(y = 0 | decision = 0)",
+        (TN,),
+        (FN,),
+        "npv",
+        "no negative decisions",
+        "larger",
+    ),
+    _rate("accuracy", "accuracy", "P(decision = y)", (TP, TN), (FP, FN), better="larger"),
+    _mean("mean_score", "E[score]", "score", ("score",), "data"),
+    _mean("mean_label", "E[y]", "label", ("real label",), "data"),
+    _mean("calibration_gap", "E[p - y]", "score", ON_PROBABILITIES, "signed", (-1.0, 1.0), error=True),
+    _mean("mean_error", "E[prediction - y]", "score", ON_PREDICTIONS, "signed", error=True),
+    _mean(
+        "square_loss", "E[(p - y)^2]", "square_loss", ON_PROBABILITIES, "loss", (0.0, 1.0), aliases=("brier",)
+    ),
+    _mean("absolute_loss", "E|prediction - y|", "absolute_loss", ON_PREDICTIONS, "loss", NOT_NEGATIVE),
+    _mean(
+        "log_loss",
+        "E[-log P(y)]",
+        "log_loss",
+        ON_PROBABILITIES,
+        "loss",
+        NOT_NEGATIVE,
+        undefined="infinite: an observed label was given probability 0",
+    ),
+    Metric(
+        name="auc",
+        title="AUC",
+        formula="P(score of a positive > score of a negative), ties half",
+        needs=("label", "score"),
+        undefined="no positives or no negatives",
+        interval="AUC",
+        better="larger",
+        scopes=NOT_TO_OVERALL,
+    ),
+    Metric(
+        name="calibration_error",
+        title="calibration error",
+        formula="sum over 16 score bins of share * |rate of y = 1 - mean score|",
+        needs=("label", "bins"),
+        undefined="no rows",
+        interval="calibration error",
+        better="smaller",
+        scale="loss",
+        scopes=NOT_TO_OVERALL,
+    ),
+    Metric(
+        name="scoring_rate",
+        title="scoring rate",
+        formula="P(score > median score of everybody)",
+        needs=("score", "second pass"),
+        undefined="no rows",
+        interval="rates",
+        titles={"ratio.between_groups": "scoring rate ratio (share above the pooled median)"},
+    ),
+    Metric(
+        name="equalized_odds",
+        title="equalized odds",
+        formula="the larger gap of true_positive_rate and false_positive_rate",
+        needs=("decision", "label"),
+        undefined="no positives or no negatives",
+        interval="equalized odds",
+        aliases=("eo",),
+        kinds=("difference", "ratio"),
+        of="decisions",
+    ),
+    Metric(
+        name="ks",
+        title="KS distance",
+        formula="largest distance between distribution functions of the score",
+        needs=("score",),
+        undefined="fewer than two groups",
+        interval="KS",
+        kinds=(),
+        scopes=("between_groups", "to_overall", "within_strata"),
+        titles={"between_groups": "KS distance, between groups"},
+    ),
+    _of_single_persons(
+        "decision_flips",
+        "share of rows whose decision is not the same in all flips",
+        of="decisions",
+        under_flips="decisions that change with the group",
+        under_comparable="decisions that change with comparable values",
+        under_everybody="the same, if everybody gets these values",
+    ),
+    _of_single_persons(
+        "score_change",
+        "mean over rows of largest minus smallest score over the flips",
+        under_flips="largest change of the score with the group, mean",
+    ),
+    _of_single_persons(
+        "score_effect",
+        "largest difference of the mean score between two flips of everybody",
+        under_flips="effect of the group on the mean score",
+    ),
+    _of_single_persons(
+        "transport_cost", "mean over rows of the largest squared change of the log-odds, kept within 8"
+    ),
+    _of_scores_alone(
+        "matched_effect",
+        "difference of the mean score between rows that are equal in all other columns",
+        "mean score difference of rows equal in all else",
+    ),
+    _of_scores_alone(
+        "residual_effect",
+        "slope of the score's residual on the group's, both after what the other columns tell",
+        "mean score difference after what the other columns tell",
+    ),
+)
 
-    A rate that needs no label is summed over the label axis, so it is there with one label row too.
-    """
-    if "label" not in rate.needs:
-        either = table.sum(axis=1)
-        decided = {d for _, d in rate.success}
-        return _picked(either, decided), _picked(either, {0, 1} - decided)
-    success = sum(table[:, label, decision] for label, decision in rate.success)
-    failure = sum(table[:, label, decision] for label, decision in rate.failure)
-    return np.asarray(success), np.asarray(failure)
+METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _ENTRIES})
+"""Every metric by name, in the order of reports."""
+
+REAL_SQUARE_LOSS = _mean(
+    "square_loss",
+    "E[(prediction - y)^2]",
+    "square_loss",
+    ("real label", "score"),
+    "loss",
+    NOT_NEGATIVE,
+)
+"""The square loss of predictions of a real-valued label."""
 
 
-def _picked(table: Floats, decisions: set[int]) -> Floats:
-    return np.asarray(table[:, sorted(decisions)].sum(axis=1))
+def metrics_for(task: str) -> Mapping[str, Metric]:
+    """Return the catalogue for ``classification`` or ``regression``."""
+    return {**METRICS, "square_loss": REAL_SQUARE_LOSS} if task == "regression" else METRICS
 
 
-def share(success: Floats, failure: Floats) -> Floats:
-    """Return success / (success + failure) of the weight sums, NaN where both are zero."""
-    total = success[..., 0] + failure[..., 0]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(total > 0, success[..., 0] / total, np.nan))
+ALIASES: Mapping[str, str] = {alias: metric.name for metric in METRICS.values() for alias in metric.aliases}
+"""Other name -> metric."""
 
-
-ALIASES: Mapping[str, str] = {
-    "dp": "selection_rate",
-    "demographic_parity": "selection_rate",
-    "statistical_parity": "selection_rate",
-    "equal_opportunity": "true_positive_rate",
-    "eop": "true_positive_rate",
-    "eo": "equalized_odds",
-    "tpr": "true_positive_rate",
-    "fpr": "false_positive_rate",
-    "tnr": "true_negative_rate",
-    "fnr": "false_negative_rate",
-    "ppv": "positive_predictive_value",
-    "precision": "positive_predictive_value",
-    "npv": "negative_predictive_value",
-    "recall": "true_positive_rate",
-    "brier": "square_loss",
-}
-"""Other names under which checks may ask for a metric."""
+RATES: Mapping[str, Rate] = {name: one for name, one in METRICS.items() if isinstance(one, Rate)}
+MEANS: Mapping[str, Mean] = {name: one for name, one in METRICS.items() if isinstance(one, Mean)}
 
 EQUALIZED_ODDS = ("true_positive_rate", "false_positive_rate")
 """The two rates whose gaps make up ``equalized_odds``: the larger difference, the smaller ratio."""
+
+NOISE_METRICS = (
+    "selection_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "accuracy",
+    "positive_predictive_value",
+    "equalized_odds",
+)
+"""Metrics of which something is known for the groups behind noisy ones, in the order of reports."""

@@ -1,59 +1,20 @@
 r"""Paired baselines: how much worse a model has become on the same rows.
 
 Two files that hold the same people are matched by id. Both audits are then of the rows that are in both, with the
-same groups in both; what happens to a row counts once, so what the two audits have in common cancels.
+same groups in both; each row counts once, so errors that the two audits have in common cancel.
 
-**One group.** A rate is ``p = Σ w b a / Σ w b`` (*b*: the row is in the denominator, *a*: it is a success), the
-mean of a score has ``b = 1``. With ``W = Σ w b`` its error is the sum of
+**One group.** A rate is ``p = Σ w b a / Σ w b`` (*b*: the row is in the denominator, *a*: it is a success), the mean of
+a score has ``b = 1``. Each row's part of the error of ``p`` is ``ψ_i = w_i b_i (a_i - p) / Σ w b`` up to second
+order; ``Σ (ψ'_i - ψ_i)²`` is the variance of the change ``D = p' - p``. A rate's change is the difference of two shares
+of one table, the parts that rise and those that fall, each with Clopper-Pearson limits, combined by MOVER with their
+correlation; a mean's has Student t limits.
 
-    ``ψ_i = w_i b_i (a_i - p) / W``
+**Several groups.** A gap is a largest value over pairs. Pairs that another one surely exceeds (limits at ``α/20`` in
+each file) are left out; ``low`` is the smallest change over those that are left in the old file, ``high`` is alike,
+each with 45 % of ``α``.
 
-up to terms of second order (linearisation; Särndal, Swensson and Wretman). With ``ψ'`` of the new file on the same
-rows, ``d_i = ψ'_i - ψ_i``, and ``Σ d_i²`` is the variance of ``D = p' - p``, whatever the two denominators share.
-With ``v_i = (w_i b_i / W + w'_i b'_i / W') / 2`` the parts ``e_i = d_i + v_i D`` add up to ``D``; where the
-denominators are the same, ``e_i = (a'_i - a_i) / n``, a row that changed sides or did not.
-
-*Rates.* The parts that rise, ``P+ = Σ max(e_i, 0)``, and those that fall, ``P-``, are two rates of one table, of
-effective size ``m``: the smaller of the two ``W² / Σ w² b``, less where ``Σ d_i²`` says so. Each has
-Clopper-Pearson limits, and with the correlation of two cells of a table, ``-κ``, ``κ² = P+ P- / ((1 - P+)(1 -
-P-))``, MOVER gives::
-
-    low = D - sqrt(x² + y² + 2 κ x y)          x, y: from P+ down to its limit, from P- up to its limit
-
-Where no row has changed, the interval is that of ``0`` out of ``m`` rows, and not a point. Where the denominators
-differ (precision, when others are selected), one who leaves or enters counts for less than 1; ``m`` is then scaled
-to ``Σ d_i²``, at most to ``2 m``, with one imagined row so that a few light ones do not make it large.
-
-*Means.* Student t limits of ``D`` with the variance ``m Σ d_i²``, and one imagined row at either end of the scale, or
-far out where it has none, as for any mean (:class:`~fairfix.stats.uncertainty.Means`): the change of a loss without
-bound has no limits while a few rows make it up. One that has not changed in any row is taken as unchanged, with width
-0.
-
-**Several groups.** Gaps are largest values: ``Δ = max_c δ_c`` over pairs *c*, over groups for ``min`` and ``max``,
-over both rates for equalized odds. If the pair *c* reaches the old one in truth, and *c'* the new one::
-
-    Δ' - Δ  =  δ'_c' - δ_c  >=  δ'_c - δ_c             and             Δ' - Δ  <=  δ'_c' - δ_c'
-
-Which pairs these are is not known. A pair is left out where another one is surely larger: limits for all pairs at
-once, with a chance of ``α/20`` in each file. For every pair that is left in the old file, ``δ'_c - δ_c`` gives a
-lower end if the pair is left in the new one too, else the smallest ``δ'_c' - δ_c`` over those left there; the
-smallest of all is ``low``, and ``high`` is made alike. Only the true pair has to be covered, so each end has a
-single chance, of 45 % of ``α``: no more multiplicity is needed. (At the border between the two rules it may be up
-to twice that.) While it is open which group is ahead, a change may be for better or worse, and the interval holds
-0.
-
-A pair's ``δ'_c' - δ_c`` is a sum over independent groups of ``x p' - y p``. Within a group, limits of ``p'``, ``p``
-and ``D`` say how they are correlated: that correlation, which makes the limits of ``D`` right, serves for other
-multiples. Ratios are linearised. Shares of groups in everybody are taken as they are, as elsewhere.
-
-**Both intervals.** While it is open which groups are ahead, the interval of independent samples can be the narrower
-one: it uses that a gap is never negative. It holds for the same rows too, as long as the two models err alike
-(:attr:`Units.alike`: ``Σ d² <= Σ ψ² + Σ ψ'²`` in every group). Then each end is the narrower of the two. Together
-they may miss as often as both do; they do not in simulations, since each is cautious where the other is narrow.
-
-**Not paired.** KS distances, AUC, calibration errors and what hangs on the pooled median keep the interval of
-independent samples, which is too wide for the same rows; the result says for which. So do rates of 0 in ratios,
-groups without a value, and comparisons of more than 400 pairs.
+KS distances, AUC, calibration errors, the pooled median, ratios of rates of 0 and comparisons of more than
+:data:`MEMBERS` pairs keep the interval of independent samples. ``docs/methods/paired.md`` has the derivation.
 
 References
 ----------
@@ -72,25 +33,22 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.checks import Ruling, rule
-from fairfix.auditing.metrics import EQUALIZED_ODDS, MEANS, RATES, Rate
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import EQUALIZED_ODDS, Mean, Rate, metrics_for
+from fairfix.auditing.sums import bounds_in
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.encoder import null_mask, primitive
+from fairfix.data.reading import Reading
 from fairfix.data.scan import quantities
-from fairfix.data.table import Reading, Table, null_mask, primitive
+from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.stats import uncertainty as un
+from fairfix.stats.estimates import Estimates, Means, Proportions, carrying_rows
 
 MEMBERS = 400
 """More pairs than this are not compared with one another."""
 
 LEAST_SHARE = 0.5
 """With a smaller share of the new rows in both files, a change says little of the new ones."""
-
-ERRORS = ("calibration_gap", "mean_error")
-"""Means of the score minus the label."""
-
-SOURCES: Mapping[str, str] = {"mean_score": "score", "mean_label": "label"}
-"""Means by another name than their quantity."""
-
 
 # ---------------------------------------------------------------------- matching
 
@@ -134,10 +92,7 @@ class Matched:
 def match(old: Table, new: Table, name: str) -> Matched:
     """Match the rows of two tables by an id among their features.
 
-    Raises
-    ------
-    DataError
-        An id is missing or repeats, or no row is in both with one group.
+    Raises ``DataError`` where an id is missing or repeats, or no row is in both with one group.
     """
     ids = [_ids(table, name, which) for table, which in ((old, "the baseline"), (new, "the data"))]
     import pyarrow.compute as pc
@@ -234,8 +189,8 @@ class Units:
         What the variance would be if the two files had nothing to do with one another.
     """
 
-    old: un.Estimates
-    new: un.Estimates
+    old: Estimates
+    new: Estimates
     share_old: Floats
     share_new: Floats
     rate: bool
@@ -267,7 +222,7 @@ class Units:
     def _carried(self) -> Floats:
         """Effective number of rows that carry the change of a mean; infinite where none has changed."""
         either, change = self.rise + self.fall, self.rise - self.fall
-        carried = un.carrying_rows(either, self.size * self.variance + change**2, self.size)
+        carried = carrying_rows(either, self.size * self.variance + change**2, self.size)
         return np.where(either > 0, carried, np.inf)
 
     def _change(self, level: float, up: int) -> Floats:
@@ -275,9 +230,9 @@ class Units:
             width = self.old.support[1] - self.old.support[0]
             value = self.new.value - self.old.value
             support = (-width, width)
-            means = un.Means(value, self.variance * self.size, self.size, support, carried=self._carried)
+            means = Means(value, self.variance * self.size, self.size, support, carried=self._carried)
             return _reach_of(means, level)[up]
-        parts = [un.Proportions(part * self.size, self.size) for part in (self.rise, self.fall)]
+        parts = [Proportions(part * self.size, self.size) for part in (self.rise, self.fall)]
         more, less = parts if up else parts[::-1]
         x, y = _reach_of(more, level)[1], _reach_of(less, level)[0]
         rise, fall = (part.value for part in parts)
@@ -287,14 +242,17 @@ class Units:
         return np.asarray(np.sqrt(x * x + y * y + 2 * kappa * x * y))
 
 
-def _reach_of(estimates: un.Estimates, level: float) -> tuple[Floats, Floats]:
+def _reach_of(estimates: Estimates, level: float) -> tuple[Floats, Floats]:
     low, high = estimates.limits(level)
     return np.maximum(estimates.value - low, 0.0), np.maximum(high - estimates.value, 0.0)
 
 
 def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units | None:
     """Return a metric of both tables by unit; None where it is no mean of rows."""
-    sides = [_contributions(name, table) for table in (old, new)]
+    metric = metrics_for(new.reading.task)[name]
+    if not isinstance(metric, (Rate, Mean)):
+        return None
+    sides = [_contributions(metric, table) for table in (old, new)]
     if sides[0] is None or sides[1] is None:
         return None
     weighted = old.rows.weight is not None or new.rows.weight is not None
@@ -309,7 +267,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
         weight = table.weight
         mass = weight * base
         total = by(mass)
-        estimates.append(_estimates(name, table.reading, value, weight, base, by, weighted=weighted))
+        estimates.append(_estimates(metric, table.reading, value, weight, base, by, weighted=weighted))
         with np.errstate(invalid="ignore", divide="ignore"):
             place = mass / total[code]
             sizes.append(np.nan_to_num(total**2 / by(weight * mass)))
@@ -324,7 +282,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     rise, fall, variance = by(np.maximum(e, 0.0)), by(np.maximum(-e, 0.0)), by(d * d)
     apart = by(parts[0] ** 2) + by(parts[1] ** 2)
     size = np.minimum(*sizes)
-    is_rate = name in RATES
+    is_rate = isinstance(metric, Rate)
     if is_rate:
         alike = by(np.abs(places[1] - places[0])) < 1e-9
         most = np.where(alike | weighted, 1.0, 2.0)
@@ -337,7 +295,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
 
 
 def _estimates(
-    name: str,
+    metric: Rate | Mean,
     reading: Reading,
     value: Floats,
     weight: Floats,
@@ -345,9 +303,9 @@ def _estimates(
     by: Callable[[Floats], Floats],
     *,
     weighted: bool,
-) -> un.Estimates:
+) -> Estimates:
     """Return the estimates of one table, as an audit makes them."""
-    if name in RATES:
+    if isinstance(metric, Rate):
         success, failure = base * value, base * (1 - value)
         if weighted:
             sums = (
@@ -356,33 +314,27 @@ def _estimates(
                 by(weight**2 * success),
                 by(weight**2 * failure),
             )
-            return un.Proportions.weighted(*sums)
-        return un.Proportions(by(success), by(success) + by(failure))
-    metric = MEANS["square_loss_real" if name == "square_loss" and reading.task == "regression" else name]
-    support = metric.support
-    if name == "mean_score" and reading.task != "regression" and reading.score_scale != "raw":
-        support = (0.0, 1.0)
+            return Proportions.weighted(*sums)
+        return Proportions(by(success), by(success) + by(failure))
+    support = bounds_in(metric, reading)
     with np.errstate(invalid="ignore", over="ignore"):
         sums = by(weight), by(weight**2), by(weight * value), by(weight * value * value)
     total, squares = (np.where(np.isfinite(part), part, np.nan) for part in sums[2:])
-    return un.Means.from_sums(sums[0], sums[1], np.where(np.isnan(squares), np.nan, total), squares, support)
+    return Means.from_sums(sums[0], sums[1], np.where(np.isnan(squares), np.nan, total), squares, support)
 
 
-def _contributions(name: str, table: Table) -> tuple[Floats, Floats] | None:
-    """Return (value, part in the denominator) of each row; None where the metric is no mean of rows."""
-    rows, reading = table.rows, table.reading
-    if name in RATES:
-        return _of_rate(RATES[name], table)
-    if name not in MEANS:
+def _contributions(metric: Rate | Mean, table: Table) -> tuple[Floats, Floats] | None:
+    """Return (value, part in the denominator) of each row; None where the table does not have them."""
+    if isinstance(metric, Rate):
+        return _of_rate(metric, table)
+    value, label = (
+        dict(quantities(table.rows, table.reading, losses=True)).get(metric.quantity),
+        table.rows.label,
+    )
+    if value is None or (metric.error and label is None):
         return None
-    known = dict(quantities(rows, reading, losses=True))
-    if name in ERRORS:
-        if "score" not in known or rows.label is None:
-            return None
-        value = known["score"] - np.asarray(rows.label, dtype=np.float64)
-        return value, np.ones(len(table))
-    found = known.get(SOURCES.get(name, name))
-    return None if found is None else (np.asarray(found, dtype=np.float64), np.ones(len(table)))
+    every = np.asarray(value, dtype=np.float64)
+    return every - np.asarray(label, dtype=np.float64) if metric.error else every, np.ones(len(table))
 
 
 def _of_rate(rate: Rate, table: Table) -> tuple[Floats, Floats] | None:
@@ -519,17 +471,7 @@ class _Side:
 
 
 class Changes:
-    """Limits of changes on matched rows.
-
-    Parameters
-    ----------
-    matched
-        The rows.
-    confidence
-        Of every interval.
-    reference
-        Reference group by attribute.
-    """
+    """Limits of changes on matched rows; ``reference`` has the reference group by attribute."""
 
     def __init__(self, matched: Matched, confidence: float, reference: Mapping[str, str]) -> None:
         self.matched = matched
@@ -537,18 +479,13 @@ class Changes:
         self.reference = reference
         self._known: dict[tuple[str, tuple[str, ...]], Units | None] = {}
 
-    def limits(
-        self, comparison: str, attribute: str, columns: Sequence[str], group: str
-    ) -> tuple[float, float, bool] | str:
+    def limits(self, of: Comparison, columns: Sequence[str]) -> tuple[float, float, bool] | str:
         """Return the limits of the change of a number, or why rows cannot be paired for it.
 
         The third entry tells whether the limits of independent samples hold as well.
         """
-        metric, _, rest = comparison.partition(".")
-        kind, _, scope = rest.partition(".")
-        names = EQUALIZED_ODDS if metric == "equalized_odds" else (metric,)
-        if metric not in (*RATES, *MEANS, "equalized_odds"):
-            return "it is no mean over rows"
+        kind, scope = of.kind, of.scope
+        names = EQUALIZED_ODDS if of.metric == "equalized_odds" else (of.metric,)
         inside = scope == "within_strata"
         keys = (*self.matched.new.reading.columns.strata, *columns) if inside else tuple(columns)
         found = [self._units(name, keys) for name in names]
@@ -556,8 +493,8 @@ class Changes:
         if len(units) < len(found):
             return "it is no mean over rows"
         groups = self.matched.new.groups(keys)
-        if group:
-            return self._of_group(units[0], groups.names.index(group))
+        if of.group:
+            return self._of_group(units[0], groups.names.index(of.group))
         if not all(one.defined for one in units):
             return "a group has no value"
         whole = units[0] if len(units) == 1 else _joined(units)
@@ -566,7 +503,7 @@ class Changes:
         blocks = _blocks([level[: len(keys) - len(columns)] for level in groups.levels], len(units))
         pairs = [pair for block in blocks for pair in permutations(block, 2)]
         if scope == "to_reference":
-            at = groups.names.index(self.reference[attribute])
+            at = groups.names.index(self.reference[of.attribute or ""])
             stands = {at + len(groups.names) * copy for copy in range(len(units))}
             pairs = [pair for pair in pairs if stands & set(pair)]
         if len(pairs) > MEMBERS:
@@ -610,23 +547,10 @@ def _blocks(strata: Sequence[tuple[str, ...]], copies: int) -> list[list[int]]:
 
 def _joined(units: Sequence[Units]) -> Units:
     """Return several rates, which are of other rows each, as units beside one another."""
-
-    def row(pick: Callable[[Units], Floats]) -> Floats:
-        return np.concatenate([pick(one) for one in units])
-
     old, new = (
-        un.Proportions.joined([part for part in side if isinstance(part, un.Proportions)])
+        Proportions.joined([part for part in side if isinstance(part, Proportions)])
         for side in ([one.old for one in units], [one.new for one in units])
     )
-    return Units(
-        old,
-        new,
-        row(lambda one: one.share_old),
-        row(lambda one: one.share_new),
-        True,
-        row(lambda one: one.rise),
-        row(lambda one: one.fall),
-        row(lambda one: one.size),
-        row(lambda one: one.variance),
-        row(lambda one: one.apart),
-    )
+    arrays = ("share_old", "share_new", "rise", "fall", "size", "variance", "apart")
+    joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in units]) for name in arrays}
+    return Units(old, new, rate=True, **joined)

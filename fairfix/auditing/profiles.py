@@ -22,8 +22,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fairfix.auditing.metrics import MEANS, RATES
-from fairfix.data.table import MISSING
+from fairfix.auditing.metrics import MEANS, METRICS, RATES
+from fairfix.data.encoder import MISSING
 from fairfix.errors import UsageError
 
 NO_LAW = "fairfix computes numbers; it does not determine compliance with any law."
@@ -86,21 +86,9 @@ EU_METRICS = (
 
 
 def profile(name: str, result: Json, small: str = "") -> dict[str, Any]:
-    """Return the ``profile`` section of an audit.
+    """Return the ``profile`` section of an audit in JSON form; ``UsageError`` where it has not what is needed.
 
-    Parameters
-    ----------
-    name
-        One of :data:`PROFILES`.
-    result
-        The audit in JSON form.
-    small
-        Why categories below 2 % of the data are left out of impact ratios (``ll144``); empty to leave them in.
-
-    Raises
-    ------
-    UsageError
-        The audit has not what the profile needs.
+    ``small`` says why categories below 2 % of the data are left out of impact ratios (``ll144``); empty leaves them in.
     """
     lines, tables = MAKERS[name](result, small)
     return {
@@ -429,11 +417,10 @@ def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]
 def _eu(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
     present = [name for name in EU_METRICS if name in result["overall"]["metrics"]]
     settings = result["settings"]
-    formulas = {**{n: r.formula for n, r in RATES.items()}, **{n: m.formula for n, m in MEANS.items()}}
     lines = [
         f"intervals hold with {settings['confidence']:.0%} for all groups of a table at once",
         "y is the label, p the score as a probability: "
-        + "; ".join(f"{name} = {formulas[name]}" for name in present if name in formulas),
+        + "; ".join(f"{name} = {METRICS[name].formula}" for name in present if name in (*RATES, *MEANS)),
         "to be stated beside these tables: purpose, origin of the data, known gaps, measures taken, what remains",
     ]
     rows = result["data"]["rows"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from fairfix.auditing.checks import Check, GateOn, Ruling, Verdict, identifier
-from fairfix.data.table import Reading
+from fairfix.auditing.checks import Check, GateOn, Ruling, Verdict
+from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 
 
@@ -154,7 +154,7 @@ class CheckResult:
     @property
     def id(self) -> str:
         """How the check is called in results."""
-        return identifier(self.check.comparison, self.attribute, self.check.group)
+        return str(replace(self.check.comparison, attribute=self.attribute))
 
     @property
     def verdict(self) -> Verdict:

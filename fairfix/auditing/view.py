@@ -7,49 +7,49 @@ them into estimates per group and into comparisons between groups, each with its
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, curves, distances
-from fairfix.auditing.metrics import (
-    EQUALIZED_ODDS,
-    MEANS,
-    RATES,
-    Mean,
-    Metric,
-    Rate,
-    confusion,
-    label_table,
-    rate_sums,
-    share,
-)
+from fairfix.auditing.calibration import Calibration
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, distances, score_shares
+from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES, Mean, Metric, Rate, metrics_for
 from fairfix.auditing.results import ComparisonReport, GroupReport, ScoreShares, Settings, Value
-from fairfix.data.counts import Counts, Floats, Ints, moved_bins
+from fairfix.auditing.sums import bounds_in, confusion, label_table, mean_sums, proportions, rate_sums
+from fairfix.data.counts import Counts, Floats
+from fairfix.data.names import group_name
+from fairfix.data.reading import Reading
 from fairfix.data.scan import KeptRows
-from fairfix.data.table import Reading
-from fairfix.stats import uncertainty as un
+from fairfix.stats.estimates import Areas, Estimates, Means, simultaneous_limits
+from fairfix.stats.gaps import (
+    Contrasts,
+    Gap,
+    combine,
+    covariance_to_overall,
+    difference_between_groups,
+    difference_to_overall,
+    difference_to_reference,
+    ratio_between_groups,
+    ratio_to_overall,
+    ratio_to_reference,
+    worst,
+)
+from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
 
 ROUNDING = 1e-10
 """A variance that is a smaller part of the mean square may be nothing but rounding."""
 
-CALIBRATION_BINS = 16
-"""Equal-width bins of a calibration curve; a power of two, so that they are whole bins of the counts."""
-
-
 COARSE_BINS = 1024
 """Bins of the score for calibration curves and the spread of areas."""
-
 
 NO_LIMIT = "too few rows carry a mean on a scale without end, so it has no limit on that side"
 """Why an interval of a number that is defined is open."""
 
-
 INFINITE = "infinite: divided by 0, or too large for a floating-point number"
 """Why a comparison that is defined has no number."""
-
 
 CURVE_POINTS = 101
 """Scores at which a report has the distribution functions, at most."""
@@ -71,7 +71,7 @@ class GroupView:
     @property
     def names(self) -> tuple[str, ...]:
         """Printable names of the groups."""
-        return tuple(" & ".join(level) for level in self.levels)
+        return tuple(map(group_name, self.levels))
 
 
 # ---------------------------------------------------------------------- evidence
@@ -103,64 +103,50 @@ class Evidence:
         return not_computed(self)
 
 
+NO_SCORE = "no score column (name one with --score)"
+NO_LABEL = "no label column (name one with --label)"
+
+
 def unavailable(metric: Metric, evidence: Evidence) -> str:
     """Return why a metric cannot be computed from this data, or an empty text."""
     counts, reading = evidence.counts, evidence.reading
-    columns = reading.columns
+    score, real = reading.columns.score, reading.task == "regression"
     for need in sorted(metric.needs):
         if need == "label" and not counts.has_labels:
-            real = reading.task == "regression"
-            return (
-                "the label is a real number, not 0/1" if real else "no label column (name one with --label)"
-            )
-        if need == "real label" and not (reading.task == "regression" and columns.label):
+            return "the label is a real number, not 0/1" if real else NO_LABEL
+        if need == "real label" and not (real and reading.columns.label):
             return "needs a real-valued label (--task regression with --label)"
         if need == "score" and "score" not in counts.sums:
-            return "no score column (name one with --score)"
-        if need == "probability" and ("square_loss" not in counts.sums or reading.task == "regression"):
-            return _no_probability(reading)
-        if (
-            need == "decision"
-            and counts.decisions is None
-            and (reading.threshold is None or counts.grid is None)
-        ):
-            if columns.score:
+            return NO_SCORE
+        if need == "probability" and (real or "square_loss" not in counts.sums):
+            if real:
+                return "a real-valued prediction is no probability"
+            if score and reading.score_scale == "raw":
+                return "a raw score is no probability (--score-scale probability, margin or logit)"
+            return NO_LABEL if score else NO_SCORE
+        decided = counts.decisions is not None or (reading.threshold is not None and counts.grid is not None)
+        if need == "decision" and not decided:
+            if score:
                 return "no decision: say at which score it is positive with --threshold"
             return "no score and no decision column (name one with --score or --prediction)"
     return ""
 
 
-def _no_probability(reading: Reading) -> str:
-    if reading.task == "regression":
-        return "a real-valued prediction is no probability"
-    if not reading.columns.score:
-        return "no score column (name one with --score)"
-    if reading.score_scale == "raw":
-        return "a raw score is no probability (--score-scale probability, margin or logit)"
-    return "no label column (name one with --label)"
-
-
-def metrics_of(evidence: Evidence) -> Iterator[tuple[str, Metric]]:
-    """Yield the plain rates and means under the names that reports use."""
-    yield from RATES.items()
-    real = evidence.reading.task == "regression"
-    for name, mean in MEANS.items():
-        if name == "square_loss_real":
-            if real:
-                yield "square_loss", mean
-        elif name != "square_loss" or not real:
-            yield name, mean
+def metrics_of(evidence: Evidence) -> dict[str, Rate | Mean]:
+    """Return the plain rates and means by name."""
+    entries = metrics_for(evidence.reading.task).items()
+    return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean))}
 
 
 def not_computed(evidence: Evidence) -> dict[str, str]:
     """Return metric -> reason for what this data cannot give."""
     counts, reading = evidence.counts, evidence.reading
-    out = {name: reason for name, metric in metrics_of(evidence) if (reason := unavailable(metric, evidence))}
+    plain = metrics_of(evidence).items()
+    out = {name: reason for name, metric in plain if (reason := unavailable(metric, evidence))}
     if any(name in out for name in EQUALIZED_ODDS):
         out["equalized_odds"] = out[next(name for name in EQUALIZED_ODDS if name in out)]
-    no_score = "no score column (name one with --score)"
     if counts.grid is None:
-        out |= dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), no_score)
+        out |= dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), NO_SCORE)
         return out
     if not counts.has_labels:
         out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], evidence)
@@ -184,7 +170,6 @@ class Measured:
         self.alpha = (1.0 - evidence.settings.confidence) / view.strata
         self.counts = evidence.coarse.fold(view.partition.group_of_cell, view.partition.size)
         self.missing = evidence.missing
-        self._rests: dict[str, tuple[un.Estimates, Floats] | None] = {}
 
     @cached_property
     def sizes(self) -> tuple[Floats, Floats]:
@@ -198,37 +183,33 @@ class Measured:
         return label_table(self.counts) if found is None else found
 
     @cached_property
-    def estimates(self) -> dict[str, tuple[un.Estimates, str]]:
+    def estimates(self) -> dict[str, tuple[Estimates, str]]:
         """Metric -> (estimates per group, why one can be undefined)."""
-        out: dict[str, tuple[un.Estimates, str]] = {}
-        for name, metric in metrics_of(self.evidence):
-            if name in self.missing:
-                continue
-            if isinstance(metric, Rate):
-                out[name] = (
-                    _proportions(*rate_sums(metric, self.table), self.counts.weighted),
-                    metric.undefined,
-                )
-            else:
-                assert isinstance(metric, Mean)
-                out[name] = (self._means(metric, *self.sizes, metric.sums(self.counts)), metric.undefined)
+        out: dict[str, tuple[Estimates, str]] = {}
+        for name, metric in metrics_of(self.evidence).items():
+            if name not in self.missing:
+                out[name] = self._plain(metric), metric.undefined
         if "scoring_rate" not in self.missing:
             above, rest = self._above_median()
-            out["scoring_rate"] = (_proportions(above, rest, self.counts.weighted), "no rows")
+            estimates = proportions(above, rest, self.counts.weighted)
+            out["scoring_rate"] = estimates, METRICS["scoring_rate"].undefined
         if "auc" not in self.missing:
-            out["auc"] = (self._areas(), "needs positives and negatives")
+            out["auc"] = self._areas(), "needs positives and negatives"
         if "calibration_error" not in self.missing:
-            out["calibration_error"] = (self._calibration(), "no rows")
+            out["calibration_error"] = self._calibration.errors, METRICS["calibration_error"].undefined
         return out
 
-    def _means(self, metric: Mean, weight: Floats, weight2: Floats, sums: Floats) -> un.Means:
-        support = metric.support
-        reading = self.evidence.reading
-        if metric.name == "mean_score" and reading.task != "regression" and reading.score_scale != "raw":
-            support = (0.0, 1.0)
+    def _plain(self, metric: Rate | Mean) -> Estimates:
+        """Return the estimates of a plain rate or mean."""
+        if isinstance(metric, Rate):
+            return proportions(*rate_sums(metric, self.table), self.counts.weighted)
+        return self._means(metric, *self.sizes, mean_sums(metric, self.counts))
+
+    def _means(self, metric: Mean, weight: Floats, weight2: Floats, sums: Floats) -> Means:
+        support = bounds_in(metric, self.evidence.reading)
         total, squares = (np.where(np.isfinite(part), part, np.nan) for part in (sums[:, 0], sums[:, 1]))
         total = np.where(np.isnan(squares), np.nan, total)
-        return un.Means.from_sums(weight, weight2, total, squares, support=support)
+        return Means.from_sums(weight, weight2, total, squares, support=support)
 
     def _above_median(self) -> tuple[Floats, Floats]:
         cells = self.evidence.above_median
@@ -239,55 +220,18 @@ class Measured:
         np.add.at(out, group[keep], cells[keep])
         return out[:, 0], out[:, 1]
 
-    def _areas(self) -> un.Areas:
+    def _areas(self) -> Areas:
         value, slack = areas(self.evidence.counts, self.view.partition, self.evidence.all_rows)
         weights, squares = self.counts.weights, self.counts.square_weights
         with np.errstate(invalid="ignore", divide="ignore"):  # effective numbers, spread over the bins
             effective = np.nan_to_num(weights.sum(axis=2, keepdims=True) / squares.sum(axis=2, keepdims=True))
         negative, positive = np.moveaxis(weights * effective, 1, 0)
-        binned = un.Areas.from_histograms(positive, negative)
+        binned = Areas.from_histograms(positive, negative)
         return replace(binned, area=value, numerical_error=slack)
 
     @cached_property
-    def _probabilities(self) -> Floats:
-        """The middle of each bin of the counts, as a probability."""
-        grid = self.counts.grid
-        assert grid is not None
-        middle = (grid.edges[:-1] + grid.edges[1:]) / 2
-        return np.asarray((1 + middle) / 2 if self.evidence.reading.score_scale == "margin" else middle)
-
-    @cached_property
-    def _calibration_bins(self) -> Ints:
-        """The calibration bin of each bin of the counts."""
-        return np.clip((self._probabilities * CALIBRATION_BINS).astype(np.int64), 0, CALIBRATION_BINS - 1)
-
-    @cached_property
-    def _curve(self) -> tuple[Floats, Floats, Floats]:
-        """Per group and calibration bin: sums (w, w^2) of positives and of negatives, and the mean score."""
-        middle, coarse = self._probabilities, self._calibration_bins
-        weights, squares = (
-            moved_bins(t, coarse, CALIBRATION_BINS) for t in (self.counts.weights, self.counts.square_weights)
-        )
-        out = np.stack([weights, squares], axis=-1)
-        scored = moved_bins(
-            self.counts.weights.sum(axis=1) * np.clip(middle, 0.0, 1.0), coarse, CALIBRATION_BINS
-        )
-        weight = out[..., 0].sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return out[:, 1], out[:, 0], np.asarray(np.where(weight > 0, scored / weight, np.nan))
-
-    @property
-    def _score_error(self) -> float:
-        """How far the mean score of a calibration bin may be off: half a bin of the counts, as a probability."""
-        grid = self.counts.grid
-        assert grid is not None
-        return grid.width / (4 if self.evidence.reading.score_scale == "margin" else 2)
-
-    def _calibration(self) -> un.CalibrationErrors:
-        positive, negative, scores = self._curve
-        rates = _proportions(positive.reshape(-1, 2), negative.reshape(-1, 2), self.counts.weighted)
-        mass = positive[..., 0] + negative[..., 0]
-        return un.CalibrationErrors(rates, scores, mass, self._score_error)
+    def _calibration(self) -> Calibration:
+        return Calibration(self.counts, margin=self.evidence.reading.score_scale == "margin")
 
     # -------------------------------------------------------------- groups
 
@@ -295,8 +239,8 @@ class Measured:
         """Return the group table."""
         weight, _ = self.sizes
         rows = self.counts.rows.sum(axis=(1, 2))
-        limits = {name: un.simultaneous_limits(e, self.alpha) for name, (e, _) in self.estimates.items()}
-        curves = self._curve_reports() if "calibration_error" in self.estimates else [()] * len(weight)
+        limits = {name: simultaneous_limits(e, self.alpha) for name, (e, _) in self.estimates.items()}
+        curves = self._calibration.points() if "calibration_error" in self.estimates else [()] * len(weight)
         total = float(self.evidence.counts.weights[self.view.partition.group_of_cell >= 0].sum())
         spread = self._score_deviations()
         return tuple(
@@ -327,108 +271,44 @@ class Measured:
             variance[~(variance > ROUNDING * square)] = np.nan
         return [math.sqrt(one) if math.isfinite(one) else None for one in variance.tolist()]
 
-    def _curve_reports(self) -> list[tuple[Mapping[str, float | None], ...]]:
-        positive, negative, scores = self._curve
-        rows = moved_bins(self.counts.rows.sum(axis=1), self._calibration_bins, CALIBRATION_BINS)
-        rate = share(positive, negative)
-        weight = positive[..., 0] + negative[..., 0]
-        step = 1.0 / CALIBRATION_BINS
-        return [
-            tuple(
-                {
-                    "from": b * step,
-                    "to": (b + 1) * step,
-                    "rows": int(rows[g, b]),
-                    "weight": float(weight[g, b]),
-                    "mean_score": float(scores[g, b]),
-                    "rate": float(rate[g, b]),
-                }
-                for b in range(CALIBRATION_BINS)
-                if weight[g, b] > 0
-            )
-            for g in range(len(weight))
-        ]
-
     # -------------------------------------------------------------- comparisons
 
     def comparisons(self) -> Iterator[ComparisonReport]:
         """Yield every comparison of the view."""
-        self._prepare()
         for name, (estimates, why) in self.estimates.items():
-            yield from self._of_metric(name, estimates, why, self.alpha)
+            for kind, scope, gap in self._gaps(name, self.alpha):
+                yield self._report(Comparison(name, kind, scope), gap, why)
+            yield self._report(Comparison(name, "min"), worst(estimates, self.alpha, smallest=True), why)
+            yield self._report(Comparison(name, "max"), worst(estimates, self.alpha, smallest=False), why)
         if all(name in self.estimates for name in EQUALIZED_ODDS):
             yield from self._equalized_odds()
         if self.counts.grid is not None:
             yield from self._ks()
 
-    def _prepare(self) -> None:
-        """Compute all limits that the comparisons will ask for at once."""
-        k = self.view.partition.size
-
-        def prepare(names: Iterable[str], alpha: float) -> None:
-            rests = [found[0] for name in names if (found := self._others(name)) is not None]
-            un.prepare_together([*(self.estimates[name][0] for name in names), *rests], un.levels(alpha, k))
-
-        prepare(self.estimates, self.alpha)
-        prepare([name for name in EQUALIZED_ODDS if name in self.estimates], self.alpha / 2)
-
-    def _of_metric(
-        self, name: str, estimates: un.Estimates, why: str, alpha: float
-    ) -> Iterator[ComparisonReport]:
-        for kind, scope, compare in self._comparers(name, estimates):
-            yield self._report(f"{name}.{kind}.{scope}", compare(alpha), _or_zeros(why, kind))
-        yield self._report(f"{name}.min", un.worst(estimates, alpha, smallest=True), why)
-        yield self._report(f"{name}.max", un.worst(estimates, alpha, smallest=False), why)
-
-    def _comparers(
-        self, name: str, estimates: un.Estimates
-    ) -> Iterator[tuple[str, str, Callable[[float], un.Gap | un.Comparison]]]:
-        """Yield (kind, scope, function of alpha) of what makes sense for a metric."""
+    def _gaps(self, name: str, alpha: float) -> Iterator[tuple[str, str, Gap | Contrasts]]:
+        """Yield (kind, scope, result) of the comparisons that make sense for a metric."""
+        estimates, others, reference = self.estimates[name][0], self._others(name), self.view.reference
         ratios = estimates.support[0] >= 0
-        yield "difference", "between_groups", lambda alpha: un.difference_between_groups(estimates, alpha)
+        yield "difference", "between_groups", difference_between_groups(estimates, alpha)
         if ratios:
-            yield "ratio", "between_groups", lambda alpha: un.ratio_between_groups(estimates, alpha)
-        others = self._others(name)
+            yield "ratio", "between_groups", ratio_between_groups(estimates, alpha)
         if others is not None:
-            rest, shares = others
-            yield (
-                "difference",
-                "to_overall",
-                lambda alpha: un.difference_to_overall(estimates, rest, shares, alpha),
-            )
+            yield "difference", "to_overall", difference_to_overall(estimates, *others, alpha)
             if ratios:
-                yield "ratio", "to_overall", lambda alpha: un.ratio_to_overall(estimates, rest, shares, alpha)
-            if name == "selection_rate":
-                yield (
-                    "covariance",
-                    "to_overall",
-                    lambda alpha: un.covariance_to_overall(estimates, rest, shares, alpha),
-                )
-        reference = self.view.reference
+                yield "ratio", "to_overall", ratio_to_overall(estimates, *others, alpha)
+            if "covariance" in METRICS[name].kinds:
+                yield "covariance", "to_overall", covariance_to_overall(estimates, *others, alpha)
         if reference is not None:
-            yield (
-                "difference",
-                "to_reference",
-                lambda alpha: un.difference_to_reference(estimates, reference, alpha),
-            )
+            yield "difference", "to_reference", difference_to_reference(estimates, reference, alpha)
             if ratios:
-                yield (
-                    "ratio",
-                    "to_reference",
-                    lambda alpha: un.ratio_to_reference(estimates, reference, alpha),
-                )
+                yield "ratio", "to_reference", ratio_to_reference(estimates, reference, alpha)
 
-    def _others(self, name: str) -> tuple[un.Estimates, Floats] | None:
+    def _others(self, name: str) -> tuple[Estimates, Floats] | None:
         """Return the estimates of everybody outside each group and the group's share of the denominator."""
-        if name not in self._rests:
-            self._rests[name] = self._computed_others(name)
-        return self._rests[name]
-
-    def _computed_others(self, name: str) -> tuple[un.Estimates, Floats] | None:
-        metric = dict(metrics_of(self.evidence)).get(name)
+        metric = metrics_of(self.evidence).get(name)
         if isinstance(metric, Mean):
             weight, weight2 = self.sizes
-            sums = metric.sums(self.counts)
+            sums = mean_sums(metric, self.counts)
             return self._means(metric, *map(_rest, (weight, weight2, sums))), weight / weight.sum()
         if isinstance(metric, Rate):
             success, failure = rate_sums(metric, self.table)
@@ -439,20 +319,19 @@ class Measured:
         base = success[:, 0] + failure[:, 0]
         with np.errstate(invalid="ignore", divide="ignore"):
             shares = np.nan_to_num(base / base.sum())
-        return _proportions(_rest(success), _rest(failure), self.counts.weighted), shares
+        return proportions(_rest(success), _rest(failure), self.counts.weighted), shares
 
     def _equalized_odds(self) -> Iterator[ComparisonReport]:
         """Yield the worse of the two rates' gaps, each at half the miscoverage."""
-        both = [(name, *self.estimates[name]) for name in EQUALIZED_ODDS]
-        why = "no positives or no negatives"
-        for comparers in zip(*(self._comparers(name, estimates) for name, estimates, _ in both), strict=True):
-            kind, scope, _ = comparers[0]
-            found = [compare(self.alpha / 2) for _, _, compare in comparers]
-            gaps = [f if isinstance(f, un.Gap) else f.gap for f in found]
-            gap = un.combine(*gaps, smallest=kind == "ratio")
+        both = (self._gaps(name, self.alpha / 2) for name in EQUALIZED_ODDS)
+        for pair in zip(*both, strict=True):
+            kind, scope, _ = pair[0]
+            gaps = [found if isinstance(found, Gap) else found.gap for _, _, found in pair]
+            gap = combine(*gaps, smallest=kind == "ratio")
             if any(math.isnan(g.value) for g in gaps) and not gap.undefined:  # 0/0 in one of the two
                 gap = replace(gap, undefined=tuple(range(self.view.partition.size)))
-            yield self._report(f"equalized_odds.{kind}.{scope}", gap, _or_zeros(why, kind))
+            of = Comparison("equalized_odds", kind, scope)
+            yield self._report(of, gap, of.entry.undefined)
 
     @cached_property
     def _distances(self) -> Distances:
@@ -462,16 +341,13 @@ class Measured:
         """Return the distribution functions of the groups at a few scores; None without scores."""
         if self.counts.grid is None:
             return None
-        view = self.view.partition
-        found = curves(self.evidence.counts, view, self._distances, self.evidence.some_rows, CURVE_POINTS)
-        names = self.view.names
-        return ScoreShares(
-            tuple(found.scores.tolist()),
-            {name: tuple(found.groups[g].tolist()) for g, name in enumerate(names)},
-            tuple(found.overall.tolist()),
-            () if found.gap is None else tuple(names[g] for g in found.gap),
-            None if found.gap is None else found.gap_score,
-            () if found.gap is None else found.gap_shares,
+        return score_shares(
+            self.evidence.counts,
+            self.view.partition,
+            self.view.names,
+            self._distances,
+            self.evidence.some_rows,
+            CURVE_POINTS,
         )
 
     def _ks(self) -> Iterator[ComparisonReport]:
@@ -481,28 +357,31 @@ class Measured:
         rest, rest2 = _rest(weight), _rest(weight2)
         with np.errstate(invalid="ignore", divide="ignore"):
             rests = np.nan_to_num(rest**2 / rest2)
-        overall = un.ks_to_overall(
+        overall = ks_to_overall(
             found.to_overall, sizes, rests, weight / weight.sum(), self.alpha, found.to_overall_slack
         )
         top = int(np.argmax(found.to_overall))
         bound = float(found.to_overall_slack.max())
-        yield self._report("ks.to_overall", overall, "", at=found.to_overall_at[top], bound=bound)
+        yield self._report(
+            Comparison("ks", "", "to_overall"), overall, "", at=found.to_overall_at[top], bound=bound
+        )
         yield self._ks_between(found, sizes)
 
     def _ks_between(self, found: Distances, sizes: Floats) -> ComparisonReport:
         k = self.view.partition.size
         if k <= ALL_PAIRS:
-            gap = un.ks_between_groups(found.between, sizes, self.alpha, found.between_slack)
+            gap = ks_between_groups(found.between, sizes, self.alpha, found.between_slack)
         else:
             weights = self.counts.weights.sum(axis=1)
             cdfs = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
             exact = float(found.between.max()) if self.evidence.some_rows is not None else None
-            gap = un.ks_between_cdfs(cdfs, sizes, self.alpha, exact)
+            gap = ks_between_cdfs(cdfs, sizes, self.alpha, exact)
+        of = Comparison("ks", "", "between_groups")
         if k < 2:
-            return self._report("ks.between_groups", gap, "fewer than two groups")
+            return self._report(of, gap, of.entry.undefined)
         g, h = sorted(int(i) for i in np.unravel_index(np.argmax(found.between), found.between.shape))
         report = self._report(
-            "ks.between_groups",
+            of,
             replace(gap, groups=(g, h)),
             "",
             at=found.between_at[g, h],
@@ -522,15 +401,16 @@ class Measured:
 
     def _report(
         self,
-        identifier: str,
-        found: un.Gap | un.Comparison,
+        of: Comparison,
+        found: Gap | Contrasts,
         why: str,
         *,
         at: float = math.nan,
         bound: float = 0.0,
     ) -> ComparisonReport:
         names = self.view.names
-        gap = found if isinstance(found, un.Gap) else found.gap
+        gap = found if isinstance(found, Gap) else found.gap
+        why = f"{why}, or 0/0" if of.kind == "ratio" else why
         undefined = tuple(names[g] for g in gap.undefined)
         reason = ""
         if math.isnan(gap.value) and len(names) < 2:
@@ -546,14 +426,14 @@ class Measured:
         elif math.isinf(gap.high):
             reason = NO_LIMIT
         per_group = {}
-        if isinstance(found, un.Comparison):
+        if isinstance(found, Contrasts):
             bounds = np.broadcast_to(np.asarray(found.bound, dtype=np.float64), found.value.shape)
             per_group = {
                 name: _value(found.value[g], found.low[g], found.high[g], why, bounds[g])
                 for g, name in enumerate(names)
             }
         return ComparisonReport(
-            identifier,
+            of.id,
             Value(gap.value, gap.low, gap.high, reason, max(bound, gap.bound)),
             tuple(names[g] for g in gap.groups),
             undefined,
@@ -561,18 +441,6 @@ class Measured:
             {},
             at if math.isfinite(at) else None,
         )
-
-
-def _or_zeros(why: str, kind: str) -> str:
-    """Return why a comparison can be undefined: a ratio also where it is one of zeros."""
-    return f"{why}, or 0/0" if kind == "ratio" else why
-
-
-def _proportions(success: Floats, failure: Floats, weighted: bool) -> un.Proportions:
-    """Return proportions from sums (w, w^2) of success and failure, shape (k, 2) each."""
-    if weighted:
-        return un.Proportions.weighted(success[:, 0], failure[:, 0], success[:, 1], failure[:, 1])
-    return un.Proportions(success[:, 0], success[:, 0] + failure[:, 0])
 
 
 def _rest(sums: Floats) -> Floats:

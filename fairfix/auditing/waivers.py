@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from fairfix.auditing.baseline import CHANGE, ends_of
 from fairfix.auditing.checks import AT_ANY_LIMIT, SEVERITIES, Check, Ruling, rule
+from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import ConfigError, UsageError
 
 KEYS = ("check", "reason", "expires", "limit")
@@ -56,13 +57,7 @@ class Waiver:
 
     @classmethod
     def parse(cls, table: Any, where: str) -> Waiver:
-        """Read one table of the configuration.
-
-        Raises
-        ------
-        ConfigError
-            A key is unknown or missing, or what it holds cannot be read.
-        """
+        """Read one table of the configuration; ``ConfigError`` where a key is unknown, missing or cannot be read."""
         if not isinstance(table, Mapping):
             raise ConfigError(f"{where}: a waiver is a table, [[waivers]], with {', '.join(KEYS)}")
         unknown = [key for key in table if key not in KEYS]
@@ -99,12 +94,8 @@ class Waiver:
 
     def covers(self, judged: Mapping[str, Any]) -> bool:
         """Return whether a judged check is the one that is meant."""
-        alike = (
-            (judged["of"] == "change") == self.of_change
-            and judged["comparison"] == self.check.comparison
-            and self.check.attribute in (None, judged["attribute"])
-            and self.check.group == judged.get("group")
-        )
+        of = Comparison.parse(judged["comparison"], judged["attribute"], judged.get("group"))
+        alike = (judged["of"] == "change") == self.of_change and self.check.comparison.covers(of)
         same = (judged["operator"], judged["limit"]) == (self.check.operator, self.check.limit)
         return alike and (same or not self.exact)
 
@@ -127,12 +118,8 @@ def apply(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the checks with what is waived, and every waiver with what it did.
 
-    A check under several waivers has the mildest of their verdicts.
-
-    Raises
-    ------
-    ConfigError
-        The limit of a waiver is stricter than that of the check.
+    A check under several waivers has the mildest of their verdicts. ``ConfigError`` where the limit of a waiver is
+    stricter than that of the check.
     """
     out = [dict(check) for check in checks]
     told = []
@@ -163,7 +150,7 @@ def _state(states: Sequence[State], *, expired: bool) -> State:
 
 def _waive(check: dict[str, Any], unwaived: Mapping[str, Any], waiver: Waiver, today: date) -> State:
     """Change the verdict of a check that a waiver covers, and that without waivers is ``unwaived``."""
-    own = Check(check["check"], "", None, None, check["operator"], check["limit"])
+    own = Check(check["check"], Comparison.parse(check["comparison"]), check["operator"], check["limit"])
     if waiver.limit is not None and own.violated_by(waiver.limit) is False and waiver.limit != own.limit:
         raise ConfigError(
             f"the waiver of {waiver.text!r} has the limit {waiver.limit:g}, which is stricter than the check "

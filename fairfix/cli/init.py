@@ -47,7 +47,7 @@ def command(data: str, **given: Any) -> int:
     fairfix init loans.csv --protected race --label repaid --positive-label yes
     """
     from fairfix.data.files import open_source, write_text
-    from fairfix.data.table import Columns
+    from fairfix.data.reading import Columns
     from fairfix.tasks.starter import first_configuration
 
     target = Path(given["output"])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import zipfile
@@ -27,6 +28,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from fairfix.data.codec import need
 from fairfix.data.files import atomic_output
 from fairfix.errors import ArtifactError
 
@@ -72,11 +74,6 @@ def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) ->
     Returns
     -------
     ``sha256:...`` of the file.
-
-    Raises
-    ------
-    ArtifactError
-        The manifest is not JSON, or an array has a name or type the format has not.
     """
     content = _packed(artifact, kind)
     if len(content) > MAX_TOTAL:
@@ -159,35 +156,41 @@ def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
         return _Reader(place.name, _content(place), kind).artifact()
     except ArtifactError:
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ArtifactError(f"{place.name} is not a sound {_said(kind)}: {error}") from error
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, MemoryError) as error:
-        # the standard library's ZIP reader answers some damaged headers with errors of its own
+    except (zipfile.BadZipFile, ValueError) as error:
+        raise ArtifactError(f"{place.name} is not a sound {_title(kind)}: {error}") from error
+    except DAMAGE as error:
         raise ArtifactError(
-            f"{place.name} is not a sound {_said(kind)}: {type(error).__name__}: {error}"
+            f"{place.name} is not a sound {_title(kind)}: {type(error).__name__}: {error}"
         ) from error
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """Return what the format of a file is called, as far as that can be told; else that of an artifact.
-
-    Raises
-    ------
-    ArtifactError
-        There is no such file.
-    """
+    """Return what the format of a file is called, as far as that can be told; else that of an artifact."""
     content = _content(Path(path))
     try:
         reader = _Reader(Path(path).name, content, NAME)
-        said = reader.manifest(reader.members()[MANIFEST]).get("format")
-    except (ArtifactError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        name = reader.manifest(reader.members()[MANIFEST]).get("format")
+    except (ArtifactError, *DAMAGE):
         return NAME
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
-        return NAME
-    return said.partition("/")[0] if isinstance(said, str) else NAME
+    return name.partition("/")[0] if isinstance(name, str) else NAME
 
 
-def _said(kind: str) -> str:
+# the standard library's ZIP reader answers some damaged headers with errors of other libraries, and of its own
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    RuntimeError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+)
+
+
+def _title(kind: str) -> str:
     """Return what people call a file of a kind."""
     return ".fairfix file" if kind == NAME else f"file of {kind.removeprefix('fairfix.')}"
 
@@ -202,7 +205,7 @@ def _content(path: Path) -> bytes:
 
 
 class _Reader:
-    """Checks and reads one file's content, step by step."""
+    """Checks and reads one file's content, step by step; a ValueError says what is wrong with it."""
 
     def __init__(self, name: str, content: bytes, kind: str) -> None:
         self.name = name
@@ -216,66 +219,54 @@ class _Reader:
         manifest = self.manifest(members[MANIFEST])
         table = manifest.pop("arrays", None)
         self._check_format(manifest.pop("format", None))
-        if not isinstance(table, dict):
-            self._refuse("the manifest has no table of arrays")
+        need(isinstance(table, dict), "the manifest has no table of arrays")
         stored = {name for name in members if name != MANIFEST}
-        listed = {f"arrays/{name}.npy" for name in table}
-        if stored != listed:
-            odd = sorted(stored ^ listed)[0]
-            self._refuse(
-                f"{odd!r} is {'not listed in the manifest' if odd in stored else 'listed but not there'}"
-            )
+        odd = min(stored ^ {f"arrays/{name}.npy" for name in table}, default="")
+        need(
+            not odd, f"{odd!r} is {'not listed in the manifest' if odd in stored else 'listed but not there'}"
+        )
         return Artifact(manifest, {name: self._array(name, table[name], members) for name in sorted(table)})
-
-    def _refuse(self, reason: str) -> NoReturn:
-        raise ArtifactError(f"{self.name} is not a sound {_said(self.kind)}: {reason}")
 
     def members(self) -> dict[str, zipfile.ZipInfo]:
         """Return the directory of the ZIP, checked before anything is inflated."""
         infos = self.archive.infolist()
-        if len(infos) > MAX_MEMBERS:
-            self._refuse(f"it has {len(infos):,} members")
+        need(len(infos) <= MAX_MEMBERS, f"it has {len(infos):,} members")
         out: dict[str, zipfile.ZipInfo] = {}
         for info in infos:
             self._check_member(info)
-            if info.filename in out:
-                self._refuse(f"the member {info.filename!r} is there twice")
+            need(info.filename not in out, f"the member {info.filename!r} is there twice")
             out[info.filename] = info
-        if MANIFEST not in out:
-            self._refuse(f"it has no {MANIFEST}")
-        if sum(info.file_size for info in infos) > MAX_TOTAL:
-            self._refuse(f"it unpacks to more than {MAX_TOTAL >> 20} MiB")
+        need(MANIFEST in out, f"it has no {MANIFEST}")
+        size = sum(info.file_size for info in infos)
+        need(size <= MAX_TOTAL, f"it unpacks to more than {MAX_TOTAL >> 20} MiB")
         spans = sorted((info.header_offset, info.header_offset + 30 + info.compress_size) for info in infos)
-        if any(start < end for (_, end), (start, _) in pairwise(spans)):
-            self._refuse("its members overlap")
+        need(all(start >= end for (_, end), (start, _) in pairwise(spans)), "its members overlap")
         return out
 
     def _check_member(self, info: zipfile.ZipInfo) -> None:
         name = info.filename
         inner = name.removeprefix("arrays/").removesuffix(".npy")
-        if name != MANIFEST and (name != f"arrays/{inner}.npy" or not _ARRAY_NAME.fullmatch(inner)):
-            self._refuse(f"unknown member {name[:80]!r}")
-        if (
-            info.orig_filename != name
-            or info.is_dir()
-            or (info.external_attr >> 16) & 0o170000 not in (0, 0o100000)
-        ):
-            self._refuse(f"the member {name!r} is no plain file")
-        if info.flag_bits & _ENCRYPTED:
-            self._refuse(f"the member {name!r} is encrypted")
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            self._refuse(f"the member {name!r} is compressed in an unknown way")
-        if info.compress_size > self.size or info.file_size > MAX_RATIO * max(info.compress_size, 1):
-            self._refuse(f"the member {name!r} claims a size it cannot have")
+        array = name == f"arrays/{inner}.npy" and _ARRAY_NAME.fullmatch(inner)
+        need(name == MANIFEST or array, f"unknown member {name[:80]!r}")
+        regular = (info.external_attr >> 16) & 0o170000 in (0, 0o100000)
+        need(
+            info.orig_filename == name and not info.is_dir() and regular,
+            f"the member {name!r} is no plain file",
+        )
+        need(not info.flag_bits & _ENCRYPTED, f"the member {name!r} is encrypted")
+        plain = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        need(plain, f"the member {name!r} is compressed in an unknown way")
+        possible = info.compress_size <= self.size and info.file_size <= MAX_RATIO * max(
+            info.compress_size, 1
+        )
+        need(possible, f"the member {name!r} claims a size it cannot have")
 
     def _bytes(self, info: zipfile.ZipInfo, limit: int) -> bytes:
         """Return a member's content, never more than it claims."""
-        if info.file_size > limit:
-            self._refuse(f"the member {info.filename!r} is larger than {limit:,} bytes")
+        need(info.file_size <= limit, f"the member {info.filename!r} is larger than {limit:,} bytes")
         with self.archive.open(info) as file:
             data = file.read(info.file_size + 1)
-        if len(data) != info.file_size:
-            self._refuse(f"the member {info.filename!r} is not as long as it claims")
+        need(len(data) == info.file_size, f"the member {info.filename!r} is not as long as it claims")
         return data
 
     def manifest(self, info: zipfile.ZipInfo) -> dict[str, Any]:
@@ -283,65 +274,51 @@ class _Reader:
 
         def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             out = dict(pairs)
-            if len(out) != len(pairs):
-                self._refuse("a key of the manifest is there twice")
+            need(len(out) == len(pairs), "a key is there twice")
             return out
 
         def constant(text: str) -> NoReturn:
-            self._refuse(f"the manifest holds {text}")
+            raise ValueError(f"it holds {text}")
 
         data = self._bytes(info, MAX_MANIFEST)
         try:
             manifest = json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=constant)
         except ValueError as error:
-            self._refuse(f"the manifest is not JSON: {error}")
-        if not isinstance(manifest, dict):
-            self._refuse("the manifest is no JSON object")
-        return manifest
+            raise ValueError(f"the manifest is not JSON: {error}") from error
+        need(isinstance(manifest, dict), "the manifest is no JSON object")
+        return dict(manifest)
 
     def _check_format(self, text: Any) -> None:
         ours = f"{self.kind}/{PROTOCOL}"
         match = re.fullmatch(rf"{re.escape(self.kind)}/(\d{{1,9}})", text) if isinstance(text, str) else None
         if match is None:
-            self._refuse(f"its format is {text!r}, not {ours!r}")
+            raise ValueError(f"its format is {text!r}, not {ours!r}")
         if int(match[1]) > PROTOCOL:
             raise ArtifactError(
                 f"{self.name} has the format {text}; this fairfix reads up to {ours}: use a newer one"
             )
-        if int(match[1]) != PROTOCOL:
-            self._refuse(f"its format is {text!r}, which never was")
+        need(int(match[1]) == PROTOCOL, f"its format is {text!r}, which never was")
 
     def _array(self, name: str, entry: Any, members: Mapping[str, zipfile.ZipInfo]) -> npt.NDArray[Any]:
-        if not (isinstance(entry, dict) and set(entry) == {"dtype", "shape", "bytes", "sha256"}):
-            self._refuse(f"the entry of array {name!r} is malformed")
+        """Return an array, whose bytes, hash and header are checked before anything is built."""
+        sound = isinstance(entry, dict) and set(entry) == {"dtype", "shape", "bytes", "sha256"}
+        need(sound, f"the entry of array {name!r} is malformed")
         info = members[f"arrays/{name}.npy"]
-        if entry["bytes"] != info.file_size or isinstance(entry["bytes"], bool):
-            self._refuse(f"array {name!r} is not as long as the manifest says")
+        right = entry["bytes"] == info.file_size and not isinstance(entry["bytes"], bool)
+        need(right, f"array {name!r} is not as long as the manifest says")
         data = self._bytes(info, MAX_TOTAL)
-        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-            self._refuse(f"array {name!r} has another hash than the manifest says")
-        return self._parsed(name, entry, data)
-
-    def _parsed(self, name: str, entry: Mapping[str, Any], data: bytes) -> npt.NDArray[Any]:
-        """Return the array of an .npy content, whose header is checked before anything is built."""
+        digest = hashlib.sha256(data).hexdigest()
+        need(digest == entry["sha256"], f"array {name!r} has another hash than the manifest says")
         stream = io.BytesIO(data)
-        if np.lib.format.read_magic(stream) != (1, 0):
-            self._refuse(f"array {name!r} is of an unknown .npy version")
+        need(np.lib.format.read_magic(stream) == (1, 0), f"array {name!r} is of an unknown .npy version")
         shape, fortran, kind = np.lib.format.read_array_header_1_0(stream, max_header_size=4096)
-        if kind.hasobject or kind.str not in DTYPES or kind.str != entry["dtype"]:
-            self._refuse(f"array {name!r} is of type {kind}, the manifest says {entry['dtype']!r}")
-        if fortran and len(shape) > 1:
-            self._refuse(f"array {name!r} is in Fortran order")
-        if list(shape) != entry["shape"] or any(isinstance(n, bool) or n < 0 for n in shape):
-            self._refuse(f"array {name!r} has the shape {shape}, the manifest says {entry['shape']}")
-        body = data[stream.tell() :]
-        count = 1
-        for n in shape:
-            count *= n
-        if count * kind.itemsize != len(body):
-            self._refuse(
-                f"array {name!r} holds {len(body):,} bytes where its shape needs {count * kind.itemsize:,}"
-            )
+        right = not kind.hasobject and kind.str in DTYPES and kind.str == entry["dtype"]
+        need(right, f"array {name!r} is of type {kind}, the manifest says {entry['dtype']!r}")
+        need(not fortran or len(shape) <= 1, f"array {name!r} is in Fortran order")
+        right = list(shape) == entry["shape"] and not any(isinstance(n, bool) or n < 0 for n in shape)
+        need(right, f"array {name!r} has the shape {shape}, the manifest says {entry['shape']}")
+        body, size = data[stream.tell() :], math.prod(shape) * kind.itemsize
+        need(size == len(body), f"array {name!r} holds {len(body):,} bytes where its shape needs {size:,}")
         array = np.frombuffer(body, dtype=kind).reshape(shape)
         array.setflags(write=False)
         return array

@@ -22,7 +22,7 @@ the thresholds are exact.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -220,7 +220,7 @@ class Counts:
                 out[present] = np.add.reduceat(table[order], first, axis=0)
             return out
 
-        return self._mapped(added, keys=("group",), cells=tuple((str(g),) for g in range(groups)))
+        return self.mapped(added, ("group",), tuple((str(g),) for g in range(groups)))
 
     def regrid(self, grid: Grid) -> Counts:
         """Return the counts on a coarser or wider grid with the same thresholds."""
@@ -228,43 +228,34 @@ class Counts:
             return self
         into = self.grid.onto(grid)
 
-        def moved(table: npt.NDArray[Any] | None) -> Any:
-            return None if table is None else moved_bins(table, into, grid.size)
-
-        return replace(
-            self,
-            grid=grid,
-            rows=moved(self.rows),
-            mass=moved(self.mass),
-            square_mass=moved(self.square_mass),
-        )
+        tables = {name: getattr(self, name) for name in ("rows", "mass", "square_mass")}
+        moved: dict[str, Any] = {
+            name: moved_bins(t, into, grid.size) for name, t in tables.items() if t is not None
+        }
+        return replace(self, grid=grid, **moved)
 
     def __add__(self, other: Counts) -> Counts:
         """Return the counts of both data sets together."""
         if (self.keys, self.weighted, self.has_labels) != (other.keys, other.weighted, other.has_labels):
             raise ValueError("counts of different columns, weights or labels cannot be added")
+        read: dict[str, Any] = {
+            "read": self.read + other.read,
+            "excluded": _added_counts(self.excluded, other.excluded),
+        }
         if not self.used or not other.used:  # an empty part has no cells and no grid worth keeping
-            full = self if self.used or not other.used else other
-            return replace(
-                full, read=self.read + other.read, excluded=_added_counts(self.excluded, other.excluded)
-            )
+            return replace(self if self.used or not other.used else other, **read)
         if self._holds() != other._holds():
             raise ValueError("counts of different thresholds, decisions or losses cannot be added")
         left, right = _on_common_grid(self, other)
         cells = tuple(sorted({*left.cells, *right.cells}))
-        spread = [part._spread(cells) for part in (left, right)]
-        merged = {
-            name: a + b
+        left, right = left._spread(cells), right._spread(cells)
+        added: dict[str, Any] = {
+            name: getattr(left, name) + getattr(right, name)
             for name in ("rows", "mass", "square_mass", "decisions")
-            if (a := getattr(spread[0], name)) is not None and (b := getattr(spread[1], name)) is not None
+            if getattr(left, name) is not None
         }
-        return replace(
-            spread[0],
-            **merged,
-            sums={name: table + spread[1].sums[name] for name, table in spread[0].sums.items()},
-            read=self.read + other.read,
-            excluded=_added_counts(self.excluded, other.excluded),
-        )
+        sums = {name: table + right.sums[name] for name, table in left.sums.items()}
+        return replace(left, **added, sums=sums, **read)
 
     def _holds(self) -> tuple[object, ...]:
         """Return what was counted beside the rows; parts without rows do not know."""
@@ -272,37 +263,62 @@ class Counts:
         return cuts, self.decisions is None, frozenset(self.sums)
 
     def _spread(self, cells: tuple[tuple[str, ...], ...]) -> Counts:
-        """Return the same counts with empty cells added, in the order of ``cells``."""
+        """Return the counts with empty cells added, in the order of ``cells``."""
         if cells == self.cells:
             return self
-        place = {cell: i for i, cell in enumerate(cells)}
-        into = np.array([place[cell] for cell in self.cells], dtype=np.int64)
+        _, into = groups_of_cells(self.keys, self.cells, self.keys, cells)
 
         def spread(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
             out = np.zeros((len(cells), *table.shape[1:]), dtype=table.dtype)
             out[into] = table
             return out
 
-        return self._mapped(spread, keys=self.keys, cells=cells)
+        return self.mapped(spread, self.keys, cells)
 
-    def _mapped(self, change, keys, cells) -> Counts:  # type: ignore[no-untyped-def]  # private, same for every table
-        """Return counts whose every table went through ``change`` along the cell axis."""
+    def mapped(
+        self,
+        change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
+        keys: tuple[str, ...],
+        cells: tuple[tuple[str, ...], ...],
+    ) -> Counts:
+        """Return counts of other cells, whose every table went through ``change`` along the cell axis."""
+        tables = {name: getattr(self, name) for name in ("rows", "mass", "square_mass", "decisions")}
+        changed: dict[str, Any] = {name: change(table) for name, table in tables.items() if table is not None}
+        sums = {name: change(table) for name, table in self.sums.items()}
+        return replace(self, keys=keys, cells=cells, sums=sums, **changed)
 
-        def maybe(table: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
-            return None if table is None else change(table)
 
-        return Counts(
-            keys=keys,
-            cells=cells,
-            grid=self.grid,
-            rows=change(self.rows),
-            mass=maybe(self.mass),
-            square_mass=maybe(self.square_mass),
-            decisions=maybe(self.decisions),
-            sums={name: change(table) for name, table in self.sums.items()},
-            read=self.read,
-            excluded=self.excluded,
-        )
+def groups_of_cells(
+    keys: Sequence[str],
+    cells: Sequence[tuple[str, ...]],
+    columns: Sequence[str],
+    levels: Sequence[tuple[str, ...]] | None = None,
+) -> tuple[tuple[tuple[str, ...], ...], Ints]:
+    """Return the groups that cells belong to by some of their columns.
+
+    Parameters
+    ----------
+    keys
+        Columns of the cells.
+    cells
+        A level per key each.
+    columns
+        Those that make the group.
+    levels
+        The groups, as levels of the columns; None for all that there are, sorted.
+
+    Returns
+    -------
+    levels
+        The groups.
+    codes
+        Index of each cell's group, shape (C,); -1 for a group that is not among the levels.
+    """
+    at = [keys.index(name) for name in columns]
+    own = [tuple(cell[i] for i in at) for cell in cells]
+    levels = tuple(sorted(set(own)) if levels is None else levels)
+    place = {level: k for k, level in enumerate(levels)}
+    return levels, np.array([place.get(level, -1) for level in own], dtype=np.int64)
 
 
 def moved_bins(table: npt.NDArray[Any], into: Ints, size: int) -> npt.NDArray[Any]:

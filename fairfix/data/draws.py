@@ -11,11 +11,13 @@ Which of equal rows gets which draw hangs on their order, and on nothing else.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Hashes = npt.NDArray[np.uint64]
 
@@ -75,3 +77,66 @@ def van_der_corput(number: Hashes) -> Hashes:
         out |= (rest & one) << place
         rest >>= one
     return out
+
+
+# ---------------------------------------------------------------------- decisions
+
+
+def decide(
+    chance: Floats, identities: Iterable[bytes], key: bytes, seen: Seen | None = None
+) -> npt.NDArray[np.int8]:
+    """Return decisions for probabilities, drawn by a keyed hash of the rows' identities.
+
+    Parameters
+    ----------
+    chance
+        P(decision = 1), shape (n,), no NaN.
+    identities
+        One identity per row whose probability lies strictly between 0 and 1, in order; the others need none.
+    key
+        At most 64 bytes.
+    seen
+        As :func:`draws_of`.
+
+    Returns
+    -------
+    Shape (n,): 1 where the row's draw is below its chance.
+    """
+    out = (chance >= 1.0).astype(np.int8)
+    open_rows = np.flatnonzero(is_random(chance))
+    uniform = draws_of(identities, key, seen)
+    assert uniform.size == open_rows.size
+    out[open_rows] = uniform < chance[open_rows]
+    return out
+
+
+def draws_of(identities: Iterable[bytes], key: bytes, seen: Seen | None = None) -> Floats:
+    """Return a number in [0, 1) per identity, shape (n,).
+
+    Rows of one identity share it; with ``seen``, where the identity is made of a row's values, they are told apart by
+    their occurrence, which is counted on there.
+    """
+    hashes = hashes_of(identities, key)
+    return shared(hashes) if seen is None else apart(hashes, seen)
+
+
+def is_random(chance: Floats) -> Bools:
+    """Return which probabilities leave the decision to chance; NaN does not."""
+    return (chance > 0.0) & (chance < 1.0)
+
+
+def identity_of(values: Sequence[Any]) -> bytes:
+    """Return the identity of a row from its values, the same for the same values in any file format.
+
+    Whole numbers are written without a fraction, other numbers as their shortest exact decimal, a missing
+    value as NUL; the values are joined by the unit separator.
+    """
+    return b"\x1f".join(_canonical(value) for value in values)
+
+
+def _canonical(value: Any) -> bytes:
+    if value is None or value != value:  # NaN differs from itself
+        return b"\x00"
+    if isinstance(value, float):
+        return (str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)).encode()
+    return value if isinstance(value, bytes) else str(value).encode()

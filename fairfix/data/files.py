@@ -82,13 +82,7 @@ class Source(ABC):
         """
 
     def require(self, columns: Sequence[str]) -> None:
-        """Raise where a column is not there.
-
-        Raises
-        ------
-        ColumnError
-            Names the missing column, the nearest name and the columns there are.
-        """
+        """Raise a ColumnError where a column is not there, or there twice."""
         for name in columns:
             if name not in self.columns:
                 raise ColumnError(missing_column(name, self.columns, self.name))
@@ -300,13 +294,16 @@ def _find(text: str) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.is_file() and p.name.lower().endswith(PARQUET + CSV))
-        found = [
-            p for p in found if not any(part.startswith((".", "_")) for part in p.relative_to(path).parts)
-        ]
-        if not found:
+        files = sorted(
+            file
+            for file in path.rglob("*")
+            if file.is_file()
+            and file.name.lower().endswith(PARQUET + CSV)
+            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+        )
+        if not files:
             raise DataError(f"the folder {text} holds no Parquet or CSV file")
-        return found
+        return files
     matches = sorted(Path(p) for p in glob.glob(text, recursive=True) if Path(p).is_file())  # noqa: PTH207  absolute patterns too
     if not matches:
         what = "matches no file" if any(c in text for c in "*?[") else "does not exist"

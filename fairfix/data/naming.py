@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from fairfix.data.table import Columns
+from fairfix.data.reading import Columns
 from fairfix.errors import ColumnError
 
 LABELS = ("label", "y", "y_true", "target")
@@ -23,11 +23,6 @@ def infer_columns(
 
     A missing label is no error: metrics that need none are still computed. Nor is a missing score, where a model is yet
     to be learned and it is not ``score_needed``; decisions are not looked for then.
-
-    Raises
-    ------
-    ColumnError
-        Two columns fit, or no score does; lists the columns and the option to use.
     """
     taken = set(columns.roles)
     names = [name for name in schema.names if name not in taken]

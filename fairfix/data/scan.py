@@ -12,32 +12,21 @@ collects the rows of the bins that matter.
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, moved_bins
+from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells, moved_bins
+from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, scores_of
 from fairfix.data.files import Part, Source, open_source
-from fairfix.data.table import (
-    NATURAL_THRESHOLD,
-    SCORE_RANGE,
-    Encoder,
-    Reading,
-    Rows,
-    Table,
-    arrow_array,
-    assemble,
-    check_excluded,
-    check_positive,
-    scores_of,
-    to_probability,
-)
+from fairfix.data.reading import SCORE_RANGE, Reading, to_probability
+from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError
 
 KEEP_ROWS = 1 << 20
@@ -73,15 +62,36 @@ class KeptRows:
     square_weight: Floats | None = None
     """Sums of squared weights where weighted rows were merged; None: each row is one."""
 
+    @classmethod
+    def joined(cls, parts: Sequence[KeptRows]) -> KeptRows:
+        """Return the rows of all parts; where only some were merged, and so have weights, the others weigh 1."""
+
+        def column(name: str) -> Any:
+            columns = [getattr(part, name) for part in parts]
+            if all(values is None for values in columns):
+                return None
+            sizes = [part.score.size for part in parts]
+            return np.concatenate(
+                [np.ones(n) if values is None else values for n, values in zip(sizes, columns, strict=True)]
+            )
+
+        return cls(*(column(one.name) for one in fields(cls)))
+
     def take(self, rows: Ints | Bools) -> KeptRows:
         """Return some of the rows, by number or by mask."""
+        columns: Any = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return replace(self, **{name: values[rows] for name, values in columns if values is not None})
 
-        def some(values: npt.NDArray[Any] | None) -> Any:
-            return None if values is None else values[rows]
-
-        return KeptRows(
-            self.score[rows], self.cell[rows], some(self.label), some(self.weight), some(self.square_weight)
-        )
+    def merged(self) -> KeptRows:
+        """Return the rows with those of equal score, cell and label merged and their weights added."""
+        code = self.cell if self.label is None else self.cell * 2 + self.label
+        order = np.lexsort((code, self.score))
+        rows, code = self.take(order), code[order]
+        new = (rows.score[1:] != rows.score[:-1]) | (code[1:] != code[:-1])
+        first = np.flatnonzero(np.concatenate([[True], new]))
+        weight = np.add.reduceat(np.ones(order.size) if rows.weight is None else rows.weight, first)
+        square = None if rows.square_weight is None else np.add.reduceat(rows.square_weight, first)
+        return replace(rows.take(first), weight=weight, square_weight=square)
 
     def by_score(self) -> KeptRows:
         """Return the rows sorted by score."""
@@ -90,10 +100,11 @@ class KeptRows:
 
 @dataclass(frozen=True)
 class Scan:
-    """What a scan of the data found: the counts, and all rows' scores when there are few."""
+    """What a scan of the data counted, all rows' scores when there are few, and how they were read."""
 
     counts: Counts
     kept: KeptRows | None
+    reading: Reading
 
 
 def threads_or_default(threads: int | None) -> int:
@@ -121,9 +132,9 @@ class Tally:
         self.room = room
         self.labels = 2 if reading.binary else 1
         self.cells: tuple[tuple[str, ...], ...] = ()
-        self.kept: list[tuple[Any, ...]] | None = [] if keep else None
+        self.kept: list[KeptRows] | None = [] if keep else None
         self.read = 0
-        self.excluded: dict[str, int] = {}
+        self.excluded: Counter[str] = Counter()
         self.used = 0
         self._tables: dict[str, npt.NDArray[Any]] = {}
         self._sums: dict[str, Floats] = {}
@@ -133,8 +144,7 @@ class Tally:
         """Count some rows; ``rows.cells`` must begin with the cells of the rows before."""
         self.cells = rows.cells
         self.read += rows.read
-        for reason, count in rows.excluded.items():
-            self.excluded[reason] = self.excluded.get(reason, 0) + count
+        self.excluded.update(rows.excluded)
         if not len(rows):
             return
         self.used += len(rows)
@@ -151,7 +161,7 @@ class Tally:
             self.kept = None
             return
         label = rows.label if self.labels == 2 else None
-        self.kept.append((rows.score, rows.cell.astype(np.int32), label, rows.weight))
+        self.kept.append(KeptRows(rows.score, rows.cell.astype(np.int32), label, rows.weight))
 
     def _count_bins(self, rows: Rows, code: Ints) -> None:
         if rows.score is None:
@@ -211,63 +221,51 @@ class Tally:
         if rows.decision is None:
             return
         q, w = rows.decision, 1.0 if rows.weight is None else rows.weight
-        found = np.stack([_by(code, w**p * part) for p in (1, 2) for part in (q, 1.0 - q)], axis=-1)
-        self._decisions = found if self._decisions is None else _grown_sum(self._decisions, found)
+        sums: Any = np.stack(
+            [np.bincount(code, w**p * part) for p in (1, 2) for part in (q, 1.0 - q)], axis=-1
+        )
+        self._decisions = _grown_sum(self._decisions, sums)
 
     def _add_sums(self, rows: Rows, code: Ints) -> None:
         with np.errstate(invalid="ignore", over="ignore"):  # an infinite loss stays infinite
             for name, value in quantities(rows, self.reading, losses=self.losses):
                 once = value if rows.weight is None else value * rows.weight
-                found = np.stack([_by(code, once), _by(code, once * value)], axis=-1)
-                known = self._sums.get(name)
-                self._sums[name] = found if known is None else _grown_sum(known, found)
+                sums: Any = np.stack([np.bincount(code, once), np.bincount(code, once * value)], axis=-1)
+                self._sums[name] = _grown_sum(self._sums.get(name), sums)
 
     def counts(self) -> Counts:
-        """Return what was counted so far, cells in sorted order."""
-        cells = self.cells
-        if not self._tables:
-            return self._nothing()
-        shape = (len(cells), self.labels)
+        """Return what was counted so far, cells with rows in sorted order."""
+        cells = self.cells if self._tables else ()
 
         def shaped(table: npt.NDArray[Any] | None, tail: int) -> Any:
             if table is None:
                 return None
-            full = np.zeros((shape[0] * shape[1], tail), dtype=table.dtype)
+            full = np.zeros((len(cells) * self.labels, tail), dtype=table.dtype)
             full[: table.shape[0]] = table
-            return full.reshape(*shape, tail)
+            return full.reshape(len(cells), self.labels, tail)
 
-        bins = self._tables["rows"].shape[1]
+        none: Any = np.zeros((0, 1)) if self.reading.columns.weight else None
+        tables: dict[str, Any] = self._tables or {
+            "rows": np.zeros((0, 1), dtype=np.int64),
+            "mass": none,
+            "square_mass": none,
+        }
+        bins = self._tables["rows"].shape[1] if self._tables else 1
         unordered = Counts(
             self.reading.columns.cell_keys,
             cells,
-            self.grid,
-            shaped(self._tables["rows"], bins),
-            shaped(self._tables.get("mass"), bins),
-            shaped(self._tables.get("square_mass"), bins),
+            self.grid if self._tables else None,
+            shaped(tables["rows"], bins),
+            shaped(tables.get("mass"), bins),
+            shaped(tables.get("square_mass"), bins),
             shaped(self._decisions, 4),
             {name: shaped(table, 2) for name, table in self._sums.items()},
             self.read,
             dict(self.excluded),
         )
-        return _observed(unordered)
-
-    def _nothing(self) -> Counts:
-        """Return counts of no used row, of the right kind for adding."""
-        weighted = self.reading.columns.weight is not None
-        empty = np.zeros((0, self.labels, 1))
-        none = empty if weighted else None
-        return Counts(
-            self.reading.columns.cell_keys,
-            (),
-            None,
-            empty.astype(np.int64),
-            none,
-            none,
-            None,
-            {},
-            self.read,
-            self.excluded,
-        )
+        seen = np.flatnonzero(unordered.rows.any(axis=(1, 2)))
+        order = np.array(sorted(seen, key=lambda i: cells[i]), dtype=np.int64)
+        return unordered.mapped(lambda table: table[order], unordered.keys, tuple(cells[i] for i in order))
 
 
 def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
@@ -280,44 +278,21 @@ def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
 def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
     """Add rows into a flat table; of the two ways the one that is faster for its size."""
     if table.size <= 2 * place.size:
-        found = np.bincount(place, weight)
-        table[: found.size] += found
+        added = np.bincount(place, weight)
+        table[: added.size] += added
     else:  # bincount would make and add a whole table per batch
         np.add.at(table, place, 1 if weight is None else weight)
 
 
-def _by(code: Ints, values: Floats) -> Floats:
-    """Return the sums of values by code."""
-    return np.bincount(code, weights=values).astype(np.float64, copy=False)
-
-
-def _grown_sum(a: Floats, b: Floats) -> Floats:
-    """Return the sum of two tables whose first axes may differ in length."""
+def _grown_sum(a: Floats | None, b: Floats) -> Floats:
+    """Return the sum of two tables whose first axes may differ in length; None is nothing."""
+    if a is None:
+        return b
     if a.shape[0] < b.shape[0]:
         a, b = b, a
     out = a.copy()
     out[: b.shape[0]] += b
     return out
-
-
-def _observed(counts: Counts) -> Counts:
-    """Return the counts of the cells that have rows, sorted."""
-    seen = np.asarray(counts.rows.any(axis=(1, 2)))
-    chosen = sorted((cell, i) for i, cell in enumerate(counts.cells) if seen[i])
-    order = np.array([i for _, i in chosen], dtype=np.int64)
-
-    def pick(table: npt.NDArray[Any] | None) -> Any:
-        return None if table is None else table[order]
-
-    return replace(
-        counts,
-        cells=tuple(cell for cell, _ in chosen),
-        rows=pick(counts.rows),
-        mass=pick(counts.mass),
-        square_mass=pick(counts.square_mass),
-        decisions=pick(counts.decisions),
-        sums={name: pick(table) for name, table in counts.sums.items()},
-    )
 
 
 def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[str, Floats]]:
@@ -351,25 +326,23 @@ def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[
 
 def summed(reading: Reading) -> tuple[str, ...]:
     """Return the names of what :func:`quantities` yields with losses."""
-    columns = reading.columns
-    if columns.score is None:
+    if reading.columns.score is None:
         return ()
-    if reading.task == "regression":
-        return ("score", "label", "square_loss", "absolute_loss") if columns.label else ("score",)
-    if reading.score_scale == "raw" or columns.label is None:
+    regression = reading.task == "regression"
+    if not reading.columns.label or (reading.score_scale == "raw" and not regression):
         return ("score",)
-    return ("score", "square_loss", "log_loss")
+    return (
+        "score",
+        *(("label", "square_loss", "absolute_loss") if regression else ("square_loss", "log_loss")),
+    )
 
 
 def _log_loss(score: Floats, error: Floats, label: npt.NDArray[Any], reading: Reading) -> Floats:
     """Return -log of the probability given to the observed label; infinite where that is zero."""
     if reading.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
         return np.logaddexp(0.0, np.where(label == 1, -score, score))
-    right = np.where(
-        label == 1,
-        to_probability(score, reading.score_scale),
-        1.0 - to_probability(score, reading.score_scale),
-    )
+    chance = to_probability(score, reading.score_scale)
+    right = np.where(label == 1, chance, 1.0 - chance)
     with np.errstate(divide="ignore"):
         return np.abs(np.log(right, out=right), out=right)
 
@@ -402,7 +375,7 @@ def scan(
         The data has no usable rows, or rows that the reading's policies do not allow to be left out.
     """
     source.require(reading.columns.counted)
-    reading = reading.in_type_of(source.schema)
+    reading = reading.resolved(source.schema)
     about = source.about_rows
     bins = FINE_BINS * (1 if about <= 2 * KEEP_ROWS else 4) if exact and about > SORT_ROWS else BINS
     room = max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
@@ -416,7 +389,7 @@ def scan(
         return tally
 
     total: Counts | None = None
-    kept: list[tuple[Any, ...]] | None = [] if keep else None
+    kept: list[KeptRows] | None = [] if keep else None
     cells: list[tuple[str, ...]] = []
     for tally in _in_order(source.parts(reading.columns.counted, _types(reading)), count, threads):
         counts = tally.counts()
@@ -425,24 +398,19 @@ def scan(
         total = counts if total is None else total + counts
         if kept is not None:
             few = tally.kept is not None and total.used <= KEEP_ROWS
-            kept = [*kept, *((rows, len(cells)) for rows in tally.kept or ())] if few else None
+            more = [replace(rows, cell=rows.cell + len(cells)) for rows in tally.kept or ()]
+            kept = [*kept, *more] if few else None
             cells.extend(tally.cells)
     if total is None:
         total = Tally(reading, bins).counts()
     check_excluded(total.excluded, total.read, reading)
     if each is None:
         check_whole(total, reading, source.name)
-    return Scan(total, _joined(kept, cells, total) if kept else None)
+    return Scan(total, _joined(kept, cells, total) if kept else None, reading)
 
 
 def check_whole(counts: Counts, reading: Reading, name: str) -> None:
-    """Raise where counts do not have what a whole data set must have.
-
-    Raises
-    ------
-    DataError
-        There are no rows, none is left, or none has the label that is said to be positive.
-    """
+    """Raise a DataError where there are no rows, none is left, or none has the label that is said to be positive."""
     if not counts.read:
         raise DataError(f"{name} has no rows")
     if not counts.used:
@@ -451,17 +419,10 @@ def check_whole(counts: Counts, reading: Reading, name: str) -> None:
     check_positive(counts.rows[:, -1], reading)
 
 
-def _joined(kept: list[tuple[Any, ...]], cells: list[tuple[str, ...]], counts: Counts) -> KeptRows:
+def _joined(kept: Sequence[KeptRows], cells: Sequence[tuple[str, ...]], counts: Counts) -> KeptRows:
     """Return the kept rows of all parts with the cells of the whole."""
-    place = {cell: i for i, cell in enumerate(counts.cells)}
-    into = np.array([place.get(cell, -1) for cell in cells], dtype=np.int64)
-    batches = [batch for batch, _ in kept]
-    cell = np.concatenate([into[batch[1] + start] for batch, start in kept])
-
-    def column(i: int) -> Any:
-        return None if batches[0][i] is None else np.concatenate([batch[i] for batch in batches])
-
-    return KeptRows(column(0), cell, column(2), column(3))
+    rows, (_, into) = KeptRows.joined(kept), groups_of_cells(counts.keys, cells, counts.keys, counts.cells)
+    return replace(rows, cell=into[rows.cell])
 
 
 def _types(reading: Reading) -> dict[str, pa.DataType]:
@@ -506,14 +467,13 @@ def _in_order(parts: list[Part], work: Callable[[Part], Made], threads: int | No
 def collect(
     source: Source, reading: Reading, counts: Counts, bins: Bools, *, threads: int | None = None
 ) -> KeptRows:
-    """Return the rows whose score lies in the chosen bins of the counts' grid.
+    """Return the rows whose score lies in the chosen bins of the counts' grid; the reading is that of the scan.
 
     Rows of one score, cell and label are merged into one weighted row when there are many, so heavy ties
     cost no memory.
     """
     grid = counts.grid
     assert grid is not None
-    place = {cell: i for i, cell in enumerate(counts.cells)}
 
     # where no row was left out, the scores alone say which rows to look at, and labels are not needed
     complete = not any(counts.excluded.values())
@@ -523,7 +483,7 @@ def collect(
 
     def gather(part: Part) -> KeptRows | None:
         encoder = Encoder(reading, part.where, part.first_row)
-        found: list[tuple[Any, ...]] = []
+        chosen: list[KeptRows] = []
         room = KEEP_ROWS
         for whole in part.batches():
             batch = (
@@ -532,53 +492,18 @@ def collect(
             rows = encoder.encode(batch)
             assert rows.score is not None
             inside = bins[grid.index(rows.score)]
-            into = np.array([place.get(cell, -1) for cell in encoder.cells], dtype=np.int64)
+            _, into = groups_of_cells(counts.keys, encoder.cells, counts.keys, counts.cells)
             label = rows.label[inside] if rows.label is not None and reading.binary else None
             weight = None if rows.weight is None else rows.weight[inside]
             square = None if weight is None else weight * weight
-            found.append((rows.score[inside], into[rows.cell[inside]], label, weight, square))
-            if sum(f[0].size for f in found) > room:
-                found = [_merged_ties(found)]
-                room = max(KEEP_ROWS, 2 * found[0][0].size)  # where little is tied, merge seldom
-        return _stacked(found)
+            chosen.append(KeptRows(rows.score[inside], into[rows.cell[inside]], label, weight, square))
+            if sum(few.score.size for few in chosen) > room:
+                chosen = [KeptRows.joined(chosen).merged()]
+                room = max(KEEP_ROWS, 2 * chosen[0].score.size)  # where little is tied, merge seldom
+        return KeptRows.joined(chosen) if chosen else None
 
-    reading = reading.in_type_of(source.schema)
     parts = source.parts(reading.columns.counted, _types(reading))
-    gathered = [g for g in _in_order(parts, gather, threads) if g is not None]
-    joined = _stacked([(g.score, g.cell, g.label, g.weight, g.square_weight) for g in gathered])
-    assert joined is not None
-    return joined
-
-
-def _stacked(found: list[tuple[Any, ...]]) -> KeptRows | None:
-    if not found:
-        return None
-
-    def column(i: int) -> Any:
-        if all(f[i] is None for f in found):
-            return None
-        # only some parts of unweighted data have merged ties, and so weights
-        return np.concatenate([np.ones(f[0].size) if f[i] is None else f[i] for f in found])
-
-    return KeptRows(column(0), column(1), column(2), column(3), column(4))
-
-
-def _merged_ties(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Return the same rows with equal (score, cell, label) merged and their weights added."""
-    rows = _stacked(found)
-    assert rows is not None
-    code = rows.cell if rows.label is None else rows.cell * 2 + rows.label
-    order = np.lexsort((code, rows.score))
-    score, code = rows.score[order], code[order]
-    new = np.concatenate([[True], (score[1:] != score[:-1]) | (code[1:] != code[:-1])])
-    first = np.flatnonzero(new)
-    ones = np.ones(order.size) if rows.weight is None else rows.weight[order]
-    weight = np.add.reduceat(ones, first)
-    square = None if rows.square_weight is None else np.add.reduceat(rows.square_weight[order], first)
-    score, code = score[new], code[new]
-    if rows.label is None:
-        return score, code, None, weight, square
-    return score, code // 2, (code % 2).astype(np.uint8), weight, square
+    return KeptRows.joined([rows for rows in _in_order(parts, gather, threads) if rows is not None])
 
 
 # ---------------------------------------------------------------------- whole tables
@@ -603,7 +528,6 @@ def read_table(
     """
     source = open_source(data)
     source.require(reading.columns.counted)
-    reading = reading.in_type_of(source.schema)
     raw = raw or {}
     wanted = source.columns if columns is None else columns
     names = list(dict.fromkeys((*reading.columns.counted, *wanted, *raw)))
@@ -627,17 +551,13 @@ def stream_batches(
                 before += batch.num_rows
 
 
-def default_threshold(reading: Reading) -> float | None:
-    """Return the score at which the scale's probability is one half, if it has one."""
-    return None if reading.task == "regression" else NATURAL_THRESHOLD.get(reading.score_scale)
-
-
 def count_table(table: Table) -> Scan:
     """Count a table in memory, decisions and losses included."""
     tally = Tally(table.reading, BINS)
     tally.add(table.rows)
     counts, rows = tally.counts(), table.rows
     if rows.score is None:
-        return Scan(counts, None)
+        return Scan(counts, None, table.reading)
     label = rows.label if table.reading.binary else None
-    return Scan(counts, _joined([((rows.score, rows.cell, label, rows.weight), 0)], list(rows.cells), counts))
+    kept = _joined([KeptRows(rows.score, rows.cell, label, rows.weight)], rows.cells, counts)
+    return Scan(counts, kept, table.reading)

@@ -3,14 +3,12 @@ r"""Individual fairness of a model: what it says of a person, and of the same pe
 Let ``x_k`` be row ``x`` under flip ``k`` (see :mod:`fairfix.individual.flips`), ``h`` the score, ``d`` the decision.
 Over the rows:
 
-* ``decision_flips``  ``P(d(x_k) is not the same for all k)``; for a decision drawn with probability ``p`` by the
-person's
-  own draw, ``E[max_k p(x_k) - min_k p(x_k)]``
-* ``score_change``    ``E[max_k h(x_k) - min_k h(x_k)]``
-* ``score_effect``    ``max_{a,b} |E[h(x_a) - h(x_b)]|``, everybody flipped to one level, then to another
-* ``transport_cost``  ``E[max_k (logit h(x_k) - logit h(x))^2]``: SenSeI's transport regularizer at radius 0, log-odds
-kept
-  within 8
+* ``decision_flips``: ``P(d(x_k) is not the same for all k)``; for a decision drawn with probability ``p`` by the
+  person's own draw, ``E[max_k p(x_k) - min_k p(x_k)]``
+* ``score_change``: ``E[max_k h(x_k) - min_k h(x_k)]``
+* ``score_effect``: ``max_{a,b} |E[h(x_a) - h(x_b)]|``, everybody flipped to one level, then to another
+* ``transport_cost``: ``E[max_k (logit h(x_k) - logit h(x))^2]``: SenSeI's transport regularizer at radius 0, log-odds
+  kept within 8
 
 Each is of one of three kinds of flips: ``under_flips`` of the attribute's levels; ``under_comparable``, where rows
 with one of the comparable values get each of the others; ``under_everybody``, where every row gets each comparable
@@ -18,7 +16,7 @@ value, as in the paper's *spouse consistency*, single people too.
 
 From scores alone, without a model: :func:`of_scores` compares rows that are equal in all other columns
 (``matched_effect``) and what other columns do not foretell (``residual_effect``), see
-:mod:`fairfix.individual.by_scores`. How fast a score changes with its features is no discrimination and is not
+:mod:`fairfix.individual.contrasts`. How fast a score changes with its features is no discrimination and is not
 reported.
 
 References
@@ -36,25 +34,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairfix.auditing.audit import with_default_threshold
 from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.counts import Floats
 from fairfix.data.files import Source
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import read_table
-from fairfix.data.table import Reading, Table, to_probability
+from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, UsageError
-from fairfix.individual.by_scores import (
-    MatchedContrast,
-    ResidualContrast,
-    keys_of,
-    matched_effect,
-    residual_effect,
-)
 from fairfix.individual.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
+from fairfix.individual.matched import MatchedContrast, keys_of, matched_effect
+from fairfix.individual.residual import ResidualContrast, residual_effect
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.optim.sensei import regularizer_empirical
-from fairfix.stats import uncertainty as un
+from fairfix.optim.transport import regularizer_empirical
+from fairfix.stats.estimates import Means, Proportions
 
 if TYPE_CHECKING:
     from fairfix.models.user_file import ScoringModel
@@ -172,7 +166,7 @@ def of_model(
         probabilities.
     """
     check_comparable(table, comparable)
-    reading = with_default_threshold(table.reading)
+    reading = table.reading.with_threshold()
     decides, scale = model.score_scale == "decision", reading.score_scale
     is_probability = not decides and scale != "raw" and reading.task == "classification"
     names = list(model.feature_names)
@@ -188,12 +182,12 @@ def of_model(
     judge = Judge(score, cut, is_probability=is_probability, looks_at=frozenset(names), blind=said)
     columns = table.reading.columns.protected
     asked = [(name,) for name in columns] + ([columns] if len(columns) > 1 else [])
-    out = {" x ".join(some): list(under_flips(table, some, judge, confidence)) for some in asked}
-    out[" x ".join(asked[-1])] += under_comparable(table, comparable, judge, confidence)
+    out = {attribute_name(some): list(under_flips(table, some, judge, confidence)) for some in asked}
+    out[attribute_name(asked[-1])] += under_comparable(table, comparable, judge, confidence)
     if radius is not None:
         if not is_probability:
             raise UsageError("--radius compares log-odds, so the model has to give probabilities")
-        out[" x ".join(asked[-1])].append(
+        out[attribute_name(asked[-1])].append(
             within_radius(table, asked[-1], judge, radius, confidence, comparable)
         )
     return out
@@ -422,8 +416,8 @@ def of_predictor(
         cut = table.reading.cut
     looks = frozenset((*predictor.inputs, *predictor.features))
     judge = Judge(predictor.predict, cut, decided and predictor.randomized, not decided and not real, looks)
-    out = {" x ".join(some): list(under_flips(some_rows, some, judge, confidence)) for some in asked}
-    out[" x ".join(asked[-1])] += under_comparable(some_rows, comparable, judge, confidence)
+    out = {attribute_name(some): list(under_flips(some_rows, some, judge, confidence)) for some in asked}
+    out[attribute_name(asked[-1])] += under_comparable(some_rows, comparable, judge, confidence)
     return out
 
 
@@ -511,7 +505,7 @@ def _share(values: Floats, weight: Floats, alpha: float, *, exact: bool) -> Valu
     if np.isnan(values).any():
         return Value(math.nan, 0.0, 1.0)
     sums = ([float((weight**k * part).sum())] for k in (1, 2) for part in (values, 1.0 - values))
-    estimate = un.Proportions.weighted(*sums)
+    estimate = Proportions.weighted(*sums)
     low, high = estimate.limits(alpha)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
 
@@ -524,6 +518,6 @@ def _mean(
         return Value(0.0, 0.0, 0.0)
     sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
-    estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)
+    estimate = Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(alpha)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

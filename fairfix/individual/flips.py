@@ -19,7 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.counts import Bools
-from fairfix.data.table import MISSING, Rows, Table, arrow_array, group_codes
+from fairfix.data.encoder import MISSING, Rows, arrow_array, group_codes
+from fairfix.data.names import attribute_name
+from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError
 from fairfix.models.scoring import Change
 
@@ -118,7 +120,7 @@ def protected_flips(table: Table, columns: Sequence[str], comparable: Comparable
     sizes = [len(found) for found in levels] + [len(values) for _, values in comparable]
     many = int(np.prod(sizes)) if sizes else 0
     if many > MOST:
-        what = " x ".join((*columns, *(name for name, _ in comparable)))
+        what = attribute_name((*columns, *(name for name, _ in comparable)))
         raise UsageError(
             f"{what} has {many:,} combinations of levels; at most {MOST} are flipped: name fewer protected columns or "
             "comparable values, or fold rare groups together"

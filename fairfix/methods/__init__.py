@@ -7,7 +7,6 @@ tests find it by :func:`available`.
 from __future__ import annotations
 
 from importlib import import_module
-from inspect import isabstract
 from pkgutil import iter_modules
 
 from fairfix.methods.base import Repairer, RepairProblem
@@ -17,10 +16,9 @@ __all__ = ["RepairProblem", "Repairer", "available"]
 
 def available() -> dict[str, type[Repairer]]:
     """Return every method by its name, sorted."""
-    found: dict[str, type[Repairer]] = {}
+    methods: dict[str, type[Repairer]] = {}
     for info in iter_modules(__path__, prefix=f"{__name__}."):
-        module = import_module(info.name)
-        for thing in vars(module).values():
-            if isinstance(thing, type) and issubclass(thing, Repairer) and not isabstract(thing):
-                found[thing.name] = thing
-    return dict(sorted(found.items()))
+        for member in vars(import_module(info.name)).values():
+            if isinstance(member, type) and issubclass(member, Repairer) and "name" in vars(member):
+                methods[member.name] = member
+    return dict(sorted(methods.items()))

@@ -1,30 +1,37 @@
 """Repairer: what every method is, and everything that methods share.
 
-A method is one file in this folder with one subclass of :class:`Repairer`. Its hyper-parameters are dataclass
+A method is one module or folder here with one subclass of :class:`Repairer`. Its hyper-parameters are dataclass
 fields made by :func:`param`; from that line come the range check and its message, the command-line option with
-help and default, the row in the docs and the entry in the artifact.
+help and default, the row in the docs and the entry in the artifact. Where a method has several algorithms, each is a
+:class:`Solver` that says which of the parameters it reads.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
-from functools import cached_property
-from typing import Any, ClassVar, TypeVar, final
+from functools import cached_property, wraps
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from fairfix.data.counts import Floats
-from fairfix.data.table import Groups, Reading, Table, Task
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import Reading, Task
+from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Comparable
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noisy.description import Noise
 
 Made = TypeVar("Made")
+Key = ParamSpec("Key")
+
+
+# ---------------------------------------------------------------------- parameters
 
 
 @dataclass(frozen=True)
@@ -41,33 +48,20 @@ class Rule:
     text: bool = False
 
     def parse(self, owner: str, name: str, text: str) -> Any:
-        """Return the value that a text stands for: a choice, a word, or a number.
-
-        Raises
-        ------
-        UsageError
-            The text is none of them.
-        """
+        """Return the value that a text stands for: a choice, a word, or a number; UsageError where it is none."""
         text = text.strip()
         if self.text or self.choices or text in self.words:
             return text
         try:
             return float(text)
         except ValueError:
-            words = "".join(f"{word}, " for word in self.words)
-            wanted = f"{words}or a number" if words else "a number"
+            wanted = ", ".join((*self.words, "or a number" if self.words else "a number"))
             raise UsageError(
-                f"{owner}: {name} must be {wanted}; --{name.replace('_', '-')}: {text!r} is not a number"
+                f"{owner}: {name} must be {wanted}; {_flag(name)}: {text!r} is not a number"
             ) from None
 
     def check(self, owner: str, name: str, value: Any) -> None:
-        """Raise where the value breaks the rule.
-
-        Raises
-        ------
-        UsageError
-            Names the method, the parameter, the rule and the value.
-        """
+        """Raise a UsageError that names method, parameter, rule and value where the value breaks the rule."""
         if self.choices:
             if value not in self.choices:
                 raise UsageError(f"{owner}: {name} must be one of {', '.join(self.choices)}, got {value!r}")
@@ -76,36 +70,36 @@ class Rule:
             return
         if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
             raise UsageError(f"{owner}: {name} must be a number, got {value!r}")
-        if self.above is not None and not value > self.above:
-            raise UsageError(f"{owner}: {name} must be above {self.above:g}, got {value:g}")
-        if self.at_least is not None and not value >= self.at_least:
-            raise UsageError(f"{owner}: {name} must be at least {self.at_least:g}, got {value:g}")
-        if self.at_most is not None and not value <= self.at_most:
-            raise UsageError(f"{owner}: {name} must be at most {self.at_most:g}, got {value:g}")
+        for words, limit, holds in (
+            ("above", self.above, float.__gt__),
+            ("at least", self.at_least, float.__ge__),
+            ("at most", self.at_most, float.__le__),
+        ):
+            if limit is not None and not holds(float(value), float(limit)):
+                raise UsageError(f"{owner}: {name} must be {words} {limit:g}, got {value:g}")
 
 
 def param(
     default: Any,
     help: str,  # noqa: A002  the word that click and argparse use for the same thing
-    *,
-    above: float | None = None,
-    at_least: float | None = None,
-    at_most: float | None = None,
-    choices: tuple[str, ...] = (),
-    words: tuple[str, ...] = (),
-    selectable: bool = False,
-    text: bool = False,
+    **limits: Any,
 ) -> Any:
-    """Return a dataclass field that is a hyper-parameter.
+    """Return a dataclass field that is a hyper-parameter; ``limits`` are fields of :class:`Rule`.
 
     ``choices`` are the texts it may be; ``words`` are texts it may be instead of a number. ``selectable``: several
     values may be given, of which the validation part chooses one. ``text``: any text, which the method reads itself.
     """
-    rule = Rule(help, above, at_least, at_most, choices, words, selectable, text)
-    return field(default=default, metadata={"rule": rule}, kw_only=True)
+    return field(default=default, metadata={"rule": Rule(help, **limits)}, kw_only=True)
 
 
-@dataclass(frozen=True)
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+# ---------------------------------------------------------------------- problems
+
+
+@dataclass(frozen=True, eq=False)
 class RepairProblem:
     """What a method is given: rows with scores (and labels), and the groups that are to be treated alike.
 
@@ -142,7 +136,6 @@ class RepairProblem:
     noise: Noise | None = None
     seen_by_model: tuple[str, ...] = ()
     many_fits: bool = False
-    _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def cells(self) -> Groups:
@@ -155,60 +148,127 @@ class RepairProblem:
         names = self.table.reading.columns.strata
         return self.table.groups(names) if names else None
 
-    def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """Return what ``make`` makes, from the first call with this key on: fits of one problem share a sort."""
-        if key not in self._found:
-            self._found[key] = make()
-        found: Made = self._found[key]
-        return found
-
     @property
     def weight(self) -> Floats:
         """Row weights, shape (n,); ones when there are none."""
         return self.table.weight
 
 
-@dataclass(frozen=True)
-class Repairer(ABC):
-    """Turns a problem into a repaired predictor. Holds hyper-parameters only; ``fit`` changes nothing here.
+def once_per_problem(
+    make: Callable[Concatenate[RepairProblem, Key], Made],
+) -> Callable[Concatenate[RepairProblem, Key], Made]:
+    """Keep what a function makes of a problem as long as the problem lives, so that its fits share a sort or a model.
 
-    Attributes
-    ----------
-    name
-        What ``--method`` takes.
-    summary
-        One line for help and docs.
-    criterion
-        Identifier of the audit comparison that ``slack`` bounds on the rows of the fit, by default.
-    needs_labels
-        Whether the fit uses labels, by default.
-    knows_strata
-        Whether it can make groups alike within strata.
-    learns
-        Whether it can learn from feature columns.
-    tasks
-        What labels it knows: 0/1 (classification), real numbers (regression).
-    knows_unlabelled
-        Whether it learns from rows without labels.
-    knows_noise
-        Whether it repairs true groups that are seen through noise, and so needs a table of the noise.
-    draws
-        Whether values of its predictors may hang on chance, so that rows of the fit need an identity.
-    exceptions
-        Laws of the contract suite that the method leaves, with the reason.
+    Further arguments are the key, so they are hashable and given by position.
     """
+    kept: WeakKeyDictionary[RepairProblem, dict[Any, Made]] = WeakKeyDictionary()
+
+    @wraps(make)
+    def made(problem: RepairProblem, /, *key: Key.args, **no: Key.kwargs) -> Made:
+        own = kept.setdefault(problem, {})
+        if key not in own:
+            own[key] = make(problem, *key, **no)
+        return own[key]
+
+    return made
+
+
+@once_per_problem
+def _group_masses(problem: RepairProblem) -> Floats:
+    groups = problem.cells
+    return np.bincount(groups.codes, problem.table.rows.weight, len(groups.levels)).astype(np.float64)
+
+
+@once_per_problem
+def _only_label(problem: RepairProblem) -> int | None:
+    """Return the label that all rows have; None where there are both, or none, or real ones."""
+    label = problem.table.rows.label
+    if label is None or not problem.table.reading.binary:
+        return None
+    return int(label[0]) if (label == label[0]).all() else None
+
+
+# ---------------------------------------------------------------------- methods
+
+
+Accepts = Callable[[Any], bool]
+"""Whether a solver reads a value of a parameter."""
+
+
+def anything(value: Any) -> bool:
+    """Accept every value of a parameter."""
+    return True
+
+
+def only(*accepted: Any) -> Accepts:
+    """Accept the given values of a parameter."""
+    return lambda value: value in accepted
+
+
+def nothing(value: Any) -> bool:
+    """Accept no value of a parameter."""
+    return False
+
+
+def but(*refused: Any) -> Accepts:
+    """Accept all but the given values of a parameter."""
+    return lambda value: value not in refused
+
+
+class Solver:
+    """One algorithm of a method: which of the method's parameters it reads, what it uses, and its fit."""
+
+    option: ClassVar[str] = ""
+    """The option that chooses it, for messages."""
+    reads: ClassVar[Mapping[str, Accepts]] = {}
+    """Parameters that mean something to it, beside the slack, with the values that do."""
+    tasks: ClassVar[tuple[Task, ...]] = ()
+    """Labels it knows, where they are fewer than the method's."""
+    uses_labels: ClassVar[bool] = False
+    sees_groups: ClassVar[bool | None] = None
+    """Whether the protected columns have to be features (True), or must not be (False)."""
+    knows_pairs: ClassVar[bool] = False
+    """Whether it heeds pairs of people whose difference does not count."""
+    averages: ClassVar[bool] = False
+    """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
+    streams: ClassVar[bool] = False
+    """Whether it learns from rows that come in pieces, which need not fit into memory."""
+    method: Any
+
+    def __init__(self, method: Any) -> None:
+        self.method = method
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Return the predictor with its trace; the inputs are valid."""
+        raise NotImplementedError
+
+    def learn(self, tables: Callable[[], Iterator[Table]], rng: np.random.Generator) -> RepairedPredictor:
+        """Return the predictor of rows that come in pieces; only called where ``streams``."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Repairer:
+    """Turns a problem into a repaired predictor. Holds hyper-parameters only; ``fit`` changes nothing here."""
 
     name: ClassVar[str]
+    """What ``--method`` takes."""
     summary: ClassVar[str]
+    """One line for help and docs."""
     criterion: ClassVar[str]
-    needs_labels: ClassVar[bool] = False
+    """Identifier of the audit comparison that ``slack`` bounds on the rows of the fit, by default."""
+    solvers: ClassVar[Mapping[str, type[Solver]]] = {}
+    """The algorithms that the parameter ``solver`` chooses from, where there are several."""
+    tasks: ClassVar[tuple[Task, ...]] = ("classification",)
+    """Labels it knows: 0/1 (classification), real numbers (regression)."""
     knows_strata: ClassVar[bool] = False
-    learns: ClassVar[bool] = False
     knows_unlabelled: ClassVar[bool] = False
     knows_noise: ClassVar[bool] = False
+    """Whether it repairs true groups that are seen through noise, and so needs a table of the noise."""
+    learns: ClassVar[bool] = False
+    """Whether it can learn from feature columns."""
     draws: ClassVar[bool] = False
-    tasks: ClassVar[tuple[Task, ...]] = ("classification",)
-    exceptions: ClassVar[Mapping[str, str]] = {}
+    """Whether values of its predictors may hang on chance, so that rows of the fit need an identity."""
 
     slack: float = param(
         0.0, "largest gap between two groups that is left, in the method's criterion", at_least=0.0
@@ -217,18 +277,20 @@ class Repairer(ABC):
     def __post_init__(self) -> None:
         for name, rule in self.rules():
             rule.check(self.name, name, getattr(self, name))
+        if self.solvers:
+            self.check_reads(type(self.solver_in_force))
 
-    @classmethod
-    def rules(cls) -> Iterator[tuple[str, Rule]]:
-        """Yield (name, rule) of every hyper-parameter."""
-        for part in fields(cls):
-            if "rule" in part.metadata:
-                yield part.name, part.metadata["rule"]
+    # ------------------------------------------------------------------ parameters
 
     @classmethod
     def parameter_fields(cls) -> Iterator[Field[Any]]:
         """Yield the dataclass fields that are hyper-parameters."""
         return (part for part in fields(cls) if "rule" in part.metadata)
+
+    @classmethod
+    def rules(cls) -> Iterator[tuple[str, Rule]]:
+        """Yield (name, rule) of every hyper-parameter."""
+        return ((part.name, part.metadata["rule"]) for part in cls.parameter_fields())
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -236,14 +298,63 @@ class Repairer(ABC):
         values = {name: getattr(self, name) for name, _ in self.rules()}
         return {name: "inf" if value == math.inf else value for name, value in values.items()}
 
+    def variants(self, choices: Mapping[str, tuple[Any, ...]]) -> list[Repairer]:
+        """Return the repairers of all combinations of the given parameter values."""
+        out: list[Repairer] = [self]
+        for name, values in choices.items():
+            out = [replace(one, **{name: value}) for one in out for value in values]
+        return out
+
+    def check_reads(self, solver: type[Solver]) -> None:
+        """Raise a UsageError where a parameter has a value, other than its default, that a solver does not read."""
+        for part in self.parameter_fields():
+            name, value = part.name, getattr(self, part.name)
+            if name == "slack" or value == part.default or f"{_flag(name)} {value}" == solver.option:
+                continue
+            users = {one.option for one in self.solvers.values() if one.reads.get(name, nothing)(value)}
+            if solver.option not in users:
+                users -= {"--solver auto"}  # which takes the place of others
+                shown = f"{value:g}" if isinstance(value, float) else value
+                remedy = f"it goes with {' or '.join(sorted(users))}" if users else "leave it out"
+                raise UsageError(
+                    f"{self.name}: {_flag(name)} {shown} does not go with {solver.option}; {remedy}"
+                )
+
+    # ------------------------------------------------------------------ what the parameters make of the method
+
     @property
-    def bounds(self) -> str:
-        """Identifier of the audit comparison that ``slack`` bounds with these parameters, strata aside."""
-        return self.criterion
+    def solver_in_force(self) -> Solver:
+        """The algorithm that the parameters choose."""
+        return self.solvers.get(getattr(self, "solver", ""), Solver)(self)
 
     def bounds_of(self, reading: Reading) -> str:
-        """Return the same for labels of the kind that a reading has."""
-        return self.bounds
+        """Return the identifier of the audit comparison that ``slack`` bounds on such data, strata aside."""
+        return self.criterion
+
+    @property
+    def slack_of_all(self) -> float | None:
+        """The slack that holds for every group alike; None where it does not change the fit, or groups have others."""
+        return self.slack
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether the fit uses labels."""
+        return self.solver_in_force.uses_labels
+
+    @property
+    def sees_groups(self) -> bool:
+        """Whether the protected columns have to be features."""
+        return bool(self.solver_in_force.sees_groups)
+
+    @property
+    def averages(self) -> bool:
+        """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
+        return self.solver_in_force.averages
+
+    @property
+    def streams(self) -> bool:
+        """Whether :meth:`learn` works, so that the rows need not fit into memory."""
+        return self.solver_in_force.streams
 
     @property
     def comparables(self) -> Comparable:
@@ -251,65 +362,28 @@ class Repairer(ABC):
         return ()
 
     @property
-    def has_slack(self) -> bool:
-        """Whether the slack changes the fit with these parameters, so that a comparison varies it."""
-        return True
-
-    @property
-    def slack_of_all(self) -> float | None:
-        """The slack that holds for every group alike; None where there is none such."""
-        return self.slack if self.has_slack else None
-
-    @property
-    def knows_pairs(self) -> bool:
-        """Whether the fit heeds pairs of people whose difference does not count."""
-        return False
-
-    @property
     def demands(self) -> tuple[tuple[str, float], ...]:
         """Rates of true groups that the slack bounds: 1 where none may be below that of everybody, -1 where above."""
         return ()
 
     def noise_in_force(self, noise: Noise) -> Noise:
-        """Return what is said of the noise, with what these parameters assume besides; fit and proof rest on it.
-
-        Raises
-        ------
-        UsageError
-            They contradict one another.
-        """
+        """Return the noise as described and as the parameters assume it; UsageError where they contradict it."""
         return noise
 
-    @property
-    def sees_groups(self) -> bool:
-        """Whether the protected columns have to be features with these parameters."""
-        return False
+    @classmethod
+    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
+        """Yield (title, repairer) of each variant of the method that `compare` shows on such data."""
+        yield cls.name, cls()
 
-    @property
-    def averages(self) -> bool:
-        """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
-        return False
+    def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
+        """Return what selection among parameter values makes large: the expected accuracy of the decisions."""
+        return expected_accuracy(table, predicted, threshold)
 
-    @property
-    def uses_labels(self) -> bool:
-        """Whether the fit uses labels with these parameters."""
-        return self.needs_labels
-
-    @property
-    def streams(self) -> bool:
-        """Whether :meth:`learn` works with these parameters, so that the rows need not fit into memory."""
-        return False
+    # ------------------------------------------------------------------ fit
 
     @final
     def fit(self, problem: RepairProblem, *, rng: np.random.Generator) -> RepairedPredictor:
-        """Return the repaired predictor of a problem.
-
-        Parameters
-        ----------
-        problem
-            Left as it is.
-        rng
-            Source of all randomness of the fit.
+        """Return the repaired predictor of a problem, which is left as it is; ``rng`` is the source of all chance.
 
         Raises
         ------
@@ -322,40 +396,23 @@ class Repairer(ABC):
             The solver stopped before its tolerance; ``predictor.trace.converged`` is False.
         """
         self._check(problem)
-        return self._told(self._fit(problem, rng))
+        return self._warned(self._fit(problem, rng))
 
     @final
     def learn(self, tables: Callable[[], Iterator[Table]], *, rng: np.random.Generator) -> RepairedPredictor:
-        """Return the repaired predictor of rows that come in pieces.
+        """Return the repaired predictor of rows that come in pieces; raises and warns as :meth:`fit` does.
 
-        Parameters
-        ----------
-        tables
-            Starts the rows again at each call: the same pieces in the same order.
-        rng
-            Source of all randomness of the fit.
-
-        Raises
-        ------
-        UsageError
-            The method does not learn from a stream with these parameters.
-        DataError
-            Fewer than two groups.
-
-        Warns
-        -----
-        ConvergenceWarning
-            As :meth:`fit` does.
+        ``tables`` starts the rows again at each call: equal pieces in equal order.
         """
         if not self.streams:
             raise UsageError(f"{self.name} does not learn from a stream with these parameters")
-        return self._told(self._learn(tables, rng))
+        return self._warned(self.solver_in_force.learn(tables, rng))
 
-    def _learn(self, tables: Callable[[], Iterator[Table]], rng: np.random.Generator) -> RepairedPredictor:
-        """Do the method on a stream; only called where ``streams``."""
-        raise NotImplementedError
+    def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Return the predictor with its trace; the inputs are valid."""
+        return self.solver_in_force.fit(problem, rng)
 
-    def _told(self, predictor: RepairedPredictor) -> RepairedPredictor:
+    def _warned(self, predictor: RepairedPredictor) -> RepairedPredictor:
         """Return the predictor, with a warning if it has not converged."""
         if not predictor.trace.converged:
             warnings.warn(
@@ -367,73 +424,53 @@ class Repairer(ABC):
         return predictor
 
     def _check(self, problem: RepairProblem) -> None:
-        groups, where = problem.cells, " x ".join(problem.cells.columns)
-        if problem.strata is not None and not self.knows_strata:
-            raise UsageError(f"{self.name} does not repair within strata; leave out --strata")
-        if problem.table.reading.task not in self.tasks:
-            raise UsageError(
-                f"{self.name} repairs {' and '.join(self.tasks)}, not {problem.table.reading.task}"
-            )
-        if problem.unlabelled is not None and not self.knows_unlabelled:
-            raise UsageError(f"{self.name} learns nothing from rows without labels; leave out --unlabelled")
-        if problem.pairs and not self.knows_pairs:
-            raise UsageError(
-                f"{self.name} knows no comparable pairs with these parameters; leave out --pairs"
-            )
-        if problem.noise is None and self.knows_noise:
-            raise UsageError(f"{self.name} needs to know the noise of the groups; give a table with --noise")
-        if problem.noise is not None and not self.knows_noise:
-            raise UsageError(f"{self.name} takes groups as they are; leave out --noise")
-        if not self.learns and (problem.features is not None or problem.protected_as_feature):
-            raise UsageError(f"{self.name} works on scores and learns from no features; leave out --features")
+        """Raise where the problem has something that the method cannot use, or lacks something that it needs."""
+        groups, where, solver = problem.cells, attribute_name(problem.cells.columns), self.solver_in_force
+        task, paf, noise = problem.table.reading.task, problem.protected_as_feature, problem.noise
+        learned = problem.features is not None or paf
+        name, tasks = self.name, solver.tasks or self.tasks
+        this = f"{name}: {solver.option}" if solver.option else name
+        refused = {
+            f"{name} does not repair within strata; leave out --strata": (
+                problem.strata is not None and not self.knows_strata
+            ),
+            f"{this if solver.tasks else name} repairs {' and '.join(tasks)}, not {task}": task not in tasks,
+            f"{name} learns nothing from rows without labels; leave out --unlabelled": (
+                problem.unlabelled is not None and not self.knows_unlabelled
+            ),
+            f"{this} knows no comparable pairs; leave out --pairs": problem.pairs and not solver.knows_pairs,
+            f"{name} needs to know the noise of the groups; give a table with --noise": (
+                self.knows_noise and not noise
+            ),
+            f"{name} takes groups as they are; leave out --noise": noise and not self.knows_noise,
+            f"{name} works on scores and learns from no features; leave out --features": (
+                learned and not self.learns
+            ),
+            f"{this} sees no protected column; leave out --protected-as-feature": (
+                paf and solver.sees_groups is False
+            ),
+            f"{this} treats groups apart, so it needs the protected attribute at predict time: say "
+            "--protected-as-feature, or take another solver": not paf and solver.sees_groups is True,
+        }
+        for words, holds in refused.items():
+            if holds:
+                raise UsageError(words)
         if len(groups.levels) < 2:
-            only = groups.names[0] if groups.names else "none"
+            alone = groups.names[0] if groups.names else "none"
             raise DataError(
-                f"column {where!r} has the single group {only!r}; a repair needs at least two groups"
+                f"column {where!r} has the single group {alone!r}; a repair needs at least two groups"
             )
-        mass = problem.once(
-            "mass", lambda: np.bincount(groups.codes, problem.table.rows.weight, len(groups.levels))
-        )
+        mass = _group_masses(problem)
         if not mass.all():
             empty = groups.names[int(np.argmin(mass))]
             raise DataError(
                 f"group {empty!r} of {where!r} has no rows to fit on; leave it out or fold it into another"
             )
-        label = problem.table.rows.label
-        if label is None:
-            if self.uses_labels:
-                raise DataError(
-                    f"{self.name} needs labels with these parameters; name the column with --label"
-                )
-        elif problem.table.reading.binary and problem.once(
-            "one class", lambda: bool((label == label[0]).all())
-        ):
-            raise DataError(f"all labels are {int(label[0])}; a repair needs both classes to be judged by")
-
-    def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
-        """Return what selection among parameter values makes large: the expected accuracy of the decisions."""
-        return expected_accuracy(table, predicted, threshold)
-
-    @abstractmethod
-    def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
-        """Do the method; the inputs are valid. Returns the predictor with its trace."""
-
-    @classmethod
-    def contenders(cls, reading: Reading) -> Iterator[tuple[str, Repairer]]:
-        """Yield (title, repairer) of what `compare` shows of the method on such data."""
-        yield cls.name, cls()
-
-    @classmethod
-    def noisy_contenders(cls, reading: Reading, noise: Noise) -> Iterator[tuple[str, Repairer]]:
-        """Yield the same where the noise of the groups is known."""
-        yield from cls.contenders(reading)
-
-    def variants(self, choices: Mapping[str, tuple[Any, ...]]) -> list[Repairer]:
-        """Return the repairers of all combinations of the given parameter values."""
-        out: list[Repairer] = [self]
-        for name, values in choices.items():
-            out = [replace(one, **{name: value}) for one in out for value in values]
-        return out
+        if problem.table.rows.label is None and self.uses_labels:
+            raise DataError(f"{self.name} needs labels with these parameters; name the column with --label")
+        label = _only_label(problem)
+        if label is not None:
+            raise DataError(f"all labels are {label}; a repair needs both classes to be judged by")
 
 
 def expected_accuracy(table: Table, chance: Floats, threshold: float = 0.5) -> float:

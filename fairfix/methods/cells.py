@@ -16,16 +16,33 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.names import group_name
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.methods.base import RepairProblem
-from fairfix.models.predictors import codes_of
+from fairfix.methods.base import RepairProblem, once_per_problem
 from fairfix.optim.monotone import Isotonic, Sigmoid, isotonic, sigmoid
 from fairfix.optim.piecewise import Piecewise
 
 
+class Weighted:
+    """Scores that may have weights."""
+
+    score: Floats
+    weight: Floats | None
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Weights, ones where there are none."""
+        return np.ones(self.score.size) if self.weight is None else self.weight
+
+    @cached_property
+    def mass(self) -> float:
+        """Sum of the weights."""
+        return float(self.score.size if self.weight is None else self.weight.sum())
+
+
 @dataclass(frozen=True, eq=False)
-class ScoredCell:
+class ScoredCell(Weighted):
     """The rows of one group in one stratum.
 
     Attributes
@@ -51,16 +68,6 @@ class ScoredCell:
         return None if self.labels is None else self.labels()
 
     @cached_property
-    def weights(self) -> Floats:
-        """Row weights, ones where there are none."""
-        return np.ones(self.score.size) if self.weight is None else self.weight
-
-    @cached_property
-    def mass(self) -> float:
-        """Sum of the weights."""
-        return float(self.score.size if self.weight is None else self.weight.sum())
-
-    @cached_property
     def sum_of_scores(self) -> float:
         """Weighted sum of the scores."""
         return float(self.score.sum() if self.weight is None else self.score @ self.weight)
@@ -82,21 +89,14 @@ class Cells:
     cells: tuple[ScoredCell, ...]
     stratum: tuple[int, ...]
 
-    def strata(self) -> list[tuple[int, list[int]]]:
-        """Return (stratum, its cells) in order."""
-        return [
-            (s, [k for k, own in enumerate(self.stratum) if own == s]) for s in dict.fromkeys(self.stratum)
-        ]
+    def strata(self) -> dict[int, list[int]]:
+        """Return the cells of each stratum, in order."""
+        return {s: [k for k, own in enumerate(self.stratum) if own == s] for s in dict.fromkeys(self.stratum)}
 
 
+@once_per_problem
 def cells_of(problem: RepairProblem) -> Cells:
-    """Return the rows by cell.
-
-    Raises
-    ------
-    DataError
-        Unlabelled rows are of a cell that the labelled ones do not have: names it.
-    """
+    """Return the rows by cell; DataError where unlabelled rows are of a cell that no labelled row has."""
     table = problem.table
     columns, levels, stratum, code = _coded(problem)
     parts = [(code, table.ranking, table.rows.weight)]
@@ -110,7 +110,7 @@ def cells_of(problem: RepairProblem) -> Cells:
         score = _joined([f[where[k]] for (_, f, _), where in zip(parts, rows, strict=True)])
         heavy = [w[where[k]] for (_, _, w), where in zip(parts, rows, strict=True) if w is not None]
         labels = None if table.rows.label is None else partial(table.rows.label.__getitem__, rows[0][k])
-        cells.append(ScoredCell(" & ".join(level), score, _joined(heavy) if heavy else None, labels))
+        cells.append(ScoredCell(group_name(level), score, _joined(heavy) if heavy else None, labels))
     return Cells(columns, levels, tuple(cells), stratum)
 
 
@@ -133,7 +133,7 @@ def _more(
     table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]
 ) -> tuple[Ints, Floats, Floats | None]:
     """Return cell, score and weight of unlabelled rows."""
-    code = codes_of(table, columns, levels)
+    code = table.codes(columns, levels)
     if (code < 0).any():
         groups = table.groups(columns)
         name = groups.names[int(groups.codes[int(np.argmax(code < 0))])]
@@ -160,7 +160,7 @@ def _by_cell(code: Ints, many: int) -> list[Ints]:
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class Points(Weighted):
     """What is solved for a cell: its rows, or the blocks of its isotonic regression.
 
     Attributes
@@ -187,19 +187,9 @@ class Points:
         return (1.0 + self.score) / 2.0 if self.blocks is None else self.blocks.values
 
     @cached_property
-    def weights(self) -> Floats:
-        """Weights, ones where there are none."""
-        return np.ones(self.score.size) if self.weight is None else self.weight
-
-    @cached_property
     def base_rate(self) -> float:
         """Mean of ``eta``."""
         return float(self.eta @ self.weights / self.weights.sum())
-
-    @cached_property
-    def mass(self) -> float:
-        """Sum of the weights."""
-        return float(self.score.size if self.weight is None else self.weight.sum())
 
     @cached_property
     def ends(self) -> tuple[float, float]:
@@ -224,9 +214,10 @@ class Points:
         return self.map.apply(raw) if self.map else (1.0 + raw) / 2.0
 
 
-def points_of(cells: Cells, how: str) -> list[Points]:
+@once_per_problem
+def points_of(problem: RepairProblem, how: str) -> list[Points]:
     """Return the points of every cell: ``how`` is none, isotonic or sigmoid."""
-    return [calibrated(cell, how) for cell in cells.cells]
+    return [calibrated(cell, how) for cell in cells_of(problem).cells]
 
 
 def calibrated(cell: ScoredCell, how: str) -> Points:

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError
-from fairfix.methods.base import RepairProblem, param
+from fairfix.methods.base import RepairProblem, once_per_problem, param
 from fairfix.models.features import Features
-from fairfix.models.learners import Member, fit_classes, fit_mean, folds_of, hashed, out_of_fold
-from fairfix.models.values import Scorer
+from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold
+from fairfix.models.members import Member
+from fairfix.models.scorers import Scorer
 
 FOLDS = 5
 """Parts of the rows, each scored by a member fitted to the others."""
@@ -29,6 +30,12 @@ FOLDS = 5
 
 REPEATED = 25
 """Rows of each kind, on average, from which on scores of the member fitted to all rows are taken for all."""
+
+
+class Fitting(Protocol):
+    """Fits a member to some rows, from a start."""
+
+    def __call__(self, rows: Ints, start: Member | None = None) -> Member: ...  # noqa: D102
 
 
 def learner_param() -> Any:
@@ -55,12 +62,7 @@ def l2_param() -> Any:
 class Scored:
     """A scorer for new rows, and the scores of the rows of the fit.
 
-    Attributes
-    ----------
-    scorer
-        For new rows.
-    values
-        Scores of the rows of the fit, each by a member that has not seen the row; shape (n,) or (n, K).
+    ``values`` has shape (n,) or (n, K); each row's are by a member that has not seen it.
     """
 
     scorer: Scorer
@@ -76,55 +78,48 @@ class Design:
     folds: Ints
 
 
+@once_per_problem
 def design_of(problem: RepairProblem, learner: str) -> Design:
-    """Return the matrix that members are fitted to; made once for a problem and a learner."""
-
-    def make() -> Design:
-        groups = problem.cells.columns if problem.protected_as_feature else ()
-        features = Features.learn(problem.table, problem.features, groups)
-        matrix = features.matrix(problem.table, gaps=learner == "trees")
-        return Design(features, matrix, folds_of(matrix, FOLDS))
-
-    return problem.once(("design", learner), make)
+    """Return the matrix that members are fitted to."""
+    groups = problem.cells.columns if problem.protected_as_feature else ()
+    features = Features.learn(problem.table, problem.features, groups)
+    matrix = features.matrix(problem.table, gaps=learner == "trees")
+    return Design(features, matrix, folds_of(matrix, FOLDS))
 
 
+@once_per_problem
 def mean_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scored:
-    """Return the model of the label: the score as it is, or a member over features.
-
-    Raises
-    ------
-    DataError
-        There is neither a score nor a feature, or no label to learn from.
-    """
-    table = problem.table
+    """Return the model of the label: the score as it is, or a member over features; DataError where both lack."""
     if problem.features is not None:
         return learned_of(problem, learner, loss, l2, seed)
-    if table.rows.score is None:
+    if problem.table.rows.score is None:
         raise DataError(
             "there is neither a score nor a feature to learn from; name one with --score or --features"
         )
-    return problem.once("score", lambda: Scored(Scorer(), Scorer()(table)))
+    return Scored(Scorer(), Scorer()(problem.table))
 
 
+def fitting(X: Floats, y: Floats, weight: Floats | None, **settings: Any) -> Fitting:
+    """Return the fit of a member for ``y`` to some rows, from a start; ``settings`` are those of ``fit_mean``."""
+
+    def fit(rows: Ints, start: Member | None = None) -> Member:
+        return fit_mean(X[rows], y[rows], rows_of(weight, rows), start=start, **settings)
+
+    return fit
+
+
+@once_per_problem
 def learned_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scored:
     """Return a member for the label over features (or over the score, as a feature), with scores out of fold."""
-    y = label_of(problem)
-
-    def fit(rows: Ints, start: Member | None) -> Member:
-        X = design_of(problem, learner).matrix[rows]
-        w = _at(problem, rows)
-        return fit_mean(X, y[rows], w, learner=learner, loss=loss, l2=l2, seed=seed, start=start)
-
-    bounds = bounds_of(problem, loss)
-    return problem.once(("mean", learner, loss, l2, seed), lambda: _scored(problem, learner, fit, bounds))
+    X, y = design_of(problem, learner).matrix, label_of(problem)
+    fit = fitting(X, y, problem.table.rows.weight, learner=learner, loss=loss, l2=l2, seed=seed)
+    return _scored(problem, learner, fit, bounds_of(problem, loss))
 
 
 def model_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scorer:
     """Return the model of the label over features (or over the score, as a feature), fitted to all rows at once."""
-    design, y = design_of(problem, learner), label_of(problem)
-    member = fit_mean(
-        design.matrix, y, problem.table.rows.weight, learner=learner, loss=loss, l2=l2, seed=seed
-    )
+    design, weight = design_of(problem, learner), problem.table.rows.weight
+    member = fit_mean(design.matrix, label_of(problem), weight, learner=learner, loss=loss, l2=l2, seed=seed)
     return Scorer(design.features, member, bounds_of(problem, loss))
 
 
@@ -133,19 +128,20 @@ def bounds_of(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
     return (0.0, 1.0) if problem.table.reading.task == "classification" and loss != "logistic" else None
 
 
+@once_per_problem
 def groups_of(problem: RepairProblem, learner: str, l2: float, seed: int) -> Scored:
-    """Return the model of the group: P(group | what is looked at), shape (n, K) on the rows of the fit."""
-    codes, many = problem.cells.codes, len(problem.cells.levels)
+    """Return the model of the group: P(group | features), shape (n, K) on the rows of the fit."""
+    codes, many, weight = problem.cells.codes, len(problem.cells.levels), problem.table.rows.weight
+    X = design_of(problem, learner).matrix
 
     def fit(rows: Ints, start: Member | None) -> Member:
-        X = design_of(problem, learner).matrix[rows]
-        w = _at(problem, rows)
-        return fit_classes(X, codes[rows], many, w, learner=learner, l2=l2, seed=seed, start=start)
+        w = rows_of(weight, rows)
+        return fit_classes(X[rows], codes[rows], many, w, learner=learner, l2=l2, seed=seed, start=start)
 
     def usable(rows: Ints) -> bool:
         return bool(np.bincount(codes[rows], minlength=many).all())
 
-    return problem.once(("groups", learner, l2, seed), lambda: _scored(problem, learner, fit, None, usable))
+    return _scored(problem, learner, fit, None, usable)
 
 
 def _scored(
@@ -155,6 +151,7 @@ def _scored(
     bounds: tuple[float, float] | None,
     usable: Callable[[Ints], bool] | None = None,
 ) -> Scored:
+    """Return the member fitted to all rows, and scores by members that have not seen the row."""
     design = design_of(problem, learner)
     member = fit(np.arange(len(problem.table)), None)
     if np.unique(hashed(design.matrix)).size * REPEATED <= len(design.matrix):
@@ -167,18 +164,12 @@ def _scored(
 
 
 def label_of(problem: RepairProblem) -> Floats:
-    """Return the labels as numbers, shape (n,).
-
-    Raises
-    ------
-    DataError
-        There are none.
-    """
+    """Return the labels as numbers, shape (n,); DataError where there are none."""
     if problem.table.rows.label is None:
         raise DataError("learning from features needs labels; name the column with --label")
     return problem.table.rows.label.astype(np.float64)
 
 
-def _at(problem: RepairProblem, rows: Ints) -> Floats | None:
-    weight = problem.table.rows.weight
+def rows_of(weight: Floats | None, rows: Ints) -> Floats | None:
+    """Return the weights of some rows; None where all weigh alike."""
     return None if weight is None else weight[rows]

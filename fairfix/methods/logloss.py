@@ -23,6 +23,22 @@ rule is a logistic score ``s = sigmoid(z)``, capped in groups that are ahead and
 The derivation, the slack, more than two groups, the solver and its certificate are in
 :mod:`fairfix.optim.robust_log_loss`.
 
+The last two constraints make ``P`` hang on the label, which a new row does not have. As in the paper (eqs. 14 to 16) it
+is averaged over the adversary's own chance of the label: *the constraint holds given the label, on the rows of the fit;
+after averaging it need not.* Both gaps are in the notes. ``P`` is the chance of a drawn decision, for which the
+constraint holds in expectation; rounded at the threshold it is another rule, with another error and another gap.
+
+===================  ========================  =======================================
+``constraint``              event                     what is equal in expectation
+==========================  ========================  =======================================
+``demographic_parity``      everybody                 selection rate
+``equal_opportunity``       label 1                   true positive rate
+``equalized_odds``          label 1, and label 0      true and false positive rate
+==========================  ========================  =======================================
+
+The derivation, the slack, more than two groups, the solver and its certificate are in
+:mod:`fairfix.optim.robust_log_loss`.
+
 **Unknown labels.** The last two constraints make ``P`` hang on the label, which a new row does not have. As in the
 paper (eqs. 14 to 16) it is averaged over the adversary's own chance of the label. *The constraint holds given the
 label, on the rows of the fit; after averaging it need not.* Both gaps are in the notes.
@@ -56,15 +72,18 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
+from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.table import Groups, Reading, Table
+from fairfix.data.reading import Reading
+from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.learned import FOLDS, Design, design_of, label_of
-from fairfix.models.chances import TruncatedLogit
-from fairfix.models.learners import LinearMember
-from fairfix.models.predictors import Caution, Certificate, FitTrace, Quantity, RepairedPredictor
-from fairfix.models.values import Scorer, Unrepaired
+from fairfix.models.members import LinearMember
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import Scorer, TruncatedLogit, Unrepaired
+from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
+from fairfix.noisy.description import Noise
 from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, truncated
 
 DEFAULT = 1e-3
@@ -73,14 +92,10 @@ DEFAULT = 1e-3
 GRID = tuple(10.0**power for power in np.arange(-1.0, -6.5, -0.5))
 """Penalties that cross validation tries, from the largest on."""
 
-EVENTS = {"demographic_parity": (None,), "equal_opportunity": (1,), "equalized_odds": (0, 1)}
-"""Labels of the events of a constraint; None: everybody."""
+EVENTS = {name: events_of(name)[::-1] for name in CRITERIA}
+"""Labels of the events of a constraint, in the order of the multipliers; None: everybody."""
 
-COMPARISONS = {
-    "demographic_parity": "selection_rate.difference.between_groups",
-    "equal_opportunity": "true_positive_rate.difference.between_groups",
-    "equalized_odds": "equalized_odds.difference.between_groups",
-}
+COMPARISONS = {name: f"{metric_of(name)}.difference.between_groups" for name in CRITERIA}
 
 
 @dataclass(frozen=True)
@@ -93,7 +108,6 @@ class LogLoss(Repairer):
         "or odds"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
-    needs_labels: ClassVar[bool] = True
     learns: ClassVar[bool] = True
 
     constraint: str = param("demographic_parity", "what is made alike in expectation", choices=tuple(EVENTS))
@@ -119,8 +133,12 @@ class LogLoss(Repairer):
     )
 
     @property
-    def bounds(self) -> str:
-        """Identifier of the audit comparison that ``slack`` bounds."""
+    def uses_labels(self) -> bool:
+        """Whether the fit uses labels: always."""
+        return True
+
+    def bounds_of(self, reading: Reading) -> str:
+        """Return the identifier of the audit comparison that ``slack`` bounds."""
         return COMPARISONS[self.constraint]
 
     def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
@@ -128,7 +146,7 @@ class LogLoss(Repairer):
         return -_log_loss(predicted, table.rows.label, table.rows.weight)
 
     @classmethod
-    def contenders(cls, reading: Reading) -> Iterator[tuple[str, Repairer]]:
+    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
         """Yield each constraint, and the rounded reading of the first."""
         yield cls.name, cls()
         yield f"{cls.name}, rounded", cls(decisions="deterministic")
@@ -141,36 +159,36 @@ class LogLoss(Repairer):
         self._check_events(groups, y, weight)
         design = design_of(problem, "linear")
         l2, tried = self._penalty(problem, design, y)
-        found = self._solve(design.matrix, y, groups, weight, l2)
+        best = self._solve(design.matrix, y, groups, weight, l2)
         base = self._solve(design.matrix, y, groups, weight, l2, slack=math.inf)
         rule = TruncatedLogit(
             groups.columns,
             groups.levels,
-            _scorer(design, found),
-            self._prices(found, len(groups.levels)),
+            _scorer(design, best),
+            self._prices(best, len(groups.levels)),
             self.decisions == "deterministic",
         )
         notes = (
             *tried,
-            *self._notes(rule, found, problem, [_scores(design.matrix, end) for end in (found, base)]),
+            *self._notes(rule, best, problem, [_scores(design.matrix, end) for end in (best, base)]),
         )
         proven = Certificate(
             "log loss against the fair adversary plus the penalty"
             + (" (of the probabilities before they are rounded)" if rule.rounded else ""),
-            found.objective,
-            found.objective - found.gap,
-            f"linear scores whose probabilities hold the slack in {self.bounds}"
+            best.objective,
+            best.objective - best.gap,
+            f"linear scores whose probabilities hold the slack in {COMPARISONS[self.constraint]}"
             + ("" if self.constraint == "demographic_parity" else ", given the true labels"),
         )
         trace = FitTrace(
-            found.converged,
-            found.steps,
-            found.objective,
-            found.gap,
+            best.converged,
+            best.steps,
+            best.objective,
+            best.gap,
             notes,
             base=Unrepaired(_scorer(design, base)),
             certificates=(proven,),
-            quantities=tuple(self._found(found, l2, groups)),
+            quantities=tuple(self._quantities(best, l2, groups)),
         )
         if rule.rounded:
             trace = replace(trace, randomized=replace(rule, rounded=False, trace=trace))
@@ -209,33 +227,34 @@ class LogLoss(Repairer):
             start=start,
         )
 
-    def _found(self, found: Solution, l2: float, groups: Groups) -> Iterator[Quantity]:
+    def _quantities(self, best: Solution, l2: float, groups: Groups) -> Iterator[Quantity]:
         """Yield the penalty and the multipliers."""
         yield Quantity("l2", l2, "half of it weighs the squared coefficients in the penalty")
         for number, label in enumerate(EVENTS[self.constraint]):
             where = "" if label is None else f" among rows with label {label:g}"
-            own = found.prices[number * len(groups.levels) :]
+            own = best.prices[number * len(groups.levels) :]
             for name, price in zip(groups.names, own, strict=False):
                 yield Quantity("multiplier", price, f"price of the group's rate{where}", name)
 
-    def _prices(self, found: Solution, many: int) -> Floats:
+    def _prices(self, best: Solution, many: int) -> Floats:
         """Return ``c`` by label and group, shape (2, K)."""
-        c = (found.prices / found.shares).reshape(-1, many)
+        c = (best.prices / best.shares).reshape(-1, many)
         if self.constraint == "demographic_parity":
             return np.repeat(c, 2, axis=0)
         if self.constraint == "equal_opportunity":
             return np.concatenate([np.zeros((1, many)), c])
         return c
 
+    def _masses(self, codes: Ints, y: Floats, weight: Floats | None, many: int) -> Floats:
+        """Return the mass of each group in each event of the constraint, shape (E, K)."""
+        w = np.ones(y.size) if weight is None else weight
+        inside = [np.ones(y.size) if label is None else y == label for label in EVENTS[self.constraint]]
+        return np.stack([np.bincount(codes, w * one, many) for one in inside])
+
     def _check_events(self, groups: Groups, y: Floats, weight: Floats | None) -> None:
         """Raise where a group has no rows in an event."""
-        for label in EVENTS[self.constraint]:
-            if label is None:
-                continue
-            inside = y == label
-            mass = np.bincount(
-                groups.codes[inside], None if weight is None else weight[inside], len(groups.levels)
-            )
+        masses = self._masses(groups.codes, y, weight, len(groups.levels))
+        for label, mass in zip(EVENTS[self.constraint], masses, strict=True):
             if not mass.all():
                 name = groups.names[int(np.argmin(mass))]
                 raise DataError(
@@ -273,12 +292,12 @@ class LogLoss(Repairer):
         total, mass = 0.0, 0.0
         for fold in range(FOLDS):
             held, rows = np.flatnonzero(design.folds == fold), np.flatnonzero(design.folds != fold)
-            if not held.size or not self._usable(groups.codes[rows], y[rows], len(groups.levels)):
+            if not held.size or not self._masses(groups.codes[rows], y[rows], None, len(groups.levels)).all():
                 continue
-            found = self._solve(design.matrix, y, groups, weight, l2, rows=rows, start=starts.get(fold))
-            starts[fold] = found
-            score = _scores(design.matrix[held], found)
-            zero, one = self._prices(found, len(groups.levels))[:, groups.codes[held]]
+            best = self._solve(design.matrix, y, groups, weight, l2, rows=rows, start=starts.get(fold))
+            starts[fold] = best
+            score = _scores(design.matrix[held], best)
+            zero, one = self._prices(best, len(groups.levels))[:, groups.codes[held]]
             parity = self.constraint == "demographic_parity"
             chance = truncated(score, one) if parity else marginal(score, zero, one)[0]
             w = np.ones(held.size) if weight is None else weight[held]
@@ -286,20 +305,13 @@ class LogLoss(Repairer):
             mass += float(w.sum())
         return total / mass if mass > 0 else math.inf
 
-    def _usable(self, codes: Ints, y: Floats, many: int) -> bool:
-        """Tell whether every cell of the constraint has rows."""
-        return all(
-            bool(np.bincount(codes if label is None else codes[y == label], minlength=many).all())
-            for label in EVENTS[self.constraint]
-        )
-
     def _notes(
-        self, rule: TruncatedLogit, found: Solution, problem: RepairProblem, scores: Sequence[Floats]
+        self, rule: TruncatedLogit, best: Solution, problem: RepairProblem, scores: Sequence[Floats]
     ) -> Iterator[str]:
         """Yield both gaps of a constraint given the label, and what the threshold does: nothing, or too much."""
         chance, plain = rule.of_scores(problem.table, scores[0]), scores[1]
         if self.constraint != "demographic_parity":
-            yield self._both_gaps(found, problem, chance)
+            yield self._both_gaps(best, problem, chance)
         cut = problem.table.reading.cut
         if rule.rounded:
             yield from _alike(problem.cells, chance, plain, cut)
@@ -309,21 +321,16 @@ class LogLoss(Repairer):
                 "the base alone. With --decisions deterministic the probability is rounded at it"
             )
 
-    def _both_gaps(self, found: Solution, problem: RepairProblem, chance: Floats) -> str:
+    def _both_gaps(self, best: Solution, problem: RepairProblem, chance: Floats) -> str:
         """Return the largest difference of rates given the labels, and of the rule's own, on the rows of the fit."""
-        groups, y, weight = problem.cells, label_of(problem), problem.table.rows.weight
-        many = len(groups.levels)
-        given = max(float(np.ptp(part)) for part in found.rates.reshape(-1, many))
-        after = 0.0
-        for label in EVENTS[self.constraint]:
-            inside = y == label
-            w = np.ones(y.size) if weight is None else weight
-            mass = np.bincount(groups.codes[inside], w[inside], many)
-            rates = np.bincount(groups.codes[inside], (w * chance)[inside], many) / mass
-            after = max(after, float(np.ptp(rates)))
+        groups, y = problem.cells, label_of(problem)
+        many, w = len(groups.levels), problem.weight
+        given = max(float(np.ptp(part)) for part in best.rates.reshape(-1, many))
+        masses = [self._masses(groups.codes, y, one, many) for one in (w, w * chance)]
+        after = float(np.ptp(masses[1] / masses[0], axis=1).max())
         return (
-            f"on the rows of the fit, {self.bounds} is {given:.4f} given the true labels, and {after:.4f} for the rule "
-            "as it is used, which does not know them"
+            f"on the rows of the fit, {COMPARISONS[self.constraint]} is {given:.4f} given the true labels, and "
+            f"{after:.4f} for the rule as it is used, which does not know them"
         )
 
 
@@ -344,14 +351,14 @@ def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterato
             )
 
 
-def _scores(X: Floats, found: Solution) -> Floats:
+def _scores(X: Floats, best: Solution) -> Floats:
     """Return the logistic score of each row."""
-    return np.asarray(expit(X @ found.coef + found.intercept))
+    return np.asarray(expit(X @ best.coef + best.intercept))
 
 
-def _scorer(design: Design, found: Solution) -> Scorer:
+def _scorer(design: Design, best: Solution) -> Scorer:
     """Return the logistic score of a solution."""
-    return Scorer(design.features, LinearMember(found.coef[:, None], np.array([found.intercept]), "sigmoid"))
+    return Scorer(design.features, LinearMember(best.coef[:, None], np.array([best.intercept]), "sigmoid"))
 
 
 def _log_loss(chance: Floats, label: Any, weight: Floats | None) -> float:

@@ -25,15 +25,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from fairfix.data.codec import ABOVE_0, list_of, need, one_of, plain, real, record, text, truth
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.table import Table, group_codes, null_mask, primitive
+from fairfix.data.encoder import group_codes, numbers
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
 
 Kind = Literal["number", "boolean", "category", "group", "score"]
@@ -113,24 +114,17 @@ class Features:
             Protected columns that are features as well.
         same
             Column -> values that are taken for one.
-
-        Raises
-        ------
-        ColumnError, DataError
-            A column is not there, or is of a type that nothing can be learned from: names it and the remedy.
         """
-        weight = table.rows.weight
-        weight = np.ones(len(table)) if weight is None else weight
-        same = same or {}
-        found = (
+        weight, same = table.weight, same or {}
+        columns = (
             [_learn_score(table, weight)]
             if names is None
             else [_learn(table, name, weight, same.get(name, ())) for name in names]
         )
-        found += [_learn_levels(name, "group", *_group(table, name), weight) for name in groups]
-        if not found:
+        columns += [_learn_levels(name, "group", *_group(table, name), weight) for name in groups]
+        if not columns:
             raise DataError("there are no feature columns to learn from; name some with --features")
-        return cls(tuple(found))
+        return cls(tuple(columns))
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -178,63 +172,41 @@ class Features:
         return np.array(out)
 
     def matrix(self, table: Table, *, gaps: bool = False) -> Floats:
-        """Return the matrix of a table's rows, shape (n, d); with ``gaps``, missing numbers are NaN, for trees.
-
-        Raises
-        ------
-        ColumnError, DataError
-            A column is not there or is of another type than in the fit.
-        """
+        """Return the matrix of a table's rows, shape (n, d); with ``gaps``, missing numbers are NaN, for trees."""
         parts = [part for one in self.columns for part in _columns(table, one, gaps=gaps)]
         return np.column_stack(parts) if len(table) else np.zeros((0, len(parts)))
 
-    # ------------------------------------------------------------------ saved
-
     def state(self) -> list[dict[str, Any]]:
         """Return it as JSON values."""
-        return [
-            {name: list(part) if isinstance(part, tuple) else part for name, part in asdict(one).items()}
-            for one in self.columns
-        ]
+        return [plain(asdict(one)) for one in self.columns]
 
     @classmethod
     def from_state(cls, state: Any) -> Features:
-        """Return the features of a saved state.
+        """Return the features of a saved state."""
+        try:
+            columns = tuple(Feature(**one) for one in list_of(FEATURE, least=1)(state))
+            for one in columns:
+                need(
+                    bool(one.levels) == (one.kind in ("category", "group")),
+                    f"{one.name!r} has no levels, or should not",
+                )
+                need(not one.same or one.kind == "category", f"{one.name!r} is no category")
+        except ValueError as error:
+            raise ArtifactError(f"the artifact's features are malformed: {error}") from error
+        return cls(columns)
 
-        Raises
-        ------
-        ArtifactError
-            The state is malformed.
-        """
-        if not isinstance(state, list) or not state:
-            raise ArtifactError("the artifact does not say how its features are read")
-        return cls(tuple(_restored(one) for one in state))
 
-
-def _restored(one: Any) -> Feature:
-    if not isinstance(one, Mapping) or set(one) != {part.name for part in fields(Feature)}:
-        raise ArtifactError("a feature of the artifact has other settings than this version knows")
-    sound = (
-        isinstance(one["name"], str)
-        and one["kind"] in get_args(Kind)
-        and all(isinstance(one[part], float) and math.isfinite(one[part]) for part in ("mean", "scale"))
-        and one["scale"] > 0
-        and isinstance(one["missing"], bool)
-        and isinstance(one["levels"], list)
-        and all(isinstance(level, str) for level in one["levels"])
-        and bool(one["levels"]) == (one["kind"] in ("category", "group"))
-        and isinstance(one["knots"], list)
-        and all(isinstance(knot, float) and math.isfinite(knot) for knot in one["knots"])
-        and isinstance(one["same"], list)
-        and all(isinstance(value, str) for value in one["same"])
-        and (not one["same"] or one["kind"] == "category")
-    )
-    if not sound:
-        raise ArtifactError(f"the feature {one['name']!r} of the artifact is malformed")
-    told: dict[str, Any] = {
-        name: tuple(part) if isinstance(part, list) else part for name, part in one.items()
-    }
-    return Feature(**told)
+FEATURE = record(
+    name=text,
+    kind=one_of(*get_args(Kind)),
+    mean=real(),
+    scale=real(ABOVE_0),
+    missing=truth,
+    levels=list_of(text),
+    knots=list_of(real()),
+    same=list_of(text),
+)
+"""How a feature is kept."""
 
 
 # ---------------------------------------------------------------------- learning
@@ -303,13 +275,7 @@ def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], wei
 
 
 def kind_of(name: str, kind: pa.DataType) -> Kind:
-    """Return how a feature column of an Arrow type is read.
-
-    Raises
-    ------
-    ColumnError
-        Nothing can be learned from the type: names the column and the remedy.
-    """
+    """Return how a feature column of an Arrow type is read."""
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_temporal(value):
         raise ColumnError(
@@ -318,9 +284,8 @@ def kind_of(name: str, kind: pa.DataType) -> Kind:
         )
     if pa.types.is_boolean(value):
         return "boolean"
-    if pa.types.is_integer(value) or pa.types.is_floating(value) or pa.types.is_decimal(value):
-        return "number"
-    if pa.types.is_null(value):
+    number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    if any(is_kind(value) for is_kind in number):
         return "number"
     if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
         return "category"
@@ -344,8 +309,7 @@ def _columns(table: Table, one: Feature, *, gaps: bool) -> list[Floats]:
         if one.same:
             codes, names = _merged(codes, names, one.same)
         place = {level: i for i, level in enumerate(names)}
-        known = [place.get(level, -1) for level in one.levels]
-        return [(codes == i).astype(np.float64) if i >= 0 else np.zeros(codes.size) for i in known]
+        return [(codes == place.get(level, -1)).astype(np.float64) for level in one.levels]
     values = _score(table) if one.kind == "score" else _reals(_column(table, one.name), one.name)
     scaled = (values - one.mean) / one.scale
     if one.kind == "score":
@@ -379,30 +343,10 @@ def _score(table: Table) -> Floats:
 
 
 def _reals(column: pa.Array, name: str) -> Floats:
-    """Return a number or boolean column as float64 with NaN for missing.
-
-    Raises
-    ------
-    ColumnError, DataError
-        The column is of another type, or holds an infinity: names it.
-    """
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.dictionary_decode(), kind.value_type
-    if pa.types.is_null(kind):
-        return np.full(len(column), np.nan)
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.uint8())
-    elif pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ColumnError(
-            f"feature column {name!r} is of type {kind}, but numbers are needed as in the fit; convert it"
-        )
-    values: npt.NDArray[Any] = primitive(column, column.type.to_pandas_dtype()).astype(np.float64)
-    missing = null_mask(column)
+    """Return a number or boolean column as float64 with NaN for missing; infinities are refused."""
+    values, missing = numbers(column, name, "feature", remedy=" as in the fit; convert it")
     if missing is not None:
-        values[missing] = np.nan
+        values = np.where(missing, np.nan, values)
     if np.isinf(values).any():
         row = int(np.argmax(np.isinf(values)))
         raise DataError(

@@ -56,11 +56,6 @@ class OnnxModel:
         The file, for messages.
     data
         Its bytes.
-
-    Raises
-    ------
-    ModelError
-        Packages are missing, or the graph has inputs or outputs that cannot be given or read.
     """
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -96,9 +91,9 @@ class OnnxModel:
             given = {one.name: _tensor(block[[one.name]], one) for one in self._inputs}
         return self._read(self._session.run([self._output], given)[0])
 
-    def _of_maps(self, found: list[Mapping[Any, float]]) -> NDArray[np.float64]:
+    def _of_maps(self, maps: list[Mapping[Any, float]]) -> NDArray[np.float64]:
         """Return the probabilities of maps class -> probability, in the order of the classes."""
-        return np.array([[row[label] for label in self.classes_] for row in found], dtype=np.float64)
+        return np.array([[row[label] for label in self.classes_] for row in maps], dtype=np.float64)
 
 
 def _opened(path: str, data: bytes) -> tuple[Any, Any]:
@@ -140,9 +135,9 @@ def _classes(path: str, graph: Any, labels: Any) -> NDArray[Any]:
     """Return the classes that the last operator with labels names; 0 and 1 where none does and labels are numbers."""
     for node in reversed(graph.node):
         for attribute in node.attribute:
-            found = list(attribute.strings) or list(attribute.ints)
-            if attribute.name in LABELS and found:
-                texts = [one.decode() if isinstance(one, bytes) else one for one in found]
+            labelled = list(attribute.strings) or list(attribute.ints)
+            if attribute.name in LABELS and labelled:
+                texts = [one.decode() if isinstance(one, bytes) else one for one in labelled]
                 return np.array(texts)
     if labels.type == "tensor(string)":
         raise ModelError(
@@ -153,13 +148,7 @@ def _classes(path: str, graph: Any, labels: Any) -> NDArray[Any]:
 
 
 def _tensor(part: Any, one: Input) -> NDArray[Any]:
-    """Return columns in the type of an input, shape (n, width).
-
-    Raises
-    ------
-    ValueError
-        Texts or whole numbers have gaps, which these inputs do not know.
-    """
+    """Return columns in the type of an input, shape (n, width)."""
     import pandas as pd
 
     values = np.asarray(part, dtype=object) if one.type is np.object_ else np.asarray(part)

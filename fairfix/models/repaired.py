@@ -12,30 +12,30 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
-import fairfix.models.chances
-import fairfix.models.values  # noqa: F401  their kinds of predictor register themselves
+import fairfix.models.mixtures  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
+from fairfix.data.codec import list_of, map_of, one_of, or_none, record, text
 from fairfix.data.container import Artifact, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
-from fairfix.data.draws import Seen
+from fairfix.data.draws import Seen, decide, draws_of, identity_of, is_random
+from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source
-from fairfix.data.table import Columns, Encoder, Reading, Rows, Table, arrow_array
+from fairfix.data.reading import Columns, Reading, ScoreScale, Task
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
-from fairfix.models.predictors import FitTrace, RepairedPredictor, decide, draws_of, identity_of, is_random
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import FitTrace
 
 UnseenGroup = Literal["error", "base", "abstain"]
 MissingScore = Literal["error", "abstain"]
 
 OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("randomized", pa.bool_())])
 """Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``."""
-
-BASES = ("column", "file", "features")
-"""Where scores may come from."""
 
 SCHEME = "blake2b-53/2"
 """How results are drawn: by BLAKE2b of the row identity, equal rows without ids apart; see
@@ -158,38 +158,48 @@ class Repaired:
 
     @classmethod
     def _of(cls, artifact: Artifact) -> Repaired:
-        manifest = artifact.manifest
-        kind = manifest["predictor"]["kind"]
+        manifest, facts = artifact.manifest, dict(artifact.manifest["facts"])
+        kind, drawn = manifest["predictor"]["kind"], manifest["randomization"]
         if kind not in RepairedPredictor.kinds:
-            known = ", ".join(sorted(RepairedPredictor.kinds))
-            raise ArtifactError(f"unknown kind of predictor {kind!r}; this version knows {known}")
-        if manifest["randomization"]["scheme"] != SCHEME:
-            raise ArtifactError(f"unknown randomisation scheme {manifest['randomization']['scheme']!r}")
-        reading = _reading(manifest["columns"], manifest["policies"])
-        identity = {
-            _text(name): _one_of(what, tuple(IDENTITY_TYPES))
-            for name, what in manifest["randomization"]["identity"].items()
-        }
-        predictor = RepairedPredictor.kinds[kind].from_state(
-            manifest["predictor"]["settings"], artifact.arrays
+            kinds = ", ".join(sorted(RepairedPredictor.kinds))
+            raise ArtifactError(f"unknown kind of predictor {kind!r}; this version knows {kinds}")
+        if drawn["scheme"] != SCHEME:
+            raise ArtifactError(f"unknown randomisation scheme {drawn['scheme']!r}")
+        columns = record(protected=list_of(text), strata=list_of(text), score=or_none(text), id=or_none(text))
+        policies = record(
+            task=one_of(*get_args(Task)),
+            score_scale=one_of(*get_args(ScoreScale)),
+            threshold=or_none(float),
+            unseen_group=one_of(*get_args(UnseenGroup)),
+        )(manifest["policies"])
+        cut = policies["threshold"]
+        reading = Reading(
+            Columns(**columns(manifest["columns"])),
+            task=policies["task"],
+            score_scale=policies["score_scale"],
+            thresholds=() if cut is None else (cut,),
+            missing_group="group",
+            missing_rows="drop",
         )
-        facts = dict(manifest["facts"])
-        unknown = FitTrace(False, 0, math.nan)
-        trace = FitTrace.from_state(facts["solution"]) if "solution" in facts else unknown
-        predictor = replace(predictor, trace=trace)  # type: ignore[type-var]  # every kind is a dataclass
-        key = bytes.fromhex(_text(manifest["randomization"]["key"]))
+        trace = (
+            FitTrace.from_state(facts["solution"]) if "solution" in facts else FitTrace(False, 0, math.nan)
+        )
+        settings = manifest["predictor"]["settings"]
+        predictor = RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays).traced(trace)
         _check_reading(reading, predictor)
+        identity, key = map_of(one_of(*IDENTITY_TYPES))(drawn["identity"]), bytes.fromhex(text(drawn["key"]))
         if predictor.randomized and not (identity and 0 < len(key) <= 64):
             raise ArtifactError("the manifest does not say how decisions are drawn")
         base = dict(manifest["base"])
-        if base.get("kind") not in BASES or (base["kind"] == "file" and not _is_model(base)):
-            raise ArtifactError("the manifest does not say where scores come from")
+        if one_of("column", "file", "features")(base["kind"]) == "file":
+            for part, form in (("name", text), ("sha256", text), ("features", list_of(text))):
+                form(base[part])
         return cls(
-            _text(manifest["method"]),
+            text(manifest["method"]),
             dict(manifest["parameters"]),
             predictor,
             reading,
-            _one_of(manifest["policies"]["unseen_group"], ("error", "base", "abstain")),
+            policies["unseen_group"],
             identity,
             key,
             base,
@@ -305,6 +315,7 @@ class Repaired:
         return self.predictor.predict(replace(table, draw=lambda some: draw[some])), drawn
 
     def _unseen(self, table: Table, chance: Floats, unseen: Bools, encoder: Encoder, first: int) -> Floats:
+        """Return the predictions with those of rows of groups that the fit has not seen."""
         if self.unseen_group == "abstain":
             return chance
         if self.unseen_group == "base":
@@ -319,13 +330,9 @@ class Repaired:
 
     def _identities(self, batch: pa.RecordBatch, drawn: Bools) -> Iterator[bytes]:
         """Yield the identity of each row whose decision is left to chance."""
-        some = batch.select(list(self.identity)).filter(arrow_array(drawn)) if drawn.any() else None
-        if some is None:
-            return
-        kinds = [self.identity[name] for name in some.schema.names]
-        columns = [_as(column, kind).to_pylist() for column, kind in zip(some.columns, kinds, strict=True)]
-        for values in zip(*columns, strict=True):
-            yield identity_of(values)
+        if drawn.any():
+            columns = batch.select(list(self.identity)).filter(arrow_array(drawn)).columns
+            yield from identities(columns, self.identity)
 
 
 # ---------------------------------------------------------------------- identity
@@ -364,6 +371,12 @@ def _kind(kind: pa.DataType, *, as_text: bool) -> str:
     return "number" if pa.types.is_floating(kind) else "text"
 
 
+def identities(columns: Sequence[pa.Array], kinds: Mapping[str, str]) -> Iterator[bytes]:
+    """Yield the identity of each row from its columns, in the order of ``kinds``."""
+    lists = [_as(column, kind).to_pylist() for column, kind in zip(columns, kinds.values(), strict=True)]
+    return map(identity_of, zip(*lists, strict=True))
+
+
 def _as(column: pa.Array, kind: str) -> pa.Array:
     """Return a column of identity in its kind: a group is read as text, and 0.0 in one file is 0 in another."""
     wanted = IDENTITY_TYPES[kind]
@@ -376,13 +389,7 @@ def _as(column: pa.Array, kind: str) -> pa.Array:
 
 
 def check_unique(ids: Sequence[pa.Array], name: str) -> None:
-    """Raise where identities repeat or are missing.
-
-    Raises
-    ------
-    DataError
-        Names the column, how many values repeat and the first row that does.
-    """
+    """Raise a DataError where identities repeat or are missing."""
     import pyarrow.compute as pc
 
     whole = pa.chunked_array([a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in ids])
@@ -391,42 +398,26 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     distinct = pc.count_distinct(whole).as_py()
     if distinct == len(whole):
         return
-    seen: set[Any] = set()
-    for row, value in enumerate(whole.to_pylist(), 1):
-        if value in seen:
-            raise DataError(
-                f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
-                f"(the first again in row {row:,}); ids draw the randomised decisions, so they must be unique: "
-                "mend them, name another column, or let rows of one id share one draw with --duplicate-ids share"
-            )
-        seen.add(value)
+    again = int(whole.to_pandas().duplicated().argmax()) + 1
+    raise DataError(
+        f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
+        f"(the first again in row {again:,}); ids draw the randomised decisions, so they must be unique: "
+        "mend them, name another column, or let rows of one id share one draw with --duplicate-ids share"
+    )
 
 
 def row_draws(
     columns: pa.Table, identity: Mapping[str, str], key: bytes, *, by_id: bool
 ) -> Callable[[Ints], Floats]:
-    """Return what makes the draws of rows, those that prediction on a file of just these rows makes.
+    """Return what makes the draws of rows of a table by number, as prediction on a file of just these rows does.
 
-    Parameters
-    ----------
-    columns
-        All rows with their columns of identity.
-    identity
-        Column -> kind.
-    key
-        Of the hash.
-    by_id
-        Whether the identity is an id; else equal rows are told apart.
+    ``identity`` maps columns to kinds, ``key`` is the hash's; rows that no id tells apart are told apart by occurrence.
     """
 
     def of(rows: Ints) -> Floats:
-        some = columns.select(list(identity)).take(arrow_array(rows))
-        parts = [
-            _as(column.combine_chunks(), kind).to_pylist()
-            for column, kind in zip(some.columns, identity.values(), strict=True)
-        ]
-        seen: Seen | None = None if by_id else {}
-        return draws_of((identity_of(values) for values in zip(*parts, strict=True)), key, seen)
+        chosen = columns.select(list(identity)).take(arrow_array(rows))
+        whole = [column.combine_chunks() for column in chosen.columns]
+        return draws_of(identities(whole, identity), key, None if by_id else {})
 
     return of
 
@@ -467,48 +458,8 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
     )
 
 
-def _is_model(base: Mapping[str, Any]) -> bool:
-    """Tell whether a base names a model file, its hash and its features."""
-    named = isinstance(base.get("name"), str) and isinstance(base.get("sha256"), str)
-    features = base.get("features")
-    return named and isinstance(features, list) and all(isinstance(name, str) for name in features)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
-    return value
-
-
-def _texts(values: Any) -> list[str]:
-    return [_text(value) for value in values]
-
-
-def _reading(columns: Mapping[str, Any], policies: Mapping[str, Any]) -> Reading:
-    """Return how new rows are read, from the parts of a manifest."""
-    return Reading(
-        Columns(
-            tuple(_texts(columns["protected"])),
-            score=None if columns["score"] is None else _text(columns["score"]),
-            strata=tuple(_texts(columns["strata"])),
-            id=None if columns["id"] is None else _text(columns["id"]),
-        ),
-        task=_one_of(policies["task"], ("classification", "regression")),
-        score_scale=_one_of(policies["score_scale"], ("probability", "margin", "logit", "raw")),
-        thresholds=() if policies["threshold"] is None else (float(policies["threshold"]),),
-        missing_group="group",
-        missing_rows="drop",
-    )
-
-
 def _check_reading(reading: Reading, predictor: RepairedPredictor) -> None:
-    """Raise where a manifest's reading contradicts itself, or lacks what the predictor needs.
-
-    Raises
-    ------
-    ArtifactError
-        Says what is missing.
-    """
+    """Raise an ArtifactError where a manifest's reading contradicts itself, or lacks what the predictor needs."""
     try:
         reading.check(protected=predictor.needs_protected)
     except UsageError as error:
@@ -523,15 +474,9 @@ def _check_reading(reading: Reading, predictor: RepairedPredictor) -> None:
         raise ArtifactError("the manifest names no threshold")
 
 
-def _one_of(value: Any, allowed: tuple[str, ...]) -> Any:
-    if value not in allowed:
-        raise ValueError(f"{value!r} is not one of {', '.join(allowed)}")
-    return value
-
-
 def _replaced(average: Any) -> set[str]:
     """Return the columns that all changes which scores are averaged over set for everybody."""
     changes = average if isinstance(average, list) else []
-    found = [one.get("everybody") if isinstance(one, Mapping) else None for one in changes]
-    named = [set(one) if isinstance(one, Mapping) else set() for one in found]
+    everybody = [one.get("everybody") if isinstance(one, Mapping) else None for one in changes]
+    named = [set(one) if isinstance(one, Mapping) else set() for one in everybody]
     return set.intersection(*named) if named else set()

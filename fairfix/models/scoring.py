@@ -7,15 +7,17 @@ same for rows that differ in what is changed alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fairfix.data.codec import list_of, map_of, need, plain, record, tuple_of
+from fairfix.data.encoder import arrow_array
 from fairfix.data.files import Part, Source
-from fairfix.data.table import PLAIN_SCORE, arrow_array
+from fairfix.data.table import PLAIN_SCORE
 from fairfix.errors import ArtifactError, ColumnError
 
 if TYPE_CHECKING:
@@ -57,6 +59,14 @@ class Change:
     among: Mapping[str, tuple[Any, tuple[Any, ...]]]
 
 
+CHANGE = record(
+    share=float,
+    everybody=map_of(lambda value: value),
+    among=map_of(tuple_of(lambda value: value, list_of(lambda value: value))),
+)
+"""How a change is kept."""
+
+
 @dataclass(frozen=True)
 class Averaged:
     """A model whose score is the mean over changes of the row."""
@@ -94,41 +104,18 @@ class Averaged:
 
     def state(self) -> list[dict[str, Any]]:
         """Return the changes as JSON values."""
-        return [
-            {
-                "share": one.share,
-                "everybody": dict(one.everybody),
-                "among": {name: [value, list(values)] for name, (value, values) in one.among.items()},
-            }
-            for one in self.changes
-        ]
+        return [plain(asdict(one)) for one in self.changes]
 
     @classmethod
     def from_state(cls, model: ScoringModel, state: Any) -> Averaged:
-        """Return it from a saved state.
-
-        Raises
-        ------
-        ArtifactError
-            The state is malformed.
-        """
+        """Return it from a saved state."""
         try:
-            changes = tuple(
-                Change(
-                    float(one["share"]),
-                    dict(one["everybody"]),
-                    {name: (value, tuple(values)) for name, (value, values) in one["among"].items()},
-                )
-                for one in state
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            changes = tuple(Change(**one) for one in list_of(CHANGE, least=1)(state))
+            need(abs(sum(one.share for one in changes) - 1.0) <= 1e-9, "the shares do not sum to 1")
+        except (TypeError, ValueError) as error:
             raise ArtifactError(
-                f"the artifact does not say what its scores are averaged over: {error!r}"
+                f"the artifact does not say what its scores are averaged over: {error}"
             ) from error
-        if not changes or abs(sum(one.share for one in changes) - 1.0) > 1e-9:
-            raise ArtifactError(
-                "the shares of the changes that the artifact's scores are averaged over do not sum to 1"
-            )
         return cls(model, changes)
 
 

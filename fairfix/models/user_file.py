@@ -123,16 +123,14 @@ class ScoringModel:
         -------
         (n,) array of float64
             Finite scores on the scale ``score_scale``. Batches cut at multiples of :data:`BLOCK_ROWS` give
-            the bits of the whole table by construction; other cuts do so as far as :data:`LANE_ROWS` suffices
-            for the linear algebra at hand, which the tests hold for linear models, forests and boosting.
+            the bits of the whole table by construction; other cuts as far as :data:`LANE_ROWS` suffices.
 
         Raises
         ------
         ModelError
             If a column is missing or there twice, if the model fails on the data, or if it answers with
             anything but one finite number (or known class) per row; a faulty row is named by its number,
-            counted from 1 (and from the start of the frame's index if that is a ``RangeIndex``, so that a
-            batch can carry the row numbers of its file).
+            from the start of the frame's index if that is a ``RangeIndex``.
         """
         inputs = self._inputs(frame)
         if not len(frame):
@@ -231,13 +229,7 @@ class ScoringModel:
 
 # ----------------------------------------------------------------------------------------- loading
 def file_hash(path: str | Path) -> str:
-    """Return ``"sha256:<hex>"`` of a file: what ``--trust-model`` takes.
-
-    Raises
-    ------
-    ModelError
-        If there is no such file or it cannot be read.
-    """
+    """Return ``"sha256:<hex>"`` of a file: what ``--trust-model`` takes."""
     return _hash(_read(path))
 
 
@@ -264,10 +256,6 @@ def load_model(
         The class to score, as text. Needed for text classes, for more than two classes (one against the
         rest), and for two numbers of which the smaller is 1, as in (1, 2); otherwise the larger of two
         numeric classes is taken. A model without ``classes_`` is taken to have the classes (0, 1).
-
-    Returns
-    -------
-    ScoringModel
 
     Raises
     ------
@@ -561,7 +549,6 @@ def _is_one_against_one(estimator: Any) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------- data for the model
 def _plain_array(part: pd.DataFrame) -> NDArray[Any]:
     """Return the columns as one array: float64 if all are numbers, else of objects."""
     from pandas.api.types import is_numeric_dtype

@@ -17,10 +17,8 @@ ways: by what a recorded group consists of, ``P(true | noisy)``, or by how a tru
 ``P(noisy | true)``. N3 and N4 are statements about the second. Of N0, N1 and N2 either may be true, and where the user
 has not said which, both are inside the worst case.
 
-If there are more true groups than noisy ones, ``P(noisy | true)`` leaves open how large the true groups are. What a
-table allows a group is the wider, the smaller the group is: joint masses of a group ``j`` alone are ``q <= m`` of sum
-``s T_jk`` in noisy group ``k`` with ``s`` the group's share, and divided by ``s`` these sets are nested. So the tables
-in which one of the groups is as small as can be hold the worst case of every group.
+If there are more true groups than noisy ones, ``P(noisy | true)`` leaves open how large the true groups are. The tables
+in which one of the groups is as small as can be then hold the worst case of every group (``docs/methods/noise.md``).
 """
 
 from __future__ import annotations
@@ -35,10 +33,10 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.counts import Floats
+from fairfix.data.encoder import group_codes
 from fairfix.data.files import Source
-from fairfix.data.table import group_codes
 from fairfix.errors import ColumnError, DataError, UsageError
-from fairfix.noisy.bounds import smallest_shares, total_variation, transport_columns, transport_rows
+from fairfix.noisy.transports import smallest_shares, total_variation, transport_columns, transport_rows
 
 Form = Literal["count", "joint", "true-given-noisy", "noisy-given-true"]
 Keep = Literal["true-given-noisy", "noisy-given-true"]
@@ -65,24 +63,13 @@ WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, eq=False)
 class NoiseTable:
-    """A description of noise by a table: N1, or with labels N2.
-
-    Attributes
-    ----------
-    source
-        Name of the file.
-    true, noisy
-        Names of the groups; their numbers may differ.
-    values
-        Shape (J, K), or (2, J, K) by label: counts, or probabilities of the given form.
-    form
-        What the values are.
-    """
+    """A description of noise by a table from a file (``source``): N1, or with labels N2."""
 
     source: str
     true: tuple[str, ...]
     noisy: tuple[str, ...]
     values: Floats
+    """Shape (J, K), or (2, J, K) by label: counts, or probabilities of the given form."""
     form: Form
 
     @property
@@ -101,36 +88,28 @@ class NoiseTable:
         return self.form in ("count", "joint")
 
     def for_groups(self, names: Sequence[str], column: str) -> NoiseTable:
-        """Return the table with its noisy groups in the order of the data's.
-
-        Raises
-        ------
-        DataError
-            The groups are not the same.
-        """
-        for name in names:
-            if name not in self.noisy:
-                raise DataError(
-                    f"{self.source} says nothing of the group {name!r} of column {column!r}{_near(name, self.noisy)}; "
-                    f"its noisy groups are {', '.join(self.noisy)}: add rows with noisy = {name!r}"
-                )
+        """Return the table with its noisy groups in the order of the data's."""
+        at = self._places(names, f" of column {column!r}")
         for k, name in enumerate(self.noisy):
             if name not in names and self.values[..., k].any():
                 raise DataError(
                     f"{self.source} names the noisy group {name!r}, which column {column!r} does not have"
                     f"{_near(name, names)}; it has {', '.join(names)}: rename it, or leave its rows out"
                 )
-        at = [self.noisy.index(name) for name in names]
         return replace(self, noisy=tuple(names), values=self.values[..., at])
 
-    def shift(self, masses: Floats) -> float | None:
-        """Return the total variation between the table's noisy groups and the data's; None if the table has none.
+    def _places(self, names: Sequence[str], of: str = "") -> list[int]:
+        """Return the numbers of noisy groups, or say which is missing."""
+        for name in names:
+            if name not in self.noisy:
+                raise DataError(
+                    f"{self.source} says nothing of the group {name!r}{of}{_near(name, self.noisy)}; its noisy groups "
+                    f"are {', '.join(self.noisy)}: add rows with noisy = {name!r}"
+                )
+        return [self.noisy.index(name) for name in names]
 
-        Parameters
-        ----------
-        masses
-            Of noisy groups, shape (K,), or by label (2, K).
-        """
+    def shift(self, masses: Floats) -> float | None:
+        """Return the total variation of noisy groups to masses (K,) or (2, K); None if the table has none."""
         if not self.says_noisy:
             return None
         return float(total_variation(self.values.sum(-2).ravel(), masses.ravel()))
@@ -221,27 +200,17 @@ class NoiseTable:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """All that is said of noise.
-
-    Attributes
-    ----------
-    table
-        N1 or N2; None where only radii are given.
-    radii
-        N0, group -> radius; None: those that the table allows.
-    epsilon
-        N3; None where nothing is said.
-    class_conditional
-        N4.
-    keep
-        What of the table holds for the data too; None: it is not known, and either may.
-    """
+    """A description of noise: a table (N1 or N2), radii, or both, with what is assumed besides."""
 
     table: NoiseTable | None = None
     radii: Mapping[str, float] | None = None
+    """N0, group -> radius; None: those that the table allows."""
     epsilon: float | None = None
+    """N3."""
     class_conditional: bool = False
+    """N4."""
     keep: Keep | None = None
+    """What of the table holds for the data too; None: either may."""
 
     def __post_init__(self) -> None:
         if self.table is None:
@@ -299,21 +268,10 @@ class Noise:
         """Return the noise with the groups of the data, which may be fewer, and the masses in its order.
 
         Noisy groups of the table that the data have no rows of stay, without any.
-
-        Raises
-        ------
-        DataError
-            A noisy group of the data is not in the table.
         """
         table = self.table
         assert table is not None
-        for name in names:
-            if name not in table.noisy:
-                raise DataError(
-                    f"{table.source} says nothing of the group {name!r}{_near(name, table.noisy)}; its noisy groups "
-                    f"are {', '.join(table.noisy)}: add rows with noisy = {name!r}"
-                )
-        at = [table.noisy.index(name) for name in names]
+        at = table._places(names)
         others = [k for k in range(len(table.noisy)) if k not in at]
         order = at + others
         ordered = replace(table, noisy=tuple(table.noisy[k] for k in order), values=table.values[..., order])
@@ -322,13 +280,7 @@ class Noise:
 
 
 def parse_radii(text: str) -> dict[str, float]:
-    """Read ``GROUP=NUMBER,GROUP=NUMBER``.
-
-    Raises
-    ------
-    UsageError
-        Something is not a group with a number in [0, 1].
-    """
+    """Read ``GROUP=NUMBER,GROUP=NUMBER``."""
     out: dict[str, float] = {}
     for part in text.split(","):
         name, sign, number = part.rpartition("=")
@@ -348,13 +300,7 @@ def parse_radii(text: str) -> dict[str, float]:
 
 
 def radii_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> Floats:
-    """Return the radii in the order of the data's groups.
-
-    Raises
-    ------
-    UsageError, DataError
-        A group is not there, or has no radius, or there is a single one.
-    """
+    """Return the radii in the order of the data's groups."""
     if len(names) < 2:
         raise DataError(f"column {column!r} has the single group {names[0]!r}; there is nothing to compare")
     for name in radii:
@@ -383,17 +329,7 @@ def _near(name: str, names: Iterable[str]) -> str:
 def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
     """Return the table in a file with one row per (``true``, ``noisy``[, ``label``]).
 
-    Parameters
-    ----------
-    source
-        The file.
-    form
-        What its probabilities are; None finds out from which sums are 1.
-
-    Raises
-    ------
-    DataError, UsageError
-        Names column, value and remedy.
+    ``form`` says which kind its probabilities are; None finds out from which sums are 1.
     """
     kinds = [name for name in ("count", "probability") if name in source.columns]
     if len(kinds) != 1:
@@ -436,15 +372,7 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
 
 
 def tabulate(source: Source, true: str, noisy: str, label: str | None = None) -> NoiseTable:
-    """Return the counts of a file with one row per person, which has both groups.
-
-    Parameters
-    ----------
-    source
-        The file.
-    true, noisy, label
-        Its columns.
-    """
+    """Return the counts of a file with one row per person, which has columns of both groups, and of the label."""
     keys = (true, noisy, *((label,) if label else ()))
     if len(set(keys)) < len(keys):
         raise UsageError(

@@ -2,29 +2,14 @@ r"""The best mixture over a small class of rules whose true groups are alike wha
 
 A rule refuses the lowest ``c_k`` of the ``B`` bins of the score in noisy group ``k`` and accepts the rest, so that
 there are ``(B + 1)^K`` rules, or ``B + 1`` with one cut for everybody. All of them are looked at. For rule ``r`` let
-``e_r`` be its error, and ``g_rj`` what the worst noise for *this* rule makes of the constraint of true group ``j``: a
-closed form of :mod:`fairfix.noisy.bounds`, by a table, a table by label, or radii. Wanted is the distribution
-``p`` over rules
+``e_r`` be its error, and ``g_rj`` what the worst noise for *this* rule makes of the constraint of true group ``j``.
+Wanted is the distribution ``p`` over rules
 
 .. math:: \min_p \sum_r p_r e_r \quad\text{s.t.}\quad \sum_r p_r g_{rj} \le 0 \text{ for all } j, \qquad p \ge 0,
-    \; \sum_r p_r = 1 .
+    \; \sum_r p_r = 1 ,
 
-This is what the ideal algorithm of the paper comes to: one player answers multipliers with the rule of least ``e_r +
-sum_j lambda_j g_rj``, which takes a search over all rules, the other raises the multipliers by ``g``; the mean of the
-answers goes to a solution of this program, at the rate of the root of the number of rounds. With all ``e`` and ``g``
-at hand it is a linear program with a row for each constraint, solved to the optimum, and its vertices mix no more
-rules than there are rows.
-
-**It holds.** For given joint masses of true groups a rate of a mixture is the mean of the rates of its rules. The
-least mean is no less than the mean of the least, so ``sum_r p_r g_rj`` bounds what any noise makes of the mixture,
-also noise that knows which rule was drawn.
-
-**Where it is nothing new.** If the adversary fills the same bins whatever the rule (a table by label, or selection
-rates and any table: the lowest bins first), ``g`` is linear in the acceptance of bins, and the optimum is that of
-:func:`fairfix.noisy.repair.solve_noisy` over the same bins. Where denominators are open it is not, and the
-mixture has at least its error. For radii, which that program does not know, there is nothing else.
-
-**A single rule.** The best of all rules by itself that satisfies the constraint: decisions without a draw.
+a linear program whose vertices mix no more rules than there are rows; or the best single rule, for decisions without a
+draw. It bounds any noise, also one that knows which rule was drawn (``docs/methods/noise.md``).
 
 References
 ----------
@@ -41,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
-from fairfix.noisy.repair import DEMANDS, LABELS, NoisyRepair, Parity
+from fairfix.noisy.rates import Floats, Parity, require_labels
+from fairfix.noisy.thresholds import NoisyRepair
 from fairfix.noisy.training import HOLDS, Adversary, excess_of
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 MOST = 200_000
@@ -71,7 +56,7 @@ def usual_bins(groups: int, most: int) -> int:
 
 
 def solve_ideal(
-    n: npt.ArrayLike,
+    mass: Floats,
     adversary: Adversary,
     parity: Parity,
     slack: float,
@@ -83,35 +68,24 @@ def solve_ideal(
 
     Parameters
     ----------
-    n
+    mass
         Masses by noisy group, bin in increasing order of the score and label, shape (K, B, 2), of total 1.
-    adversary
-        What may be the true groups.
-    parity, slack
-        The constraint.
-    blind
-        Whether all noisy groups have the same cut.
-    single
-        Whether one rule is wanted and no mixture.
+    adversary, parity, slack
+        The true groups that may be, and the constraint.
+    blind, single
+        Whether all noisy groups have one cut; whether one rule is wanted and no mixture.
 
     Returns
     -------
     ``excess`` is the mean over the rules that are mixed; ``programs`` the number of rules.
-
-    Raises
-    ------
-    ValueError
-        If there are more than :data:`MOST` rules, or no row of a label that the constraint needs.
     """
-    mass = np.asarray(n, dtype=np.float64)
     noisy, bins, _ = mass.shape
     many = rules_of(bins, 1 if blind else noisy)
     if many > MOST:
         raise ValueError(
             f"{bins} bins of {noisy} groups make {many:,} rules, and a small class has {MOST:,} at most"
         )
-    if any(mass[:, :, list(LABELS[rate])].sum() <= 0 for rate, _ in DEMANDS[parity]):
-        raise ValueError("the data have no row of a label that the constraint needs")
+    require_labels(mass.sum((0, 1)), parity)
     cuts = (
         np.tile(np.arange(bins + 1), (noisy, 1))
         if blind
@@ -133,14 +107,14 @@ def _judged(
     below = np.concatenate([np.zeros_like(mass[:, :1]), np.cumsum(mass, axis=1)], axis=1)
     above = np.maximum(below[:, -1:] - below, 0.0)
     above[:, -1], above[:, 0] = 0.0, below[:, -1]
-    errors, worst = [], []
+    errors, over = [], []
     for first in range(0, cuts.shape[1], AT_ONCE):
         at = cuts[:, first : first + AT_ONCE].T
         taken, left = (part[np.arange(len(mass)), at] for part in (above, below))
         cells = np.stack([taken[..., 1], left[..., 1], taken[..., 0], left[..., 0]], axis=-1)
         errors.append(cells[..., [1, 2]].sum((1, 2)))
-        worst.append(excess_of(cells, adversary, parity, slack))
-    return np.concatenate(errors), np.concatenate(worst)
+        over.append(excess_of(cells, adversary, parity, slack))
+    return np.concatenate(errors), np.concatenate(over)
 
 
 def _mixed(errors: Floats, excess: Floats) -> tuple[Floats, bool]:

@@ -1,43 +1,25 @@
-r"""Limits for rates of true groups of which each row carries a probability of membership, from a sample of rows.
+"""Limits of the rates of true groups of which each row carries a probability of membership, from a sample of rows.
 
-A row has probabilities ``z_j = P(true = j | z)`` and lies in a cell (TP, FN, FP, TN). A rate is ``A / (A + B)`` of
-cells. What group j has in A is at least ``E (z_j - 1 + P(A | z))_+`` and at most ``E min(z_j, P(A | z))``, and anything
-between can be (see :mod:`fairfix.noisy.bounds`); so its rate is at most
+A row has probabilities ``z_j = P(true = j | z)`` and lies in a cell. A group's rate ``A / (A + B)`` is at most ``H / (H
++ G)`` with ``H = E min(z_j, P(A | z))`` and ``G = E (z_j - 1 + P(B | z))_+``, and the lowest follows with A and B
+exchanged.
 
-.. math:: H / (H + G), \qquad H = E \min(z_j, P(A | z)) , \qquad G = E (z_j - 1 + P(B | z))_+ ,
+1. For *any* functions l, k of z in [0, 1], ``h = l 1_A + (1 - l) z_j`` has ``E h >= H``, and ``g = k (z_j - 1 + 1_B)``
+has
+   ``E g <= G``. They are chosen on one part of the rows, and the means are taken over the other part: a bad choice
+   makes limits wide, never false.
+2. The limit is the largest t at which the upper Student limit of the mean of ``(1 - t) h - t g`` is 0 or more. The mean
+is
+   taken with one more, imagined row at the worst end; the variance is the larger one of ``sum w^2 (x - mean)^2`` and of
+   what equal weights of the effective number of rows had.
+3. If the true group is independent of the cell given z, ``h = z_j 1_A`` and ``g = z_j 1_B`` have the rate itself.
 
-and at least one minus the same with A and B exchanged.
-
-**Why not plug in.** ``min`` is concave and ``(.)_+`` convex. Means of few rows in place of ``P(A | z)`` make H too
-small and G too large by about their standard error wherever ``z_j = P(A | z)``, as where decisions *are* the group:
-bounds come out too narrow, more rows make more bins and not less bias, and resampling shows a part of it only.
-
-**The dual.** For *any* functions ``l, k`` of z with values in [0, 1],
-
-.. math::
-    H \le E\, h, \quad h = l(z) 1_A + (1 - l(z)) z_j , \qquad
-    G \ge E\, g, \quad g = k(z) (z_j - 1 + 1_B) ,
-
-with equality for ``l = 1[P(A | z) < z_j]`` and ``k = 1[P(B | z) > 1 - z_j]``. Both sides are plain means over rows:
-there is no kink any more, and no bin whose rows have to be many. So ``l`` and ``k`` are chosen on one part of the rows
-(by the shares of cells among rows with like probabilities), and the means are taken over the *other* part, for which
-they are fixed functions. A bad choice makes limits wide, never false. The idea is that of dual bounds (Ji, Lei and
-Spector).
-
-**The limit.** ``H / (H + G) <= t`` follows from ``E w_t <= 0``, ``w_t = (1 - t) h - t g``. The limit is the largest t
-at which the upper Student limit of the mean of ``w_t`` is 0 or more (Fieller's way with ratios); that is a convex
-function of t, so it crosses 0 once. The mean is taken with one more, imagined row at the worst end, ``h = 1`` and the
-least g: a sample without any spread gets a limit apart from its mean, and costs little. The variance is the larger one
-of ``sum w^2 (x - mean)^2`` and of what equal weights of the same effective number of rows had.
-
-**Independence.** If the true group is independent of the cell given z, then ``h = z_j 1_A`` and ``g = z_j 1_B`` have
-the rate itself as ``E h / E (h + g)``, and both of its limits are found in the same way.
+Why plain means of few rows would be too narrow, and that the steps hold, is in ``docs/methods/noise.md``.
 
 References
 ----------
 W. Ji, L. Lei and A. Spector, *Model-agnostic covariate-assisted inference on partially identified causal effects*
-(2023), for bounds by an estimated dual on other rows. E. C. Fieller (1954), Journal of the Royal Statistical Society B
-16. The forms of h and g are derived above.
+(2023). E. C. Fieller (1954), Journal of the Royal Statistical Society B 16.
 """
 
 from __future__ import annotations
@@ -45,13 +27,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtrit
 
-from fairfix.noisy.bounds import Ratio
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from fairfix.noisy.rates import Floats, Ratio
 
 HALVINGS = 40
 """Of the interval in which a limit lies; its outer end is taken, so nothing is lost but 2^-40."""
@@ -59,39 +37,26 @@ HALVINGS = 40
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows by vector of probabilities and cell.
+    """Rows by vector of probabilities and cell: sums of weights and of squared weights, shape (V, 4)."""
 
-    Attributes
-    ----------
-    chances
-        Distinct vectors, shape (V, J), each of sum 1.
-    weight, square
-        Sums of weights and of squared weights, shape (V, 4).
-    """
-
-    chances: Floats
+    vectors: Floats
+    """Distinct vectors, shape (V, J), each of sum 1."""
     weight: Floats
     square: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Means:
-    """Means of (h, g) for each true group, of which ``E h / (E h + E g)`` is wanted.
-
-    Attributes
-    ----------
-    plain
-        Means over the rows, shape (J, 2).
-    mean, spread
-        With the imagined row: means (J, 2), and covariances of these means, by both ways, (2, J, 2, 2).
-    freedom
-        Degrees of freedom.
-    """
+    """Means of (h, g) for each true group, of which ``E h / (E h + E g)`` is wanted."""
 
     plain: Floats
+    """Over the rows, shape (J, 2)."""
     mean: Floats
+    """With the imagined row, shape (J, 2)."""
     spread: Floats
+    """Covariances of ``mean``, by both ways, shape (2, J, 2, 2)."""
     freedom: float
+    """Degrees of freedom."""
 
     @property
     def rate(self) -> Floats:
@@ -143,20 +108,13 @@ def means(sample: Sample, h: list[Floats], g: list[Floats], ends: list[tuple[flo
 def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> Means:
     """Return the means whose rate is at least the highest that each group can have.
 
-    Parameters
-    ----------
-    sample
-        Rows of which ``shares`` know nothing.
-    shares
-        Guess of the chances of the cells given each vector, from other rows, shape (V, 4).
-    ratio
-        The rate.
+    ``shares`` guess the probabilities of the cells given each vector, shape (V, 4), from rows outside the sample.
     """
     in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
     a, b = shares @ in_a, shares @ in_b
     own = sample.weight.sum(1) > 0
     h, g, ends = [], [], []
-    for z in sample.chances.T:
+    for z in sample.vectors.T:
         seen, forced = a < z, b > 1.0 - z
         h.append(np.where(seen[:, None], in_a, z[:, None]))
         g.append(np.where(forced[:, None], z[:, None] - 1.0 + in_b, 0.0))
@@ -172,8 +130,7 @@ def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> Means:
 def weighted_means(sample: Sample, ratio: Ratio) -> Means:
     """Return the means whose rate is that of each group, if it is independent of the cell given the vector."""
     in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
-    own = sample.weight.sum(1) > 0
-    columns = list(sample.chances.T)
+    own, columns = sample.weight.sum(1) > 0, list(sample.vectors.T)
     return means(
         sample,
         [z[:, None] * in_a for z in columns],
@@ -185,7 +142,7 @@ def weighted_means(sample: Sample, ratio: Ratio) -> Means:
 def correlations(sample: Sample, ratio: Ratio) -> Floats:
     """Return the correlations of the groups' weighted rates, shape (J, J); 0 where a rate has no spread."""
     in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
-    z, w, square = sample.chances, sample.weight, sample.square
+    z, w, square = sample.vectors, sample.weight, sample.square
     top, bottom = z.T @ (w @ in_a), z.T @ (w @ (in_a + in_b))
     rate = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
     moved = z.T[:, :, None] * (in_a - rate[:, None, None] * (in_a + in_b))  # J, V, 4: by a row

@@ -1,35 +1,17 @@
-r"""Groups known by chances alone: an audit with a probability of membership per row and group (BISG and the like).
+"""The audit of groups known by probabilities alone: a probability of membership per row and group (BISG and the like).
 
-Row ``i`` carries a vector ``z_i`` with ``z_ij = P(true = j | z_i)``. What is known of the population is the mass
-``m_z(c)`` of each cell (TP, FN, FP, TN) among the rows of a vector, and the mass ``C_jz = z_j m_z`` of true group ``j``
-there. Two things follow.
+Row ``i`` carries a vector ``z_i`` with ``z_ij = P(true = j | z_i)``, which has to be right for the people in the data.
 
-**The worst case (N1).** Nothing ties the true group to the cell inside a vector, so the mass ``q_jz(c)`` of group ``j``
-in cell ``c`` is any with ``q >= 0``, ``sum_j q_jz(c) = m_z(c)`` and ``sum_c q_jz(c) = C_jz``. These are the constraints
-of a noise table whose noisy groups are the distinct vectors: the closed form of
-:func:`fairfix.noisy.bounds.soft_bounds` holds, and is sharp.
+* **N1**, the worst case: nothing ties the true group to the cell among rows of one vector. The limits of
+  :mod:`fairfix.noisy.members` are of means that are at least the worst case; it is looked for on a part of the rows
+  (:data:`SEARCHED`), in bins of like vectors, which depend on the vectors alone.
+* **N4**, independence: given ``z``, the true group is independent of label and decision, so each row counts in group
+  ``j`` by its probability. It is a statement on people that the data cannot show, so it has to be made.
 
-*Merging vectors only widens bounds.* Let ``q`` satisfy the constraints for the vectors of a bin ``B``. Then
-``q_jB(c) = sum_{z in B} q_jz(c)`` satisfies those of the bin, with ``m_B = sum m_z`` and ``C_jB = sum C_jz``: the sums
-change places. A rate only looks at ``sum_z q_jz(c) = sum_B q_jB(c)``, so every rate that was possible still is.
-
-*Bounds of estimated masses are too narrow.* ``min(a, C)`` is concave and ``(C - t + a)_+`` convex in the masses, so
-with masses of a sample highest rates come out too low and lowest too high; with one row per vector nothing would be
-free. So they are not computed: what is reported are means whose expectation is *at least* the worst case, whatever is
-guessed of the masses, and limits of these means. The guess is made on a part of the rows (``SEARCHED``), in bins of
-like vectors, and the means are taken over the others; see :mod:`fairfix.noisy.members`. A bad guess makes limits
-wide, not false. Bins depend on the vectors alone, never on outcomes.
-
-**Independence (N4).** If the true group is independent of label and decision given ``z``, then ``q_jz(c) = z_j
-m_z(c)``, and each row counts in group ``j`` by its probability: the weighted rate is the rate. It is a statement on
-people that the data cannot show, and another one than the N4 of a noise table, so it has to be made. In both cases the
-probabilities have to be right for the people in the data: among rows with the same vector, a share ``z_j`` is of group
-``j``.
-
-**Sampling error** is that of rows, drawn independently of one another. Probabilities are taken as known. The far end of
-a comparison needs the limit of the one pair that attains it; the near end, which says that groups differ, is taken at a
-level that holds for all pairs at once. Under N1 both limits of a pair hold at once, each at half the level: they are of
-the same rows. Under N4 a pair's limits are put together with their correlation (MOVER; Zou and Donner, 2008).
+Sampling error is that of rows, drawn independently of one another. The far end of a comparison needs the limit of the
+one pair that attains it; the near end, which says that groups differ, is taken at a level that holds for all pairs at
+once. Under N1 both limits of a pair hold at once, each at half the level. Under N4 they are put together with their
+correlation (MOVER; Zou and Donner, 2008). Derivations are in ``docs/methods/noise.md``.
 """
 
 from __future__ import annotations
@@ -37,14 +19,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairfix.auditing.audit import More, judge, with_default_threshold
+from fairfix.auditing.audit import More, judge
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import (
     AuditReport,
@@ -54,26 +34,21 @@ from fairfix.auditing.results import (
     NoiseReport,
     Settings,
 )
-from fairfix.data.counts import Floats
+from fairfix.data.counts import Ints
+from fairfix.data.encoder import Encoder, Rows
 from fairfix.data.files import Source
+from fairfix.data.reading import Reading
 from fairfix.data.scan import scan, stream_batches
-from fairfix.data.table import Encoder, Reading, Rows
 from fairfix.errors import ColumnError, DataError, UsageError
-from fairfix.noisy.bounds import FN, FP, TN, TP, Ratio, flipped, vacuous
+from fairfix.noisy.assumptions import Assumption, Unavailable
+from fairfix.noisy.bounds import Pair
+from fairfix.noisy.comparisons import RateBounds, bound_of, ends_of, pairs, worst
 from fairfix.noisy.description import ROUNDED, Noise
+from fairfix.noisy.evidence import Evidence
 from fairfix.noisy.members import Means, Sample, correlations, weighted_means, worst_means
-from fairfix.noisy.true_groups import (
-    NO_DECISIONS,
-    NOT_OF_VALUES,
-    Bounds,
-    Pair,
-    Seen,
-    TrueGroups,
-    _bound,
-    _ends,
-    _worst,
-    known_rates,
-)
+from fairfix.noisy.rates import FN, FP, TN, TP, Floats, flipped
+from fairfix.noisy.recorded import NO_DECISIONS, NOT_OF_VALUES, Recorded, rates_with
+from fairfix.noisy.true_groups import TrueGroups
 
 ATTRIBUTE = "membership"
 """Name of the attribute in reports and checks."""
@@ -88,17 +63,9 @@ LEAST = 50
 MOST = 1000
 """Bins at most."""
 
-Ints = npt.NDArray[np.int64]
-
 
 def parse_membership(parts: Sequence[str]) -> dict[str, str]:
-    """Read ``COLUMN`` or ``GROUP=COLUMN`` of each part; return group -> column.
-
-    Raises
-    ------
-    UsageError
-        A group or a column is named twice, or there are fewer than two.
-    """
+    """Read ``COLUMN`` or ``GROUP=COLUMN`` of each part; return group -> column."""
     out: dict[str, str] = {}
     for part in parts:
         group, sign, column = (text.strip() for text in part.partition("="))
@@ -124,28 +91,16 @@ def parse_membership(parts: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """The data, by distinct vector of probabilities.
-
-    Attributes
-    ----------
-    groups
-        True group -> column.
-    chances
-        Distinct vectors, shape (V, J), each of sum 1.
-    into
-        Vector of each row, shape (n,).
-    cells
-        Part of each row in TP, FN, FP, TN, shape (n, 4); without labels positive decisions are in FP.
-    weight
-        Weight of each row, shape (n,).
-    labelled
-        Whether there are labels.
-    """
+    """Rows by distinct vector of probabilities."""
 
     groups: Mapping[str, str]
-    chances: Floats
+    """True group -> column."""
+    vectors: Floats
+    """Distinct vectors, shape (V, J), each of sum 1."""
     into: Ints
+    """Vector of each row, shape (n,)."""
     cells: Floats
+    """Part of each row in TP, FN, FP, TN, shape (n, 4); without labels positive decisions are in FP."""
     weight: Floats
     labelled: bool
 
@@ -156,17 +111,17 @@ class Members:
 
     def rows(self, chosen: Ints) -> Ints:
         """Return the number of rows of each vector among those chosen, shape (V,)."""
-        return np.bincount(self.into[chosen], minlength=len(self.chances)).astype(np.int64)
+        return np.bincount(self.into[chosen], minlength=len(self.vectors)).astype(np.int64)
 
     def sample(self, chosen: Ints) -> Sample:
         """Return the rows chosen, by vector and cell; a decision drawn with a chance counts as drawn."""
         into, cells, weight = self.into[chosen], self.cells[chosen], self.weight[chosen]
 
         def summed(values: Floats) -> Floats:
-            parts = [np.bincount(into, part * values, len(self.chances)) for part in cells.T]
+            parts = [np.bincount(into, part * values, len(self.vectors)) for part in cells.T]
             return np.stack(parts, -1)
 
-        return Sample(self.chances, summed(weight), summed(weight * weight))
+        return Sample(self.vectors, summed(weight), summed(weight * weight))
 
     def parts(self, share: float, seed: int) -> tuple[Ints, Ints]:
         """Return a random part of the rows, and the others; the same whatever the order of the rows."""
@@ -177,21 +132,14 @@ class Members:
 
 
 def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) -> Members:
-    """Return the rows with their vectors of probabilities.
-
-    Raises
-    ------
-    DataError, UsageError
-        Names column, row and remedy.
-    """
+    """Return the rows with their vectors of probabilities; the reading is that of a scan."""
     columns = list(groups.values())
     source.require(columns)
-    reading = reading.in_type_of(source.schema)
     for name in columns:
         kind = source.schema.field(name).type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
             raise ColumnError(f"column {name!r} is of type {kind}; it must hold probabilities of membership")
-    chances, cells, weights = [], [], []
+    vectors, cells, weights = [], [], []
     seen: dict[str, int] = {}
     for before, part, batch in stream_batches(source, reading, dict.fromkeys(columns, pa.float64())):
         at = seen.get(part.where, part.first_row)
@@ -200,12 +148,12 @@ def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) ->
         kept = np.arange(batch.num_rows) if rows.kept is None else np.flatnonzero(rows.kept)
         found = np.stack([_column(batch, name) for name in columns], -1)[kept]
         where = f" of {part.where}" if part.where else ""
-        chances.append(_checked(found, columns, kept + (at if part.where else before) + 1, where))
+        vectors.append(_checked(found, columns, kept + (at if part.where else before) + 1, where))
         cells.append(_cells(rows, reading))
         weights.append(np.ones(len(rows)) if rows.weight is None else rows.weight)
     weight = np.concatenate(weights)
     counted = weight > 0  # a row without weight has no part in anything
-    z, cell, weight = np.concatenate(chances)[counted], np.concatenate(cells)[counted], weight[counted]
+    z, cell, weight = np.concatenate(vectors)[counted], np.concatenate(cells)[counted], weight[counted]
     distinct, into = np.unique(z, axis=0, return_inverse=True)
     labelled = reading.columns.label is not None
     return Members(groups, distinct, into.ravel().astype(np.int64), cell, weight, labelled)
@@ -217,17 +165,17 @@ def _column(batch: pa.RecordBatch, name: str) -> Floats:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _checked(chances: Floats, columns: Sequence[str], rows: Ints, where: str) -> Floats:
+def _checked(vectors: Floats, columns: Sequence[str], rows: Ints, where: str) -> Floats:
     """Return probabilities of sum 1, or say which are none."""
-    bad = ~((chances >= 0) & (chances <= 1 + ROUNDED))
+    bad = ~((vectors >= 0) & (vectors <= 1 + ROUNDED))
     if bad.any():
         i, j = (int(at[0]) for at in np.nonzero(bad))
-        value = chances[i, j]
+        value = vectors[i, j]
         told = "is missing" if math.isnan(value) else f"is {value:g}, which is no probability,"
         raise DataError(
             f"column {columns[j]!r} {told} in row {rows[i]:,}{where}; correct it, or leave the row out"
         )
-    sums = chances.sum(-1)
+    sums = vectors.sum(-1)
     off = np.flatnonzero(np.abs(sums - 1) > ROUNDED)
     if off.size:
         i = int(off[0])
@@ -235,7 +183,7 @@ def _checked(chances: Floats, columns: Sequence[str], rows: Ints, where: str) ->
             f"the probabilities of {', '.join(columns)} sum to {sums[i]:.6g} in row {rows[i]:,}{where}, and not to 1 "
             f"(within {ROUNDED:g}); correct them, or name a column for the other groups too"
         )
-    return np.asarray(chances / sums[:, None])
+    return np.asarray(vectors / sums[:, None])
 
 
 def _cells(rows: Rows, reading: Reading) -> Floats:
@@ -256,12 +204,12 @@ def _cells(rows: Rows, reading: Reading) -> Floats:
 # ---------------------------------------------------------------------- bins
 
 
-def merged(chances: Floats, rows: Ints, least: int = LEAST, most: int = MOST) -> Ints:
+def merged(vectors: Floats, rows: Ints, least: int = LEAST, most: int = MOST) -> Ints:
     """Return the bin of each vector: cut at medians, until a bin is one vector or its halves have too few rows.
 
     Parameters
     ----------
-    chances, rows
+    vectors, rows
         Distinct vectors, shape (V, J), and rows of each, shape (V,).
     least, most
         Rows that a bin has at least, if there are as many in all; number of bins at most.
@@ -270,13 +218,13 @@ def merged(chances: Floats, rows: Ints, least: int = LEAST, most: int = MOST) ->
     -------
     Shape (V,), from 0 on. With ``least`` rows or more in each of at most ``most`` vectors, every one is a bin.
     """
-    if len(chances) > most:
+    if len(vectors) > most:
         least = max(least, math.ceil(int(rows.sum()) / most))
-    out = np.zeros(len(chances), dtype=np.int64)
-    bins, todo = 0, [np.arange(len(chances))]
+    out = np.zeros(len(vectors), dtype=np.int64)
+    bins, todo = 0, [np.arange(len(vectors))]
     while todo:
         here = todo.pop()
-        halves = _halves(chances, rows, here, least)
+        halves = _halves(vectors, rows, here, least)
         if halves is None:
             out[here] = bins
             bins += 1
@@ -285,13 +233,13 @@ def merged(chances: Floats, rows: Ints, least: int = LEAST, most: int = MOST) ->
     return out
 
 
-def _halves(chances: Floats, rows: Ints, here: Ints, least: int) -> tuple[Ints, Ints] | None:
+def _halves(vectors: Floats, rows: Ints, here: Ints, least: int) -> tuple[Ints, Ints] | None:
     """Return both sides of the cut nearest to the median, of the group with the largest variance that has one."""
     count = rows[here]
     total = int(count.sum())
     if here.size < 2 or total < 2 * least:
         return None
-    z = chances[here]
+    z = vectors[here]
     spread = count @ (z - count @ z / total) ** 2
     for j in np.argsort(-spread, kind="stable"):
         order = np.argsort(z[:, j], kind="stable")
@@ -308,72 +256,59 @@ def _halves(chances: Floats, rows: Ints, here: Ints, least: int) -> tuple[Ints, 
 
 
 @dataclass(frozen=True, eq=False)
-class Limits(Bounds):
-    """Bounds of every rate with limits in closed form.
-
-    Attributes
-    ----------
-    ends
-        Rate -> the means of its highest value, and of the highest value of its complement.
-    together
-        Rate -> correlations of the groups' rates, shape (J, J); None where limits of a pair are to hold at once.
-    """
+class Limits(RateBounds):
+    """Bounds of every rate with limits in closed form."""
 
     ends: Mapping[str, tuple[Means, Means]] = field(default_factory=dict)
+    """Rate -> the means of its highest value, and of the highest value of its complement."""
     together: Mapping[str, Floats] | None = None
+    """Rate -> correlations of the groups' rates, shape (J, J); None where limits of a pair are to hold at once."""
 
     def limits(self, metric: str, level: float) -> Pair:
-        """Return the lower and the upper limit of each group, either missed with a chance of ``level``."""
-        if (metric, level) not in self._found:
-            high, low = self.ends[metric]
-            self._found[metric, level] = 1.0 - low.upper(level), high.upper(level)
-        return self._found[metric, level]
-
-    @cached_property
-    def _found(self) -> dict[tuple[str, float], Pair]:
-        return {}
+        """Return the lower and the upper limit of each group, either missed with a probability of ``level``."""
+        high, low = self.ends[metric]
+        return 1.0 - low.upper(level), high.upper(level)
 
     def of_groups(self, metric: str) -> Iterator[Bound]:
         """Yield where each group's rate lies."""
-        every = (*self.rates[metric], *self.limits(metric, self.alpha / 2))
-        yield from (_bound(*(float(end) for end in ends)) for ends in zip(*every, strict=True))
+        yield from map(bound_of, *self.rates[metric], *self.limits(metric, self.alpha / 2))
 
     def of_comparison(self, kind: str, metrics: Sequence[str]) -> Bound:
         """Return where a comparison lies; of several rates the worst."""
-        lows, highs = _ends(kind, [self.rates[name] for name in metrics])
+        lows, highs = ends_of(kind, [self.rates[name] for name in metrics])
         one, all_ = self.alpha / 2, self.alpha / 2 / lows.size
         near, far = (all_, one) if kind in ("difference", "max") else (one, all_)
-        return _bound(
-            float(_worst(kind, lows)),
-            float(_worst(kind, highs)),
-            float(_worst(kind, self._compared(kind, metrics, near)[0])),
-            float(_worst(kind, self._compared(kind, metrics, far)[1])),
+        return bound_of(
+            worst(kind, lows),
+            worst(kind, highs),
+            worst(kind, self._limits_of(kind, metrics, near)[0]),
+            worst(kind, self._limits_of(kind, metrics, far)[1]),
         )
 
-    def _compared(self, kind: str, metrics: Sequence[str], level: float) -> Pair:
+    def _limits_of(self, kind: str, metrics: Sequence[str], level: float) -> Pair:
         """Return the limits of each pair of groups, or of each group."""
         if kind in ("min", "max"):
-            return _ends(kind, [self.limits(name, level) for name in metrics])
+            return ends_of(kind, [self.limits(name, level) for name in metrics])
         if self.together is None:
-            return _ends(kind, [self.limits(name, level / 2) for name in metrics])
+            return ends_of(kind, [self.limits(name, level / 2) for name in metrics])
         each = [self._mover(kind, name, level) for name in metrics]
         return np.concatenate([low for low, _ in each]), np.concatenate([high for _, high in each])
 
     def _mover(self, kind: str, metric: str, level: float) -> Pair:
         """Return the limits of each pair of groups from those of both rates and their correlation."""
         assert self.together is not None
-        value, (low, high) = self.rates[metric][0], self.limits(metric, level)
-        a, b = np.nonzero(~np.eye(value.size, dtype=bool))
+        rate, (low, high) = self.rates[metric][0], self.limits(metric, level)
+        a, b = pairs(rate.size)
         r = self.together[metric][a, b]
         if kind == "ratio":
             with np.errstate(divide="ignore"):
-                value, low, high = np.log(value), np.log(low), np.log(high)
+                rate, low, high = np.log(rate), np.log(low), np.log(high)
         with np.errstate(invalid="ignore"):
             ends = []
             for sign, x, y in ((-1.0, low[a], high[b]), (1.0, high[a], low[b])):
-                p, q = np.abs(x - value[a]), np.abs(y - value[b])
-                put = value[a] - value[b] + sign * np.sqrt(np.maximum(p * p + q * q - 2.0 * r * p * q, 0.0))
-                ends.append(np.where(np.isfinite(put) | np.isnan(value[a] + value[b]), put, x - y))
+                p, q = np.abs(x - rate[a]), np.abs(y - rate[b])
+                put = rate[a] - rate[b] + sign * np.sqrt(np.maximum(p * p + q * q - 2.0 * r * p * q, 0.0))
+                ends.append(np.where(np.isfinite(put) | np.isnan(rate[a] + rate[b]), put, x - y))
         if kind == "ratio":
             return np.minimum(np.exp(ends[0]), 1.0), np.minimum(np.exp(ends[1]), 1.0)
         return ends[0], ends[1]
@@ -382,21 +317,100 @@ class Limits(Bounds):
 # ---------------------------------------------------------------------- audit
 
 
-class MembershipGroups(TrueGroups):
-    """Bounds and estimates of true groups that are known by probabilities alone.
+class MemberEvidence(Evidence):
+    """Rows with probabilities of membership, by distinct vector, and the parts on which the worst case is looked for.
 
-    Parameters
-    ----------
-    members
-        The data.
-    independent
-        Whether N4 is stated: given the probabilities, the true group is independent of label and decision.
-    alpha
-        One minus the confidence of intervals.
-    seed
-        Of the part of the rows on which the worst case is looked for.
-    least, most
-        Of :func:`merged`.
+    Nothing is recorded, so there is no table, and rates of recorded groups are NaN.
+    """
+
+    curve = None
+    radii = None
+    other_joint = None
+
+    def __init__(self, members: Members, seed: int, least: int, most: int) -> None:
+        searched, held = members.parts(SEARCHED, seed)
+        self.searched, self.held = searched.size, held.size
+        self.all, self.judged = members.sample(np.arange(members.into.size)), members.sample(held)
+        rows = members.rows(searched)
+        into = merged(members.vectors, rows, least, most)
+        self.bin_rows = np.bincount(into, rows).astype(np.int64)
+        self.guess = _shares(members.sample(searched).weight, into)
+        masses = self.all.weight / self.all.weight.sum()
+        cells = np.stack([np.bincount(into, part) for part in masses.T], -1).astype(np.float64)
+        own = members.vectors * masses.sum(1, keepdims=True)
+        self.joint = np.stack([np.bincount(into, part) for part in own.T])
+        self.plain_joints = self.joint[None].astype(np.float64)
+        self.data = Recorded(ATTRIBUTE, (), cells, members.effective, rates_with(members.labelled))
+        self.noise, self.table, self.replicates = Noise(radii={}), None, 0
+        self.members, self.true = members, tuple(members.groups)
+        by_probability = members.vectors.T @ self.all.weight
+        self.weighted = {name: ratio.of(by_probability) for name, ratio in self.data.metrics.items()}
+
+    @property
+    def recorded(self) -> Mapping[str, Floats]:
+        """NaN for every rate."""
+        return {name: np.full(len(self.true), math.nan) for name in self.data.metrics}
+
+
+class Probable(Assumption):
+    """The probabilities are right, and nothing ties the true group to the cell."""
+
+    level = "N1"
+    evidence: MemberEvidence
+
+    @property
+    def stated(self) -> str:
+        """The columns."""
+        return f"the probabilities of membership in {', '.join(self.evidence.members.groups.values())}"
+
+    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+        """Return the bounds whose limits hold at once for both groups of a pair."""
+        judged, guess = self.evidence.judged, self.evidence.guess
+        ends = {
+            name: (worst_means(judged, guess, ratio), worst_means(judged, guess, flipped(ratio)))
+            for name, ratio in self.evidence.data.metrics.items()
+        }
+        rates = {name: (1.0 - low.rate, high.rate) for name, (high, low) in ends.items()}
+        return Limits(rates, {}, self.alpha, ends)
+
+
+class Independent(Assumption):
+    """Given the probabilities, the true group is independent of label and decision."""
+
+    level = "N4"
+    evidence: MemberEvidence
+
+    def __init__(self, evidence: MemberEvidence, alpha: float, *, stated: bool) -> None:
+        super().__init__(evidence, alpha)
+        self.is_stated = stated
+
+    @property
+    def stated(self) -> str | None:
+        """That it is so."""
+        if not self.is_stated:
+            return None
+        return "given the probabilities of membership, the true group is independent of label and decision"
+
+    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+        """Return the weighted rates, with the correlations of pairs: one number, and no two that differ by rounding."""
+        if not self.is_stated:
+            raise Unavailable("not stated (--noise-independent)")
+        rows, metrics = self.evidence.all, self.evidence.data.metrics
+        ends = {n: (weighted_means(rows, r), weighted_means(rows, flipped(r))) for n, r in metrics.items()}
+        together = {name: correlations(rows, ratio) for name, ratio in metrics.items()}
+        rates = {name: (high.rate, high.rate) for name, (high, _) in ends.items()}
+        return Limits(rates, {}, self.alpha, ends, together)
+
+    def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
+        """Return the weighted rates."""
+        return {name: low for name, (low, _) in bounds.rates.items()}
+
+
+class MembershipGroups(TrueGroups):
+    """Bounds and estimates of true groups of which each row carries probabilities.
+
+    ``independent`` states N4, ``seed`` is that of the part of the rows on which the worst case is looked for, ``least``
+    and ``most`` are those of :func:`merged`.
     """
 
     def __init__(
@@ -409,108 +423,36 @@ class MembershipGroups(TrueGroups):
         least: int = LEAST,
         most: int = MOST,
     ) -> None:
-        self.members = members
-        searched, held = members.parts(SEARCHED, seed)
-        self.searched, self.held = searched.size, held.size
-        self.all, self.judged = members.sample(np.arange(members.into.size)), members.sample(held)
-        rows = members.rows(searched)
-        into = merged(members.chances, rows, least, most)
-        self.bin_rows = np.bincount(into, rows).astype(np.int64)
-        self.guess = _shares(members.sample(searched).weight, into)
-        masses = self.all.weight / self.all.weight.sum()
-        cells = np.stack([np.bincount(into, part) for part in masses.T], -1).astype(np.float64)
-        own = members.chances * masses.sum(1, keepdims=True)
-        self.joint = np.stack([np.bincount(into, part) for part in own.T])
-        self.data = Seen(ATTRIBUTE, (), cells, members.effective, known_rates(members.labelled))
-        self.noise, self.table = Noise(radii={}), None  # nothing is recorded, so there is no noise of it
-        self.alpha, self.seed, self.replicates = alpha, seed, 0
-        self.true = tuple(members.groups)
-        self.notes = []
-        told = ", ".join(members.groups.values())
-        self.stated = {"N1": f"the probabilities of membership in {told}"}
-        if independent:
-            self.stated["N4"] = (
-                "given the probabilities of membership, the true group is independent of label and decision"
-            )
-        self.unavailable = {
+        self.evidence: MemberEvidence
+        evidence = MemberEvidence(members, seed, least, most)
+        self._rest(
+            evidence, [Probable(evidence, alpha), Independent(evidence, alpha, stated=independent)], seed
+        )
+        self.unavailable |= {
             "N0": "there are no recorded groups to compare with",
             "N2": "the probabilities are not by label",
             "N3": "eps is about a noise table (--noise FILE)",
         }
 
-    @cached_property
-    def radii(self) -> None:
-        """There are none."""
-        return None
-
-    @cached_property
-    def bounds(self) -> dict[str, Bounds]:
-        """Assumption -> bounds of every rate."""
-        worst = {
-            name: tuple(worst_means(self.judged, self.guess, one) for one in (ratio, flipped(ratio)))
-            for name, ratio in self.data.metrics.items()
-        }
-        out: dict[str, Bounds] = {"N1": self._limits(worst)}
-        if "N4" not in self.stated:
-            self.unavailable["N4"] = "not stated (--noise-independent)"
-            return out
-        known = {
-            name: tuple(weighted_means(self.all, one) for one in (ratio, flipped(ratio)))
-            for name, ratio in self.data.metrics.items()
-        }
-        together = {name: correlations(self.all, ratio) for name, ratio in self.data.metrics.items()}
-        return {**out, "N4": self._limits(known, together)}
-
-    def _limits(
-        self, ends: Mapping[str, tuple[Means, ...]], together: Mapping[str, Floats] | None = None
-    ) -> Limits:
-        """Return the limits of highest rates, and of highest complements."""
-        rates = {name: (1.0 - low.rate, high.rate) for name, (high, low) in ends.items()}
-        if together is not None:  # one number, and no two that differ by rounding
-            rates = {name: (high, high) for name, (_, high) in rates.items()}
-        pairs = {name: (high, low) for name, (high, low) in ends.items()}
-        return Limits(rates, {}, self.alpha, pairs, together)
-
-    @cached_property
-    def weighted(self) -> dict[str, Floats]:
-        """Metric -> rates with every row in each true group by its probability."""
-        cells = self.members.chances.T @ self.all.weight
-        return {name: ratio.of(cells) for name, ratio in self.data.metrics.items()}
-
-    @cached_property
-    def recorded(self) -> dict[str, Floats]:
-        """Nothing is recorded: NaN."""
-        return {name: np.full(len(self.true), math.nan) for name in self.data.metrics}
-
-    def vacuous(self) -> Iterator[tuple[str, str]]:
-        """Yield (metric, group) of which the probabilities can say nothing."""
-        for name in ("true_positive_rate", "false_positive_rate"):
-            if name in self.data.metrics:
-                empty = vacuous(self.data.cells, self.joint, self.data.metrics[name])
-                yield from ((name, self.true[j]) for j in np.flatnonzero(empty))
-
-    def _standard_error(self, ratio: Ratio) -> None:
-        return None
-
     def report(self, checks: Sequence[Check] = ()) -> tuple[NoiseReport, list[ComparisonReport]]:
-        """Return what is told of true groups, and what checks can look at."""
-        found, comparisons = super().report(checks)
-        members = self.members
-        told = MembershipReport(
+        """Return the report on true groups, and what checks can look at."""
+        report, comparisons = super().report(checks)
+        evidence, members = self.evidence, self.evidence.members
+        membership = MembershipReport(
             columns=members.groups,
-            shares=dict(zip(self.true, self.joint.sum(1).tolist(), strict=True)),
-            vectors=len(members.chances),
-            bins=len(self.bin_rows),
-            smallest_bin=int(self.bin_rows.min()),
-            searched=self.searched,
-            held=self.held,
+            shares=dict(zip(self.true, evidence.joint.sum(1).tolist(), strict=True)),
+            vectors=len(members.vectors),
+            bins=len(evidence.bin_rows),
+            smallest_bin=int(evidence.bin_rows.min()),
+            searched=evidence.searched,
+            held=evidence.held,
         )
         notes = [
             "the probabilities of membership are taken as known, and as right for the people in these data",
             (
-                f"the worst case was looked for on {told.searched:,} rows drawn by lot (seed {self.seed}), in "
-                f"{told.bins:,} bins of like probabilities ({told.vectors:,} distinct vectors), and its limits are "
-                f"those of the other {told.held:,} rows: few rows make them wide, not narrow"
+                f"the worst case was looked for on {membership.searched:,} rows drawn by lot (seed {self.seed}), in "
+                f"{membership.bins:,} bins of like probabilities ({membership.vectors:,} distinct vectors), and its "
+                f"limits are those of the other {membership.held:,} rows: few rows make them wide, not narrow"
             ),
         ]
         if "N4" in self.stated:
@@ -519,7 +461,9 @@ class MembershipGroups(TrueGroups):
                 "if it does"
             )
         return (
-            replace(found, form="membership", noisy=(), membership=told, notes=(*notes, *found.notes)),
+            replace(
+                report, form="membership", noisy=(), membership=membership, notes=(*notes, *report.notes)
+            ),
             comparisons,
         )
 
@@ -549,15 +493,8 @@ def audit_membership(
         As in :func:`fairfix.auditing.audit.audit`; ``reading`` may name protected columns, which are audited as usual.
     groups
         True group -> its column.
-    independent
-        Whether N4 is stated.
-    seed
-        Of the resampling.
-
-    Raises
-    ------
-    DataError, UsageError
-        Data, probabilities and question do not fit one another.
+    independent, seed
+        Whether N4 is stated; the seed of the part of the rows on which the worst case is looked for.
     """
     settings = settings or Settings()
     if reading.task == "regression":
@@ -571,15 +508,14 @@ def audit_membership(
             raise UsageError(
                 f"--noise-membership names the column {name!r}, which plays another part already; it can play one part"
             )
-    reading = with_default_threshold(reading)
     reading.check(protected=False)
     source.require(list(groups.values()))
-    found = scan(source, reading, threads=settings.threads, exact=settings.exact)
-    members = read_members(source, reading, groups)
+    scanned = scan(source, reading, threads=settings.threads, exact=settings.exact)
+    members = read_members(source, scanned.reading, groups)
     alpha = 1.0 - settings.confidence
     true = MembershipGroups(members, independent=independent, alpha=alpha, seed=seed)
-    told, comparisons = true.report(settings.checks)
+    report, comparisons = true.report(settings.checks)
     every = {**(more or {}), ATTRIBUTE: comparisons}
-    values = {ATTRIBUTE: true.values(told.figures)}
-    columns = {ATTRIBUTE: tuple(groups.values())}
-    return replace(judge(found, reading, settings, source.name, source, every, values, columns), noise=told)
+    values, columns = {ATTRIBUTE: true.values()}, {ATTRIBUTE: tuple(groups.values())}
+    verdicts = judge(scanned, settings, source.name, source, every, values, columns)
+    return replace(verdicts, noise=report)

@@ -1,4 +1,4 @@
-"""What rows that a repair has not seen say of true groups behind noisy ones, with the sampling error of rows and table.
+"""The proof of a repair on true groups: rows that the fit has not seen, with the sampling error of rows and table.
 
 The fit takes its rows for the population and the noise table for the truth. Neither is: other rows are drawn, and a
 table of counts is a survey. So the results on held-out rows are audited like those of any file with a noise table
@@ -14,21 +14,25 @@ which is known of every row. Decisions that are drawn are drawn after the record
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairfix.auditing.checks import Check
-from fairfix.auditing.metrics import EQUALIZED_ODDS
+from fairfix.auditing.criteria import CRITERIA, metric_of, rates_of
 from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.scan import count_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Caution
+from fairfix.noisy.bounds import Pair
+from fairfix.noisy.comparisons import quantile, worst
 from fairfix.noisy.description import Noise
-from fairfix.noisy.repair import where_of
-from fairfix.noisy.true_groups import Profiles, Seen, TrueGroups, seen
+from fairfix.noisy.rates import Floats, shortfalls, where_of
+from fairfix.noisy.recorded import Profiles, Recorded, recorded_groups
+from fairfix.noisy.true_groups import TrueGroups
 
 HOLDS = 1e-6
 """What the slack may be missed by, as programs are solved to no more."""
@@ -36,31 +40,17 @@ HOLDS = 1e-6
 LEVELS = ("N4", "N2", "N1", "N0")
 """Assumptions whose bounds are told, the strongest first; N3 is about bins, which an audit does not look at."""
 
-
-DIFFERENCES = {
-    "selection_rate": ("selection_rate",),
-    "true_positive_rate": ("true_positive_rate",),
-    "equalized_odds": EQUALIZED_ODDS,
-}
+DIFFERENCES = {metric_of(criterion): rates_of(criterion) for criterion in CRITERIA}
 """Name -> rates of the differences whose worst case a comparison of repairs shows."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a repair says of true groups, to be proven.
-
-    Attributes
-    ----------
-    noise
-        What is known of the noise, and what is assumed: what the fit was held to.
-    demands
-        Rates that the slack bounds, with 1 where a group must not be below the rate over everybody, -1 where above.
-    slack
-        By how much.
-    """
+    """The promise of a repair on true groups: the noise that the fit was held to, and the rates that a slack bounds."""
 
     noise: Noise
     demands: tuple[tuple[str, float], ...]
+    """Rates, with 1 where a group must not be below the rate over everybody, -1 where above."""
     slack: float
 
 
@@ -86,7 +76,7 @@ def true_groups_of(
         return None
     # N3 is about bins of the score, and decisions of a repair may look at the recorded group besides: weaker ones hold
     told = replace(told, noise=replace(told.noise, epsilon=None))
-    data = seen(count_table(table).counts, table.reading, columns[0])
+    data = recorded_groups(count_table(table).counts, table.reading, columns[0])
     named = known.noisy if known is not None else told.noise.radii or ()
     data = _padded(data, tuple(sorted({*data.names, *named})))
     if predictor is not None:
@@ -103,7 +93,7 @@ def true_groups_of(
     return found
 
 
-def _padded(data: Seen, names: tuple[str, ...]) -> Seen:
+def _padded(data: Recorded, names: tuple[str, ...]) -> Recorded:
     """Return the data with recorded groups of which there are no rows too."""
     cells = np.zeros((len(names), 4))
     cells[[names.index(name) for name in data.names]] = data.cells
@@ -132,12 +122,12 @@ def _profiles(table: Table, names: tuple[str, ...], predictor: RepairedPredictor
 
 def comparisons_of(found: TrueGroups | None, checks: Iterable[Check]) -> dict[str, list[ComparisonReport]]:
     """Return the comparisons of true groups by attribute, for an audit of the same rows."""
-    return {} if found is None else {found.data.attribute: list(found.told(checks))}
+    return {} if found is None else {found.data.attribute: list(found.comparisons(checks))}
 
 
 def values_of(found: TrueGroups | None) -> dict[str, dict[str, dict[str, Value]]]:
     """Return the rates of true groups by attribute, for checks on one of them."""
-    return {} if found is None else {found.data.attribute: found.of_each()}
+    return {} if found is None else {found.data.attribute: found.values()}
 
 
 def worst_of(found: TrueGroups | None) -> dict[str, Value]:
@@ -160,16 +150,45 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, told: Told) -> 
     parts, worse = [], []
     for level in LEVELS:
         if level in after.bounds and level in before.bounds:
-            was, _ = before.shortfall(level, told.demands)
-            point, upper = after.shortfall(level, told.demands)
+            was, _ = shortfall(before, level, told.demands)
+            point, upper = shortfall(after, level, told.demands)
             worse.append((point > told.slack + HOLDS, was > told.slack + HOLDS and point > was - HOLDS))
             parts.append(f"{point:z.4f} under {level} (up to {upper:z.4f}; before the repair {was:z.4f})")
     if not parts:
         return
-    beyond, no_less = worse[0]
-    rows = "rows and table" if after.table is not None and after.table.rows is not None else "rows"
+    (beyond, no_less), table = worse[0], after.evidence.table
+    rows = "rows and table" if table is not None and table.rows is not None else "rows"
     yield (Caution if beyond or no_less else str)(
         ("the repair does not reduce what it is meant to reduce: " if no_less else "")
         + f"on held-out rows the worst true group is {where_of(told.demands)} the rate over everybody by at most "
         f"{', '.join(parts)}; in brackets with the sampling error of {rows}; the slack is {told.slack:g}"
     )
+
+
+def shortfall(true: TrueGroups, level: str, sides: Iterable[tuple[str, float]]) -> tuple[float, float]:
+    """Return what the worst true group is on the wrong side of the rate over everybody by, and an upper limit.
+
+    Parameters
+    ----------
+    true, level
+        The groups, and the assumption.
+    sides
+        Rate, and 1 where a group must not be below, -1 where it must not be above.
+
+    Returns
+    -------
+    On the rows as they are, and the quantile of that over the draws; one-sided, at half of alpha.
+    """
+    bounds, data = true.bounds[level], true.data
+
+    def most(cells: Floats, rates: Mapping[str, Pair]) -> Floats:
+        every = shortfalls(
+            sides, lambda name: data.metrics[name].of(cells.sum(-2))[..., None], rates.__getitem__
+        )
+        return worst("max", np.concatenate(every, -1))
+
+    point = float(most(data.cells, bounds.rates))
+    if not bounds.draws:
+        return point, point
+    drawn = quantile(most(true.evidence.drawn, bounds.draws), 1 - bounds.alpha / 2)
+    return point, float(np.fmax(point, drawn))

@@ -1,53 +1,27 @@
 r"""Training of a linear rule that keeps true groups alike behind noisy ones, against the exact worst case.
 
 A row has features ``x_i``, label ``y_i``, noisy group ``k_i`` and weight ``w_i``, of total 1. The rule is ``d_i = 1[f_i
->= 0]`` with ``f_i = x_i v + b``. The noisy group may be among the features: worst cases are about the decisions that
-were made, whatever they look at. Wanted is
+>= 0]`` with ``f_i = x_i v + b``; the noisy group may be among the features. Wanted is
 
 .. math::
     \min_v\; \sum_i w_i 1[d_i \ne y_i] \quad\text{s.t.}\quad
     g_{rj}(d) = \max_{q \in \mathcal{U}_j(d)} \pm \{ R(d) - R_j(q, d) \} - \epsilon \le 0
 
-for each rate ``R`` of the constraint and each true group ``j``. The sign is + where a group's rate must not lie below
-that over everybody, and - where it must not lie above. The set ``U`` is about the masses ``m_k(c)`` of the cells TP,
-FN, FP, TN in noisy group ``k``, which hang on the decisions.
+for each rate ``R`` of the constraint and each true group ``j``, where ``U`` holds the joint masses that an
+:class:`Adversary` allows. Each step
 
-**Worst weights.** A worst ``q`` is explicit. Let ``A / (A + B)`` be the rate, for its lowest value; for the highest
-exchange A and B. The share of a cell in the denominator is ``r_jk(c) = q_jk(c) / sum q_j(A, B)``.
+1. takes the worst weights ``r_jk(c)``, the shares of the cells in a group's denominator, for the decisions of the
+moment; 2. takes a step of Adam on the hinge surrogate of the Lagrangian, a weighted error with costs ``c_i = 1 - 2 y_i
++ sum +-
+   lambda_rj (1 / P(A, B) - r_jk(c) / m_k(c))``;
+3. takes a step of ascent ``lambda = (lambda + rate g)_+`` with the exact ``g`` of the decisions.
 
-- :class:`Within` a table: a knapsack per noisy group. ``q_jk(B) = min(b_k, C_jk)`` and ``q_jk(A) = (C_jk - t_k +
-  a_k)_+``, each spread over its cells in proportion to ``m_k(c)``. Numerator and the rest of the denominator are
-  extremal at once. What is left of a cell goes to the other groups, as in :mod:`fairfix.noisy.bounds`. With a
-  table by label each label of a noisy group is a noisy group.
-- :class:`Near` the noisy group of the same number: with shares ``a, b`` of A and B in it and radius ``gamma``, the mass
-  ``delta = min(gamma, a)`` moves from A to B, so that ``r`` is ``(a - delta) / (a + b)`` on A and ``(b + delta) / (a +
-  b)`` on B, in proportion to the cells of the noisy group. If it has no B, what moves goes to B in all noisy groups; if
-  it has neither, all of ``r`` lies there. ``r`` always sums to 1, and a row counts in the noisy group that it has.
+Of every few iterates, each with cuts of its form at quantiles beside 0, the rule of least error among those whose exact
+``g`` is at most 0 is returned. The rules that accept nobody and everybody are among them, and have equal rates whatever
+the noise; were no rule within the constraint, that of least ``g`` is returned and says so. What is exact is the worst
+case of that rule on the rows given; that it is optimal is not claimed, as the problem is not convex.
 
-**Lagrangian.** With ``r`` fixed, ``R - R_j = sum_i w_i alpha_i d_i`` where ``alpha_i = 1 / P(A, B) - r_jk(c) / m_k(c)``
-for rows in A or B, and 0 elsewhere. So the Lagrangian is a weighted error
-
-.. math::
-    L(d, \lambda) = P(Y = 1) + \sum_i w_i c_i d_i - \epsilon \sum \lambda_{rj} , \qquad
-    c_i = 1 - 2 y_i + \sum_{rj} \pm \lambda_{rj} \alpha_{rji} ,
-
-and its hinge surrogate, which is not below it, is
-
-.. math::
-    \hat L(v, \lambda) = P(Y = 1) + \sum_i w_i \{ (c_i)_+ (1 + f_i)_+ + (-c_i)_+ ((1 - f_i)_+ - 1) \}
-    - \epsilon \sum \lambda_{rj} + \lVert v \rVert^2 l_2 .
-
-Each step takes the worst weights for the decisions of the moment, a step of Adam on the surrogate over all rows, and a
-step of projected gradient ascent ``lambda = (lambda + rate g)_+`` with the exact ``g`` of the decisions, not with that
-of the hinges (which are far from rates).
-
-**What is returned.** Of every few iterates, each with cuts of its form at quantiles beside 0, the rule of least error
-among those whose exact ``g`` is at most 0. The rules that accept nobody and everybody are among them, and have equal
-rates whatever the noise; were no rule within the constraint, that of least ``g`` is returned and says so.
-
-**What is not claimed.** That the rule is optimal: the problem is not convex, worst weights jump with decisions, and the
-surrogate bounds the Lagrangian at fixed weights only. What is exact is the worst case of the rule that is returned, on
-the rows given.
+Derivations are in ``docs/methods/noise.md``.
 """
 
 from __future__ import annotations
@@ -60,10 +34,9 @@ import numpy.typing as npt
 from scipy import sparse
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fairfix.noisy.bounds import RATIOS, Ratio, flipped, labelled_bounds, soft_bounds, tv_bounds
-from fairfix.noisy.repair import DEMANDS, LABELS, Parity
+from fairfix.noisy.bounds import Pair, labelled_bounds, soft_bounds, tv_bounds, widest
+from fairfix.noisy.rates import DEMANDS, RATIOS, Floats, Parity, Ratio, flipped, require_labels, shortfalls
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 STEPS = 300
@@ -94,7 +67,7 @@ HOLDS = 1e-12
 class Adversary(Protocol):
     """What may be the true groups, given the cells of the noisy ones."""
 
-    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+    def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the lowest and the highest rate of each true group; ``cells`` (..., K, 4) to (..., J)."""
         ...
 
@@ -105,17 +78,12 @@ class Adversary(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Any noise that fits a table.
-
-    Attributes
-    ----------
-    table
-        Joint masses of true and noisy groups, shape (J, K), or by label (2, J, K), with the data's columns.
-    """
+    """Any noise that fits a table."""
 
     table: Floats
+    """Joint masses of true and noisy groups, shape (J, K), or by label (2, J, K), with the data's columns."""
 
-    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+    def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the sharp bounds."""
         known = np.broadcast_to(self.table, (*cells.shape[:-2], *self.table.shape))
         return (
@@ -154,20 +122,13 @@ def _normalised(masses: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Either:
-    """Any noise that fits one of several tables.
-
-    Attributes
-    ----------
-    tables
-        Each as one alone.
-    """
+    """Any noise that fits one of several tables."""
 
     tables: tuple[Within, ...]
 
-    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+    def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the lowest and the highest ends of all."""
-        low, high = zip(*(one.bounds(cells, ratio) for one in self.tables), strict=True)
-        return np.fmin.reduce(low), np.fmax.reduce(high)
+        return widest([one.bounds(cells, ratio) for one in self.tables])
 
     def shares(self, cells: Floats, ratio: Ratio) -> Floats:
         """Return, for each group, those of the table under which its lowest rate is lowest."""
@@ -179,17 +140,11 @@ class Either:
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """Any distribution in a ball of total variation around the noisy group of the same number.
-
-    Attributes
-    ----------
-    radius
-        Shape (K,).
-    """
+    """Any distribution in a ball of total variation around the noisy group of like number; radii of shape (K,)."""
 
     radius: Floats
 
-    def bounds(self, cells: Floats, ratio: Ratio) -> tuple[Floats, Floats]:
+    def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the sharp bounds."""
         return tv_bounds(cells, self.radius, ratio)
 
@@ -214,32 +169,20 @@ class Near:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A linear rule.
-
-    Attributes
-    ----------
-    coef, intercept
-        Accepted is who has ``x coef + intercept >= 0``; shape (d,) and a number.
-    error
-        Share of wrong decisions.
-    excess
-        What the worst case of each rate and true group misses its limit by, shape (rates, J); NaN for a rate without
-        denominator.
-    feasible
-        Whether all of it is at most 0.
-    constant
-        Whether the rule decides the same for everybody.
-    steps
-        That were made, in all runs.
-    """
+    """A linear rule: accepted is who has ``x coef + intercept >= 0``."""
 
     coef: Floats
     intercept: float
     error: float
+    """Share of wrong decisions."""
     excess: Floats
+    """By how much the worst case of each rate and true group misses its limit, shape (rates, J); NaN without a rate."""
     feasible: bool
+    """Whether all of it is at most 0."""
     constant: bool
+    """Whether everybody is decided alike."""
     steps: int
+    """Steps made, in all runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,31 +222,23 @@ class Rows:
 
 def excess_of(cells: Floats, adversary: Adversary, parity: Parity, slack: float) -> Floats:
     """Return ``g``, exactly; ``cells`` (..., K, 4) to (..., rates, J)."""
-    out = []
-    for rate, sign in DEMANDS[parity]:
-        ratio = RATIOS[rate]
-        low, high = adversary.bounds(cells, ratio)
-        overall = ratio.of(cells.sum(-2))[..., None]
-        out.append(sign * (overall - (low if sign > 0 else high)) - slack)
-    return np.stack(out, axis=-2)
+    every = shortfalls(
+        DEMANDS[parity],
+        lambda rate: RATIOS[rate].of(cells.sum(-2))[..., None],
+        lambda rate: adversary.bounds(cells, RATIOS[rate]),
+    )
+    return np.stack([one - slack for one in every], axis=-2)
 
 
 def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: Floats) -> Floats:
-    """Return what accepting a row adds to the Lagrangian beside ``1 - 2 y``, by its cell: shape (K, 4).
+    """Return the cost of accepting a row in the Lagrangian beside ``1 - 2 y``, by its cell, shape (K, 4).
 
-    Parameters
-    ----------
-    cells
-        Shape (K, 4): the decisions that the worst weights are for.
-    adversary, parity
-        What is held against what.
-    multipliers
-        Shape (rates, J).
+    Worst weights are for the decisions of ``cells``, shape (K, 4); ``multipliers`` have shape (rates, J).
     """
     out = np.zeros_like(cells)
     for (rate, sign), price in zip(DEMANDS[parity], multipliers, strict=True):
         ratio = RATIOS[rate]
-        counted = np.array(ratio.a) | np.array(ratio.b)
+        counted = np.array(ratio.rows)
         everybody = counted / cells[:, counted].sum()
         worst = adversary.shares(cells, ratio if sign > 0 else flipped(ratio))
         known = ~np.isnan(worst[:, 0, 0])
@@ -316,20 +251,9 @@ def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: F
 def surrogate(
     rows: Rows, v: Floats, costs: Floats, l2: float, form: Floats | None = None
 ) -> tuple[float, Floats]:
-    """Return the hinge surrogate (without ``- eps sum lambda``) and its gradient, at fixed costs of the rows.
+    """Return the hinge surrogate (without ``- eps sum lambda``) and its gradient, at fixed costs ``c_i`` of the rows.
 
-    Parameters
-    ----------
-    rows
-        The data.
-    v
-        Coefficients, the intercept last.
-    costs
-        ``c_i``, shape (n,).
-    l2
-        Of the penalty, from which the intercept is free.
-    form
-        ``f_i``, shape (n,), where it is known.
+    In ``v`` the intercept is last, and free of the penalty ``l2``; ``form`` are the ``f_i`` where they are at hand.
     """
     f = rows.A @ v if form is None else form
     up, down = rows.weight * np.maximum(costs, 0.0), rows.weight * np.maximum(-costs, 0.0)
@@ -360,32 +284,15 @@ def train(
     ----------
     X, y
         Shapes (n, d), without a constant column, and (n,), of 0 and 1.
-    codes
-        Noisy group of each row, shape (n,).
-    weight
-        Shape (n,), not negative; None for 1 each.
-    groups
-        Number of noisy groups.
-    adversary
-        What may be the true groups.
-    parity, slack
-        The constraint.
-    l2
-        Of the penalty.
-    start
-        Coefficients to begin with, the intercept last; zeros if None.
-    steps
-        Of each run.
-
-    Raises
-    ------
-    ValueError
-        The data have no row of a label that the constraint needs.
+    codes, weight
+        Noisy group (of ``groups``) and weight of each row, shape (n,); weights of None are 1 each.
+    adversary, parity, slack
+        The true groups that may be, and the constraint.
+    l2, start, steps
+        Penalty, coefficients to begin with (the intercept last; zeros if None), and steps of each run.
     """
     rows = Rows.of(X, y, codes, weight, groups)
-    for rate, _ in DEMANDS[parity]:
-        if not np.isin(rows.y, LABELS[rate]).any():
-            raise ValueError("the data have no row of a label that the constraint needs")
+    require_labels(np.bincount(rows.y, rows.weight, 2).astype(np.float64), parity)
     begin = np.zeros(rows.A.shape[1]) if start is None else np.asarray(start, dtype=np.float64)
     search = _Search(rows, adversary, parity, slack)
     with threadpool_limits(1):

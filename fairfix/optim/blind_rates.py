@@ -1,36 +1,50 @@
-r"""Equal rates that hold on the rows of the fit: a mixture of blind rules, chosen by what these rows show.
+r"""Nearly equal rates of groups by rules that see chances of groups, but not groups.
 
-:func:`fairfix.optim.sensei.equal_rates` makes rates alike *as chances say* that were learned. Where the chances are
-off, or many rows share one value, the rates of the rows are not. Rules are still the right ones to choose among:
-whatever prices ``mu`` the constraints on the rows have, the blind rule that is best at these prices accepts where
-``c_0 + z' mu > 0``, with the chances for what cannot be seen. So the linear program
+**By chances.** With ``p = P(y=1|x)``, ``p_1 = p``, ``p_0 = 1 - p``, and ``P(a=k|x,y)`` for each value of each
+protected attribute, balanced accuracy and the rates of a decision ``A(x)`` in [0, 1] are linear in it:
+
+.. math::
+    BA = \tfrac12 + E\, c_0 A,\quad c_0 = \tfrac12 \left[ \frac{p_1}{\pi_1} - \frac{p_0}{\pi_0} \right], \qquad
+    r_{yk} - r_y = E\, z_{yk} A,\quad z_{yk} = \frac{p_y P(a=k|x,y)}{\pi_{yk}} - \frac{p_y}{\pi_y} ,
+
+``pi`` the means of the numerators. The greatest ``BA`` with ``|r_{yk} - r_y| <= tol`` for all ``y`` and ``k`` has the
+dual ``min_mu E max(0, c) + tol |mu|_1``, ``c = c_0 + z' mu``, and accepts where ``c > 0``. :func:`equal_rates` adds
+``tau (log A + log(1 - A))`` and the like for the bounds on the rates: the dual becomes smooth, its optimum is
+feasible, and it is within ``2 tau (1 + J)`` of the best, ``J`` the number of constraints; ``tau`` goes to 0 in steps.
+
+**On the rows.** Where the chances are off, or many rows share one value, the rates of the rows are not equal. Rules are
+still the right ones to choose among: whatever prices ``mu`` the constraints on the rows have, the blind rule that is
+best at these prices accepts where ``c_0 + z' mu > 0``. So :func:`held_rates` solves the linear program
 
 .. math::
     \max_{t \ge 0,\, \sum t = 1} \sum_r t_r\, BA_r \quad\text{s.t.}\quad
     \Big| \sum_r t_r\, g_{r, yk} \Big| \le slack
 
-over rules ``r``, with the balanced accuracies ``BA_r`` and the gaps ``g`` that the rows themselves have, is solved with
-columns that its own prices make, as in the reduction of Agarwal et al. (2018). To accept all and to accept none are
-among its columns and have no gap, so it always has a solution.
+over rules ``r``, with the balanced accuracies ``BA_r`` and the gaps ``g`` that the rows themselves have, with columns
+that its own prices make. To accept all and to accept none are among its columns and have no gap, so it always has a
+solution.
 
 References
 ----------
-A. Agarwal et al., *A reductions approach to fair classification*, ICML 2018.
+M. Yurochkin and Y. Sun, *SenSeI: Sensitive set invariance for enforcing individual fairness*, ICLR 2021, for the
+balanced accuracy; A. Agarwal et al., *A reductions approach to fair classification*, ICML 2018, for the columns.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linprog
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fairfix.optim.sensei import Chances, EqualRates
+from fairfix.optim.arrays import Floats, Ints, shares_of
+from fairfix.optim.newton import descend, newton_step
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+TAU = 1e-9
+"""Smoothing at which the search for equal rates ends."""
 
 ROUNDS = 60
 """Linear programs at most; on all data tried the value stood still after 10 to 30."""
@@ -47,27 +61,161 @@ WORTH = 1e-3
 LEAST = 1e-7
 """Share of a mixture below which a rule is rounding of the linear program."""
 
+Chances = Sequence[tuple[Floats, Floats]]
+"""For each protected attribute ``P(a=k | x, y=1)`` and ``P(a=k | x, y=0)``, shape (n, K) each."""
+
+# ---------------------------------------------------------------------- by chances
+
+
+@dataclass(frozen=True, eq=False)
+class EqualRates:
+    """A rule of nearly equal rates by chances of groups: accept where :meth:`score` > 0."""
+
+    mu: tuple[tuple[Floats, Floats], ...]
+    """Multiplier of each group of each attribute: of ``y = 1``, then of ``y = 0``, shape (K,) each."""
+    prior: tuple[float, float]
+    """``pi_0`` and ``pi_1``."""
+    cells: tuple[tuple[Floats, Floats], ...]
+    """``pi_1k`` and ``pi_0k`` of each attribute."""
+    value: float
+    bound: float
+    """``value`` and ``bound``: balanced accuracy of the randomised decision that the search ended with, by the
+    chances it was given, and the one that no decision within the tolerance exceeds.
+    """
+    converged: bool
+    """Whether that decision keeps the tolerance, to rounding. Where many rows have the same chances and lie at ``c =
+    0``, the rule itself may be off by up to their weight.
+    """
+
+    def score(self, p: Floats, groups: Chances) -> Floats:
+        """Return ``c`` of rows from ``P(y=1|x)``, shape (n,), and the chances of their groups.
+
+        Added column by column, so that ``c`` of a row does not hang on the rows beside it: at the optimum many equal
+        rows may lie at 0.
+        """
+        out = _gain(p, self.prior)
+        for mu, gap in zip(self.prices, _gaps(p, groups, self.prior, self.cells), strict=True):
+            out += mu * gap
+        return out
+
+    @property
+    def prices(self) -> Floats:
+        """All multipliers, shape (J,)."""
+        return np.concatenate([np.zeros(0), *(part for pair in self.mu for part in pair)])
+
+    def priced(self, mu: Floats) -> EqualRates:
+        """Return the rule of other multipliers, shape (J,): of each attribute those of ``y = 1``, then of ``y = 0``."""
+        sizes = np.cumsum([part.size for pair in self.cells for part in pair])
+        parts = np.split(mu, sizes[:-1]) if sizes.size else []
+        return replace(self, mu=tuple(zip(parts[::2], parts[1::2], strict=True)))
+
+
+def _gain(p: Floats, prior: tuple[float, float]) -> Floats:
+    """Return ``c_0``, shape (n,)."""
+    return np.asarray(0.5 * (p / prior[1] - (1.0 - p) / prior[0]))
+
+
+def _gaps(
+    p: Floats, groups: Chances, prior: tuple[float, float], cells: Sequence[tuple[Floats, Floats]]
+) -> list[Floats]:
+    """Return ``z_yk``, of each attribute those of ``y = 1`` first, shape (n,) each; 0 for groups without rows."""
+    out: list[Floats] = []
+    for of_labels, sizes in zip(groups, cells, strict=True):
+        for y in (1, 0):
+            q, held = (p if y else 1.0 - p), sizes[1 - y] > 0
+            ratio = np.where(held, of_labels[1 - y] / np.where(held, sizes[1 - y], 1.0), 1.0 / prior[y])
+            out.extend((q[:, None] * (ratio - 1.0 / prior[y])).T)
+    return out
+
+
+def _accept(c: Floats, tau: float) -> tuple[Floats, Floats]:
+    """Return ``A`` and ``1 - A`` that maximise ``c A + tau (log A + log(1 - A))``."""
+    less = 2.0 * tau / (np.abs(c) + 2.0 * tau + np.sqrt(c**2 + 4.0 * tau**2))
+    return np.where(c > 0, 1.0 - less, less), np.where(c > 0, less, 1.0 - less)
+
+
+def equal_rates(p: Floats, groups: Chances, *, tolerance: float, weight: Floats | None = None) -> EqualRates:
+    """Return the rule of the greatest balanced accuracy whose rates in groups are nearly the overall ones.
+
+    The tolerance bounds, for every attribute, every one of its groups and ``y`` in (0, 1), how far the rate of the
+    group among rows of label ``y`` is from the rate of all rows of that label: rates are shares accepted. Two groups
+    then differ by at most twice as much; where there are two groups with shares ``s`` and ``1 - s`` of a label, by at
+    most ``tolerance / max(s, 1 - s)``. Rates are those that the chances imply.
+
+    ``p``: ``P(y=1|x)``, shape (n,). ``groups``: for each attribute ``P(a=k | x, y=1)`` and ``P(a=k | x, y=0)``, shape
+    (n, K) each; K may differ. ``tolerance``: at least 0. ``weight``: of rows, shape (n,); None for 1 each.
+    """
+    share = shares_of(weight, p.size)
+    if not 0 <= tolerance < math.inf:
+        raise ValueError(f"the tolerance must be finite and not negative: {tolerance}")
+    prior = (float(share @ (1.0 - p)), float(share @ p))
+    if min(prior) <= 0 or p.min() < 0 or p.max() > 1:
+        raise ValueError("p must lie in [0, 1] and not be all 0 or all 1")
+    cells = tuple((share @ (p[:, None] * g1), share @ ((1.0 - p)[:, None] * g0)) for g1, g0 in groups)
+    start = _gain(p, prior)
+    z = np.array(_gaps(p, groups, prior, cells)).reshape(-1, p.size).T.copy()
+    with threadpool_limits(1):
+        mu, accept, done = _priced(start, z, share, tolerance)
+        bound = 0.5 + float(share @ np.maximum(start + z @ mu, 0.0)) + tolerance * float(np.abs(mu).sum())
+        value = 0.5 + float(share @ (start * accept))
+    return EqualRates((), prior, cells, value, bound, done).priced(mu)
+
+
+def _priced(start: Floats, z: Floats, share: Floats, tolerance: float) -> tuple[Floats, Floats, bool]:
+    """Return the multipliers, the decision and whether it keeps the tolerance, by Newton's method as tau falls."""
+    many = z.shape[1]
+    mu, tau = np.zeros(many), 0.1
+
+    def value(mu: Floats) -> float:
+        """Return the smoothed dual without constants."""
+        c, turned = start + z @ mu, -2.0 * tolerance * mu
+        yes, no = _accept(c, tau)
+        dual = float(share @ (c * yes + tau * (np.log(yes) + np.log(no))))
+        if tolerance == 0:
+            return dual
+        up, down = _accept(turned, tau)
+        return dual + float((tolerance * mu + turned * up + tau * (np.log(up) + np.log(down))).sum())
+
+    def direction(mu: Floats) -> tuple[Floats, float]:
+        yes, no = _accept(start + z @ mu, tau)
+        slope = (share * yes) @ z
+        rows = z * np.sqrt(share / (tau * (yes**-2.0 + no**-2.0)))[:, None]
+        curve = rows.T @ rows
+        if tolerance > 0:
+            up, down = _accept(-2.0 * tolerance * mu, tau)
+            slope = slope - tolerance * (up - down)
+            curve[np.diag_indices(many)] += 4.0 * tolerance**2 / (tau * (up**-2.0 + down**-2.0))
+        step = newton_step(curve, slope)
+        return step, -0.5 * float(slope @ step)
+
+    while True:
+        final = tau <= TAU
+        tight = (1e-10 if final else 0.01) * tau
+        # values decide to the end: among bends of size tau whole steps may overshoot
+        mu = descend(mu, value, direction, tolerance=tight, rough=0.0).x
+        if final:
+            break
+        tau = max(0.2 * tau, TAU)
+    yes = _accept(start + z @ mu, tau)[0]
+    gap = np.abs((share * yes) @ z).max(initial=0.0)
+    return mu, yes, bool(gap <= tolerance + 1e-7)
+
+
+# ---------------------------------------------------------------------- on the rows
+
 
 @dataclass(frozen=True, eq=False)
 class BlindMixture:
-    """Blind rules with shares; of what these leave of 1, ``always`` accepts whatever, and the rest nobody.
-
-    Attributes
-    ----------
-    rule
-        What the rules have in common: all but the prices.
-    prices
-        ``mu`` of each, shape (R, J); it accepts where its score is above 0.
-    shares
-        Shape (R,), positive.
-    always
-        Share that accepts whatever.
-    """
+    """Blind rules with shares; of what these leave of 1, ``always`` accepts whatever, and the rest nobody."""
 
     rule: EqualRates
+    """The rules but for their prices, which are below."""
     prices: Floats
+    """``mu`` of each, shape (R, J); it accepts where its score is above 0."""
     shares: Floats
+    """Shape (R,), positive."""
     always: float
+    """Share that accepts whatever."""
 
     def chance(self, p: Floats, groups: Chances) -> Floats:
         """Return the chance of a positive decision from ``P(y=1|x)``, shape (n,), and the chances of the groups."""
@@ -84,35 +232,23 @@ class BlindMixture:
 
 @dataclass(frozen=True, eq=False)
 class HeldRates:
-    """A mixture and how it was found.
-
-    Attributes
-    ----------
-    mixture
-        The rule.
-    rounds
-        Linear programs.
-    """
+    """A mixture and how it was found."""
 
     mixture: BlindMixture
+    """The rule."""
     rounds: int
+    """Linear programs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What is known of rows: labels, groups and weights.
-
-    Attributes
-    ----------
-    y, weight
-        Labels, 0 or 1, and weights of sum 1, shape (n,).
-    codes
-        Group of each row for each attribute, shape (n,) each, all from 0 on.
-    """
+    """Labels, groups and weights of rows."""
 
     y: Floats
     codes: tuple[Ints, ...]
+    """Group of each row for each attribute, shape (n,) each, all from 0 on."""
     weight: Floats
+    """``y`` and ``weight``: labels, 0 or 1, and weights of sum 1, shape (n,)."""
 
     def gaps(self, accepted: Floats) -> Floats:
         """Return by how much rates of groups are above everybody's: per attribute for ``y = 1``, then 0; shape (J,)."""
@@ -139,18 +275,11 @@ View = tuple[Floats, Chances]
 def held_rates(start: EqualRates, views: Sequence[View], rows: Rows, slack: float) -> HeldRates:
     """Return the mixture of the greatest balanced accuracy whose rates on the rows are within the slack.
 
-    Parameters
-    ----------
-    start
-        The rule from which prices start; each group has rows of both labels.
-    views
-        How members see the rows; the bound holds for the decisions of each view. The last one judges.
-    rows
-        Labels and groups.
-    slack
-        Largest difference of a rate of a group from everybody's.
+    ``start``: the rule from which prices start; each group has rows of both labels. ``views``: how members see the
+    rows; the bound holds for the decisions of each view. The last one judges. ``rows``: labels and groups. ``slack``:
+    largest difference of a rate of a group from everybody's.
     """
-    first = np.concatenate([part for pair in start.mu for part in pair])
+    first = start.prices
     search = _Search(start, views, rows, slack)
     for factor in (0.0, 0.5, 0.75, 1.0, 1.25, 1.5):
         search.add(factor * first)
@@ -180,12 +309,10 @@ class _Search:
         """Add the rule of some prices, unless it decides as one that is there."""
         rule = self.start.priced(mu)
         accepted = [(rule.score(*view) > 0).astype(float) for view in self.views]
-        gaps, accuracy = (
-            np.concatenate([self.rows.gaps(a) for a in accepted]),
-            self.rows.balanced(accepted[-1]),
-        )
-        for there, known in zip(self.accuracy, self.gaps, strict=True):
-            if there == accuracy and np.array_equal(gaps, known):
+        gaps = np.concatenate([self.rows.gaps(a) for a in accepted])
+        accuracy = self.rows.balanced(accepted[-1])
+        for there, gaps_there in zip(self.accuracy, self.gaps, strict=True):
+            if there == accuracy and np.array_equal(gaps, gaps_there):
                 return
         self.prices.append(mu)
         self.accuracy.append(accuracy)
@@ -195,7 +322,7 @@ class _Search:
         """Return the value of the program, and the prices of its bounds as multipliers; keeps the shares."""
         gaps = np.column_stack([*self.gaps, np.zeros((self.gaps[0].size, 2))])
         worth = np.array([*self.accuracy, 0.5, 0.5])
-        found = linprog(
+        answer = linprog(
             -worth,
             np.vstack([gaps, -gaps]),
             np.full(2 * len(gaps), self.slack),
@@ -204,11 +331,11 @@ class _Search:
             bounds=(0.0, 1.0),
             method="highs",
         )
-        assert found.x is not None  # to accept none is feasible
-        self.shares = np.where(found.x > LEAST, found.x, 0.0)
+        assert answer.x is not None  # to accept none is feasible
+        self.shares = np.where(answer.x > LEAST, answer.x, 0.0)
         self.shares /= self.shares.sum()
-        up, down = np.split(-np.asarray(found.ineqlin.marginals), 2)
-        worth_of_all = float(np.asarray(worth @ found.x))
+        up, down = np.split(-np.asarray(answer.ineqlin.marginals), 2)
+        worth_of_all = float(np.asarray(worth @ answer.x))
         return worth_of_all, (down - up).reshape(len(self.views), -1).sum(axis=0)
 
     def chosen(self) -> BlindMixture:

@@ -1,4 +1,4 @@
-r"""Bounded group loss: the least loss of a model whose loss in every group is bounded.
+r"""Bounded group loss: the linear model of least loss whose loss in every group is bounded.
 
 With group losses ``L_a``, shares ``p_a`` and bounds ``zeta_a``, over coefficients ``v`` of a linear model,
 
@@ -17,40 +17,27 @@ Hessian of the inner problem. For the square loss the inner problem is one linea
 whatever the number of rows; for the log loss it is a Newton fit from the last one. The multipliers are found by
 projected Newton steps. Value and bound are both evaluated: their difference is the gap.
 
-**Units.** With the square loss the problem is the same for labels ``c y + d`` and bounds ``c^2 zeta``: coefficients and
-penalty scale along. It is solved for labels of mean 0 and variance 1, so tolerances mean the same in any unit.
+**Units.** The square loss is solved for labels of mean 0 and variance 1, so tolerances mean the same in any unit.
 
-**Infeasible bounds.** ``t* = max_{mu in simplex} min_v sum_a mu_a (L_a(v) - zeta_a) / s_a`` is the least excess over
-the bounds, in units ``s_a`` of their own, that some model reaches in all groups, by cutting planes. Where it is
-positive, ``mu`` proves that no linear model holds the bounds, whatever the penalty.
+**Infeasible bounds.** The least excess over the bounds, in units of their own, that some model reaches in all groups
+comes from cutting planes; where it is positive, its weights of groups prove that no linear model holds the bounds.
 
-**Values moved into a range.** A model whose values are moved into ``[low, high]``, between which all labels lie, has no
-larger losses, so it can hold bounds that no linear model holds. Its losses are not convex. For labels at the ends they
-are at most those of the squared hinge, ``max(high - u, 0)^2`` and ``max(u - low, 0)^2``, which are, and at most
-``(high - low)^2``. Where no linear model holds the bounds, the hinge is tried, and then with the rows given up, at
-``(high - low)^2``, that its answer has beyond the other end, again and again: each problem bounds the losses from
-above, and no worse than the last. What is found is a model; that there is none is not proven for this class.
-
-**Any learner.** :func:`solve_members` has a learner fitted to reweighted rows, takes the best mixture of what was
-found by a linear program, whose multipliers weigh the rows of the next fit, and averages the predictions, which costs
-no more than the mixture. The average is certified among averages of the models found; that the learner found the right
-models is not.
+**Values moved into a range.** Where no linear model holds the bounds, labels at the ends of a range are fitted by the
+squared hinge, and then with the rows given up that the answer has beyond the other end, again and again. Both are
+derived in docs/methods/fair-regression.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from fairfix.optim.arrays import Bools, Floats, Ints
+from fairfix.optim.newton import descend, newton_step
 
 TINY = 1e-10
 """Ridge, in units of the Gram matrix, that keeps systems solvable where columns hang together."""
@@ -62,7 +49,7 @@ STEPS = 100
 """Most Newton steps on the multipliers, and inside on the coefficients."""
 
 SURE = 1e-9
-"""What rounding may do to a loss of labels of variance 1, and to the ratio of a loss to its bound."""
+"""Rounding of a loss of labels of variance 1, and of the ratio of a loss to its bound."""
 
 NEAR = 1e-6
 """Largest gap, as a share of the loss of the free model, with which a solver has converged."""
@@ -70,63 +57,42 @@ NEAR = 1e-6
 TRIMS = 20
 """Most times that rows are given up."""
 
-GAIN = 1e-3
-"""What another fit may gain, as a share of the mean loss, where fitting more is taken to be of no use.
-
-A fit of trees itself varies by more than that with the rows it sees.
-"""
-
 
 @dataclass(frozen=True, eq=False)
 class GroupLossSolution:
-    """A model within the bounds.
-
-    Attributes
-    ----------
-    coef, intercept
-        Of the linear form, shape (d,) and a number.
-    losses, multipliers
-        Loss and multiplier of each group, shape (K,) each.
-    objective, bound
-        Its penalised loss, and the certified least of any linear model within the bounds; the latter NaN where none
-        is within them but for its values being moved into a range.
-    iterations
-        Inner problems that were solved.
-    converged
-        Whether the gap is within tolerance; where there is none, that of the convex problem that was solved instead.
-    """
+    """A model within the bounds."""
 
     coef: Floats
     intercept: float
+    """``coef`` and ``intercept``: of the linear form, shape (d,) and a number."""
     losses: Floats
     multipliers: Floats
+    """``losses`` and ``multipliers``: loss and multiplier of each group, shape (K,) each."""
     objective: float
     bound: float
+    """``objective`` and ``bound``: its penalised loss, and the certified least of any linear model within the bounds;
+    the latter NaN where none is within them but for its values being moved into a range.
+    """
     iterations: int
+    """Inner problems that were solved."""
     converged: bool
+    """Whether the gap is within tolerance; where there is none, that of the convex problem that was solved instead."""
 
 
 @dataclass(frozen=True, eq=False)
 class Infeasible:
-    """No model that holds the bounds was found; and for linear models a proof that none does.
-
-    Attributes
-    ----------
-    weights
-        ``mu``, of sum 1, shape (K,).
-    excess
-        Proven: every linear model has a group whose loss lies at least so far above its bound; 0 where nothing is
-        proven.
-    losses
-        Losses of the best that was found, as it would be shipped, shape (K,).
-    level
-        Least bound for all groups that was reached by a linear model, as it is; NaN where it was not looked for.
-    """
+    """No model that holds the bounds was found; and for linear models a proof that none does."""
 
     weights: Floats
+    """``mu``, of sum 1, shape (K,)."""
     excess: float
+    """Proven: every linear model has a group whose loss lies at least so far above its bound; 0 where nothing is
+    proven.
+    """
     losses: Floats
+    """Losses of the best that was found, as it would be shipped, shape (K,)."""
     level: float = math.nan
+    """Least bound for all groups that was reached by a linear model, as it is; NaN where it was not looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,28 +104,44 @@ class _At:
     slopes: Floats
     curvature: Floats
     short: float = 0.0
-    """How far the inner problem may still be above its least, by its last Newton step."""
+    """Distance of the inner problem from its least, by its last Newton step."""
 
 
-class _Linear:
-    """Group losses of linear models. ``weights`` are of groups, shape (K,); coefficients end with the intercept."""
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows with a constant column, labels, groups, weights of sum 1 in each group, shares of groups, and penalty."""
 
-    def __init__(
-        self, X: Floats, y: Floats, codes: Ints, weight: Floats | None, groups: int, l2: float
-    ) -> None:
-        self.A = np.column_stack([X, np.ones(len(X))])
-        self.y, self.codes, self.groups = y, codes, groups
+    A: Floats
+    y: Floats
+    codes: Ints
+    w: Floats
+    shares: Floats
+    penalty: Floats
+
+    @classmethod
+    def of(cls, X: Floats, y: Floats, codes: Ints, weight: Floats | None, groups: int, l2: float) -> _Rows:
         w = np.ones(len(y)) if weight is None else weight
         mass = np.bincount(codes, w, groups)
-        self.shares: Floats = mass / mass.sum()
-        self.w: Floats = w / mass[codes]
-        self.penalty = np.append(np.full(X.shape[1], l2), 0.0)
-        self.solved = 0
+        penalty = np.append(np.full(X.shape[1], l2), 0.0)
+        return cls(
+            np.column_stack([X, np.ones(len(X))]), y, codes, w / mass[codes], mass / mass.sum(), penalty
+        )
+
+    def by_group(self, each: Floats) -> Floats:
+        """Return the mean in each group of a number per row, shape (K,)."""
+        return np.asarray(np.bincount(self.codes, self.w * each, self.shares.size), dtype=np.float64)
+
+
+class _Model:
+    """Group losses of linear models. ``weights`` are of groups, shape (K,); coefficients end with the intercept."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self.rows, self.solved = rows, 0
 
     @cached_property
     def ridge(self) -> Floats:
         """Diagonal that keeps the systems solvable, shape (d + 1,)."""
-        return TINY * np.maximum(np.average(self.A**2, axis=0, weights=self.w), 1e-300)
+        return TINY * np.maximum(np.average(self.rows.A**2, axis=0, weights=self.rows.w), 1e-300)
 
     def best(self, weights: Floats, penalised: float, start: Floats | None) -> _At:
         """Return the minimiser of the weighted group losses plus the penalty times ``penalised``."""
@@ -169,19 +151,21 @@ class _Linear:
         """Return the group losses of coefficients, shape (K,)."""
         raise NotImplementedError
 
-    def by_group(self, each: Floats) -> Floats:
-        """Return the mean in each group of a number per row, shape (K,)."""
-        return np.asarray(np.bincount(self.codes, self.w * each, self.groups), dtype=np.float64)
+    def shipped(self, v: Floats, into: tuple[float, float] | None) -> Floats:
+        """Return the group losses of a model whose values are moved into a range, from its rows, shape (K,)."""
+        form = self.rows.A @ v
+        moved = form if into is None else np.clip(form, *into)
+        return self.rows.by_group((moved - self.rows.y) ** 2)
 
 
-class _Square(_Linear):
+class _Square(_Model):
     @cached_property
     def grams(self) -> tuple[Floats, Floats, Floats]:
         """Per group: Gram matrix, moments with y, mean of y squared; shapes (K, d, d), (K, d), (K,)."""
         parts = []
-        for k in range(self.groups):
-            i = self.codes == k
-            A, y, w = self.A[i], self.y[i], self.w[i]
+        for k in range(self.rows.shares.size):
+            i = self.rows.codes == k
+            A, y, w = self.rows.A[i], self.rows.y[i], self.rows.w[i]
             parts.append(((A * w[:, None]).T @ A, A.T @ (w * y), float(w @ (y * y))))
         G, b, c = zip(*parts, strict=True)
         return np.stack(G), np.stack(b), np.array(c)
@@ -189,7 +173,8 @@ class _Square(_Linear):
     def best(self, weights: Floats, penalised: float, start: Floats | None) -> _At:
         self.solved += 1
         G, b, _ = self.grams
-        H = np.tensordot(weights, G, axes=1) + np.diag(penalised * self.penalty + weights.sum() * self.ridge)
+        diagonal = penalised * self.rows.penalty + weights.sum() * self.ridge
+        H = np.tensordot(weights, G, axes=1) + np.diag(diagonal)
         v = _solved(H, weights @ b)
         return _At(v, self.at(v), 2.0 * (G @ v - b), 2.0 * H)
 
@@ -198,62 +183,63 @@ class _Square(_Linear):
         return np.asarray(np.maximum(G @ v @ v - 2.0 * b @ v + c, 0.0))
 
 
-class _Newton(_Linear):
+class _Newton(_Model):
     """Losses with a slope and a curvature per row; inner problems by Newton's method from the last one."""
 
-    def rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
+    def of_rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
         """Return loss, slope and curvature of each row at linear forms, shape (n,) each."""
         raise NotImplementedError
 
     def best(self, weights: Floats, penalised: float, start: Floats | None) -> _At:
-        v = np.zeros(self.A.shape[1]) if start is None else start
-        row = self.w * weights[self.codes]
-        diagonal = penalised * self.penalty + weights.sum() * self.ridge
+        A, w, codes = self.rows.A, self.rows.w, self.rows.codes
+        row = w * weights[codes]
+        diagonal = penalised * self.rows.penalty + weights.sum() * self.ridge
 
-        def value(u: Floats) -> float:
-            return float(row @ self.rows(self.A @ u)[0] + diagonal @ u**2)
+        def value(v: Floats) -> float:
+            return float(row @ self.of_rows(A @ v)[0] + diagonal @ v**2)
 
-        now, short = value(v), math.inf
-        for _ in range(STEPS):
-            self.solved += 1
-            _, slope, bend = self.rows(self.A @ v)
-            downhill = self.A.T @ (row * slope) + 2.0 * diagonal * v
-            step = _solved(self._bent(row * bend, diagonal), downhill)
-            short = float(downhill @ step)
-            if short <= 1e-13 * max(abs(now), 1e-3):
-                break
-            length = 1.0
-            while (new := value(v - length * step)) > now - 1e-4 * length * short and length > 1e-8:
-                length /= 2
-            v, now = v - length * step, new
-        _, slope, bend = self.rows(self.A @ v)
-        pull = self.w * slope
-        slopes = np.stack([self.A.T @ np.where(self.codes == k, pull, 0.0) for k in range(self.groups)])
-        return _At(v, self.at(v), slopes, self._bent(row * bend, diagonal), max(short, 0.0))
+        def curvature(bend: Floats) -> Floats:
+            H = (A * (row * bend)[:, None]).T @ A + np.diag(2.0 * diagonal)
+            return np.asarray(H + 1e-14 * np.trace(H) * np.eye(len(H)))
 
-    def _bent(self, bend: Floats, diagonal: Floats) -> Floats:
-        """Return the Hessian of the inner problem."""
-        H = (self.A * bend[:, None]).T @ self.A + np.diag(2.0 * diagonal)
-        return np.asarray(H + 1e-14 * np.trace(H) * np.eye(len(H)))
+        def direction(v: Floats) -> tuple[Floats, float]:
+            _, slope, bend = self.of_rows(A @ v)
+            downhill = A.T @ (row * slope) + 2.0 * diagonal * v
+            step = newton_step(curvature(bend), downhill)
+            return step, -0.5 * float(downhill @ step)
+
+        begin = np.zeros(A.shape[1]) if start is None else start
+        small = 5e-14 * max(abs(value(begin)), 1e-3)  # a few hundred roundings of the value
+        end = descend(begin, value, direction, tolerance=small, rough=10 * small, most=STEPS)
+        self.solved += end.steps
+        _, slope, bend = self.of_rows(A @ end.x)
+        pull = w * slope
+        slopes = np.stack([A.T @ np.where(codes == k, pull, 0.0) for k in range(self.rows.shares.size)])
+        return _At(end.x, self.at(end.x), slopes, curvature(bend), max(2.0 * end.decrement, 0.0))
 
     def at(self, v: Floats) -> Floats:
-        return self.by_group(self.rows(self.A @ v)[0])
+        return self.rows.by_group(self.of_rows(self.rows.A @ v)[0])
 
 
 class _Logistic(_Newton):
-    def rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
+    def of_rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
         chance = 0.5 * (1.0 + np.tanh(0.5 * form))
-        return np.logaddexp(0.0, form) - self.y * form, chance - self.y, chance * (1.0 - chance)
+        return np.logaddexp(0.0, form) - self.rows.y * form, chance - self.rows.y, chance * (1.0 - chance)
+
+    def shipped(self, v: Floats, into: tuple[float, float] | None) -> Floats:
+        return self.at(v)
 
 
 class _Hinge(_Newton):
     """The squared hinge of labels at the ends of a range, and the whole range for rows that are given up."""
 
-    ends: tuple[float, float]
-    given_up: Bools
+    def __init__(self, rows: _Rows, ends: tuple[float, float]) -> None:
+        super().__init__(rows)
+        self.ends, self.given_up = ends, np.zeros(rows.y.size, dtype=bool)
 
-    def rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
-        short = np.where(self.y == self.ends[0], np.maximum(form, self.y), np.minimum(form, self.y)) - self.y
+    def of_rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
+        y = self.rows.y
+        short = np.where(y == self.ends[0], np.maximum(form, y), np.minimum(form, y)) - y
         short[self.given_up] = 0.0
         own = np.where(self.given_up, (self.ends[1] - self.ends[0]) ** 2, short**2)
         return own, 2.0 * short, 2.0 * (short != 0)
@@ -264,9 +250,6 @@ def _solved(H: Floats, right: Floats) -> Floats:
     from scipy.linalg import cho_factor, cho_solve
 
     return np.asarray(cho_solve(cho_factor(H), right))
-
-
-# ---------------------------------------------------------------------- linear models
 
 
 def solve_linear(
@@ -301,27 +284,25 @@ def solve_linear(
         objective of the solution are those of the moved values.
     """
     if loss != "square":
-        model: _Linear = _Logistic(X, y, codes, weight, bounds.size, l2)
-        return _Search(model, bounds).run()
+        return _Search(_Logistic(_Rows.of(X, y, codes, weight, bounds.size, l2)), bounds).run()
     level, unit = standard_of(y, weight)
-    y = (y - level) / unit
-    model = _Square(X, y, codes, weight, bounds.size, l2)
+    model = _Square(_Rows.of(X, (y - level) / unit, codes, weight, bounds.size, l2))
     ends = None if into is None else ((into[0] - level) / unit, (into[1] - level) / unit)
-    found = _Search(model, bounds / unit**2, ends).run()
-    if isinstance(found, Infeasible):
+    solved = _Search(model, bounds / unit**2, ends).run()
+    if isinstance(solved, Infeasible):
         return replace(
-            found,
-            excess=found.excess * unit**2,
-            losses=found.losses * unit**2,
-            level=found.level * unit**2,
+            solved,
+            excess=solved.excess * unit**2,
+            losses=solved.losses * unit**2,
+            level=solved.level * unit**2,
         )
     return replace(
-        found,
-        coef=found.coef * unit,
-        intercept=level + found.intercept * unit,
-        losses=found.losses * unit**2,
-        objective=found.objective * unit**2,
-        bound=found.bound * unit**2,
+        solved,
+        coef=solved.coef * unit,
+        intercept=level + solved.intercept * unit,
+        losses=solved.losses * unit**2,
+        objective=solved.objective * unit**2,
+        bound=solved.bound * unit**2,
     )
 
 
@@ -334,32 +315,22 @@ def standard_of(y: Floats, weight: Floats | None) -> tuple[float, float]:
     return level, unit
 
 
-def best_level(
-    X: Floats, y: Floats, codes: Ints, weight: Floats | None, groups: int, *, loss: str
-) -> tuple[float, Floats]:
-    """Return the least bound that one linear model holds in every group, and the weights that prove it, shape (K,)."""
-    unit = standard_of(y, weight)[1] ** 2 if loss == "square" else 1.0
-    found = solve_linear(X, y, codes, weight, np.full(groups, -unit), loss=loss)  # which no loss can be below
-    assert isinstance(found, Infeasible)
-    return found.excess - unit, found.weights
-
-
 class _Search:
-    """The way to a model within the bounds; losses are of labels of variance 1, or in nats."""
+    """The search for a model within the bounds; losses are of labels of variance 1, or in nats."""
 
-    def __init__(self, model: _Linear, bounds: Floats, into: tuple[float, float] | None = None) -> None:
+    def __init__(self, model: _Model, bounds: Floats, into: tuple[float, float] | None = None) -> None:
         self.model, self.bounds, self.into = model, bounds, into
         self.asked = np.isfinite(bounds)
         self.zeta = np.where(self.asked, bounds, 0.0)
 
     def run(self) -> GroupLossSolution | Infeasible:
         """Return the best model found, or what is known of there being none."""
-        free = self.model.best(self.model.shares, 1.0, None)
+        free = self.model.best(self.model.rows.shares, 1.0, None)
         none = np.zeros(self.bounds.size)
         if self.holds(free.v):
             return self._solution(free.v, none, self._value(free.v, self.model.at(free.v)) - free.short, free)
-        inside, found = self.least_excess(free.v, free)
-        if not found.excess:
+        inside, proof = self.least_excess(free.v, free)
+        if not proof.excess:
             multipliers, at, dual = _multipliers(self.model, self.zeta, self.asked, free)
             v = self.within(at.v, inside)
             if self.holds(v):
@@ -368,8 +339,8 @@ class _Search:
             moved = self._moved(free, inside)
             if isinstance(moved, GroupLossSolution):
                 return moved
-            return replace(found, losses=self.shipped(moved))
-        return found
+            return replace(proof, losses=self.shipped(moved))
+        return proof
 
     def least_excess(self, start: Floats, free: _At) -> tuple[Floats, Infeasible]:
         """Return the model of least excess over the bounds, and what it proves, in units of the bounds.
@@ -380,8 +351,8 @@ class _Search:
             units = np.maximum(np.maximum(np.abs(self.zeta), 1e-3 * free.losses), 1e-300)
             return _least_excess(self.model, self.zeta, self.asked, units, start)
         units = np.full(self.zeta.size, max(float(free.losses[self.asked].max()), 1e-300))
-        inside, found = _least_excess(self.model, self.zeta, self.asked, units, start)
-        return inside, replace(found, level=float(found.losses[self.asked].max()))
+        inside, proof = _least_excess(self.model, self.zeta, self.asked, units, start)
+        return inside, replace(proof, level=float(proof.losses[self.asked].max()))
 
     def holds(self, v: Floats) -> bool:
         """Return whether a model holds the bounds, as it would be shipped."""
@@ -390,14 +361,10 @@ class _Search:
 
     def shipped(self, v: Floats) -> Floats:
         """Return the group losses of a model as it would be shipped, from its rows, shape (K,)."""
-        if isinstance(self.model, _Newton) and not isinstance(self.model, _Hinge):
-            return self.model.at(v)
-        form = self.model.A @ v
-        moved = form if self.into is None else np.clip(form, *self.into)
-        return self.model.by_group((moved - self.model.y) ** 2)
+        return self.model.shipped(v, self.into)
 
     def _value(self, v: Floats, losses: Floats) -> float:
-        return float(self.model.shares @ losses + self.model.penalty @ v**2)
+        return float(self.model.rows.shares @ losses + self.model.rows.penalty @ v**2)
 
     def _solution(self, v: Floats, multipliers: Floats, dual: float, free: _At) -> GroupLossSolution:
         losses = self.shipped(v)
@@ -426,25 +393,23 @@ class _Search:
     def _moved(self, free: _At, inside: Floats) -> GroupLossSolution | Floats:
         """Return a model that holds the bounds once its values are moved, or the best that was found."""
         assert self.into is not None
-        square, best = self.model, inside
-        hinge = _Hinge(square.A[:, :-1], square.y, square.codes, square.w, square.groups, 0.0)
-        hinge.shares, hinge.w, hinge.penalty = square.shares, square.w, square.penalty
-        hinge.ends, hinge.given_up = self.into, np.zeros(square.y.size, dtype=bool)
+        rows, best = self.model.rows, inside
+        hinge = _Hinge(rows, self.into)
         search = _Search(hinge, self.bounds, self.into)
         none = np.zeros(self.bounds.size)
-        for _ in range(TRIMS if np.isin(square.y, self.into).all() else 0):
-            v, found = search.least_excess(best, free)
-            if self.holds(v) and not found.excess:
+        for _ in range(TRIMS if np.isin(rows.y, self.into).all() else 0):
+            v, proof = search.least_excess(best, free)
+            if self.holds(v) and not proof.excess:
                 multipliers, at, dual = _multipliers(
-                    hinge, self.zeta, self.asked, hinge.best(hinge.shares, 1.0, v)
+                    hinge, self.zeta, self.asked, hinge.best(rows.shares, 1.0, v)
                 )
                 better = search.within(at.v, v)
                 near = self._value(better, hinge.at(better)) - dual <= NEAR * float(free.losses.max())
                 return replace(self._solution(better, multipliers, math.nan, free), converged=near)
             best = min(v, best, key=lambda u: float((self.shipped(u) - self.zeta)[self.asked].max()))
             low, high = self.into
-            form = square.A @ v
-            beyond = np.where(square.y == low, form > high, form < low)
+            form = rows.A @ v
+            beyond = np.where(rows.y == low, form > high, form < low)
             if self.holds(best) or (beyond == hinge.given_up).all():
                 break
             hinge.given_up = beyond
@@ -452,7 +417,7 @@ class _Search:
 
 
 def _least_excess(
-    model: _Linear, zeta: Floats, asked: Bools, units: Floats, start: Floats
+    model: _Model, zeta: Floats, asked: Bools, units: Floats, start: Floats
 ) -> tuple[Floats, Infeasible]:
     """Return the model of least excess over the bounds in their units, and what it proves, by cutting planes."""
 
@@ -473,7 +438,7 @@ def _least_excess(
             best, best_mu = reached, mu
         points.append(at.v)
         cuts.append(over(at.losses))
-        mixture, mu = _matrix_game(np.array(cuts))
+        mixture, mu = matrix_game(np.array(cuts))
         v = np.tensordot(mixture, np.array(points), axes=1)
         if (worst := float(over(model.at(v)).max())) < upper:
             inside, upper = v, worst
@@ -489,12 +454,12 @@ EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance
 """Tolerances of the linear programs, whose numbers are of the size of 1; the solver's own are 1e-7."""
 
 
-def _matrix_game(cuts: Floats) -> tuple[Floats, Floats]:
+def matrix_game(cuts: Floats) -> tuple[Floats, Floats]:
     """Return the mixture of rows with the least greatest column, and the weights of columns against it."""
     from scipy.optimize import linprog
 
     rows, columns = cuts.shape
-    found: Any = linprog(
+    answer: Any = linprog(
         np.append(np.zeros(rows), 1.0),
         A_ub=np.column_stack([cuts.T, -np.ones(columns)]),
         b_ub=np.zeros(columns),
@@ -504,19 +469,19 @@ def _matrix_game(cuts: Floats) -> tuple[Floats, Floats]:
         method="highs",
         options=EXACT,
     )
-    weights = np.maximum(-found.ineqlin.marginals, 0.0)
-    mixture = np.maximum(found.x[:-1], 0.0)
+    weights = np.maximum(-answer.ineqlin.marginals, 0.0)
+    mixture = np.maximum(answer.x[:-1], 0.0)
     return mixture / mixture.sum(), weights / weights.sum()
 
 
-def _multipliers(model: _Linear, zeta: Floats, asked: Bools, free: _At) -> tuple[Floats, _At, float]:
+def _multipliers(model: _Model, zeta: Floats, asked: Bools, free: _At) -> tuple[Floats, _At, float]:
     """Return the multipliers, the model that is best for them, and what they prove, by projected Newton steps."""
     now = np.zeros(zeta.size)
     units = np.maximum(np.abs(zeta), 1e-300)
 
     def dual(m: Floats, start: Floats) -> tuple[float, _At]:
-        at = model.best(model.shares + m, 1.0, start)
-        own = float((model.shares + m) @ at.losses + model.penalty @ at.v**2 - m @ zeta)
+        at = model.best(model.rows.shares + m, 1.0, start)
+        own = float((model.rows.shares + m) @ at.losses + model.rows.penalty @ at.v**2 - m @ zeta)
         return own, at
 
     value, at = dual(now, free.v)
@@ -547,255 +512,3 @@ def _multipliers(model: _Linear, zeta: Floats, asked: Bools, free: _At) -> tuple
             break
         now, value, at = tried, new, there
     return now, at, value - at.short
-
-
-# ---------------------------------------------------------------------- any learner
-
-
-RowLosses = Callable[[Floats], tuple[Floats, Floats]]
-"""Takes predictions, shape (n,), and returns the loss of each row, convex in its prediction, and its slope."""
-
-
-@dataclass(frozen=True, eq=False)
-class MembersSolution:
-    """An average of fitted models within the bounds.
-
-    Attributes
-    ----------
-    models, weights
-        Members as they were returned, and their weights in the average, positive and of sum 1.
-    values
-        Average on the rows of the fit, shape (n,).
-    losses, multipliers
-        Of the average and its bounds, per group, shape (K,) each.
-    objective, bound
-        Mean loss of the average, and the certified least of any average within the bounds of the models found.
-    left
-        What the last fit would have gained in mean loss at the prices it was made for; 0 where it gained nothing.
-    rounds
-        Fits, some of whose models have no weight.
-    converged
-        Whether the last fit gained next to nothing, and the objective is that near to its bound.
-    """
-
-    models: tuple[Any, ...]
-    weights: Floats
-    values: Floats
-    losses: Floats
-    multipliers: Floats
-    objective: float
-    bound: float
-    left: float
-    rounds: int
-    converged: bool
-
-
-def solve_members(
-    fit: Callable[[Floats], tuple[Any, Floats]],
-    loss: RowLosses,
-    codes: Ints,
-    weight: Floats | None,
-    bounds: Floats,
-    *,
-    rounds: int = 12,
-) -> MembersSolution | Infeasible:
-    """Return an average of models within the bounds, by column generation.
-
-    Parameters
-    ----------
-    fit
-        Takes row weights, shape (n,), and returns a model and its predictions, shape (n,).
-    loss
-        Of predictions.
-    codes, weight, bounds
-        As in :func:`solve_linear`.
-    rounds
-        Most fits.
-    """
-    w = np.ones(codes.size) if weight is None else weight
-    mass = np.bincount(codes, w, bounds.size)
-    shares, asked = mass / mass.sum(), np.isfinite(bounds)
-
-    def by_group(each: Floats) -> Floats:
-        return np.asarray(np.bincount(codes, w * each, bounds.size) / mass)
-
-    models: list[Any] = []
-    columns: list[Floats] = []
-    table = np.zeros((0, bounds.size))
-    pull, unit, level, left, settled = shares, 1.0, 0.0, math.nan, False
-    for _ in range(rounds):
-        model, values = fit(w / mass[codes] * pull[codes] * w.sum())
-        models.append(model)
-        columns.append(values)
-        losses = by_group(loss(values)[0])
-        if len(models) == 1:
-            unit = max(float(shares @ losses), 1e-300)  # losses are counted in it, whatever the labels are in
-            zeta = np.where(asked, bounds, 0.0) / unit
-        else:
-            left = max(level - float(pull @ losses) / unit, 0.0)
-            settled = left <= GAIN
-        table = np.vstack([table, losses / unit])
-        mixture, wanted, level = _bounded_mixture(table, shares, zeta, asked)
-        if np.abs(wanted - pull).max() <= SURE * wanted.max():  # the same fit again
-            left, settled = 0.0, True
-        if settled:
-            break
-        pull = wanted
-    program = _Averages(np.array(columns), loss, by_group, shares, zeta, asked, unit)
-    mixture = program.improved(mixture)
-    average = mixture @ program.columns
-    losses = by_group(loss(average)[0])
-    if ((losses > bounds + SURE * unit) & asked).any():
-        return Infeasible(wanted / wanted.sum(), 0.0, losses)
-    bound, multipliers = program.proven(mixture)
-    value = float(shares @ losses)
-    kept = mixture > SURE
-    return MembersSolution(
-        tuple(model for model, keep in zip(models, kept, strict=True) if keep),
-        mixture[kept] / mixture[kept].sum(),
-        average,
-        losses,
-        multipliers,
-        value,
-        bound * unit,
-        left * unit,
-        len(models),
-        bool(settled and value - bound * unit <= GAIN * unit),
-    )
-
-
-def _bounded_mixture(
-    table: Floats, shares: Floats, zeta: Floats, asked: Bools
-) -> tuple[Floats, Floats, float]:
-    """Return the mixture of least loss within the bounds, what to weigh groups with, and what a model costs then.
-
-    The cost of a model is its weighted loss; one that costs less than the level returned improves the mixture. Where no
-    mixture is within the bounds, it is the one of least excess.
-    """
-    from scipy.optimize import linprog
-
-    over = (table - zeta)[:, asked]
-    weights = np.zeros(zeta.size)
-    game, weights[asked] = _matrix_game(over) if asked.any() else (np.ones(1), 0.0)
-    excess = float((game @ over).max(initial=-np.inf))
-    if excess > SURE:
-        return game, weights, excess + float(weights @ zeta)
-    found: Any = linprog(
-        table @ shares,
-        A_ub=over.T,
-        b_ub=np.full(int(asked.sum()), max(excess, 0.0)),
-        A_eq=[np.ones(len(table))],
-        b_eq=[1.0],
-        method="highs",
-        options=EXACT,
-    )
-    if found.status:
-        return game, shares + weights, math.inf
-    prices = np.zeros(zeta.size)
-    prices[asked] = np.maximum(-found.ineqlin.marginals, 0.0)
-    mixture = np.maximum(found.x, 0.0)
-    return mixture / mixture.sum(), shares + prices, float(found.fun) + float(prices @ zeta)
-
-
-@dataclass(frozen=True, eq=False)
-class _Averages:
-    """The convex program of averaging models: weights ``q`` of columns, shape (M, n); losses in units of ``unit``."""
-
-    columns: Floats
-    loss: RowLosses
-    by_group: Callable[[Floats], Floats]
-    shares: Floats
-    zeta: Floats
-    asked: Bools
-    unit: float
-
-    def losses(self, q: Floats) -> Floats:
-        """Return the group losses of an average, shape (K,)."""
-        return self.by_group(self.loss(q @ self.columns)[0]) / self.unit
-
-    def slopes(self, q: Floats) -> Floats:
-        """Return their slopes, shape (K, M)."""
-        slope = self.loss(q @ self.columns)[1] / self.unit
-        return np.stack([self.by_group(slope * column) for column in self.columns], axis=1)
-
-    def improved(self, mixture: Floats) -> Floats:
-        """Return weights that use what averaging gains: the least loss, or least excess, of the average itself."""
-        from scipy.optimize import minimize
-
-        many = len(self.columns)
-        if many == 1:
-            return mixture
-
-        def room(q: Floats) -> Floats:
-            return np.asarray((self.zeta - self.losses(q))[self.asked])
-
-        def excess(q: Floats) -> float:
-            return max(0.0, float(-room(q).min(initial=np.inf)))
-
-        heavy = 1e3  # times the mean loss, so that no loss is worth an excess
-        held: list[Any] = [
-            {
-                "type": "eq",
-                "fun": lambda x: float(x[:-1].sum()) - 1.0,
-                "jac": lambda x: np.append(np.ones(many), 0.0),
-            },
-            {
-                "type": "ineq",
-                "fun": lambda x: room(x[:-1]) + x[-1],
-                "jac": lambda x: np.column_stack(
-                    [-self.slopes(x[:-1])[self.asked], np.ones(int(self.asked.sum()))]
-                ),
-            },
-        ]
-        solve: Any = minimize
-        found = solve(
-            lambda x: float(self.shares @ self.losses(x[:-1])) + heavy * float(x[-1]),
-            np.append(mixture, excess(mixture)),
-            jac=lambda x: np.append(self.shares @ self.slopes(x[:-1]), heavy),
-            method="SLSQP",
-            bounds=[(0.0, 1.0)] * many + [(0.0, None)],
-            constraints=held,
-            options={"maxiter": 100, "ftol": 1e-12},
-        )
-        new = np.maximum(found.x[:-1], 0.0)
-        new /= new.sum()
-        if excess(new) > SURE >= excess(mixture):  # a step back to the mixture, which is within the bounds
-            low, high = 0.0, 1.0
-            for _ in range(60):
-                middle = (low + high) / 2
-                low, high = (
-                    (low, middle) if excess(new + middle * (mixture - new)) <= SURE else (middle, high)
-                )
-            new = new + high * (mixture - new)
-        worth = [(excess(q), float(self.shares @ self.losses(q))) for q in (new, mixture)]
-        better = worth[0][0] <= worth[1][0] + SURE and (
-            worth[0][0] < worth[1][0] or worth[0][1] <= worth[1][1]
-        )
-        return new if better else mixture
-
-    def proven(self, q: Floats) -> tuple[float, Floats]:
-        """Return a bound on the loss of every average within the bounds, and the multipliers that prove it.
-
-        Losses are convex, so for multipliers ``m >= 0`` no average goes below ``f(q) + m (L(q) - zeta) + min_j d_j - d
-        q``, ``d = grad f + m grad L``. The best ``m`` is that of a linear program.
-        """
-        from scipy.optimize import linprog
-
-        losses, slopes = self.losses(q), self.slopes(q)
-        whole = slopes - (slopes @ q)[:, None]
-        free, held, room = self.shares @ whole, whole[self.asked], (losses - self.zeta)[self.asked]
-        solve: Any = linprog  # its stubs want lists of bounds
-        found = solve(
-            np.append(-room, -1.0),
-            A_ub=np.column_stack([-held.T, np.ones(len(self.columns))]),
-            b_ub=free,
-            bounds=[(0, None)] * room.size + [(None, None)],
-            method="highs",
-            options=EXACT,
-        )
-        multipliers = np.zeros(self.zeta.size)
-        if not found.status:
-            multipliers[self.asked] = np.maximum(found.x[:-1], 0.0)
-        own = multipliers[self.asked]
-        least = float((free + own @ held).min())
-        return float(self.shares @ losses + own @ room) + least, multipliers

@@ -1,14 +1,15 @@
-r"""The ramp under a general linear constraint: points pull on it with slopes of their own.
+r"""Cells of the ramp under a linear constraint of their own: points pull on it with slopes.
 
-Point ``i`` has a score ``f_i``, a slope ``z_i`` (any real number), a weight ``w_i > 0`` and a share ``q_i``:
+Point ``i`` has a score ``f_i``, a slope ``z_i`` (any real number), a weight ``w_i > 0`` and a share ``q_i``. The cell
+gives :func:`fairfix.optim.ramp.solve` the mean ``phi`` below; alone its problem would be
 
 .. math::
     \min_q \sum_i w_i \left(\tfrac{\gamma}{2} q_i^2 - f_i q_i\right)
     \quad\text{s.t.}\quad 0 \le q_i \le 1,\quad
     l \le \frac{1}{W} \sum_i w_i z_i q_i \le u, \qquad W = \sum_i w_i .
 
-``z = s - mean(s)`` is the covariance of the shares with ``s`` (appendix E.1 of the paper); ``z = 1`` is the mean
-of :mod:`fairfix.optim.ramp`; ``z = eta / mean(eta)`` is the mean share of the points weighted by ``eta``.
+``z = 1`` is the mean of :mod:`fairfix.optim.ramp`; ``z = eta / mean(eta)`` is the mean share of the points weighted by
+``eta``.
 
 With one multiplier ``t`` per point of ``W``, the Lagrangian falls apart over the points, and
 
@@ -19,17 +20,12 @@ With one multiplier ``t`` per point of ``W``, the Lagrangian falls apart over th
 Whatever the sign of ``z_i``, the term ``z_i q_i`` never increases with ``t``: it is linear between
 ``(f_i - gamma)/z_i`` and ``f_i/z_i`` (in either order) and constant outside. So ``phi`` is continuous, never
 increasing and piecewise linear, and the optimum is ``t = 0`` where ``l <= phi(0) <= u``, else the root of ``phi``
-at the edge that ``phi(0)`` is beyond. Many such cells under one common band are solved like means:
-:class:`LinearCell` gives :func:`fairfix.optim.ramp.solve` what it asks for, and ``W`` weighs its multiplier.
+at the edge that ``phi(0)`` is beyond. Many such cells under one common band are solved like means, ``W`` the weight of
+a multiplier.
 
 **How.** Nothing is sorted. Newton's method on ``phi``, guarded by bisection, takes one pass over the points a step,
 and is exact once a step stays on its linear piece: four to eight passes from a cold start, two or three from a
 neighbour's root.
-
-References
-----------
-I. Alabdulmohsin and M. Lucic, *A near-optimal algorithm for debiasing trained machine learning models* (2021),
-appendix E.1, for the covariance.
 """
 
 from __future__ import annotations
@@ -40,27 +36,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.optim.ramp import SAME_RATE, STEPS, Floats, MeanCurve
+from fairfix.optim.arrays import Floats, locked, positive_weights
+from fairfix.optim.ramp import SAME_RATE, STEPS, MeanCurve
 
 EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
 class LinearCell(MeanCurve):
-    """Points under one linear constraint; made by :meth:`LinearCell.of`.
-
-    Attributes
-    ----------
-    scores, slopes, weights
-        Shape (n,) each, in any order.
-    total
-        Sum of the weights.
-    """
+    """Points under one linear constraint; made by :meth:`LinearCell.of`."""
 
     scores: Floats
     slopes: Floats
     weights: Floats
+    """``scores``, ``slopes`` and ``weights``: shape (n,) each, in any order."""
     total: float
+    """Sum of the weights."""
 
     @classmethod
     def of(
@@ -68,31 +59,16 @@ class LinearCell(MeanCurve):
     ) -> LinearCell:
         """Check the points of a cell.
 
-        Parameters
-        ----------
-        scores, slopes
-            Finite numbers, shape (n,), n >= 1.
-        weights
-            Positive numbers, shape (n,); None for 1 each.
-
-        Raises
-        ------
-        ValueError
-            If shapes differ, there is no point, a number is not finite or a weight is not positive.
+        ``scores``, ``slopes``: finite numbers, shape (n,), n >= 1. ``weights``: positive numbers, shape (n,); None
+        for 1 each.
         """
         f, z = (np.array(a, dtype=np.float64) for a in (scores, slopes))
-        w = np.ones(f.shape) if weights is None else np.array(weights, dtype=np.float64)
-        if f.ndim != 1 or not f.size or not f.shape == z.shape == w.shape:
-            raise ValueError(
-                f"scores, slopes and weights must be rows of one length, got {f.shape}, {z.shape}, {w.shape}"
-            )
+        if f.ndim != 1 or not f.size or f.shape != z.shape:
+            raise ValueError(f"scores and slopes must be rows of one length, got {f.shape} and {z.shape}")
         if not (np.isfinite(f).all() and np.isfinite(z).all()):
             raise ValueError("scores and slopes must be finite")
-        if not (w.min() > 0 and math.isfinite(w.max())):
-            raise ValueError("weights must be positive and finite: leave out points of weight 0")
-        for array in (f, z, w):
-            array.flags.writeable = False
-        return cls(f, z, w, float(w.sum()))
+        w = positive_weights(weights, f.shape).copy()
+        return cls(locked(f), locked(z), locked(w), float(w.sum()))
 
     @property
     def largest(self) -> float:
@@ -100,7 +76,7 @@ class LinearCell(MeanCurve):
         return float(np.abs(self.scores).max())
 
     def rounding(self, t: float, gamma: float) -> float:
-        """Return what rounding ``t z`` may cost the mean: no remainder makes up for a slope."""
+        """Return the change of the mean by rounding ``t z``: no remainder makes up for a slope."""
         mean_slope = float(np.average(np.abs(self.slopes), weights=self.weights))
         return 2 * EPS * (self.largest + abs(t) * float(np.abs(self.slopes).max())) / gamma * mean_slope
 
@@ -127,7 +103,7 @@ class LinearCell(MeanCurve):
         return float((self.weights * (gamma / 2 * q - self.scores) * q).sum())
 
     def ramps(self, gamma: float) -> tuple[Floats, Floats]:
-        """Return where each point with a slope enters and leaves its ramp as the multiplier grows."""
+        """Return the multipliers at which each point with a slope enters and leaves its ramp, shape (m,) each."""
         moves = self.slopes != 0
         z = self.slopes[moves]
         a, b = (self.scores[moves] - gamma) / z, self.scores[moves] / z
@@ -148,11 +124,8 @@ class LinearCell(MeanCurve):
             return low, 0.0
         if rate <= least + near:
             return high, 0.0
-        t, before = (
-            (guess if guess is not None and low < guess < high else low + (high - low) / 2),
-            high - low,
-        )
-        on_ramp = 0.0
+        t = guess if guess is not None and low < guess < high else low + (high - low) / 2
+        before, on_ramp = high - low, 0.0
         for _ in range(STEPS):
             mean, on_ramp = self.reached(t, 0.0, gamma)
             if abs(mean - rate) <= near and not on_ramp:
@@ -184,62 +157,3 @@ def _between(low: float, high: float) -> float:
     if high < 0 and low < 16 * high:
         return -math.sqrt(-low) * math.sqrt(-high)
     return low + (high - low) / 2
-
-
-@dataclass(frozen=True, eq=False)
-class LinearSolution:
-    """The optimum under one linear constraint.
-
-    Attributes
-    ----------
-    multiplier
-        ``t``; 0 where the constraint does not bind.
-    shares
-        ``clip((f - t z)/gamma, 0, 1)``, shape (n,).
-    mean
-        ``sum w z q / sum w`` at the optimum.
-    objective
-        Divided by the total weight.
-    gap
-        Objective minus dual value, divided by the total weight.
-    """
-
-    multiplier: float
-    shares: Floats
-    mean: float
-    objective: float
-    gap: float
-
-
-def solve_linear(
-    scores: npt.ArrayLike,
-    slopes: npt.ArrayLike,
-    gamma: float,
-    low: float,
-    high: float,
-    weights: npt.ArrayLike | None = None,
-) -> LinearSolution:
-    """Return the shares of least objective whose weighted mean of ``slope * share`` lies in [low, high].
-
-    Raises
-    ------
-    ValueError
-        If the interval cannot be reached: the message says what can. If a number is out of its range.
-    """
-    cell = LinearCell.of(scores, slopes, weights)
-    if not 0 < gamma < math.inf:
-        raise ValueError(f"gamma must be positive and finite, got {gamma!r}")
-    least, most = cell.range()
-    if not low <= high or low > most + SAME_RATE or high < least - SAME_RATE:
-        raise ValueError(
-            f"the mean can lie in [{least:g}, {most:g}], which [{low:g}, {high:g}] does not meet"
-        )
-    free = cell.reached(0.0, 0.0, gamma)[0]
-    t, edge = 0.0, free
-    if not low <= free <= high:
-        edge = min(max(low if free < low else high, least), most)
-        t = cell.locate(edge, gamma, None)[0]
-        t = max(t, 0.0) if free > edge else min(t, 0.0)
-    q = cell.shares(t, gamma)
-    mean = float((cell.weights * cell.slopes * q).sum()) / cell.total
-    return LinearSolution(t, q, mean, cell.objective(t, 0.0, gamma) / cell.total, t * (edge - mean))

@@ -28,28 +28,21 @@ import numpy.typing as npt
 from scipy.optimize import isotonic_regression, minimize
 from scipy.special import expit, log_expit
 
-Floats = npt.NDArray[np.float64]
+from fairfix.optim.arrays import Floats, locked, run_starts
 
 LARGEST_LOGIT = 36.7  # of the largest float below 1
 
 
 @dataclass(frozen=True, eq=False)
 class Isotonic:
-    """A non-decreasing step function; made by :func:`isotonic`.
-
-    Attributes
-    ----------
-    edges
-        Least score of each block, increasing, shape (B,); the first block reaches down to minus infinity.
-    values
-        Share of label 1 in each block, increasing, shape (B,).
-    mass
-        Weight of the fitted points in each block, shape (B,).
-    """
+    """A non-decreasing step function; made by :func:`isotonic`."""
 
     edges: Floats
+    """Least score of each block, increasing, shape (B,); the first block reaches down to minus infinity."""
     values: Floats
+    """Share of label 1 in each block, increasing, shape (B,)."""
     mass: Floats
+    """Weight of the fitted points in each block, shape (B,)."""
 
     def block(self, scores: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Return the block of each score."""
@@ -60,14 +53,8 @@ class Isotonic:
 def isotonic(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Isotonic:
     """Return the isotonic regression of labels on scores.
 
-    Parameters
-    ----------
-    scores
-        Finite, shape (n,), n >= 1.
-    labels
-        0 or 1, shape (n,).
-    weights
-        Positive, shape (n,); None for 1 each, which sorts several times faster.
+    ``scores``: finite, shape (n,), n >= 1. ``labels``: 0 or 1, shape (n,). ``weights``: positive, shape (n,); None
+    for 1 each, which sorts several times faster.
 
     Notes
     -----
@@ -80,7 +67,7 @@ def isotonic(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLik
         w = np.asarray(weights, dtype=np.float64)
         order = np.argsort(f, kind="stable")
         f, y, w = f[order], y[order], w[order]
-        first = np.flatnonzero(np.concatenate([[True], f[1:] != f[:-1]]))
+        first = run_starts(f)
         f, mass = f[first], np.add.reduceat(w, first)
         positive = np.add.reduceat(w * (y == 1), first)
     fitted = isotonic_regression(positive / mass, weights=mass)
@@ -96,41 +83,18 @@ def isotonic(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLik
     below = f[starts[1:] - 1]
     middle = below + (edges[1:] - below) / 2
     edges[1:] = np.where(middle > below, middle, edges[1:])
-    for array in (edges, values, heavy):
-        array.flags.writeable = False
-    return Isotonic(edges, values, heavy)
+    return Isotonic(locked(edges), locked(values), locked(heavy))
 
 
 def _counted(f: Floats, y: npt.NDArray[np.generic]) -> tuple[Floats, Floats, Floats]:
     """Return distinct scores, increasing, with their number of labels 1 and of points.
 
-    One sort of whole numbers instead of an argsort and two gathers: the bits of a non-negative float have its order,
-    and the lowest place, freed by a shift, carries the label. Scores in [-1, 1] are lifted by 1; where that would
-    round two of them together (none that is 2p-1 of a float p), they are sorted by their order.
+    Two sorts of values: an argsort and gathers take several times as long.
     """
-    lifted = f + 1.0
-    if f.min() < -1 or not np.array_equal(lifted - 1.0, f):
-        return _counted_apart(f, y)
-    packed = (lifted.view(np.uint64) << np.uint64(1)) | (y == 1).astype(np.uint64)
-    packed.sort()
-    bits = packed >> np.uint64(1)
-    first = np.flatnonzero(np.concatenate([[True], bits[1:] != bits[:-1]]))
-    ones = np.concatenate([[0], np.cumsum((packed & np.uint64(1)).astype(np.int64))])
-    ends = np.append(first[1:], packed.size)
-    return (
-        bits[first].view(np.float64) - 1.0,
-        (ones[ends] - ones[first]).astype(np.float64),
-        (ends - first).astype(np.float64),
-    )
-
-
-def _counted_apart(f: Floats, y: npt.NDArray[np.generic]) -> tuple[Floats, Floats, Floats]:
-    """Return the same by an argsort."""
-    order = np.argsort(f, kind="stable")
-    f, y = f[order], y[order]
-    first = np.flatnonzero(np.concatenate([[True], f[1:] != f[:-1]]))
-    mass = np.diff(np.append(first, f.size)).astype(np.float64)
-    return f[first], np.add.reduceat((y == 1).astype(np.float64), first), mass
+    one, f = np.sort(f[y == 1]), np.sort(f)
+    first = run_starts(f)
+    ends = np.append(np.searchsorted(one, f[first]), one.size)
+    return f[first], np.diff(ends).astype(np.float64), np.diff(np.append(first, f.size)).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -159,14 +123,8 @@ def _logit(f: Floats) -> Floats:
 def sigmoid(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Sigmoid:
     """Return the sigmoid map of least log loss against Platt's targets; its slope is not negative.
 
-    Parameters
-    ----------
-    scores
-        ``2 p - 1``, in [-1, 1], shape (n,), n >= 1.
-    labels
-        0 or 1, shape (n,).
-    weights
-        Positive, shape (n,); None for 1 each.
+    ``scores``: ``2 p - 1``, in [-1, 1], shape (n,), n >= 1. ``labels``: 0 or 1, shape (n,). ``weights``: positive,
+    shape (n,); None for 1 each.
     """
     logit, y = _logit(np.asarray(scores, dtype=np.float64)), np.asarray(labels) == 1
     w = np.ones(y.shape) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -37,48 +37,43 @@ that of Alabdulmohsin and Lucic (2021) with one multiplier per mean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from fairfix.optim.arrays import Bools, Floats, Ints, positive_weights
 
 STEPS = 100
+"""Steps of the interior point method at most; 15 to 30 in practice."""
+
 POLISH = 12
-SMALL = 1e-13  # mean complementarity at which the interior point method stops
-PROMISED_RATE = 1e-9
-PROMISED_GAP = 1e-9
+"""Steps of the polish at most; two or three in practice."""
+
+SMALL = 1e-13
+"""Mean complementarity at which the interior point method stops."""
+
+PROMISED = 1e-9
+"""Distance of means from the band, and gap, with which the solution has converged."""
 
 
 @dataclass(frozen=True, eq=False)
 class PairsSolution:
-    """The optimum.
-
-    Attributes
-    ----------
-    multipliers
-        ``u``, shape (K, J).
-    centres
-        ``c``, shape (J,).
-    means
-        ``r`` at these multipliers, shape (K, J).
-    objective, gap
-        Divided by the total weight.
-    converged
-        Whether the means lie within the band and the gap is small, both to 1e-9.
-    iterations
-        Steps of the interior point method.
-    """
+    """The optimum."""
 
     multipliers: Floats
+    """``u``, shape (K, J)."""
     centres: Floats
+    """``c``, shape (J,)."""
     means: Floats
+    """``r`` at these multipliers, shape (K, J)."""
     objective: float
     gap: float
+    """``objective`` and ``gap``: divided by the total weight."""
     converged: bool
+    """Whether the means lie within the band and the gap is small, both to 1e-9."""
     iterations: int
+    """Steps of the interior point method."""
 
 
 def solve_pairs(
@@ -103,11 +98,6 @@ def solve_pairs(
         Width of the ramp, above 0; largest allowed difference of a mean between two cells, 0 or more.
     weights
         Positive, shape (n,); None for 1 each.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of its range or shapes differ.
     """
     problem = _Problem.of(scores, slopes, cells, gamma, slack, weights)
     idle = np.zeros((problem.size, problem.kinds))
@@ -143,17 +133,15 @@ class _Problem:
     ) -> _Problem:
         f, z = np.asarray(scores, dtype=np.float64), np.asarray(slopes, dtype=np.float64)
         cell = np.asarray(cells, dtype=np.int64)
-        w = np.ones(f.shape) if weights is None else np.asarray(weights, dtype=np.float64)
-        if f.ndim != 1 or not f.size or z.ndim != 2 or not f.shape == z.shape[:1] == cell.shape == w.shape:
-            raise ValueError(
-                f"one row per point is needed, got {f.shape}, {z.shape}, {cell.shape}, {w.shape}"
-            )
-        if not (np.isfinite(f).all() and np.isfinite(z).all() and w.min() > 0 and np.isfinite(w.max())):
-            raise ValueError("scores and slopes must be finite, weights positive and finite")
+        if f.ndim != 1 or not f.size or z.ndim != 2 or not f.shape == z.shape[:1] == cell.shape:
+            raise ValueError(f"one row per point is needed, got {f.shape}, {z.shape}, {cell.shape}")
+        if not (np.isfinite(f).all() and np.isfinite(z).all()):
+            raise ValueError("scores and slopes must be finite")
         if not 0 < gamma < np.inf or not slack >= 0:
             raise ValueError(
                 f"gamma must be positive and finite and slack 0 or more, got {gamma!r} and {slack!r}"
             )
+        w = positive_weights(weights, f.shape)
         w = w / w.sum()
         share = np.bincount(cell, w).astype(np.float64)
         if cell.min() < 0 or not share.all():
@@ -202,7 +190,7 @@ class _Problem:
         gap = float((self.share[:, None] * (self.d * np.abs(u) - u * (means - c))).sum())
         outside = float((np.abs(means - c) - self.d).max(initial=0.0))
         unbalanced = float(np.abs(self.share @ u).max(initial=0.0))
-        good = outside <= PROMISED_RATE and abs(gap) <= PROMISED_GAP and unbalanced <= PROMISED_GAP
+        good = outside <= PROMISED and abs(gap) <= PROMISED and unbalanced <= PROMISED
         return PairsSolution(u, c, means, objective, gap, bool(good), steps)
 
 
@@ -279,7 +267,9 @@ class _Point:
         gap = self.c + self.s - problem.means(q)
         soft, pressed, below, above = self._band(aim, before)
         target = problem.means(rest / weight) - gap - pressed
-        du, dc = self._reduced(problem.curvature(problem.w / weight), soft, target)
+        curved = problem.curvature(problem.w / weight) + soft[:, :, None] * np.eye(problem.kinds)
+        every = np.ones(soft.shape, dtype=bool)
+        du, dc = _solved(problem, curved, every, target, -(problem.share @ self.u))
         dq, ds = (rest - problem.pull(du)) / weight, pressed + soft * du
         if problem.d:
             below, above = below - self.below * ds / self.over, above + self.above * ds / self.under
@@ -297,35 +287,24 @@ class _Point:
         soft = 1.0 / (self.below / self.over + self.above / self.under)
         return soft, (self.u - self.above + self.below + below - above) * soft, below, above
 
-    def _reduced(self, curved: Floats, soft: Floats, rest: Floats) -> tuple[Floats, Floats]:
-        """Solve for the multipliers and centres: curvature u + soft u + c = rest, shares' u = - balance."""
-        p = self.problem
-        size, kinds = p.size, p.kinds
-        many = size * kinds
-        system = np.zeros((many + kinds, many + kinds))
-        for k in range(size):
-            at = slice(k * kinds, (k + 1) * kinds)
-            system[at, at] = p.share[k] * (curved[k] + np.diag(soft[k]))
-            system[at, many:] = system[many:, at] = p.share[k] * np.eye(kinds)
-        right = np.concatenate([(p.share[:, None] * rest).ravel(), -(p.share @ self.u)])
-        scale = np.concatenate([np.repeat(1 / np.sqrt(p.share), kinds), np.ones(kinds)])
-        found = scale * np.linalg.lstsq(system * scale[:, None] * scale, right * scale, rcond=1e-15)[0]
-        return found[:many].reshape(size, kinds), found[many:]
-
     def length(self, ahead: _Point) -> float:
         """Return the longest step, at most 1, that keeps everything positive."""
-        names = ("q", "p", "low", "high", *(("over", "under", "below", "above") if self.problem.d else ()))
         longest = 1.0
-        for name in names:
+        for name in (
+            "q",
+            "p",
+            "low",
+            "high",
+            *(("over", "under", "below", "above") if self.problem.d else ()),
+        ):
             now, change = getattr(self, name), getattr(ahead, name)
             falling = change < 0
-            if falling.any():
-                longest = min(longest, float((now[falling] / -change[falling]).min()))
+            longest = min(longest, float((now[falling] / -change[falling]).min(initial=1.0)))
         return longest
 
     def moved(self, ahead: _Point, length: float) -> _Point:
         """Return the point a step further."""
-        names = ("q", "p", "u", "c", "s", "over", "under", "low", "high", "below", "above")
+        names = [field.name for field in fields(self)[1:]]
         return _Point(self.problem, *(getattr(self, name) + length * getattr(ahead, name) for name in names))
 
 
@@ -351,25 +330,28 @@ def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:
         if violation <= 1e-15:
             break
         inside = (q > 0) & (q < 1)
-        du, dc = _newton(problem, problem.curvature(problem.w * inside / problem.gamma), active, off, balance)
+        curved = problem.curvature(problem.w * inside / problem.gamma)
+        du, dc = _solved(problem, curved, active, off, -balance)
         u, c = u + du, c + dc
     return best
 
 
-def _newton(
-    problem: _Problem, curved: Floats, active: npt.NDArray[np.bool_], off: Floats, balance: Floats
+def _solved(
+    problem: _Problem, curved: Floats, active: Bools, rest: Floats, balance: Floats
 ) -> tuple[Floats, Floats]:
-    """Solve the linearised active constraints for changes of the active multipliers and of the centres."""
+    """Return (du, dc): ``curved_k du_k + dc = rest_k`` where active, else ``du`` 0, and ``share' du = balance``.
+
+    Scaled to be symmetric and of size 1; the least solution where the system is singular.
+    """
     size, kinds = active.shape
-    many = size * kinds
+    many, root = size * kinds, np.sqrt(problem.share)
     system = np.zeros((many + kinds, many + kinds))
     for k in range(size):
         at = slice(k * kinds, (k + 1) * kinds)
-        system[at, at] = -problem.share[k] * curved[k]
-        system[at, many:] = -problem.share[k] * np.eye(kinds)
-        system[many:, at] = problem.share[k] * np.eye(kinds)
-    right = -np.concatenate([(problem.share[:, None] * off).ravel(), balance])
+        system[at, at] = curved[k]
+        system[at, many:] = system[many:, at] = root[k] * np.eye(kinds)
+    right = np.concatenate([(root[:, None] * rest).ravel(), balance])
     keep = np.concatenate([active.ravel(), active.any(axis=0)])
-    found = np.zeros(many + kinds)
-    found[keep] = np.linalg.lstsq(system[np.ix_(keep, keep)], right[keep], rcond=1e-14)[0]
-    return found[:many].reshape(size, kinds), found[many:]
+    out = np.zeros(many + kinds)
+    out[keep] = np.linalg.lstsq(system[np.ix_(keep, keep)], right[keep], rcond=1e-15)[0]
+    return out[:many].reshape(size, kinds) / root[:, None], out[many:]

@@ -6,23 +6,15 @@ r"""Distances between the distribution of scores in a group and everybody's.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from fairfix.optim.arrays import Floats, Ints
 
 
 def ks_to_overall(score: Floats, codes: Ints, weight: Floats | None, groups: int) -> Floats:
     """Return the largest distance of each group's distribution function to everybody's, over all thresholds.
 
-    Parameters
-    ----------
-    score, codes
-        Score and group of each row, shape (n,) each.
-    weight
-        Shape (n,); None for 1 each.
-    groups
-        Number of groups K, all of which have rows.
+    ``score``, ``codes``: score and group of each row, shape (n,) each. ``weight``: shape (n,); None for 1 each.
+    ``groups``: number of groups K, all of which have rows.
 
     Returns
     -------

@@ -24,20 +24,16 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Piecewise:
-    """A piecewise linear function with values in [0, 1].
-
-    Attributes
-    ----------
-    knots
-        Increasing, shape (m,), m >= 1.
-    left, at, right
-        Limit from the left, value, limit from the right at the knots, shape (m,) each.
-    """
+    """A piecewise linear function with values in [0, 1]."""
 
     knots: Floats
+    """Increasing, shape (m,), m >= 1."""
     left: Floats
     at: Floats
     right: Floats
+    """``left``, ``at`` and ``right``: limit from the left, value, limit from the right at the knots, shape (m,)
+    each.
+    """
 
     @classmethod
     def line(cls, slope: float, intercept: float) -> Piecewise:
@@ -66,10 +62,7 @@ class Piecewise:
         It stands midway between the last point of share 0 and the first of share 1; where all points have one
         of the two, at the last or the first of them.
 
-        Parameters
-        ----------
-        x, share
-            Shape (n,), in any order; shares do not decrease with ``x``.
+        ``x``, ``share``: shape (n,), in any order; shares do not decrease with ``x``.
         """
         x, q = np.asarray(x, dtype=np.float64), np.asarray(share, dtype=np.float64)
         tied = (q > 0) & (q < 1)

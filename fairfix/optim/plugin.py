@@ -13,19 +13,9 @@ where ``\bar l`` is the loss expected of ``eta``. It is a linear program, and it
 draws its value from ``Q`` of its cell. The distances of a rule with these values are those of the program, at every
 threshold, so on the rows of the fit they are within the slack in expectation over the draws.
 
-**Two sets of shares.** Recorded shares make the slack exact on the rows of the fit. Of small cells they are mostly
-chance, which the program would learn by heart; so in cells that are small, the same is asked of shares that ``pi``
-expects, moved to agree with the records of some thousand rows at a time.
-
-**Bound.** A distance is to be held between two values too. So the price ``m`` that the program puts on passing from a
-value to the next may be spread over what is between, and the total price ``M(u)`` of a score is a line between values.
-By weak duality no rule, drawn or not, with any real values, that looks at ``eta`` and the cell and keeps the slack by
-the shares ``s`` (by both sets, where there are two) has a smaller loss than (``i`` are the rows, ``w`` their weights):
-
-.. math::
-    \sum_i w_i \min_u \big(\bar l(\eta_i, u) + M(u)^T r_{c(i)}\big) - \sum_{a, j} e_a |m_{aj}| .
-
-The loss of the shipped rule less this bound is its gap, with all that cells and values cost in it.
+In small cells recorded shares are mostly chance, so the slack is asked of expected shares as well. A bound on the loss
+of every rule that keeps the slack comes from weak duality, rows summed one by one; both are explained in
+docs/methods/fair-regression.md.
 
 All is solved in units of the standard deviation of ``eta`` and of the loss of the constant.
 
@@ -44,12 +34,10 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fairfix.optim.arrays import Bools, Floats, Ints
 from fairfix.optim.parity import ks_to_overall
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from fairfix.optim.plugin_rule import PluginRule, expected_loss, leaves_of
 
 CELLS = 512
 """Most cells; twice as many lower the loss by 1 % of what the slack costs, in three times the time."""
@@ -79,210 +67,50 @@ CHUNK = 1 << 13
 """Rows that are worked on at once."""
 
 
-def expected_loss(loss: str, eta: Floats, u: Floats) -> Floats:
-    """Return the loss expected of scores where the label's mean is ``eta``; shapes broadcast.
-
-    ``square`` is without what no score can change; ``logistic`` is infinite where a possible label gets chance 0.
-    """
-    if loss == "square":
-        return np.asarray((eta - u) ** 2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        yes = np.where(eta > 0, -eta * np.log(u), 0.0)
-        return np.asarray(yes + np.where(eta < 1, -(1.0 - eta) * np.log1p(-u), 0.0))
-
-
-# ---------------------------------------------------------------------- the rule
-
-
-@dataclass(frozen=True, eq=False)
-class PluginRule:
-    """A tree over ``(eta, pi)`` whose leaves, the cells, have a distribution over values each.
-
-    Node 0 is the root. A node with ``below`` -1 is a leaf.
-
-    Attributes
-    ----------
-    part
-        What a node looks at, shape (N,): 0 is ``eta``, ``a + 1`` is ``pi_a``; of a leaf, its number.
-    cut
-        Rows up to it go to node ``below``, others to the next, shape (N,).
-    below
-        Shape (N,).
-    upto
-        For each cell in order, its number plus the chance of this value or a lower one; increasing, shape (T,). The
-        last of cell ``c`` is ``c + 1``.
-    values
-        Shape (T,); increasing within a cell. Empty where scores are left as they are.
-    """
-
-    part: Ints
-    cut: Floats
-    below: Ints
-    upto: Floats
-    values: Floats
-
-    @classmethod
-    def free(cls) -> PluginRule:
-        """Return the rule that leaves scores as they are."""
-        none = np.zeros(0)
-        return cls(np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, -1), none, none)
-
-    @classmethod
-    def of_constant(cls, value: float) -> PluginRule:
-        """Return the rule that gives everybody one value."""
-        return replace(cls.free(), upto=np.ones(1), values=np.full(1, value))
-
-    @property
-    def moves(self) -> bool:
-        """Whether scores are changed at all."""
-        return bool(self.values.size)
-
-    @property
-    def sound(self) -> bool:
-        """Whether the parts make a tree whose leaves have distributions."""
-        nodes = np.arange(self.part.size)
-        inner = self.below >= 0
-        leaves = np.sort(self.part[~inner])
-        cells = self._cell_of_value if np.isfinite(self.upto).all() else np.full(1, -1)
-        return bool(
-            self.part.size == self.cut.size == self.below.size > 0
-            and self.upto.size == self.values.size
-            and np.isfinite(self.cut).all()
-            and np.isfinite(self.values).all()
-            and (self.below[inner] > nodes[inner]).all()
-            and (self.below < nodes.size - 1).all()
-            and (self.part >= 0).all()
-            and np.array_equal(leaves, np.arange(leaves.size))
-            and (
-                not self.moves
-                or (
-                    (np.diff(self.upto, prepend=0.0) > 0).all()
-                    and np.array_equal(np.unique(cells), leaves)
-                    and np.isin(leaves + 1.0, self.upto).all()
-                )
-            )
-        )
-
-    @property
-    def groups(self) -> int:
-        """Least number of groups that rows need probabilities of."""
-        return int(self.part[self.below >= 0].max(initial=0))
-
-    @cached_property
-    def spread(self) -> npt.NDArray[np.bool_]:
-        """Which cells have more than one value, shape (C,)."""
-        return np.bincount(self._cell_of_value) > 1
-
-    @property
-    def _cell_of_value(self) -> Ints:
-        """The cell of each value, shape (T,)."""
-        return np.asarray(np.ceil(self.upto).astype(np.int64) - 1)
-
-    def cells(self, eta: Floats, pi: Floats) -> Ints:
-        """Return the cell of each row, shape (n,), from ``eta`` (n,) and ``pi`` (n, K)."""
-        return _leaves(self.part, self.cut, self.below, eta, pi)
-
-    def score(self, eta: Floats, pi: Floats, draw: Floats) -> Floats:
-        """Return the scores of rows, shape (n,), from ``eta`` (n,), ``pi`` (n, K) and draws in [0, 1), shape (n,)."""
-        if not self.moves:
-            return eta
-        draw = np.minimum(draw, 1.0 - 1e-12)  # a cell's number plus it stays below the next number
-        return self.values[np.searchsorted(self.upto, self.cells(eta, pi) + draw, side="right")]
-
-    def drawn(self, eta: Floats, pi: Floats) -> npt.NDArray[np.bool_]:
-        """Return which rows have a value that hangs on the draw, shape (n,)."""
-        if not self.moves:
-            return np.zeros(eta.size, dtype=bool)
-        return self.spread[self.cells(eta, pi)]
-
-    def chances(self) -> tuple[Floats, Floats]:
-        """Return the distinct values (V,) and the chance of each in each cell (C, V)."""
-        values, place = np.unique(self.values, return_inverse=True)
-        cell = self._cell_of_value
-        before = np.concatenate([[0.0], self.upto[:-1]])
-        out = np.zeros((int(cell[-1]) + 1, values.size))
-        np.add.at(out, (cell, place), self.upto - np.maximum(before, cell))
-        return values, out
-
-
-def _leaves(part: Ints, cut: Floats, below: Ints, eta: Floats, pi: Floats) -> Ints:
-    """Return the number of the leaf that each row comes to, shape (n,)."""
-    rows = np.column_stack([eta, pi])
-    node = np.zeros(eta.size, dtype=np.int64)
-    left = np.arange(eta.size)
-    while left.size:
-        at = node[left]
-        inner = below[at] >= 0
-        left, at = left[inner], at[inner]
-        node[left] = below[at] + (rows[left, part[at]] > cut[at])
-    return part[node]
-
-
 # ---------------------------------------------------------------------- the rows of a fit
 
 
 @dataclass(frozen=True, eq=False)
 class PluginFit:
-    """A rule fitted to rows whose groups are known.
-
-    Attributes
-    ----------
-    rule
-        The rule.
-    loss
-        Expected of the rule on these rows, over its draws.
-    bound
-        No rule of ``eta`` and the cell that keeps the slack by the shares of the program has a smaller loss.
-    ks
-        Distance of each group to everybody on these rows, expected over the draws, shape (K,).
-    drawn
-        Share of the rows with a value that hangs on the draw.
-    solved
-        Whether the program was solved; else everybody gets the best constant.
-    iterations
-        Of the solver.
-    """
+    """A rule fitted to rows whose groups are known."""
 
     rule: PluginRule
+    """The rule."""
     loss: float
+    """Expected of the rule on these rows, over its draws."""
     bound: float
+    """No rule of ``eta`` and the cell that keeps the slack by the shares of the program has a smaller loss."""
     ks: Floats
+    """Distance of each group to everybody on these rows, expected over the draws, shape (K,)."""
     drawn: float
+    """Share of the rows with a value that hangs on the draw."""
     solved: bool
+    """Whether the program was solved; else everybody gets the best constant."""
     iterations: int
+    """Of the solver."""
 
     @property
     def gap(self) -> float:
-        """How far the loss may lie above the least."""
+        """Bound on the distance of the loss from the least."""
         return max(self.loss - self.bound, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class PluginProblem:
-    """Rows by their expected label, their probabilities of groups and their groups.
-
-    Attributes
-    ----------
-    eta
-        Shape (n,); in [0, 1] for the logistic loss.
-    pi
-        Shape (n, K), rows sum to 1.
-    codes
-        Group of each row, shape (n,); every group has rows.
-    weight
-        Shape (n,), of any sum; None for 1 each.
-    loss
-        ``square`` or ``logistic``.
-    by_label
-        Whether cells are of ``eta`` alone, since ``pi`` is known from it; then the rule does not look at ``pi``.
-    """
+    """Rows by their expected label, their probabilities of groups and their groups."""
 
     eta: Floats
+    """Shape (n,); in [0, 1] for the logistic loss."""
     pi: Floats
+    """Shape (n, K), rows sum to 1."""
     codes: Ints
+    """Group of each row, shape (n,); every group has rows."""
     weight: Floats | None
+    """Shape (n,), of any sum; None for 1 each."""
     loss: str
+    """``square`` or ``logistic``."""
     by_label: bool = False
+    """Whether cells are of ``eta`` alone, since ``pi`` is known from it; then the rule does not look at ``pi``."""
 
     @cached_property
     def share(self) -> Floats:
@@ -348,15 +176,15 @@ class PluginProblem:
         """Return the loss expected of a rule on these rows, over its draws."""
         if not rule.moves:
             return float(self.share @ expected_loss(self.loss, self.eta, self.eta))
-        values, chance = rule.chances()
+        values, chance = rule.distributions()
         cell = rule.cells(self.eta, self.pi)
         total = 0.0
         for i in range(0, self.eta.size, CHUNK):
-            some = slice(i, i + CHUNK)
-            each = expected_loss(self.loss, self.eta[some, None], values)
-            own = chance[cell[some]]
+            rows = slice(i, i + CHUNK)
+            each = expected_loss(self.loss, self.eta[rows, None], values)
+            own = chance[cell[rows]]
             total += float(
-                self.share[some] @ np.multiply(own, each, out=np.zeros_like(own), where=own > 0).sum(axis=1)
+                self.share[rows] @ np.multiply(own, each, out=np.zeros_like(own), where=own > 0).sum(axis=1)
             )
         return total
 
@@ -365,7 +193,7 @@ class PluginProblem:
         many = self.shares.size
         if not rule.moves:
             return ks_to_overall(self.eta, self.codes, self.weight, many)
-        _, chance = rule.chances()
+        _, chance = rule.distributions()
         cell = rule.cells(self.eta, self.pi)
         mass = np.bincount(cell * many + self.codes, self.share, len(chance) * many).reshape(-1, many)
         away = (mass / self.shares - mass.sum(axis=1, keepdims=True)).T @ np.cumsum(chance, axis=1)
@@ -378,21 +206,18 @@ class PluginProblem:
     def fit(self, slack: Floats) -> PluginFit:
         """Return the rule of least loss whose distances on these rows are within the slack, expected over its draws.
 
-        Parameters
-        ----------
-        slack
-            Largest distance of each group to everybody, shape (K,), at least 0; infinite where none is asked.
+        ``slack``: largest distance of each group to everybody, shape (K,), at least 0; infinite where none is asked.
         """
         free = PluginRule.free()
         ks = self.distances(free)
         if (ks <= slack).all():
             loss = self.losses(free)
             return PluginFit(free, loss, loss, ks, 0.0, True, 0)
-        found = _Program(self, slack).solve()
-        if found is None:
+        solved = _Program(self, slack).solve()
+        if solved is None:
             rule = self.constant
             return PluginFit(rule, self.losses(rule), -np.inf, self.distances(rule), 0.0, False, 0)
-        rule, bound, iterations = found
+        rule, bound, iterations = solved
         drawn = float(self.share @ rule.drawn(self.eta, self.pi))
         return PluginFit(rule, self.losses(rule), bound, self.distances(rule), drawn, True, iterations)
 
@@ -402,26 +227,18 @@ class PluginProblem:
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    """The cells of a problem.
-
-    Attributes
-    ----------
-    part, cut, below
-        As in :class:`PluginRule`.
-    code
-        Cell of each row, shape (n,).
-    coarse
-        Part of some thousand rows that each row is in, shape (n,).
-    single
-        Whether all rows of a cell are at one point, shape (C,).
-    """
+    """The cells of a problem."""
 
     part: Ints
     cut: Floats
     below: Ints
+    """``part``, ``cut`` and ``below``: as in :class:`PluginRule`."""
     code: Ints
+    """Cell of each row, shape (n,)."""
     coarse: Ints
-    single: npt.NDArray[np.bool_]
+    """Part of some thousand rows that each row is in, shape (n,)."""
+    single: Bools
+    """Whether all rows of a cell are at one point, shape (C,)."""
 
     @classmethod
     def grown(cls, problem: PluginProblem) -> _Tree:
@@ -429,8 +246,8 @@ class _Tree:
 
         Coordinates are in units of their deviations, ``eta`` in half of it, since the loss is of ``eta``.
         """
-        some = problem.share > 0
-        own, share = np.column_stack([problem.standard, problem.pi])[some], problem.share[some]
+        weighed = problem.share > 0
+        own, share = np.column_stack([problem.standard, problem.pi])[weighed], problem.share[weighed]
         mean = share @ own
         spread = np.sqrt(share @ (own - mean) ** 2)
         scale = np.where(spread > 1e-9, 1.0 / np.maximum(spread, 1e-9), 0.0) * np.array(
@@ -451,8 +268,8 @@ class _Tree:
             wide = int(np.argmax(vary.round(12)))
             heapq.heappush(heap, (-round(float(vary[wide]), 12), next(number), node, wide, rows))
 
-        coarse = np.zeros(some.size, dtype=np.int64)
-        kept = np.flatnonzero(some)
+        coarse = np.zeros(weighed.size, dtype=np.int64)
+        kept = np.flatnonzero(weighed)
         push(0, np.arange(len(own)))
         while True:
             if len(heap) == goal:
@@ -482,11 +299,11 @@ class _Tree:
             part[node] = c
             single[c] = not np.ptp(points[rows], axis=0).any()
         origin, unit = problem.units
-        told, cuts, next_ = np.array(part), np.array(cut), np.array(below)
-        of_eta = (next_ >= 0) & (told == 0)
+        parts, cuts, next_ = np.array(part), np.array(cut), np.array(below)
+        of_eta = (next_ >= 0) & (parts == 0)
         cuts[of_eta] = origin + unit * cuts[of_eta]
-        code = _leaves(told, cuts, next_, problem.eta, problem.pi)
-        return cls(told, cuts, next_, code, coarse, single)
+        code = leaves_of(parts, cuts, next_, problem.eta, problem.pi)
+        return cls(parts, cuts, next_, code, coarse, single)
 
 
 # ---------------------------------------------------------------------- the program
@@ -523,16 +340,16 @@ class _Program:
     def _expected(self) -> Floats | None:
         """Return ``r`` by expected shares, shape (C, K); None where all cells are known by their records."""
         problem, tree = self.problem, self.tree
-        known = tree.single & (self.weight * problem.rows >= max(KNOWN, problem.rows / FEW))
-        if known[self.weight > 0].all():
+        recorded = tree.single & (self.weight * problem.rows >= max(KNOWN, problem.rows / FEW))
+        if recorded[self.weight > 0].all():
             return None
-        sure = known[tree.code]
+        sure = recorded[tree.code]
         parts = np.where(sure, 0, tree.coarse + 1)
         mass = np.maximum(np.bincount(parts, problem.share), 1e-300)
         truth = np.eye(problem.shares.size)[problem.codes]
         off = np.stack([np.bincount(parts, problem.share * d) / mass for d in (truth - problem.pi).T], axis=1)
-        found = self._away(np.where(sure[:, None], truth, problem.pi + off[parts]))
-        return None if np.array_equal(found, self.recorded) else found
+        expected = self._away(np.where(sure[:, None], truth, problem.pi + off[parts]))
+        return None if np.array_equal(expected, self.recorded) else expected
 
     def solve(self) -> tuple[PluginRule, float, int] | None:
         """Return the rule, the bound on the loss of any and the iterations; None where the solver fails."""
@@ -550,7 +367,7 @@ class _Program:
         paid = np.concatenate([(cells * self.weight[:, None] * cost).ravel(), np.zeros(len(limits))])
         bounds = np.concatenate([np.tile([0.0, np.inf], (cells * wide, 1)), limits])
         for method in ("highs-ipm", "highs-ds"):
-            found = program(
+            answer = program(
                 paid,
                 A_eq=matrix,
                 b_eq=right,
@@ -558,14 +375,14 @@ class _Program:
                 method=method,
                 options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
             )
-            if found.status == 0:
+            if answer.status == 0:
                 break
         else:
             return None
-        chance = np.asarray(found.x[: cells * wide]).reshape(cells, wide)
-        prices = prices_at(np.asarray(found.eqlin.marginals) / cells)
+        chance = np.asarray(answer.x[: cells * wide]).reshape(cells, wide)
+        prices = prices_at(np.asarray(answer.eqlin.marginals) / cells)
         rule = self._rule(chance)
-        return rule, self._bound(sets, prices, slack), int(found.nit)
+        return rule, self._bound(sets, prices, slack), int(answer.nit)
 
     def _constraints(self, sets: list[Floats]) -> tuple[Any, Floats, Floats, Any]:
         """Return equations, their right side, limits of the distances, and how multipliers become prices (S, K, Z).
@@ -636,9 +453,9 @@ class _Program:
             paid += float((slack[asked, None] * np.abs(price[asked])).sum())
         total = 0.0
         for i in range(0, problem.eta.size, CHUNK):
-            some = slice(i, i + CHUNK)
+            rows = slice(i, i + CHUNK)
             total += float(
-                problem.share[some] @ self._least(problem.standard[some], passed[self.tree.code[some]])
+                problem.share[rows] @ self._least(problem.standard[rows], passed[self.tree.code[rows]])
             )
         unit = problem.units[1] ** 2 if problem.loss == "square" else 1.0
         return (total - paid) * problem.of_constant * unit

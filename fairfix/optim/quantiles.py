@@ -7,31 +7,16 @@ Group ``a`` has share ``p_a``, scores with the distribution function ``F_a``, qu
     \min_u\; \sum_a p_a \int_0^1 (u_a(s) - q_a(s))^2 \,ds
     \quad\text{s.t.}\quad \sup_z \Big|G_a(z) - \sum_b p_b G_b(z)\Big| \le e_a ,
 
-where ``G_a`` is the distribution function of ``u_a``. Whatever the new distributions are, the cheapest way from ``F_a``
-to ``G_a`` is by levels, so no map of score and group costs less, randomised ones included. Only means of pooled scores
-enter, so the same map is optimal for every Bregman loss: for the log loss as well, in probabilities.
-
-**One threshold at a time.** If the level ``g_a(z) = G_a(z)`` of a threshold is moved, scores change sides at ``z``
-only; summed over thresholds the cost is, up to a constant,
-
-.. math::
-    2 \int \sum_a p_a \int_0^{g_a(z)} (q_a(s) - z) \,ds\, dz ,
-
-and the constraint is about each ``z`` alone: ``|g_a - t| <= e_a`` with ``t = \sum_b p_b g_b``. For each ``z`` this is a
-convex problem in K numbers. With the multiplier ``mu`` of the equation for ``t`` and ``nu = z + mu``,
+where ``G_a`` is the distribution function of ``u_a``. At each threshold ``z`` the levels ``g_a = G_a(z)`` solve a
+convex problem in K numbers. With their mean ``t = \sum_b p_b g_b`` and the multiplier ``nu - z`` of that equation,
 
 .. math::
     g_a = \mathrm{clip}(F_a(\nu),\; t - e_a,\; t + e_a), \qquad \sum_a p_a g_a = t, \qquad
     z = \nu + \sum_{a \text{ clipped}} p_a (q_a(g_a) - \nu) ,
 
-the last from the derivative in ``t``. So for each ``t`` the second equation gives ``nu``, and the third gives the
-threshold at which these levels are optimal, without any search. The new score of level ``s`` is the ``z`` with
-``g_a(z) = s``. Slack 0 clips everybody: ``z = \sum_a p_a q_a(t)``, the Wasserstein barycentre. For two groups
-``|G_0 - G_1| <= e`` is ``e_a = e (1 - p_a)``.
-
-The thresholds fit together. ``nu`` does not decrease in ``t``, so no ``g_a`` does. ``z`` is the derivative of the least
-cost at ``t``, which is convex in ``t`` as the least value over ``g`` of what is convex in ``(g, t)``, so ``z`` does not
-decrease either.
+so ``t`` gives ``nu`` and ``nu`` the threshold at which these levels are optimal, without any search; the new score of
+level ``s`` is the ``z`` with ``g_a(z) = s``. No randomised map costs less, for any Bregman loss. The derivation is in
+docs/methods/fair-regression.md.
 
 **Rows.** Scores of rows are atoms: ``F_a`` is a step function, and ``z`` is one between the levels at which some
 ``q_a(t - e_a)``, ``q_a(t + e_a)`` or ``nu`` steps. These are listed, so nothing is approximated. A row stands for the
@@ -50,13 +35,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from fairfix.optim.arrays import Bools, Floats, Ints, run_starts
 from fairfix.optim.parity import ks_to_overall
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 BINS = 4096
 """Scores of a group that are told apart; where there are more, neighbours are one atom at their mean."""
@@ -70,20 +51,18 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Distribution function of one group's scores: the interval of levels that a score stands for.
-
-    Attributes
-    ----------
-    first, last
-        Least and greatest score of each atom, shape (m,) each: equal, but where many scores are one atom.
-    low, high
-        Level below and above the mass of an atom, shape (m,) each; both the middle where nothing is drawn.
-    """
+    """Distribution function of one group's scores: the interval of levels that a score stands for."""
 
     first: Floats
     last: Floats
+    """``first`` and ``last``: least and greatest score of each atom, shape (m,) each: equal, but where many scores
+    are one atom.
+    """
     low: Floats
     high: Floats
+    """``low`` and ``high``: level below and above the mass of an atom, shape (m,) each; both the middle where nothing
+    is drawn.
+    """
 
     @property
     def middle(self) -> Levels:
@@ -105,21 +84,14 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class Tube:
-    """A map of scores and groups to values whose distributions are near to each other.
-
-    Attributes
-    ----------
-    levels
-        Distribution function of each group's scores.
-    values
-        New scores, increasing, shape (P,); None where scores are left as they are.
-    steps
-        Share of each group with a value of ``values[i]`` or less, shape (K, P), nondecreasing, the last 1.
-    """
+    """A map of scores and groups to values whose distributions are near to each other."""
 
     levels: tuple[Levels, ...]
+    """Distribution function of each group's scores."""
     values: Floats | None
+    """New scores, increasing, shape (P,); None where scores are left as they are."""
     steps: Floats
+    """Share of each group with a value of ``values[i]`` or less, shape (K, P), nondecreasing, the last 1."""
 
     @property
     def drawn(self) -> bool:
@@ -175,22 +147,15 @@ def second(draw: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Scores of rows in groups, with what fits of several slacks share.
-
-    Attributes
-    ----------
-    score, codes
-        Score and group per row, shape (n,) each.
-    weight
-        Shape (n,); None for 1 each.
-    groups
-        Number of groups, all of which have rows.
-    """
+    """Scores of rows in groups, with what fits of several slacks share."""
 
     score: Floats
     codes: Ints
+    """``score`` and ``codes``: score and group per row, shape (n,) each."""
     weight: Floats | None
+    """Shape (n,); None for 1 each."""
     groups: int
+    """Number of groups, all of which have rows."""
 
     @cached_property
     def shares(self) -> Floats:
@@ -289,12 +254,8 @@ def _cuts(knots: Floats, mass: Floats, most: int) -> Ints:
 def near_everybody(scores: Scores, slack: Floats) -> Tube:
     """Return the map of least square cost that keeps every group within its slack of everybody.
 
-    Parameters
-    ----------
-    scores
-        The rows.
-    slack
-        Largest distance of each group to everybody, shape (K,), at least 0; infinite where none is asked.
+    ``scores``: the rows. ``slack``: largest distance of each group to everybody, shape (K,), at least 0; infinite
+    where none is asked.
     """
     e = np.minimum(slack, 2.0)[:, None]  # levels differ by 1 at most
     p, (old, upto) = scores.shares[:, None], scores.steps
@@ -340,7 +301,7 @@ NARROW = 1e-13
 
 def _pooled(z: Floats, steps: Floats, mass: Floats) -> tuple[Floats, Floats]:
     """Return the values and the levels up to them, equal neighbours as one and at most about ``PIECES`` of them."""
-    first = np.flatnonzero(np.concatenate([[True], np.diff(z) > 0]))
+    first = run_starts(z)
     last = np.append(first[1:], z.size) - 1
     z, steps, mass = z[first], steps[:, last], np.add.reduceat(mass, first)
     first = _cuts(z, mass, PIECES)
@@ -357,8 +318,8 @@ def _roots(a: Floats, b: Floats, p: Floats, e: Floats) -> Floats:
     """
     out = np.empty(a.shape[1])
     for start in range(0, a.shape[1], CHUNK):
-        some = slice(start, start + CHUNK)
-        own, rise = a[:, some], b[:, some]
+        chunk = slice(start, start + CHUNK)
+        own, rise = a[:, chunk], b[:, chunk]
         kinks = [np.divide(side * e - own, rise, out=np.zeros_like(own), where=rise > 0) for side in (-1, 1)]
         x = np.clip(
             np.concatenate([np.zeros((1, own.shape[1])), *kinks, np.ones((1, own.shape[1]))]), 0.0, 1.0
@@ -369,7 +330,7 @@ def _roots(a: Floats, b: Floats, p: Floats, e: Floats) -> Floats:
         cols = np.arange(own.shape[1])
         x0, x1, h0, h1 = x[at - 1, cols], x[at, cols], h[at - 1, cols], h[at, cols]
         part = np.clip(np.divide(-h0, h1 - h0, out=np.zeros_like(h0), where=h1 > h0), 0.0, 1.0)
-        out[some] = np.where(h[0] >= 0, 0.0, x0 + part * (x1 - x0))
+        out[chunk] = np.where(h[0] >= 0, 0.0, x0 + part * (x1 - x0))
     return out
 
 
@@ -381,38 +342,25 @@ TRIES, WIDEST = 25, 1.2
 
 @dataclass(frozen=True, eq=False)
 class TubeFit:
-    """A tube fitted to rows.
-
-    Attributes
-    ----------
-    tube
-        The map.
-    ks
-        Distance of each group to everybody on these rows, shape (K,), expected over the draws.
-    holds
-        Whether every distance is within its slack, which it is wherever values are drawn.
-    tried
-        Maps that were made.
-    """
+    """A tube fitted to rows."""
 
     tube: Tube
+    """The map."""
     ks: Floats
+    """Distance of each group to everybody on these rows, shape (K,), expected over the draws."""
     holds: bool
+    """Whether every distance is within its slack, which it is wherever values are drawn."""
     tried: int
+    """Maps that were made."""
 
 
 def fit_tube(scores: Scores, slack: Floats, *, drawn: bool = True) -> TubeFit:
     """Return the map of least square cost that keeps every group within its slack of everybody.
 
-    Parameters
-    ----------
-    scores
-        The rows.
-    slack
-        Largest distance of each group to everybody, shape (K,), at least 0; infinite where none is asked.
-    drawn
-        Whether rows of one score are spread by their draws. Else all of them get one value, the cheapest of those that
-        hold among the maps that are tried, or the one whose largest distance beyond its slack is least.
+    ``scores``: the rows. ``slack``: largest distance of each group to everybody, shape (K,), at least 0; infinite
+    where none is asked. ``drawn``: whether rows of one score are spread by their draws. Else all of them get one
+    value, the cheapest of those that hold among the maps that are tried, or the one whose largest distance beyond its
+    slack is least.
     """
     slack = np.asarray(slack, dtype=np.float64)
     free = scores.free

@@ -7,9 +7,8 @@ The problem is that of :mod:`fairfix.optim.ramp`. Its dual, divided by the total
     \qquad \frac{\partial}{\partial t_k} E_k[-\psi(f - t_k)] = -E_k[q],
     \quad p_k = W_k / W,
 
-so a few points of cell ``k`` give an unbiased gradient ``rho - mean(q)``. The paper keeps two multipliers,
-``lambda_k`` and ``mu_k``, takes a step and cuts both at 0; with ``t = lambda - mu`` that is a step on ``t``
-followed by a move of ``step * d`` towards 0 which stops there:
+so a few points of cell ``k`` give an unbiased gradient ``rho - mean(q)``. With ``t = lambda - mu`` a step of the paper
+on both multipliers is a step on ``t`` followed by a move of ``step * d`` towards 0 which stops there:
 
 .. math:: t_k \leftarrow S_{\eta d}\left(t_k + \eta\, (\bar q_k - \rho)\right).
 
@@ -22,24 +21,10 @@ mean share: a stochastic Newton step, whose error falls like ``1/sqrt(n)`` with 
 tune. Cells do not wait for one another, so the order of the rows between cells (a file sorted by group) does not
 matter; order inside a cell does.
 
-**The free rate.** ``rho`` stays as it is during a pass. At its end, the derivative of the value, ``sum_k p_k
-t_k(rho)``, falls by ``1/h_k`` per unit in each cell that is at its band's edge: one Newton step moves ``rho`` and
-the multipliers with it.
-
-**Close.** Two passes more measure the means at fixed multipliers, with a full Newton step in between. So the
-means that are returned are those of all points, not an estimate, and where the scores have no large atoms they
-are off by the square of what the stochastic passes left. Among large atoms (scores of few values, a narrow ramp)
-stochastic steps wander over the flat pieces between them; if the means are off by more than 1e-3 in the end,
-those of the start are measured, and the better of the two is returned. In trials with 2 and 10 cells, the
-smallest of 1 %, the means of 2 million points were off by 2e-4 or less after one stochastic pass, and the
-objective by 4e-6; with 20,000 points by 5e-3 and 5e-5.
-
-=====================  ==========================  =========================
-paper                  here                        meaning
-=====================  ==========================  =========================
-``lambda_k - mu_k``    ``offsets[k]``              multiplier ``t_k``
-``T`` steps            rows / ``MINI`` x passes    mini-batches
-=====================  ==========================  =========================
+**Close.** One Newton step moves a free ``rho`` and the multipliers with it; two passes more measure the means at fixed
+multipliers, with a full Newton step in between. So the means that are returned are those of all points. If they are off
+by more than 1e-3, as among large atoms, those of the start are measured, and the better of the two is returned. Trials
+are in docs/methods/ramp.md.
 
 References
 ----------
@@ -51,14 +36,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from fairfix.optim.ramp import Cell, Floats, ramp, solve
-
-Ints = npt.NDArray[np.int64]
+from fairfix.optim.arrays import Floats, Ints, positive_weights
+from fairfix.optim.ramp import Cell, ramp, solve
 
 MINI = 1024
 """Points of a mini-batch; batches are cut up and joined to this size."""
@@ -84,36 +67,24 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class StreamSolution:
-    """What the passes came to.
-
-    Attributes
-    ----------
-    offsets
-        Multiplier per cell number; NaN for numbers without points.
-    rho
-        Centre of the band.
-    rates
-        Mean share per cell at these offsets, over all points.
-    objective
-        At these offsets, divided by the total weight.
-    off
-        Largest distance of a mean from the band.
-    converged
-        Whether that is at most 1e-3.
-    points
-        Number of points in one pass.
-    passes
-        Passes over the stream.
-    """
+    """Offsets learned from a stream, with their means over all points."""
 
     offsets: Floats
+    """Multiplier per cell number; NaN for numbers without points."""
     rho: float
+    """Centre of the band."""
     rates: Floats
+    """Mean share per cell at these offsets, over all points."""
     objective: float
+    """At these offsets, divided by the total weight."""
     off: float
+    """Largest distance of a mean from the band."""
     converged: bool
+    """Whether that is at most 1e-3."""
     points: int
+    """Number of points in one pass."""
     passes: int
+    """Passes over the stream."""
 
 
 def learn(
@@ -123,11 +94,10 @@ def learn(
     rho: float | None = None,
     *,
     rng: np.random.Generator,
-    passes: int = 1,
     mean_share: bool = False,
     lift: float = 0.0,
 ) -> StreamSolution:
-    """Return offsets learned from a stream.
+    """Return offsets learned from a stream, by one stochastic pass and three or four more around it.
 
     Parameters
     ----------
@@ -141,118 +111,113 @@ def learn(
         Centre of the band, in [0, 1]; None for the best.
     rng
         Draws the sample.
-    passes
-        Stochastic passes; there are three more around them.
     mean_share
         Take the mean of ``(1 + score)/2`` over all points for ``rho``.
     lift
         Added to every score, but not to that mean.
-
-    Raises
-    ------
-    ValueError
-        If the stream is empty, a score is not finite, a weight is not positive, or a number is out of its range.
     """
-    if passes < 0:
-        raise ValueError(f"passes must be 0 or more, got {passes!r}")
 
-    def lifted() -> Iterator[Batch]:
-        return (Batch(b.scores + lift, b.cells, b.weights) if lift else b for b in batches())
+    def points() -> Iterator[_Points]:
+        for b in batches():
+            if b.scores.size:
+                w = np.ones(b.scores.size) if b.weights is None else b.weights
+                yield _Points(b.scores + lift, b.cells, w)
 
-    state = _State.start(lifted(), gamma, slack, rho, rng, mean_share=mean_share, lift=lift)
+    state = _State(points(), gamma, slack, rho, rng, mean_share=mean_share, lift=lift)
     start, start_rho = state.t.copy(), state.rho
-    for _ in range(passes):
-        for batch in _mini(lifted()):
-            state.step(batch)
-        state.settle_rho()
-    found = _measured(state, lifted())
-    state.newton(found)
-    again = _measured(state, lifted())
-    if again.off > found.off:  # an atom was stepped over
-        state.t, again = found.offsets, found
-    if again.off > PROMISED_RATE and passes:
+    for batch in _mini(points()):
+        state.step(batch)
+    state.settle_rho()
+    first = state.measured(points())
+    state.newton(first)
+    best = state.measured(points())
+    if best.off > first.off:  # an atom was stepped over
+        state.t, best = first.offsets, first
+    if best.off > PROMISED_RATE:
         after, state.t, state.rho = state.rho, start, start_rho
-        first = _measured(state, lifted())
-        if first.off < again.off:
-            return _solution(state, first, passes + 4)
+        at_start = state.measured(points())
+        if at_start.off < best.off:
+            return replace(at_start, passes=5)
         state.rho = after
-    return _solution(state, again, passes + 3)
+    return best
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
-    """Means and slopes at fixed offsets, over all points."""
+class _Points:
+    """Lifted scores, cells and weights of some points, shape (n,) each."""
 
-    offsets: Floats
-    rates: Floats
-    slopes: Floats
-    objective: float
-    off: float
+    f: Floats
+    cell: Ints
+    w: Floats
+
+    def part(self, low: int, high: int) -> _Points:
+        """Return some of the points."""
+        return _Points(self.f[low:high], self.cell[low:high], self.w[low:high])
+
+    def joined(self, more: _Points) -> _Points:
+        """Return these points and more."""
+        return _Points(
+            np.concatenate([self.f, more.f]),
+            np.concatenate([self.cell, more.cell]),
+            np.concatenate([self.w, more.w]),
+        )
+
+    def by_cell(self, each: Floats, many: int) -> Floats:
+        """Return sums over the cells, shape (K,)."""
+        return np.bincount(self.cell, each, many).astype(np.float64)
 
 
 class _State:
-    """What is carried along the stream; one entry per cell number, NaN offsets for numbers without points."""
+    """The state along the stream; one entry per cell number, NaN offsets for numbers without points."""
 
-    def __init__(self, gamma: float, slack: float) -> None:
-        self.gamma, self.d = gamma, slack / 2
-        self.free_rho = False
-        self.rho = 0.0
-        self.points = 0
-        self.mass = np.zeros(0)
-        self.t = np.zeros(0)
-        self.seen = np.zeros(0)
-        self.on_ramp = np.zeros(0)
-
-    @classmethod
-    def start(
-        cls,
-        batches: Iterable[Batch],
+    def __init__(
+        self,
+        stream: Iterable[_Points],
         gamma: float,
         slack: float,
         rho: float | None,
         rng: np.random.Generator,
         *,
-        mean_share: bool = False,
-        lift: float = 0.0,
-    ) -> _State:
+        mean_share: bool,
+        lift: float,
+    ) -> None:
         """Solve on a sample of each cell, weighted to the cell's total."""
         sample = _Sample(rng)
-        for batch in batches:
-            sample.add(batch)
+        for points in stream:
+            sample.add(points)
         if not sample.points:
             raise ValueError("the stream has no points")
-        state = cls(gamma, slack)
-        state.free_rho = rho is None and not mean_share
-        state.points, state.mass = sample.points, sample.mass
+        self.gamma, self.d = gamma, slack / 2
+        self.free_rho = rho is None and not mean_share
+        self.points, self.mass = sample.points, sample.mass
         if mean_share:
             rho = (1 + sample.scores / sample.mass.sum() - lift) / 2
-        there = np.flatnonzero(state.mass)
+        there = np.flatnonzero(self.mass)
         cells = [sample.cell(int(k)) for k in there]
         best = solve(cells, gamma, slack, rho)
-        state.rho = best.rho
-        state.t = np.full(state.mass.size, np.nan)
-        state.t[there] = best.offsets
+        self.rho = best.rho
+        self.t = np.full(self.mass.size, np.nan)
+        self.t[there] = best.offsets
         shares = [cell.reached(t, 0.0, gamma)[1] for cell, t in zip(cells, best.offsets, strict=True)]
-        state.seen = np.zeros(state.mass.size)
-        state.seen[there] = state.mass[there] * np.minimum(1.0, SAMPLE / sample.rows[there])
-        state.on_ramp = np.zeros(state.mass.size)
-        state.on_ramp[there] = state.seen[there] * shares
-        return state
+        self.seen, self.on_ramp = np.zeros(self.mass.size), np.zeros(self.mass.size)
+        self.seen[there] = self.mass[there] * np.minimum(1.0, SAMPLE / sample.rows[there])
+        self.on_ramp[there] = self.seen[there] * shares
 
     def slopes(self) -> Floats:
         """Return how fast each mean share falls with its offset."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.maximum(np.nan_to_num(self.on_ramp / self.seen) / self.gamma, FLATTEST))
 
-    def step(self, batch: Batch) -> None:
+    def step(self, points: _Points) -> None:
         """Take one projected step with a mini-batch."""
-        mass, taken, on_ramp, _ = self._sums(batch)
+        mass = points.by_cell(points.w, self.mass.size)
+        taken, on_ramp, _ = self._sums(points)
         self.seen += mass
         self.on_ramp += on_ramp
-        some = mass > 0
-        share = mass[some] / self.seen[some] / self.slopes()[some]
-        t = self.t[some] + share * (taken[some] / mass[some] - self.rho)
-        self.t[some] = np.sign(t) * np.maximum(np.abs(t) - share * self.d, 0.0)
+        here = mass > 0
+        share = mass[here] / self.seen[here] / self.slopes()[here]
+        t = self.t[here] + share * (taken[here] / mass[here] - self.rho)
+        self.t[here] = np.sign(t) * np.maximum(np.abs(t) - share * self.d, 0.0)
 
     def settle_rho(self) -> None:
         """Move a free rho to where the pull of all cells is zero, and the offsets at a band's edge with it."""
@@ -265,24 +230,36 @@ class _State:
         self.rho += change
         self.t[moves] -= change / self.slopes()[moves]
 
-    def newton(self, found: _Measured) -> None:
-        """Take a full step from the means and slopes of all points."""
-        there = self.mass > 0
-        slope = np.maximum(found.slopes, FLATTEST)
-        t = self.t + (found.rates - self.rho) / slope
-        self.t = np.where(there, np.sign(t) * np.maximum(np.abs(t) - self.d / slope, 0.0), np.nan)
-        self.seen, self.on_ramp = self.mass.copy(), self.mass * found.slopes * self.gamma
+    def newton(self, measured: StreamSolution) -> None:
+        """Take a full step from the means of all points, whose weight on the ramp was kept."""
+        slope = np.maximum(np.nan_to_num(self.on_ramp / self.gamma / np.maximum(self.mass, 1e-300)), FLATTEST)
+        t = self.t + (measured.rates - self.rho) / slope
+        self.t = np.where(self.mass > 0, np.sign(t) * np.maximum(np.abs(t) - self.d / slope, 0.0), np.nan)
         self.settle_rho()
 
-    def _sums(self, batch: Batch) -> tuple[Floats, Floats, Floats, float]:
-        """Return weight, share and weight on the ramp by cell, and the objective, of a batch."""
-        w = np.ones(batch.scores.size) if batch.weights is None else batch.weights
-        q = ramp(batch.scores, self.t[batch.cells], self.gamma)
-        many = self.mass.size
-        inside = w * ((q > 0) & (q < 1))
-        sums = (np.bincount(batch.cells, part, many).astype(np.float64) for part in (w, w * q, inside))
-        mass, taken, on_ramp = sums
-        return mass, taken, on_ramp, float((w * (self.gamma / 2 * q - batch.scores) * q).sum())
+    def measured(self, stream: Iterable[_Points]) -> StreamSolution:
+        """Return means and objective at the offsets as they are, over all points; keeps the weight on the ramp."""
+        many, value = self.mass.size, 0.0
+        taken, self.on_ramp, self.seen = np.zeros(many), np.zeros(many), self.mass.copy()
+        for points in stream:
+            shares, inside, objective = self._sums(points)
+            taken, self.on_ramp, value = taken + shares, self.on_ramp + inside, value + objective
+        there = self.mass > 0
+        rates = np.full(many, np.nan)
+        rates[there] = taken[there] / self.mass[there]
+        centre = (np.nanmax(rates) + np.nanmin(rates)) / 2 if self.free_rho else self.rho
+        off = float(max(np.nanmax(np.abs(rates - centre)) - self.d, 0.0))
+        value /= float(self.mass.sum())
+        return StreamSolution(
+            self.t.copy(), self.rho, rates, value, off, off <= PROMISED_RATE, self.points, passes=4
+        )
+
+    def _sums(self, points: _Points) -> tuple[Floats, Floats, float]:
+        """Return share and weight on the ramp by cell, and the objective, of some points."""
+        q = ramp(points.f, self.t[points.cell], self.gamma)
+        parts = (points.w * q, points.w * ((q > 0) & (q < 1)))
+        taken, on_ramp = (points.by_cell(part, self.mass.size) for part in parts)
+        return taken, on_ramp, float((points.w * (self.gamma / 2 * q - points.f) * q).sum())
 
 
 class _Sample:
@@ -290,34 +267,25 @@ class _Sample:
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
-        self.points = 0
-        self.scores = 0.0
-        self.mass = np.zeros(0)
-        self.rows = np.zeros(0)
-        self.kept: dict[int, tuple[Floats, Floats, Floats]] = {}
+        self.points, self.scores = 0, 0.0
+        self.mass, self.rows = np.zeros(0), np.zeros(0)
+        self.kept: dict[int, tuple[Floats, ...]] = {}
 
-    def add(self, batch: Batch) -> None:
-        """Count a batch and keep what its keys say."""
-        f, code = batch.scores, batch.cells
-        if not f.size:
-            return
-        w = np.ones(f.size) if batch.weights is None else batch.weights
+    def add(self, points: _Points) -> None:
+        """Count some points and keep those of the least keys."""
+        f, code = points.f, points.cell
         if not np.isfinite(f).all():
             raise ValueError("scores must be finite: drop or fill missing and infinite scores first")
-        if not (w.min() > 0 and math.isfinite(w.max())):
-            raise ValueError("weights must be positive and finite: leave out points of weight 0")
+        w = positive_weights(points.w, f.shape)
         many = max(self.mass.size, int(code.max()) + 1)
-        self.mass = np.bincount(code, w, many).astype(np.float64) + np.pad(
-            self.mass, (0, many - self.mass.size)
-        )
-        self.rows = np.bincount(code, minlength=many).astype(np.float64) + np.pad(
-            self.rows, (0, many - self.rows.size)
-        )
+        room = (0, many - self.mass.size)
+        self.mass = points.by_cell(w, many) + np.pad(self.mass, room)
+        self.rows = points.by_cell(np.ones(f.size), many) + np.pad(self.rows, room)
         self.points += f.size
         self.scores += float(w @ f)
         key = self.rng.random(f.size)
-        for k in np.flatnonzero(np.bincount(code)):
-            self._keep(int(k), key[code == k], f[code == k], w[code == k])
+        for k in np.unique(code).tolist():
+            self._keep(k, key[code == k], f[code == k], w[code == k])
 
     def _keep(self, k: int, *new: Floats) -> None:
         """Join new points to a cell's sample and cut it to its size."""
@@ -328,7 +296,7 @@ class _Sample:
         if new[0].size > SAMPLE:
             least = np.argpartition(new[0], SAMPLE)[:SAMPLE]
             new = tuple(part[least] for part in new)
-        self.kept[k] = new  # type: ignore[assignment]  # three parts in, three parts out
+        self.kept[k] = new
 
     def cell(self, k: int) -> Cell:
         """Return the sample of a cell, its weights scaled to the cell's total."""
@@ -336,61 +304,14 @@ class _Sample:
         return Cell.of(f, w * (self.mass[k] / w.sum()))
 
 
-def _mini(batches: Iterable[Batch]) -> Iterator[Batch]:
+def _mini(stream: Iterable[_Points]) -> Iterator[_Points]:
     """Yield the points in mini-batches, whatever the batches they come in; the rest last."""
-    rest = Batch(np.zeros(0), np.zeros(0, dtype=np.int64))
-    for batch in batches:
-        rest = _joined(rest, batch) if rest.scores.size else batch
-        whole = rest.scores.size // MINI * MINI
-        for at in range(0, whole, MINI):
-            yield _part(rest, at, at + MINI)
-        rest = _part(rest, whole, rest.scores.size)
-    if rest.scores.size:
+    rest: _Points | None = None
+    for points in stream:
+        whole = points if rest is None else rest.joined(points)
+        end = whole.f.size // MINI * MINI
+        for at in range(0, end, MINI):
+            yield whole.part(at, at + MINI)
+        rest = whole.part(end, whole.f.size)
+    if rest is not None and rest.f.size:
         yield rest
-
-
-def _part(batch: Batch, low: int, high: int) -> Batch:
-    w = None if batch.weights is None else batch.weights[low:high]
-    return Batch(batch.scores[low:high], batch.cells[low:high], w)
-
-
-def _joined(one: Batch, other: Batch) -> Batch:
-    weights = [np.ones(b.scores.size) if b.weights is None else b.weights for b in (one, other)]
-    plain = one.weights is None and other.weights is None
-    return Batch(
-        np.concatenate([one.scores, other.scores]),
-        np.concatenate([one.cells, other.cells]),
-        None if plain else np.concatenate(weights),
-    )
-
-
-def _measured(state: _State, batches: Iterable[Batch]) -> _Measured:
-    """Return means, slopes and objective at the offsets as they are."""
-    taken, on_ramp, value = np.zeros(state.mass.size), np.zeros(state.mass.size), 0.0
-    for batch in batches:
-        _, shares, inside, objective = state._sums(batch)
-        taken, on_ramp, value = taken + shares, on_ramp + inside, value + objective
-    there = state.mass > 0
-    rates, slopes = np.full(state.mass.size, np.nan), np.zeros(state.mass.size)
-    rates[there] = taken[there] / state.mass[there]
-    slopes[there] = on_ramp[there] / state.mass[there] / state.gamma
-    return _Measured(state.t.copy(), rates, slopes, value / state.mass.sum(), _outside(rates[there], state))
-
-
-def _outside(rates: Floats, state: _State) -> float:
-    """Return how far the means are from a band: around rho if it was given, around their middle if it is free."""
-    centre = (rates.max() + rates.min()) / 2 if state.free_rho else state.rho
-    return float(max(np.abs(rates - centre).max() - state.d, 0.0))
-
-
-def _solution(state: _State, found: _Measured, passes: int) -> StreamSolution:
-    return StreamSolution(
-        offsets=found.offsets,
-        rho=state.rho,
-        rates=found.rates,
-        objective=found.objective,
-        off=found.off,
-        converged=found.off <= PROMISED_RATE,
-        points=state.points,
-        passes=passes,
-    )

@@ -23,20 +23,11 @@ a loss plus a staircase. An oracle looks for a model of least cost:
 ``cost-sensitive``  minimises the convex hinge of the steps over linear models with coefficients of at most 1
 ==================  ====================================================================================================
 
-For a log loss of ``u = sigma(C (2 s - 1))`` the paper weighs label 1 by ``U``; setting the derivative of ``-W_2 log u -
-(1 - W_2) log(1 - u)`` to zero at ``s = U`` gives ``W_2 = sigma(C (2 U - 1))``. Scores here are probabilities
-themselves, so the soft label is ``U``. On a plateau of least cost ``U`` is its middle: the first point would shift all
-scores where labels lie on the grid.
+**How good it is.** The *gap seen* by the oracle, the loss of the mixture minus the largest estimate of a bound that the
+oracle's answers give, bounds the true gap from below only: nothing is certified. The search has converged when it is at
+most ``nu``.
 
-**How good it is.** For any prices, ``min_f cost(f) - sum |lambda| e`` is at most the least loss of a mixture within
-the slack. The oracle's answers are not the cheapest models for certain, so what they give for the minimum is an
-estimate of that bound from above, and the *gap seen* by the oracle, the loss of the mixture minus the largest such
-estimate, is one of the true gap from below: nothing is certified. The search has converged when the gap seen is at most
-``nu``.
-
-The setting, the constraints and the oracles are the paper's. Its Algorithm 1 is not used: it runs exponentiated
-gradient on prices of at most ``B``, and needs best responses for its guarantee, which its own oracles do not give
-either.
+Why Algorithm 1 of the paper is not used, and which soft labels are right, is in docs/methods/fair-regression.md.
 
 References
 ----------
@@ -51,12 +42,9 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from fairfix.optim.arrays import Floats, Ints
 from fairfix.optim.parity import ks_to_overall
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 GRID = 40
 """Thresholds of the first grid."""
@@ -103,26 +91,18 @@ LOSSES = {
 
 @dataclass(frozen=True, eq=False)
 class Penalised:
-    """What an oracle minimises: rows with their loss, and a staircase per group.
-
-    Attributes
-    ----------
-    y, codes, share
-        Label, group and weight of each row, shape (n,) each; weights sum to 1.
-    loss
-        Of a score.
-    thresholds
-        Places of the steps, increasing, shape (Z,).
-    steps
-        Heights, shape (K, Z).
-    """
+    """Problem of an oracle: rows with their loss, and a staircase per group."""
 
     y: Floats
     codes: Ints
     share: Floats
+    """``y``, ``codes`` and ``share``: label, group and weight of each row, shape (n,) each; weights sum to 1."""
     loss: RowLoss
+    """Of a score."""
     thresholds: Floats
+    """Places of the steps, increasing, shape (Z,)."""
     steps: Floats
+    """Heights, shape (K, Z)."""
 
     def cost(self, u: Floats) -> float:
         """Return the cost of scores, shape (n,)."""
@@ -198,9 +178,9 @@ class Direct:
                 problem.y, problem.codes, problem.share, problem.loss, problem.thresholds, 0 * problem.steps
             )
             self.starts.append(self._descend(plain, np.zeros(self.B.shape[1])))
-        known = sorted(self.starts, key=lambda v: problem.cost(self._scores(v)))[:2]
-        found = [self._descend(problem, v) for v in known]
-        best = min([*found, *known], key=lambda v: problem.cost(self._scores(v)) + self._penalty(v)[0])
+        starts = sorted(self.starts, key=lambda v: problem.cost(self._scores(v)))[:2]
+        ends = [self._descend(problem, v) for v in starts]
+        best = min([*ends, *starts], key=lambda v: problem.cost(self._scores(v)) + self._penalty(v)[0])
         self.starts.append(best)
         whole = self.back @ best
         return LinearModel(whole[:-1], float(whole[-1])), self._scores(best)
@@ -225,10 +205,10 @@ class Direct:
             return cost / unit, slope / unit  # the tolerances of L-BFGS-B are absolute below 1
 
         for width in WIDTHS:
-            found: Any = minimize(
+            answer: Any = minimize(
                 value, now, args=(problem, width), jac=True, method="L-BFGS-B", options={"maxiter": 100}
             )
-            now = found.x
+            now = answer.x
         return now
 
     def value(self, v: Floats, problem: Penalised, width: float) -> tuple[float, Floats]:
@@ -267,7 +247,7 @@ class CostSensitive:
         side, size = -np.sign(gain), np.abs(gain) * problem.share[:, None]
         now = self.last
         for smoothing in (100 * self.smoothing, 10 * self.smoothing, self.smoothing):
-            found: Any = minimize(
+            answer: Any = minimize(
                 self.value,
                 now,
                 args=(problem.thresholds, side, size, smoothing),
@@ -276,7 +256,7 @@ class CostSensitive:
                 bounds=[(-1.0, 1.0)] * (self.A.shape[1] - 1) + [(None, None)],
                 options={"maxiter": 500, "maxfun": 2000, "ftol": 1e-12},
             )
-            now = found.x
+            now = answer.x
         self.last = now
         return LinearModel(now[:-1], float(now[-1])), self.A @ now
 
@@ -293,39 +273,26 @@ class CostSensitive:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A distribution over models.
-
-    Attributes
-    ----------
-    models
-        As the oracle returned them; a number for the constant.
-    weights
-        Their chances, shape (M,), positive, of sum 1.
-    values
-        Score of each row by each model, shape (M, n).
-    loss
-        Expected loss.
-    ks
-        Distance of each group to everybody, of the mixture, over all thresholds, shape (K,).
-    spread
-        Mean over rows of the standard deviation of the models' scores.
-    calls
-        Of the oracle.
-    estimate
-        Largest estimate of the least loss, as the oracle's answers have it; no bound.
-    nu
-        Gap seen with which the search has converged.
-    """
+    """A distribution over models."""
 
     models: tuple[Any, ...]
+    """As the oracle returned them; a number for the constant."""
     weights: Floats
+    """Their chances, shape (M,), positive, of sum 1."""
     values: Floats
+    """Score of each row by each model, shape (M, n)."""
     loss: float
+    """Expected loss."""
     ks: Floats
+    """Distance of each group to everybody, of the mixture, over all thresholds, shape (K,)."""
     spread: float
+    """Mean over rows of the standard deviation of the models' scores."""
     calls: int
+    """Of the oracle."""
     estimate: float
+    """Largest estimate of the least loss, as the oracle's answers have it; no bound."""
     nu: float
+    """Gap seen with which the search has converged."""
 
     @property
     def gap_seen(self) -> float:
@@ -432,7 +399,7 @@ class _Master:
         return np.asarray(above / self.shares[:, None] - above.sum(axis=0))
 
     def penalised(self, prices: Floats) -> Penalised:
-        """Return what models cost at prices, shape (K, Z)."""
+        """Return the problem of the oracle at prices, shape (K, Z)."""
         steps = prices / self.shares[:, None] - prices.sum(axis=0)
         return Penalised(self.y, self.codes, self.share, self.loss, self.thresholds, steps)
 
@@ -443,7 +410,7 @@ class _Master:
         asked = np.isfinite(self.slack)
         table = np.stack([part[asked].ravel() for part in self.away], axis=1)
         limit = np.repeat(self.slack[asked], self.thresholds.size)
-        found: Any = linprog(
+        answer: Any = linprog(
             self.losses,
             A_ub=np.concatenate([table, -table]),
             b_ub=np.concatenate([limit, limit]),
@@ -452,12 +419,12 @@ class _Master:
             method="highs",
         )
         prices = np.zeros((self.slack.size, self.thresholds.size))
-        up, down = np.split(-np.asarray(found.ineqlin.marginals), 2)
+        up, down = np.split(-np.asarray(answer.ineqlin.marginals), 2)
         prices[asked] = (up - down).reshape(int(asked.sum()), self.thresholds.size)
-        return float(found.fun), np.maximum(found.x, 0.0), prices
+        return float(answer.fun), np.maximum(answer.x, 0.0), prices
 
     def least(self, prices: Floats) -> float:
-        """Return what no mixture of the models found costs less than within the slack, by prices, shape (K, Z)."""
+        """Return a lower bound on the loss of mixtures of the models within the slack, by prices, shape (K, Z)."""
         asked = np.isfinite(self.slack)
         paid = float((np.abs(prices[asked]).sum(axis=1) * self.slack[asked]).sum())
         return (

@@ -1,52 +1,26 @@
 r"""The fair logistic game: a saddle point in coefficients and prices, solved to a certified optimum.
 
 Rows carry features ``x`` (with an intercept), a label ``y``, a weight ``w`` (of sum 1) and may lie in one cell ``k`` of
-the constraint; a cell has mass ``p_k`` and belongs to an event, within which cells are to get the same rate.
-Demographic parity has the groups as cells of one event, equal opportunity the groups among ``y = 1``, equalized odds
-also those among ``y = 0``. With ``z = x' theta``, ``s = sigmoid(z)`` and prices ``lambda_k``, of sum 0 in each event,
-let ``c = lambda_k / p_k`` for rows of cell ``k``, else 0:
+mass ``p_k``; cells of one event are to get the same rate. With ``z = x' theta``, ``s = sigmoid(z)`` and prices
+``lambda_k``, of sum 0 in each event, let ``c = lambda_k / p_k`` for rows of cell ``k``, else 0:
 
 .. math::
     \min_\theta \max_\lambda\; L(\theta, \lambda) = \sum_i w_i\, [\phi(z_i, c_i) - z_i y_i]
     + \tfrac C2 |\theta|^2 - \tfrac\epsilon2 \sum_k |\lambda_k| ,
     \qquad \phi(z, c) = \min_{0 \le P \le 1} \max(z - \log P,\, -\log(1 - P)) + c P .
 
-Where the minimum lies. The two branches meet at ``P = s``; left of it the slope is ``c - 1/P``, right of it
-``c + 1/(1 - P)``. So ``P = s`` while ``-1/(1-s) <= c <= 1/s``, else the branch's own minimum:
+``P`` is ``s``, capped at ``1/c`` for ``c > 1`` and lifted to ``1 + 1/c`` for ``c < -1``. ``phi`` is convex in ``z`` and
+concave in ``c``, with ``phi_c = P`` and ``phi_z = Q = P (1 + c (1 - P))``, the adversary; so the gradient in ``theta``
+is ``sum w x (Q - y) + C theta``.
 
-===============  ===========  =====================  ========================  =======================
-where            ``P``        ``phi``                ``phi_z = Q``             ``phi_zz``
-===============  ===========  =====================  ========================  =======================
-``c > 1/s``      ``1/c``      ``z + log c + 1``      ``1``                     ``0``
-between          ``s``        ``log(1+e^z) + c s``   ``s (1 + c (1 - s))``     ``s(1-s)(1+c(1-2s))``
-``c < -1/(1-s)`` ``1 + 1/c``  ``log(-c) + c + 1``    ``0``                     ``0``
-===============  ===========  =====================  ========================  =======================
+1. Semismooth Newton steps on the residual of the optimality conditions in ``(theta, lambda, r)``, ``r`` the rates of
+   the events, from a part of the rows where there are many.
+2. Where they stop to help, rounds of the method of multipliers: the maximum with a proximal term ``-|lambda -
+   lambda_t|^2 / (2 tau)``, exact by sorted scores, is a smooth convex function of ``theta``.
+3. A certificate from both sides: ``|g|^2 / (2 C)`` below for a gradient ``g``, and above the value at rates that are
+   made fair.
 
-``phi`` is convex in ``z`` (a minimum over ``P`` of a function that is convex in both), concave in ``c`` (a minimum of
-linear ones), and once differentiable in both; ``phi_c = P`` and ``phi_z = Q = P (1 + c (1 - P))``, the adversary. By
-the envelope theorem the gradient in ``theta`` of ``max L`` is therefore ``sum w x (Q - y) + C theta``. The paper's
-eqs. 67 to 71 and the authors' code have ``s - y`` there: no subgradient, as finite differences show.
-
-Slack. By minimax duality the game is the convex program
-``min sum w [max(z - log P, -log(1 - P)) - z y] + C/2 |theta|^2`` over ``theta`` and ``P`` whose rates ``rate_k``
-(weighted means of ``P`` in a cell) lie at most ``epsilon`` apart within each event. That is
-``|rate_k - r_e| <= epsilon/2`` for some ``r_e``; the prices of its two sides are the positive and the negative part of
-``lambda_k``, minimising over the free ``r_e`` makes their sum 0, and the bounds leave ``- epsilon/2 sum |lambda_k|``.
-With no slack the term vanishes, with an infinite one ``lambda = 0`` and the fit is logistic regression.
-
-Solver. Newton's method on the residual of the optimality conditions in ``(theta, lambda, r)``, semismooth because
-``phi`` is piecewise twice differentiable and slack cells switch between ``lambda_k = 0`` and an active side. Where its
-steps stop to help (flat pieces, kinks, more prices than coefficients), the method of multipliers takes over: with a
-proximal term ``-|lambda - lambda_t|^2 / (2 tau)`` the inner maximum is a once differentiable convex function of
-``theta``, on which Newton with Armijo's rule always converges, and whose rounds converge for every ``tau``. The inner
-maximum is exact: sorted scores make each price a root of a quadratic equation, and the rate of an event a root in one
-number.
-
-Certificate. For a gradient ``g``, ``min L(., lambda) >= L - |g|^2 / (2 C)``. From above, ``max L(theta, .)`` is the
-least of the convex program at ``theta``, so no more than its value at any fair ``P'``: in a cell whose rate is too high
-by ``e_k``, ``P' = P (1 - t_k)`` with ``t_k = e_k / rate_k``, which makes no row's loss larger by more than
-``-log(1 - t_k)``; in one too low ``1 - P' = (1 - P)(1 - t_k)`` with ``t_k = e_k / (1 - rate_k)``. Since ``P`` is best
-at the prices, ``max L(theta, .) <= L + sum_k [-p_k log(1 - t_k) - lambda_k (rate_k - r_e) + epsilon/2 |lambda_k|]``.
+Derivations of all three, and of what the paper has otherwise, are in docs/methods/logloss.md.
 
 References
 ----------
@@ -57,19 +31,18 @@ Definition 4, Theorems 1 and 2.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
-from scipy.optimize import brentq
 from scipy.special import expit
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from fairfix.optim.arrays import Bools, Floats, Ints
+from fairfix.optim.newton import descend
+from fairfix.optim.robust_prices import proximal_prices
+
 Step = tuple[Floats, Floats, Floats]
 
 TOLERANCE = 1e-11
@@ -96,53 +69,35 @@ LEAST = 50
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Which rows are to get the same rate.
-
-    Attributes
-    ----------
-    codes
-        Cell of each row, shape (n,); -1 for none.
-    events
-        Event of each cell, shape (K,), counted from 0.
-    """
+    """Cells of rows, and events within which cells are to get the same rate."""
 
     codes: Ints
+    """Cell of each row, shape (n,); -1 for none."""
     events: Ints
+    """Event of each cell, shape (K,), counted from 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A saddle point.
-
-    Attributes
-    ----------
-    coef, intercept
-        Of the linear score ``z``; shape (d,).
-    prices
-        ``lambda_k``, shape (K,).
-    shares
-        ``p_k``, shape (K,).
-    rates
-        Mean of ``P`` in each cell, shape (K,).
-    objective
-        ``L``.
-    gap
-        Certified distance of ``L`` from the saddle value, either way.
-    steps
-        Second derivatives that it took, those of a part of the rows among them.
-    converged
-        Whether the residual came below the tolerance.
-    """
+    """A saddle point."""
 
     coef: Floats
     intercept: float
+    """``coef`` and ``intercept``: of the linear score ``z``; shape (d,)."""
     prices: Floats
+    """``lambda_k``, shape (K,)."""
     shares: Floats
+    """``p_k``, shape (K,)."""
     rates: Floats
+    """Mean of ``P`` in each cell, shape (K,)."""
     objective: float
+    """``L``."""
     gap: float
+    """Certified distance of ``L`` from the saddle value, either way."""
     steps: int
+    """Second derivatives that it took, those of a part of the rows among them."""
     converged: bool
+    """Whether the residual came below the tolerance."""
 
 
 def truncated(score: Floats, price: Floats) -> Floats:
@@ -193,31 +148,20 @@ class _Point:
         return float(max(np.abs(self.gradient).max(), np.abs(self.residual).max(initial=0.0)))
 
 
-@dataclass(eq=False)
 class _Game:
-    """Rows in the order of their cells, with all that does not change."""
+    """Rows in the order of their cells, those without one last, with all that does not change."""
 
-    X: Floats
-    y: Floats
-    w: Floats
-    starts: Ints
-    events: Ints
-    slack: float
-    ridge: Floats
-    shares: Floats = field(init=False)
-    counts: Ints = field(init=False)
-    sizes: Ints = field(init=False)  # of the cells, and of the rows without one, which come last
-    scaled: Floats = field(init=False)  # room for the rows times weights
-    matrix: Floats = field(init=False)
-    hessians: int = 0
-
-    def __post_init__(self) -> None:
-        self.counts = np.diff(self.starts)
-        self.sizes = np.append(self.counts, self.y.size - self.starts[-1])
-        self.shares = self._per_cell(self.w)
-        self.matrix = (np.arange(self.events.max(initial=-1) + 1)[:, None] == self.events).astype(float)
-        self.scaled = np.empty_like(self.X)
-        self.wy = self.X.T @ (self.w * self.y)
+    def __init__(
+        self, X: Floats, y: Floats, w: Floats, starts: Ints, events: Ints, slack: float, ridge: Floats
+    ) -> None:
+        self.X, self.y, self.w, self.starts, self.events = X, y, w, starts, events
+        self.slack, self.ridge, self.hessians = slack, ridge, 0
+        self.counts = np.diff(starts)
+        self.sizes = np.append(self.counts, y.size - starts[-1])
+        self.shares = self._per_cell(w)
+        self.matrix = (np.arange(events.max(initial=-1) + 1)[:, None] == events).astype(float)
+        self.scaled = np.empty_like(X)  # room for the rows times weights
+        self.wy = X.T @ (w * y)
 
     def _per_cell(self, values: Floats) -> Floats:
         """Return the sums of values of rows over each cell, shape (K,)."""
@@ -230,7 +174,7 @@ class _Game:
         return np.append(prices / self.shares, 0.0)
 
     def rows_of(self, values: Floats) -> Floats:
-        """Return what each row has of the values of cells and of the rows without one."""
+        """Return for each row the value of its cell; the last value is for rows without one."""
         return np.repeat(values, self.sizes)
 
     def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> _Point:
@@ -321,24 +265,22 @@ class _Game:
         owed = half * np.abs(at.prices) - at.prices * over
         return below + max(float(cost + owed.sum()), 0.0)
 
+    def best_prices(self, s: Floats, before: Floats, tau: float) -> tuple[Floats, Floats]:
+        """Return (prices, rates of events) that maximise the game less ``|prices - before|^2 / (2 tau)``."""
+        ends = pairwise(self.starts)
+        cells = [(s[a:b], self.w[a:b]) for a, b in ends]
+        return proximal_prices(cells, self.events, max(self.slack, 0.0), before, tau)
+
     def sensible(self, at: _Point) -> bool:
-        """Tell whether prices are of the size of best ones; steps where nothing is cut may lead far away."""
-        pairs = zip(self.matrix > 0, self._bounds(at), strict=True)
-        return all(bool((np.abs(at.prices[row]) <= 10.0 * bound).all()) for row, bound in pairs)
-
-    def _bounds(self, at: _Point) -> Iterator[Floats]:
-        """Yield, for each event, the size that best prices of its cells do not exceed.
-
-        A positive one caps scores at ``p_k / lambda_k``, no less than the least mean score of the event's cells; a
-        negative one lifts them in the same way; and both kinds have the same sum.
-        """
+        """Tell whether prices are within ten times the size of best ones, which mean scores of the cells bound."""
         mean = self._per_cell(self.w * at.s) / self.shares
         for row in self.matrix > 0:
-            least, most = (
-                np.minimum(self.shares[row] / max(end, 1e-300), 1e300)
-                for end in (float(mean[row].min()), 1.0 - float(mean[row].max()))
-            )
-            yield np.minimum(np.maximum(least, most), min(least.sum(), most.sum()))
+            ends = float(mean[row].min()), 1.0 - float(mean[row].max())
+            least, most = (np.minimum(self.shares[row] / max(end, 1e-300), 1e300) for end in ends)
+            bound = np.minimum(np.maximum(least, most), min(least.sum(), most.sum()))
+            if (np.abs(at.prices[row]) > 10.0 * bound).any():
+                return False
+        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,7 +293,7 @@ class _System:
 
     @classmethod
     def of(cls, matrix: Floats) -> _System:
-        """Return it."""
+        """Factorise a matrix."""
         lu, pivots, _ = lapack.dgetrf(matrix)
         return cls(matrix, lu, pivots)
 
@@ -415,108 +357,34 @@ def _size(at: _Point) -> float:
     return float(at.gradient @ at.gradient + at.residual @ at.residual)
 
 
-@dataclass(eq=False)
-class _Capped:
-    """Scores of a cell, sorted, of which a cap is sought: ``mean(min(s, p / l)) - l / tau`` is a given number."""
-
-    p: float
-    s: Floats
-    below_s: Floats
-    above_w: Floats
-    mean: float
-    tau: float
-
-    @classmethod
-    def of(cls, s: Floats, w: Floats, tau: float) -> _Capped:
-        """Return it for sorted scores."""
-        p = float(w.sum())
-        sums = np.concatenate([[0.0], np.cumsum(w * s)]) / p
-        left = np.concatenate([np.cumsum(w[::-1])[::-1], [0.0]]) / p
-        return cls(p, s, sums, left, float(sums[-1]), tau)
-
-    def __post_init__(self) -> None:
-        with np.errstate(divide="ignore"):
-            self.at = self.below_s[:-1] + self.s * self.above_w[:-1] - self.p / self.s / self.tau
-        np.maximum.accumulate(self.at, out=self.at)
-
-    def price(self, wanted: float) -> float:
-        """Return ``l > 0``; the number is below ``mean``."""
-        j = int(np.searchsorted(self.at, wanted))
-        a, b = self.below_s[j] - wanted, self.above_w[j] * self.p
-        root = math.sqrt(a * a + 4.0 * b / self.tau)
-        if a >= 0:
-            return float(0.5 * self.tau * (a + root))
-        return float(2.0 * b / (root - a)) if b > 0 else 0.0
-
-
-def _best_prices(game: _Game, s: Floats, before: Floats, tau: float) -> tuple[Floats, Floats]:
-    """Return (prices, rates of events) that maximise the game less ``|prices - before|^2 / (2 tau)``."""
-    half = 0.5 * game.slack if game.slack > 0 else 0.0
-    parts = []
-    for k in range(game.counts.size):
-        inside = slice(game.starts[k], game.starts[k + 1])
-        order = np.argsort(s[inside])
-        score, w = s[inside][order], game.w[inside][order]
-        parts.append((_Capped.of(score, w, tau), _Capped.of(1.0 - score[::-1], w[::-1], tau)))
-
-    def of(k: int, r: float) -> float:
-        low, high = parts[k]
-        wanted = r - before[k] / tau
-        if low.mean - half > wanted:
-            return low.price(wanted + half)
-        if low.mean + half < wanted:
-            return -high.price(1.0 - wanted + half)
-        return 0.0
-
-    prices, rate = np.zeros_like(before), np.zeros(len(game.matrix))
-    for e in range(rate.size):
-        own = np.flatnonzero(game.events == e)
-        ends = [parts[k][0].mean + before[k] / tau for k in own]
-        low, high = min(ends) - half, max(ends) + half
-
-        def total(r: float, own: Ints = own) -> float:
-            return sum(of(int(k), r) for k in own)
-
-        rate[e] = low if low == high else brentq(total, low, high, xtol=1e-16, rtol=1e-15)
-        prices[own] = [of(int(k), rate[e]) for k in own]
-        moved = np.flatnonzero(prices[own])
-        if moved.size:  # what rounding left of the sum
-            prices[own[moved]] -= prices[own].sum() / moved.size
-    return prices, rate
-
-
 def _round(game: _Game, at: _Point, tau: float, tolerance: float) -> _Point:
     """Return the minimum in ``theta`` of the proximal maximum around the point's prices."""
-    before = at.prices
+    before, last = at.prices, at
 
-    def inner(theta: Floats, z: Floats) -> tuple[_Point, float]:
-        prices, rate = _best_prices(game, expit(z), before, tau)
-        found = game.at(theta, prices, rate, z)
-        return found, game.value(found) - float(((prices - before) ** 2).sum()) / (2.0 * tau)
+    def inner(theta: Floats) -> _Point:
+        """Return the proximal maximum at coefficients; that of the last ones is kept."""
+        nonlocal last
+        if theta is not last.theta or last is at:
+            z = game.X @ theta
+            last = game.at(theta, *game.best_prices(expit(z), before, tau), z)
+        return last
 
-    now, value = inner(at.theta, at.z)
-    for _ in range(STEPS):
-        if float(np.abs(now.gradient).max()) <= tolerance:
-            break
-        flat = replace(now, residual=np.zeros_like(now.residual), active=now.prices != 0)
+    def value(theta: Floats) -> float:
+        there = inner(theta)
+        return game.value(there) - float(((there.prices - before) ** 2).sum()) / (2.0 * tau)
+
+    def direction(theta: Floats) -> tuple[Floats, float]:
+        there = inner(theta)
+        flat = replace(there, residual=np.zeros_like(there.residual), active=there.prices != 0)
         if game.slack == 0:
             flat.active[:] = True
+        if float(np.abs(there.gradient).max()) <= tolerance:
+            return np.zeros_like(theta), 0.0
         step = game.step(game.system(flat, 1.0 / tau), flat)[0]
-        down, steep = float(step @ now.gradient), float(np.abs(now.gradient).max())
-        close = -down < 1e-12 * max(
-            abs(value), 1.0
-        )  # values no longer tell one point from another, gradients do
-        slope, length = game.X @ step, 1.0
-        while length > 1e-8:
-            tried, found = inner(now.theta + length * step, now.z + length * slope)
-            lower = found <= value + 1e-4 * length * down
-            if lower or (close and float(np.abs(tried.gradient).max()) < (1.0 - 0.1 * length) * steep):
-                break
-            length *= 0.5
-        else:
-            break
-        now, value = tried, found
-    return now
+        return step, -0.5 * float(step @ there.gradient)
+
+    end = descend(at.theta, value, direction, tolerance=0.0, rough=1e-12, most=STEPS)  # of a loss of about 1
+    return inner(end.x)
 
 
 def solve(
@@ -617,8 +485,8 @@ def _first(game: _Game, start: Solution | None) -> _Point:
     """Return where Newton steps lead from a solution, from a part of the rows if there are many, or from none."""
     n, many = game.X.shape
     if start is not None:
-        known = start.prices.size == game.shares.size
-        prices = start.prices if known else np.zeros(game.shares.size)
+        alike = start.prices.size == game.shares.size
+        prices = start.prices if alike else np.zeros(game.shares.size)
         return _newton(game, _placed(game, np.append(start.coef, start.intercept), prices))
     theta = np.zeros(many)
     mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
@@ -648,7 +516,7 @@ def _cold(game: _Game, theta: Floats, tolerance: float = TOLERANCE) -> _Point:
     flat = replace(none, residual=np.zeros_like(none.rates), active=np.zeros(none.rates.size, dtype=bool))
     step = game.step(game.system(flat, 0.0), flat)[0]
     z = none.z + game.X @ step
-    prices, rate = _best_prices(game, _sigmoid(z), none.prices, 1.0)
+    prices, rate = game.best_prices(_sigmoid(z), none.prices, 1.0)
     other = _newton(game, game.at(theta + step, prices, rate, z), tolerance)
     return other if _size(other) < _size(at) or not game.sensible(at) else at
 
@@ -669,11 +537,11 @@ def _sampled(game: _Game, at: _Point) -> _Point:
     if not all(w[a:b].any() for a, b in pairwise(starts)):
         return at
     part = _Game(game.X[rows], game.y[rows], w / w.sum(), starts, game.events, game.slack, game.ridge)
-    found = _settled(part, _cold(part, at.theta, 1e-5), 1e-5)
+    settled = _settled(part, _cold(part, at.theta, 1e-5), 1e-5)
     game.hessians += part.hessians
-    if not found.merit < 1e-3:
+    if not settled.merit < 1e-3:
         return at
-    at, system = _placed(game, found.theta, found.prices), part.system(found, 1e-12)
+    at, system = _placed(game, settled.theta, settled.prices), part.system(settled, 1e-12)
     return _again(game, at, system, game.step(system, at), 0.4, TOLERANCE)
 
 
@@ -684,12 +552,8 @@ def marginal(score: Floats, price_of_0: Floats, price_of_1: Floats) -> tuple[Flo
     Q_0 / (1 - Q_1 + Q_0)``; where both are certain of the label they are given (``Q_1 = 1``, ``Q_0 =
     0``) every ``pi`` is one, and the plain score is taken. Then ``P = pi P_1 + (1 - pi) P_0``.
 
-    Parameters
-    ----------
-    score
-        ``s``, shape (n,).
-    price_of_0, price_of_1
-        ``c`` of the row if its label were 0, or 1; shape (n,) each.
+    ``score``: ``s``, shape (n,). ``price_of_0``, ``price_of_1``: ``c`` of the row if its label were 0, or 1; shape
+    (n,) each.
     """
     one, zero = adversary(score, price_of_1), adversary(score, price_of_0)
     total = (1.0 - one) + zero

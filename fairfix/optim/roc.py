@@ -11,14 +11,11 @@ rates of a cell and the objective are
 subject to ``|x_k - x_l| <= slack`` and ``|y_k - y_l| <= slack`` for any two cells. If ``eta`` is the isotonic
 regression of the labels, ``y`` and ``x`` are the true and false positive rates over the rows.
 
-**The curve of a cell.** Taken in decreasing order of ``eta``, the points trace a concave curve from (0, 0) to (1, 1):
-what lies between it and the diagonal is what rules monotone in ``eta`` and their mixtures with constants reach. The
-objective wants ``y`` large and ``x`` small, so nothing else is needed.
+Taken in decreasing order of ``eta``, the points of a cell trace a concave curve from (0, 0) to (1, 1); rules monotone
+in ``eta`` and their mixtures with constants reach all between it and the diagonal.
 
-**No slack.** All cells stand on one point (x, y), and ``y = T(x)`` with ``T = min_k roc_k`` is best at given
-``x``. ``T`` is concave and piecewise linear, so ``P T(x) - N x`` is largest at a vertex of some curve or where
-two curves cross. Vertices are evaluated all; around the best one the crossings of the lower envelope are
-evaluated too.
+**No slack.** All cells stand on one point: the best vertex or crossing of the lower envelope of the curves. Vertices
+are evaluated all; around the best one the crossings are evaluated too.
 
 **Slack.** A linear program in the ``x_k, y_k`` and the corner of the band, with the faces of the curves as
 constraints. Few faces matter: it starts from some and adds those that a solution violates, until none is.
@@ -29,7 +26,7 @@ constraints. Few faces matter: it starts from some and adds those that a solutio
 References
 ----------
 M. Hardt, E. Price and N. Srebro, *Equality of opportunity in supervised learning* (2016), section 3.2, for the
-geometry. The reduction to vertices and crossings, and the cutting planes, are derived above.
+geometry. The reduction to vertices and crossings is derived in docs/methods/ramp.md.
 """
 
 from __future__ import annotations
@@ -41,52 +38,47 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
-Floats = npt.NDArray[np.float64]
+from fairfix.optim.arrays import Floats, check_band, locked, positive_weights, run_starts
+from fairfix.optim.step import Step
 
-FACES = 48  # of each curve that the linear program starts with
+FACES = 48
+"""Faces of each curve that the linear program starts with."""
+
 ROUNDS = 60
+"""Linear programs at most."""
+
 TOLERANCE = 1e-12
-SAME_VALUE = 1e-6  # linear programs keep their constraints to 1e-7 each
+"""Distance below which rates are one: ten thousand roundings."""
+
+SAME_VALUE = 1e-6
+"""Distance below which values are one: linear programs keep their constraints to 1e-7 each."""
 
 
 @dataclass(frozen=True, eq=False)
 class Roc:
-    """The concave curve of a cell; made by :meth:`Roc.of`.
-
-    Attributes
-    ----------
-    eta
-        Distinct probabilities, decreasing, shape (n,).
-    x, y
-        Vertices, shape (n + 1,) or, where the first points have ``eta = 1``, (n,); ``x`` does not decrease.
-    positives, negatives
-        ``P`` and ``N``.
-    """
+    """The concave curve of a cell; made by :meth:`Roc.of`."""
 
     eta: Floats
+    """Distinct probabilities, decreasing, shape (n,)."""
     x: Floats
     y: Floats
+    """``x`` and ``y``: vertices, shape (n + 1,) or, where the first points have ``eta = 1``, (n,); ``x`` does not
+    decrease.
+    """
     positives: float
     negatives: float
+    """``positives`` and ``negatives``: ``P`` and ``N``."""
 
     @classmethod
     def of(cls, eta: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Roc:
-        """Sort the points of a cell.
-
-        Raises
-        ------
-        ValueError
-            If a probability is outside [0, 1], a weight is not positive, or all are 0 or all are 1.
-        """
+        """Sort the points of a cell: probabilities, not all 0 or all 1, and positive weights, shape (n,) each."""
         p = np.asarray(eta, dtype=np.float64)
-        w = np.ones(p.shape) if weights is None else np.asarray(weights, dtype=np.float64)
-        if p.ndim != 1 or not p.size or p.shape != w.shape or not (p.min() >= 0 and p.max() <= 1):
-            raise ValueError("eta must be a row of probabilities with one weight each")
-        if not (w.min() > 0 and np.isfinite(w.max())):
-            raise ValueError("weights must be positive and finite: leave out points of weight 0")
+        if p.ndim != 1 or not p.size or not (p.min() >= 0 and p.max() <= 1):
+            raise ValueError("eta must be a row of probabilities")
+        w = positive_weights(weights, p.shape)
         order = np.argsort(-p, kind="stable")
         p, w = p[order], w[order]
-        first = np.flatnonzero(np.concatenate([[True], p[1:] != p[:-1]]))
+        first = run_starts(p)
         p, w = p[first], np.add.reduceat(w, first)
         up, right = w * p, w * (1.0 - p)
         positives, negatives = float(up.sum()), float(right.sum())
@@ -96,9 +88,7 @@ class Roc:
         y = np.minimum(np.concatenate([[0.0], np.cumsum(up)]) / positives, 1.0)
         x[-1] = y[-1] = 1.0
         start = 1 if p[0] == 1.0 else 0  # a vertical face: its top is all that counts
-        for array in (p, x, y):
-            array.flags.writeable = False
-        return cls(p, x[start:], y[start:], positives, negatives)
+        return cls(locked(p), locked(x)[start:], locked(y)[start:], positives, negatives)
 
     def height(self, x: npt.ArrayLike) -> Floats:
         """Return the curve at ``x``."""
@@ -107,66 +97,46 @@ class Roc:
     def rule(self, x: float, y: float) -> Mixture:
         """Return the rule whose rates are (x, y), for a point between the curve and the diagonal."""
         top = float(self.height(x))
-        mix = (
-            1.0 if top - x <= TOLERANCE or top - y <= TOLERANCE else float(np.clip((y - x) / (top - x), 0, 1))
-        )
-        at = int(np.searchsorted(self.x, x - TOLERANCE, side="left"))
-        at += self.eta.size + 1 - self.x.size  # vertex number in terms of points
-        vertex = at - (self.eta.size + 1 - self.x.size)
+        near = top - x <= TOLERANCE or top - y <= TOLERANCE
+        mix = 1.0 if near else float(np.clip((y - x) / (top - x), 0, 1))
+        vertex = int(np.searchsorted(self.x, x - TOLERANCE, side="left"))
+        at = vertex + self.eta.size + 1 - self.x.size  # points before it
         if abs(self.x[vertex] - x) <= TOLERANCE:
-            return Mixture(*self._between(at), mix, x)
-        share = (x - self.x[vertex - 1]) / (self.x[vertex] - self.x[vertex - 1])
-        return Mixture(float(self.eta[at - 1]), float(share), mix, x)
-
-    def _between(self, at: int) -> tuple[float, float]:
-        """Return level and tie that take exactly the first ``at`` points."""
-        p = self.eta
-        if at == 0:
-            return float(p[0]), 0.0
-        if at == p.size:
-            return float(p[-1]), 1.0
-        middle = p[at] + (p[at - 1] - p[at]) / 2
-        return (float(middle) if middle > p[at] else float(p[at - 1])), 1.0
+            step = Step.after(self.eta, at)
+        else:
+            share = (x - self.x[vertex - 1]) / (self.x[vertex] - self.x[vertex - 1])
+            step = Step(float(self.eta[at - 1]), float(share))
+        return Mixture(step, mix, x)
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Shares by probability: ``mix * step + (1 - mix) * constant``; the step is ``tie`` at ``level``."""
+    """Shares by probability: ``mix * step + (1 - mix) * constant``."""
 
-    level: float
-    tie: float
+    step: Step
     mix: float
     constant: float
 
     def shares(self, eta: npt.ArrayLike) -> Floats:
         """Return the shares of points."""
-        p = np.asarray(eta, dtype=np.float64)
-        step = np.where(p == self.level, self.tie, (p > self.level).astype(np.float64))
-        return self.mix * step + (1.0 - self.mix) * self.constant
+        return self.mix * self.step.shares(eta) + (1.0 - self.mix) * self.constant
 
 
 @dataclass(frozen=True, eq=False)
 class RocSolution:
-    """The optimum: a point per cell.
-
-    Attributes
-    ----------
-    x, y
-        Rates of each cell, shape (K,).
-    value
-        The objective, divided by ``sum_k P_k + N_k``.
-    bound
-        What no points within the slack exceed: that of the last linear program, whose faces lie above the curves; the
-        value itself where no program was needed.
-    rounds
-        Linear programs that were solved; 0 without slack.
-    """
+    """The optimum: a point per cell."""
 
     x: Floats
     y: Floats
+    """``x`` and ``y``: rates of each cell, shape (K,)."""
     value: float
+    """The objective, divided by ``sum_k P_k + N_k``."""
     bound: float
+    """Bound on all points within the slack: that of the last linear program, whose faces lie above the curves; the
+    value itself where no program was needed.
+    """
     rounds: int
+    """Linear programs that were solved; 0 without slack."""
 
     @property
     def converged(self) -> bool:
@@ -177,27 +147,12 @@ class RocSolution:
 def solve_roc(cells: Sequence[Roc], slack: float, lift: float = 0.0) -> RocSolution:
     """Return the best points within the slack of one another.
 
-    Parameters
-    ----------
-    cells
-        At least one.
-    slack
-        Largest allowed difference of each rate.
-    lift
-        Added to the worth ``2 eta - 1`` of every point, in [-1, 1]: the objective becomes
-        ``sum_k (1 + lift) P_k y_k - (1 - lift) N_k x_k``.
-
-    Raises
-    ------
-    ValueError
-        If there is no cell or a number is out of its range.
+    ``cells``: at least one. ``slack``: largest allowed difference of each rate. ``lift``: added to the worth ``2 eta
+    - 1`` of every point, in [-1, 1]: the objective becomes ``sum_k (1 + lift) P_k y_k - (1 - lift) N_k x_k``.
     """
-    if not cells:
-        raise ValueError("there must be at least one cell")
+    check_band(cells, slack)
     if not -1 <= lift <= 1:
         raise ValueError(f"lift must be in [-1, 1], got {lift!r}")
-    if not slack >= 0:
-        raise ValueError(f"slack must be 0 or more, got {slack!r}")
     up = (1 + lift) * np.array([cell.positives for cell in cells])
     right = (1 - lift) * np.array([cell.negatives for cell in cells])
     total = sum(cell.positives + cell.negatives for cell in cells)
@@ -226,7 +181,7 @@ def _common_point(cells: Sequence[Roc], up: float, right: float) -> tuple[float,
     heights = np.stack([c.height(places) for c in cells])
     value = up * heights.min(axis=0) - right * places
     best = int(np.argmax(value))
-    x, found = float(places[best]), float(value[best])
+    x, most = float(places[best]), float(value[best])
     for i in (best - 1, best):
         if not 0 <= i < places.size - 1:
             continue
@@ -239,8 +194,8 @@ def _common_point(cells: Sequence[Roc], up: float, right: float) -> tuple[float,
             low = (base[:, None] + slope[:, None] * meet[None, :]).min(axis=0)
             crossing = up * low - right * (places[i] + meet)
             j = int(np.argmax(crossing))
-            if crossing[j] > found:
-                x, found = float(places[i] + meet[j]), float(crossing[j])
+            if crossing[j] > most:
+                x, most = float(places[i] + meet[j]), float(crossing[j])
     return x, min(float(c.height(x)) for c in cells)
 
 
@@ -253,51 +208,37 @@ def _program(
     """
     size = len(cells)
     cost = np.concatenate([right, -up, [0.0, 0.0]]) / (up + right).sum()
-    faces = [_spread(cell) for cell in cells]
+    ends = [cell.x.size - 1 for cell in cells]
+    faces = [set(np.linspace(0, end - 1, min(FACES, end)).astype(int).tolist()) for end in ends]
     fixed, limit = _band(size, slack)
     done, x, y = 0, np.zeros(size), np.zeros(size)
     while done < ROUNDS:
         done += 1
         rows, bounds = _faces(cells, faces)
-        found = linprog(cost, np.vstack([fixed, rows]), np.concatenate([limit, bounds]), bounds=(0.0, 1.0))
-        assert found.x is not None  # the constant rules are feasible, and rates are bounded
-        x, y = found.x[:size], found.x[size : 2 * size]
-        over = [k for k, cell in enumerate(cells) if y[k] > cell.height(x[k]) + TOLERANCE]
-        fresh = [(k, _touching(cells[k], x[k]) - faces[k]) for k in over]
-        if not any(new for _, new in fresh):
+        answer = linprog(cost, np.vstack([fixed, rows]), np.concatenate([limit, bounds]), bounds=(0.0, 1.0))
+        assert answer.x is not None  # the constant rules are feasible, and rates are bounded
+        x, y = answer.x[:size], answer.x[size : 2 * size]
+        before = sum(map(len, faces))
+        for k, cell in enumerate(cells):
+            if y[k] > cell.height(x[k]) + TOLERANCE:  # the faces at and beside the point
+                at = int(np.searchsorted(cell.x, x[k], side="right")) - 1
+                faces[k] |= {i for i in (at - 1, at, at + 1) if 0 <= i < ends[k]}
+        if sum(map(len, faces)) == before:
             break
-        for k, new in fresh:
-            faces[k] |= new
     heights = np.array([min(b, float(c.height(a))) for a, b, c in zip(x, y, cells, strict=True)])
-    return x, heights, -float(cost @ found.x) * float((up + right).sum()), done
+    return x, heights, -float(cost @ answer.x) * float((up + right).sum()), done
 
 
 def _band(size: int, slack: float) -> tuple[Floats, Floats]:
     """Return the constraints that hold all points in one band, above the diagonal."""
-    eye, zero, one = np.eye(size), np.zeros((size, size)), np.ones((size, 1))
-    none = np.zeros((size, 1))
-    rows = np.vstack(
-        [
-            np.hstack([eye, zero, -one, none]),
-            np.hstack([-eye, zero, one, none]),
-            np.hstack([zero, eye, none, -one]),
-            np.hstack([zero, -eye, none, one]),
-            np.hstack([eye, -eye, none, none]),
-        ]
-    )
-    return rows, np.repeat([slack, 0.0, slack, 0.0, 0.0], size)
-
-
-def _spread(cell: Roc) -> set[int]:
-    """Return some faces of a curve, spread over its vertices."""
-    many = cell.x.size - 1
-    return set(np.unique(np.linspace(0, many - 1, min(FACES, many)).astype(int)).tolist())
-
-
-def _touching(cell: Roc, x: float) -> set[int]:
-    """Return the faces of a curve at and beside ``x``."""
-    at = int(np.searchsorted(cell.x, x, side="right")) - 1
-    return {i for i in (at - 1, at, at + 1) if 0 <= i < cell.x.size - 1}
+    eye, zero, one, none = np.eye(size), np.zeros((size, size)), np.ones((size, 1)), np.zeros((size, 1))
+    rows = [
+        [eye, zero, -one, none],
+        [-eye, zero, one, none],
+        [zero, eye, none, -one],
+        [zero, -eye, none, one],
+    ]
+    return np.block([*rows, [eye, -eye, none, none]]), np.repeat([slack, 0.0, slack, 0.0, 0.0], size)
 
 
 def _faces(cells: Sequence[Roc], faces: Sequence[set[int]]) -> tuple[Floats, Floats]:

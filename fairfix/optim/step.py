@@ -7,27 +7,20 @@ mean share of cell ``k`` by mass, ``M_k`` its total mass and ``d = slack / 2``, 
     \max_{q, \rho} \sum_i m_i v_i q_i
     \quad\text{s.t.}\quad 0 \le q_i \le 1,\quad |r_k - \rho| \le d \text{ for each cell } k,
 
-the limit ``gamma -> 0`` of :mod:`fairfix.optim.ramp` with ``f = v`` and ``w = m``.
-
-**One concave curve per cell.** At a mean share ``r`` the best that cell ``k`` can do is to take its points in
-decreasing order of worth, until the mass ``r M_k`` is reached. That value, ``M_k V_k(r)``, is concave and piecewise
-linear in ``r``; its breakpoints are where the worth changes, and its slope between them is the worth. If points of
-equal worth are taken as one atom, the shares are a step: 1 above a level, 0 below, and one number in between at the
-level itself.
-
-**The common mean.** For a given ``rho`` the best mean of a cell is ``clip(r*_k, rho - d, rho + d)``, where ``r*_k``
-is the mass of positive worth. So the problem is to maximise
+the limit ``gamma -> 0`` of :mod:`fairfix.optim.ramp` with ``f = v`` and ``w = m``. At a mean share ``r`` a cell takes
+its points in decreasing order of worth, for the value ``M_k V_k(r)``, concave and piecewise linear. If points of equal
+worth are taken as one atom, the shares are a step: 1 above a level, 0 below, and one number in between at the level.
+With ``r*_k`` the mass of positive worth, the problem is to maximise
 
 .. math:: F(\rho) = \sum_k M_k V_k\left(\mathrm{clip}(r^*_k, \rho - d, \rho + d)\right) \quad\text{over } [0, 1],
 
-which is concave and piecewise linear as well. Its breakpoints are the breakpoints of the cells, moved by ``d`` up and
-down: one of them is an optimum. They are bisected by the sign of the slope of ``F`` until few are left, and those are
-evaluated all. No tolerance is involved beyond the rounding of sums.
+concave and piecewise linear too. One of the breakpoints of the cells, moved by ``d`` up and down, is an optimum: they
+are bisected by the sign of the slope of ``F`` until few are left, and those are evaluated all. No tolerance is involved
+beyond the rounding of sums.
 
 With ``v = 2 p - 1`` and ``m = w`` the objective is the expected accuracy at equal selection rates. With ``eta`` the
-isotonic regression of labels on scores inside each cell, the curve of a cell is the concave hull of its ROC curve in
-other coordinates, and the optimum is the best of all rules that are monotone in the score, mixtures included (Barlow
-et al., 1972, for the hull; Hardt, Price and Srebro, 2016, for the rule).
+isotonic regression of labels on scores inside each cell, the optimum is the best of all rules that are monotone in the
+score, mixtures included (Barlow et al., 1972, for the hull; Hardt, Price and Srebro, 2016, for the rule).
 """
 
 from __future__ import annotations
@@ -39,82 +32,89 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from fairfix.optim.arrays import Floats, check_band, locked, positive_weights, run_starts
 
 SAME_RATE = 1e-14
-FEW = 4096  # breakpoints that are evaluated at once, in less time than a dozen bisections take
-STEPS = 64  # bisections of [0, 1] after which no float is left in between
+"""Rates nearer than this are one rate: about a hundred roundings."""
+
+FEW = 4096
+"""Breakpoints that are evaluated at once, in less time than a dozen bisections take."""
+
+STEPS = 64
+"""Bisections of [0, 1] after which no float is left in between."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Shares by worth: 1 above ``level``, 0 below, ``tie`` at it."""
+
+    level: float
+    tie: float
+
+    @classmethod
+    def after(cls, worth: Floats, at: int) -> Step:
+        """Return the step that takes exactly the first points of decreasing worths.
+
+        Between two worths the level stands midway, and nothing is left to chance.
+        """
+        if at == 0:
+            return cls(float(worth[0]), 0.0)
+        if at == worth.size:
+            return cls(float(worth[-1]), 1.0)
+        middle = worth[at] + (worth[at - 1] - worth[at]) / 2
+        return cls(float(middle if middle > worth[at] else worth[at - 1]), 1.0)
+
+    def shares(self, worth: npt.ArrayLike) -> Floats:
+        """Return the shares of points."""
+        v = np.asarray(worth, dtype=np.float64)
+        return np.where(v == self.level, self.tie, (v > self.level).astype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)
 class Staircase:
-    """A cell as its concave curve; made by :meth:`Staircase.of`.
-
-    Attributes
-    ----------
-    worth
-        Distinct worths, decreasing, shape (n,).
-    rates
-        Share of the mass with a worth above the ``j``-th breakpoint, from 0 to 1, shape (n + 1,).
-    gains
-        ``V`` at these rates, shape (n + 1,).
-    total
-        Mass of the cell.
-    """
+    """A cell as its concave curve; made by :meth:`Staircase.of`."""
 
     worth: Floats
+    """Distinct worths, decreasing, shape (n,)."""
     rates: Floats
     gains: Floats
+    """``rates`` and ``gains``: share of the mass with a worth above the ``j``-th breakpoint, from 0 to 1, and ``V``
+    there, shape (n + 1,).
+    """
     total: float
+    """Mass of the cell."""
 
     @classmethod
     def of(cls, worth: npt.ArrayLike, mass: npt.ArrayLike | None = None) -> Staircase:
         """Sort the points of a cell, equal worths together.
 
-        Parameters
-        ----------
-        worth
-            Finite numbers, shape (n,), n >= 1.
-        mass
-            Positive numbers, shape (n,); None for 1 each.
-
-        Raises
-        ------
-        ValueError
-            If there is no point, a worth is not finite or a mass is not positive and finite.
+        ``worth``: finite numbers, shape (n,), n >= 1. ``mass``: positive numbers, shape (n,); None for 1 each.
         """
         v = np.asarray(worth, dtype=np.float64)
         if v.ndim != 1 or not v.size:
             raise ValueError(f"worths of a cell must be a row of at least one number, got shape {v.shape}")
+        if not np.isfinite(v).all():
+            raise ValueError("worths must be finite: drop or fill missing and infinite ones first")
+        m = positive_weights(mass, v.shape)
         if mass is None:
             v = np.sort(v)[::-1]
-            m = np.ones(v.size)
         else:
-            m = np.asarray(mass, dtype=np.float64)
-            if m.shape != v.shape or not (m.min() > 0 and math.isfinite(m.max())):
-                raise ValueError(
-                    "there must be one positive finite mass per point: leave out those of mass 0"
-                )
             order = np.argsort(-v, kind="stable")
             v, m = v[order], m[order]
-        if not (math.isfinite(v[0]) and math.isfinite(v[-1])) or np.isnan(v).any():
-            raise ValueError("worths must be finite: drop or fill missing and infinite ones first")
-        first = np.flatnonzero(np.concatenate([[True], v[1:] != v[:-1]]))
+        first = run_starts(v)
         v, m = v[first], np.add.reduceat(m, first)
         total = float(m.sum())
         rates = np.concatenate([[0.0], np.minimum(np.cumsum(m) / total, 1.0)])
         rates[-1] = 1.0
         gains = np.concatenate([[0.0], np.cumsum(np.diff(rates) * v)])
-        for array in (v, rates, gains):
-            array.flags.writeable = False
-        return cls(v, rates, gains, total)
+        return cls(locked(v), locked(rates), locked(gains), total)
 
     @property
     def best(self) -> tuple[float, float]:
         """The least and the greatest rate of the highest gain: the worth is positive before, negative after."""
-        positive = int(np.searchsorted(-self.worth, 0.0, side="left"))
-        none = int(np.searchsorted(-self.worth, 0.0, side="right"))
-        return float(self.rates[positive]), float(self.rates[none])
+        ends = (int(np.searchsorted(-self.worth, 0.0, side=side)) for side in ("left", "right"))
+        least, most = (float(self.rates[end]) for end in ends)
+        return least, most
 
     def gain(self, rate: npt.ArrayLike) -> Floats:
         """Return ``V`` at the rates."""
@@ -126,93 +126,48 @@ class Staircase:
         return float(self.worth[at]) if at < self.worth.size else -math.inf
 
     def step(self, rate: float) -> Step:
-        """Return the shares by worth that reach a rate.
-
-        Between two worths the level stands midway, and nothing is left to chance.
-        """
+        """Return the shares by worth that reach a rate."""
         at = int(np.searchsorted(self.rates, rate - SAME_RATE, side="left"))  # first breakpoint not below
-        if abs(self.rates[at] - rate) > SAME_RATE:
-            below, above = self.rates[at - 1], self.rates[at]
-            return Step(float(self.worth[at - 1]), float((rate - below) / (above - below)), float(rate))
-        v, rate = self.worth, float(self.rates[at])
-        if at == 0:
-            return Step(float(v[0]), 0.0, rate)
-        if at == v.size:
-            return Step(float(v[-1]), 1.0, rate)
-        middle = v[at] + (v[at - 1] - v[at]) / 2
-        return Step(float(middle), 1.0, rate) if middle > v[at] else Step(float(v[at - 1]), 1.0, rate)
+        if abs(self.rates[at] - rate) <= SAME_RATE:
+            return Step.after(self.worth, at)
+        below, above = self.rates[at - 1], self.rates[at]
+        return Step(float(self.worth[at - 1]), float((rate - below) / (above - below)))
 
-
-@dataclass(frozen=True)
-class Step:
-    """Shares by worth: 1 above ``level``, 0 below, ``tie`` at it; ``rate`` is the mean that they reach."""
-
-    level: float
-    tie: float
-    rate: float
-
-    def shares(self, worth: npt.ArrayLike) -> Floats:
-        """Return the shares of points."""
-        v = np.asarray(worth, dtype=np.float64)
-        return np.where(v == self.level, self.tie, (v > self.level).astype(np.float64))
+    def within(self, rho: npt.ArrayLike, d: float) -> Floats:
+        """Return the best rates inside bands around centres."""
+        centre = np.asarray(rho, dtype=np.float64)
+        return np.asarray(np.clip(self.best[0], np.maximum(centre - d, 0.0), np.minimum(centre + d, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
 class StepSolution:
-    """The optimum.
-
-    Attributes
-    ----------
-    steps
-        Shares of each cell by worth.
-    rho
-        Centre of the band: as given, or the best one; of several best ones the middle breakpoint.
-    value
-        Largest value of the objective, divided by the total mass.
-    """
+    """The optimum."""
 
     steps: tuple[Step, ...]
+    """Shares of each cell by worth."""
+    rates: Floats
+    """Mean share of each cell, shape (K,)."""
     rho: float
+    """Centre of the band: as given, or the best one; of several best ones the middle breakpoint."""
     value: float
+    """Largest value of the objective, divided by the total mass."""
 
 
 def solve_steps(cells: Sequence[Staircase], slack: float, rho: float | None = None) -> StepSolution:
     """Return the optimal shares of all cells.
 
-    Parameters
-    ----------
-    cells
-        At least one.
-    slack
-        Largest allowed difference between the means of two cells; 0 to infinity.
-    rho
-        Centre of the band, in [0, 1]; None to choose the best.
-
-    Raises
-    ------
-    ValueError
-        If there is no cell or a number is out of its range.
+    ``cells``: at least one. ``slack``: largest allowed difference between the means of two cells; 0 to infinity.
+    ``rho``: centre of the band, in [0, 1]; None to choose the best.
     """
-    if not cells:
-        raise ValueError("there must be at least one cell")
-    if not slack >= 0:
-        raise ValueError(f"slack must be 0 or more, got {slack!r}")
-    if rho is not None and not 0 <= rho <= 1:
-        raise ValueError(f"rho must be in [0, 1], got {rho!r}; leave it out to have it chosen")
+    check_band(cells, slack, rho)
     d = slack / 2
     if rho is None:
         rho = _best_rho(cells, d)
-    rates = [_clipped(cell, rho, d) for cell in cells]
+    rates = np.array([float(cell.within(rho, d)) for cell in cells])
     mass = np.array([cell.total for cell in cells])
     gains = [float(cell.gain(rate)) for cell, rate in zip(cells, rates, strict=True)]
-    steps = tuple(cell.step(rate) for cell, rate in zip(cells, rates, strict=True))
-    return StepSolution(steps, rho, math.fsum(mass * gains) / math.fsum(mass))
-
-
-def _clipped(cell: Staircase, rho: float, d: float) -> float:
-    """Return the best rate of a cell inside the band."""
-    low, high = max(rho - d, 0.0), min(rho + d, 1.0)
-    return min(max(cell.best[0], low), high)
+    steps = tuple(cell.step(float(rate)) for cell, rate in zip(cells, rates, strict=True))
+    return StepSolution(steps, rates, rho, math.fsum(mass * gains) / math.fsum(mass))
 
 
 def _slope(cells: Sequence[Staircase], rho: float, d: float) -> float:
@@ -229,34 +184,23 @@ def _slope(cells: Sequence[Staircase], rho: float, d: float) -> float:
 
 def _best_rho(cells: Sequence[Staircase], d: float) -> float:
     """Return the centre of the band that allows the largest value."""
-    least = [cell.best[0] for cell in cells]
-    most = [cell.best[1] for cell in cells]
+    least, most = zip(*(cell.best for cell in cells), strict=True)
     if max(least) - min(most) <= 2 * d + SAME_RATE:  # all cells may do what is best for them
         return float(np.clip((max(least) + min(most)) / 2, 0.0, 1.0))
     low, high = max(min(least) + d, 0.0) - SAME_RATE, min(max(most) - d, 1.0) + SAME_RATE
     for _ in range(STEPS):
-        if sum(_between(cell, low, high, d) for cell in cells) <= FEW:
+        ends = np.array([low - d, high - d, low + d, high + d])
+        inside = (np.diff(np.searchsorted(cell.rates, ends))[[0, 2]].sum() for cell in cells)
+        if sum(inside) <= FEW:
             break
         middle = low + (high - low) / 2
         low, high = (middle, high) if _slope(cells, middle, d) > 0 else (low, middle)
-    places = np.unique(np.concatenate([_breakpoints(cell, low, high, d) for cell in cells]))
+    moved = np.concatenate([cell.rates + shift for cell in cells for shift in {d, -d}])
+    places = np.unique(moved[(moved >= low) & (moved <= high)])
     places = np.clip(places, 0.0, 1.0) if places.size else np.array([low + (high - low) / 2])
     value = np.zeros(places.size)
     for cell in cells:
-        clipped = np.clip(cell.best[0], np.maximum(places - d, 0.0), np.minimum(places + d, 1.0))
-        value += cell.total * cell.gain(clipped)
+        value += cell.total * cell.gain(cell.within(places, d))
     scale = sum(cell.total * max(1.0, float(np.abs(cell.worth).max())) for cell in cells)
     tied = np.flatnonzero(value >= value.max() - SAME_RATE * scale)
     return float(places[tied[tied.size // 2]])
-
-
-def _between(cell: Staircase, low: float, high: float, d: float) -> int:
-    """Return how many breakpoints of a cell, moved by ``d`` up and down, lie in [low, high]."""
-    ends = np.searchsorted(cell.rates, [low - d, high - d, low + d, high + d])
-    return int(ends[1] - ends[0] + ends[3] - ends[2])
-
-
-def _breakpoints(cell: Staircase, low: float, high: float, d: float) -> Floats:
-    """Return the breakpoints of a cell, moved by ``d`` up and down, that lie in [low, high]."""
-    moved = np.concatenate([cell.rates + d, cell.rates - d]) if d else cell.rates
-    return moved[(moved >= low) & (moved <= high)]

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairfix.optim.ramp import Cell, Floats, Problem, RampSolution, balance, certified, solve
+from fairfix.optim.arrays import Floats
+from fairfix.optim.ramp import Cell, Problem, RampSolution, balance, certified, solve
 
 SAMPLE = 4096
 """Points of each cell that are solved first."""
@@ -44,20 +45,16 @@ def solve_points(
     slack: float,
     rho: float | None = None,
 ) -> RampSolution:
-    """Return what :func:`fairfix.optim.ramp.solve` returns for the cells of these points.
+    """Return the optimum of :func:`fairfix.optim.ramp.solve` for cells of points that are not sorted.
 
-    Parameters
-    ----------
-    scores, weights
-        Per cell, as :meth:`Cell.of` takes them.
-    gamma, slack, rho
-        As :func:`~fairfix.optim.ramp.solve` takes them.
+    ``scores``, ``weights``: per cell, as :meth:`Cell.of` takes them. ``gamma``, ``slack``, ``rho``: as
+    :func:`~fairfix.optim.ramp.solve` takes them.
     """
-    found = None
+    near = None
     if max(f.size for f in scores) >= (MANY if weights[0] is None else MANY_WEIGHTED):
-        found = _near_the_ramp(scores, weights, gamma, slack, rho)
-    if found is not None:
-        return found
+        near = _near_the_ramp(scores, weights, gamma, slack, rho)
+    if near is not None:
+        return near
     return solve([Cell.of(f, w) for f, w in zip(scores, weights, strict=True)], gamma, slack, rho)
 
 
@@ -94,14 +91,14 @@ def _near_the_ramp(
     if not _reaches(problem, ends, centres):
         return None
     if rho is not None:
-        found = certified(problem, problem.at(rho, None), given=True, iterations=1)
+        solution = certified(problem, problem.at(rho, None), given=True, iterations=1)
     else:
         best, tried = balance(problem, *centres)
         if best.rho in centres:
             return None
-        found = certified(problem, best, given=False, iterations=tried)
-    inside = all(lo < t < hi for t, (lo, hi) in zip(found.offsets, ends, strict=True))
-    return found if inside and found.converged else None
+        solution = certified(problem, best, given=False, iterations=tried)
+    inside = all(lo < t < hi for t, (lo, hi) in zip(solution.offsets, ends, strict=True))
+    return solution if inside and solution.converged else None
 
 
 def _reaches(problem: Problem, ends: Sequence[tuple[float, float]], centres: tuple[float, float]) -> bool:
@@ -118,10 +115,10 @@ def _reaches(problem: Problem, ends: Sequence[tuple[float, float]], centres: tup
 def _sample(f: Floats, w: Floats | None) -> Cell:
     """Return every so many points of a cell, with the cell's weight."""
     step = max(f.size // SAMPLE, 1)
-    some = f[::step]
-    heavy = np.ones(some.size) if w is None else w[::step]
+    sample = f[::step]
+    heavy = np.ones(sample.size) if w is None else w[::step]
     total = float(f.size if w is None else w.sum())
-    return Cell.of(some, heavy * (total / heavy.sum()))
+    return Cell.of(sample, heavy * (total / heavy.sum()))
 
 
 def _window(f: Floats, w: Floats | None, low: float, high: float) -> Cell | None:

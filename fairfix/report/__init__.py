@@ -1,7 +1,7 @@
 """Reports: one file per format, all rendered from the JSON form.
 
-``to_dict`` turns a result into plain JSON values; every other format reads only those, so a saved result can
-be rendered again later. A format is a module here with ``render(result, ...) -> str``.
+Every format reads the JSON form of a result only, so a saved one can be rendered again later. A format is a module here
+with ``render(result, ...) -> str``.
 """
 
 from __future__ import annotations

@@ -7,9 +7,7 @@ report there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from fairfix.report.layout import Json
 from fairfix.report.verdicts import judged, limit, sentence, title, waivers
 
 LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -19,36 +17,32 @@ WAIVERS = {"used": "notice", "not needed": "notice"}
 """Levels of waivers by what they do; all others are warnings."""
 
 
-def render(result: Mapping[str, Any]) -> str:
+def render(result: Json) -> str:
     """Return the checks as workflow commands, one line each."""
-    found = judged(result, "github")
+    of = judged(result, "github")
     lines = [
         _command(level, title(check), f"{sentence(check)}. It {limit(check)}.")
         for severity, level in LEVELS.items()
-        for check in found.checks
+        for check in of.checks
         if check["severity"] == severity
     ]
     lines += [
-        _command(WAIVERS.get(state, "warning"), f"waiver of {check}", told)
-        for check, state, told in waivers(result)
+        _command(WAIVERS.get(state, "warning"), f"waiver of {check}", text)
+        for check, state, text in waivers(result)
     ]
     lines += [
         _command("notice", "baseline", f"{one['id']} is not comparable: {one['reason']}")
         for one in result.get("baseline", {}).get("not_comparable", ())
     ]
-    about = f"fairfix {found.command}: {', '.join(found.columns)}"
-    return "\n".join([*lines, _command("notice", about, found.summary)]) + "\n"
+    lines.append(_command("notice", f"fairfix {of.command}: {', '.join(of.columns)}", of.summary))
+    return "\n".join(lines) + "\n"
 
 
 def _command(level: str, heading: str, message: str) -> str:
-    return f"::{level} title={_property(heading)}::{_data(message)}"
+    """Return a line in which texts are escaped as the runner unescapes them; a heading also ends at colon and comma."""
+    heading = _escaped(heading).replace(":", "%3A").replace(",", "%2C")
+    return f"::{level} title={heading}::{_escaped(message)}"
 
 
-def _data(text: str) -> str:
-    """Escape a message as the runner unescapes it."""
+def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    """Escape the value of a property, which also ends at a colon or a comma."""
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+
+from fairfix.report.layout import Json
 
 
-def render(result: Mapping[str, Any]) -> str:
+def render(result: Json) -> str:
     """Return the result as indented JSON."""
     return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -7,79 +7,62 @@ the same result gives the same bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from fairfix.report.layout import Json
 from fairfix.report.verdicts import Judged, judged, limit, measured, rule, sentence, title, waivers
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML cannot hold, not even escaped."""
 
 
-def render(result: Mapping[str, Any]) -> str:
+def render(result: Json) -> str:
     """Return the checks as JUnit XML."""
-    found = judged(result, "junit")
-    numbers = {
-        "tests": str(len(found.checks)),
-        "failures": str(found.count("fail")),
-        "errors": "0",
-        "time": "0",
-    }
+    of = judged(result, "junit")
+    numbers = {"tests": str(len(of.checks)), "failures": str(of.count("fail")), "errors": "0", "time": "0"}
+    skipped = str(of.count("undecided") + of.count("waived"))
     root = Element("testsuites", {"name": "fairfix", **numbers})
-    about = {
-        "name": _clean(f"fairfix {found.command}"),
-        **numbers,
-        "skipped": str(found.count("undecided") + found.count("waived")),
-    }
-    suite = SubElement(root, "testsuite", about)
-    properties = SubElement(suite, "properties")
-    for name, value in _properties(result, found).items():
-        SubElement(properties, "property", {"name": name, "value": _clean(value)})
-    for check in found.checks:
-        _case(suite, check, found, result)
+    suite = _add(root, "testsuite", name=f"fairfix {of.command}", **numbers, skipped=skipped)
+    properties = _add(suite, "properties")
+    for name, value in _properties(result, of).items():
+        _add(properties, "property", name=name, value=value)
+    for check in of.checks:
+        classname = f"fairfix.{of.command}.{check['attribute']}"
+        case = _add(suite, "testcase", classname=classname, name=title(check), time="0")
+        text = f"{sentence(check)}\n{limit(check)}\n{measured(check, result)}"
+        if check["verdict"] == "fail":
+            _add(case, "failure", text, message=sentence(check), type=rule(check))
+            continue
+        if check["verdict"] != "pass":
+            _add(case, "skipped", message=sentence(check))
+        _add(case, "system-out", text)
     indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
 
 
-def _properties(result: Mapping[str, Any], found: Judged) -> dict[str, str]:
+def _add(parent: Element, tag: str, text: str | None = None, /, **attributes: str) -> Element:
+    """Add an element, without the characters that XML cannot hold."""
+    mark = "\N{REPLACEMENT CHARACTER}"
+    clean = {name: FORBIDDEN.sub(mark, value) for name, value in attributes.items()}
+    element = SubElement(parent, tag, clean)
+    element.text = None if text is None else FORBIDDEN.sub(mark, text)
+    return element
+
+
+def _properties(result: Json, of: Judged) -> dict[str, str]:
     rows = result["data"]["rows"]
-    return {
+    properties = {
         "fairfix": str(result["fairfix"]),
-        "source": found.source,
-        "protected": ", ".join(found.columns),
+        "source": of.source,
+        "protected": ", ".join(of.columns),
         "rows read": str(rows["read"]),
         "rows used": str(rows["used"]),
         "verdict": str(result["verdict"] or "nothing gated"),
-        **{f"waiver {i}": told for i, (_, _, told) in enumerate(waivers(result), 1)},
-        **_baseline(result),
+        **{f"waiver {i}": text for i, (_, _, text) in enumerate(waivers(result), 1)},
     }
-
-
-def _baseline(result: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is compared with, and what cannot be."""
-    found = result.get("baseline")
-    if found is None:
-        return {}
-    missing = "; ".join(f"{one['id']}: {one['reason']}" for one in found["not_comparable"])
-    told = {"baseline": str(found["source"]), "baseline rows": str(found["rows"])}
-    return {**told, **({"not comparable": missing} if missing else {})}
-
-
-def _case(suite: Element, check: Mapping[str, Any], found: Judged, result: Mapping[str, Any]) -> None:
-    name = f"fairfix.{found.command}.{check['attribute']}"
-    case = SubElement(
-        suite, "testcase", {"classname": _clean(name), "name": _clean(title(check)), "time": "0"}
-    )
-    told = f"{sentence(check)}\n{limit(check)}\n{measured(check, result)}"
-    if check["verdict"] == "fail":
-        inner = SubElement(case, "failure", {"message": _clean(sentence(check)), "type": _clean(rule(check))})
-        inner.text = _clean(told)
-    elif check["verdict"] in ("undecided", "waived"):
-        SubElement(case, "skipped", {"message": _clean(sentence(check))})
-    if check["verdict"] != "fail":
-        SubElement(case, "system-out").text = _clean(told)
-
-
-def _clean(text: str) -> str:
-    return FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+    baseline = result.get("baseline")
+    if baseline is not None:
+        properties |= {"baseline": str(baseline["source"]), "baseline rows": str(baseline["rows"])}
+        missing = "; ".join(f"{one['id']}: {one['reason']}" for one in baseline["not_comparable"])
+        properties |= {"not comparable": missing} if missing else {}
+    return properties

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
-from fairfix.report.layout import Grid, layout
+from fairfix.report.layout import Grid, Json, layout
 from fairfix.report.words import readable
 
 
-def render(result: Mapping[str, Any], *, detail: bool = False) -> str:
+def render(result: Json, *, detail: bool = False) -> str:
     """Return the report as GitHub-flavoured Markdown."""
     parts = []
     for level, section in enumerate(layout(readable(result), detail=detail)):

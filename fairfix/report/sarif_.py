@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from fairfix.report.layout import Json
 from fairfix.report.verdicts import judged, limit, measured, rule, sentence
 
-TOLD = (
+PROPERTIES = (
     *("value", "low", "high", "limit", "operator", "attribute", "columns", "groups"),
     *("verdict", "code", "reason", "gate_on", "complete"),
 )
@@ -24,12 +24,12 @@ TOLD = (
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def render(result: Mapping[str, Any]) -> str:
+def render(result: Json) -> str:
     """Return the checks as a SARIF log."""
-    found = judged(result, "sarif")
-    about = {rule(check): measured(check, result) for check in found.checks}
+    of = judged(result, "sarif")
+    about = {rule(check): measured(check, result) for check in of.checks}
     rules = list(about)
-    uri = quote(found.source.replace("\\", "/"), safe="/") or "data"
+    uri = quote(of.source.replace("\\", "/"), safe="/") or "data"
     run = {
         "tool": {
             "driver": {
@@ -38,20 +38,20 @@ def render(result: Mapping[str, Any]) -> str:
                 "rules": [_rule(*one) for one in about.items()],
             }
         },
-        "automationDetails": {"id": f"fairfix/{found.command}/"},
+        "automationDetails": {"id": f"fairfix/{of.command}/"},
         "invocations": [{"executionSuccessful": True}],
         "artifacts": [{"location": {"uri": uri}, "roles": ["analysisTarget"]}],
         "results": [
             _result(check, rules.index(rule(check)), uri)
-            for check in found.checks
+            for check in of.checks
             if check["severity"] != "none"
         ],
         "columnKind": "unicodeCodePoints",
         "properties": {
             "verdict": result["verdict"],
-            "protected": list(found.columns),
+            "protected": list(of.columns),
             "rows": dict(result["data"]["rows"]),
-            "passed": found.count("pass"),
+            "passed": of.count("pass"),
             **{part: result[part] for part in ("baseline", "waivers") if part in result},
         },
     }
@@ -59,19 +59,19 @@ def render(result: Mapping[str, Any]) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _rule(identifier: str, told: str) -> dict[str, Any]:
+def _rule(identifier: str, definition: str) -> dict[str, Any]:
     return {
         "id": identifier,
         "shortDescription": {"text": identifier.replace("_", " ").replace(".", ", ")},
-        "fullDescription": {"text": told},
-        "help": {"text": told},
+        "fullDescription": {"text": definition},
+        "help": {"text": definition},
         "defaultConfiguration": {"level": "error"},
     }
 
 
-def _result(check: Mapping[str, Any], index: int, uri: str) -> dict[str, Any]:
+def _result(check: Json, index: int, uri: str) -> dict[str, Any]:
     print_ = hashlib.sha256(f"{check['id']} {check['operator']} {check['limit']}".encode()).hexdigest()
-    return {
+    out = {
         "ruleId": rule(check),
         "ruleIndex": index,
         "kind": "fail",
@@ -87,18 +87,12 @@ def _result(check: Mapping[str, Any], index: int, uri: str) -> dict[str, Any]:
             }
         ],
         "partialFingerprints": {"fairfixCheck/v1": print_},
-        "properties": {name: check[name] for name in TOLD},
-        **_suppressed(check),
+        "properties": {name: check[name] for name in PROPERTIES},
     }
-
-
-def _suppressed(check: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the waiver of a check as the standard's suppression."""
-    if "waived" not in check:
-        return {}
-    waived = check["waived"]
-    why = f"{waived['reason']} (until {waived['expires']})"
-    return {"suppressions": [{"kind": "external", "status": "accepted", "justification": why}]}
+    if "waived" in check:
+        why = f"{check['waived']['reason']} (until {check['waived']['expires']})"
+        out["suppressions"] = [{"kind": "external", "status": "accepted", "justification": why}]
+    return out
 
 
 def _message(text: str) -> str:

@@ -1,26 +1,55 @@
-"""Small pictures as SVG, written by hand from plain numbers: dots with intervals, pairs of them, and curves.
+"""Small pictures as SVG, written by hand from plain numbers: dots with intervals, pairs of them, curves, and points.
 
-Each is a string of one ``<svg>`` with a title and a description that say what is drawn. Nothing is told by colour
-alone: curves differ by dash and marker and carry their names, before and after differ by shape. Every name is escaped.
+Nothing is told by colour alone: curves differ by dash and marker and carry their names, points differ by marker, before
+and after by shape. Every text is escaped where it is written, in ``_text``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+
+Place = tuple[float, float]
+Spread = tuple[float, float, float, float]
+"""x, height, and the ends of the height's interval."""
 
 NARROW, WIDE = 360, 440
 LEFT, RIGHT = 10, 350
 INK, QUIET, FAINT = "#1a1a1a", "#595959", "#d0d0d0"
 COLOURS = ("#0072b2", "#c04f00", "#007a5a", "#8f4a8b", "#1a1a1a", "#7a6000", "#a3123a", "#3d5a80")
 DASHES = ("", "8 3", "2 3", "10 3 2 3", "15 4", "5 2 1 2", "1 2", "12 3 4 3")
-SHAPES = ("circle", "square", "triangle", "diamond", "cross", "plus", "down", "star")
+STROKES = {"cross": ((1, 1), (1, -1)), "plus": ((1, 0), (0, 1)), "star": ((1, 0.6), (1, -0.6), (0, 1.1))}
+"""Markers without an inside: the ends of their strokes, seen from the middle."""
+
+CORNERS = {
+    "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    "triangle": ((0, -1.2), (1.1, 0.9), (-1.1, 0.9)),
+    "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+    "down": ((0, 1.2), (1.1, -0.9), (-1.1, -0.9)),
+    "left": ((-1.2, 0), (0.9, 1.1), (0.9, -1.1)),
+    "right": ((1.2, 0), (-0.9, 1.1), (-0.9, -1.1)),
+    "bar": ((-1.4, -0.5), (1.4, -0.5), (1.4, 0.5), (-1.4, 0.5)),
+    "post": ((-0.5, -1.4), (0.5, -1.4), (0.5, 1.4), (-0.5, 1.4)),
+}
+"""Markers with corners."""
+
+SHAPES = ("circle", "square", "triangle", "diamond", "cross", "plus", "down", "star", *list(CORNERS)[4:])
 CURVES = len(COLOURS)
 """So many curves can be told apart in one picture."""
 NAMED = 4
-"""Up to so many carry their names; more carry letters, which the key explains."""
+"""Up to so many curves carry their names; more carry letters, which the key explains."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The inside of one ``<svg>``, with the size of its view box and of its letters."""
+
+    width: int
+    height: float
+    body: str
+    letters: int = 12
 
 
 @dataclass(frozen=True)
@@ -39,20 +68,11 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A value before and after, each with its interval."""
-
-    name: str
-    before: Dot
-    after: Dot
-
-
-@dataclass(frozen=True)
 class Curve:
     """A named line through points; ``quiet`` draws it as background."""
 
     name: str
-    points: tuple[tuple[float, float], ...]
+    points: tuple[Place, ...]
     quiet: bool = False
     marks: bool = False
 
@@ -67,14 +87,17 @@ class Gap:
     text: str
 
 
-def dots(
-    ident: str,
-    title: str,
-    told: str,
-    rows: Sequence[Dot],
-    span: tuple[float, float],
-    line: Dot | None = None,
-) -> str:
+@dataclass(frozen=True)
+class _Style:
+    """A line and a marker; without a width there is no line."""
+
+    colour: str
+    width: float = 0.0
+    dash: str = ""
+    shape: str = ""
+
+
+def dots(rows: Sequence[Dot], span: tuple[float, float], line: Dot | None = None) -> Drawing:
     """Return a row per dot on a common axis; ``line`` is drawn across all, dashed."""
     start, step = (28 if line else 10), 34
     bottom = start + step * len(rows) + 4
@@ -91,78 +114,79 @@ def dots(
         out.append(_text(LEFT, top + 12, shortened(row.name, 26), INK))
         out.append(_text(RIGHT, top + 12, row.text, INK, "end"))
         out.append(_interval(row, scale, top + 22, "circle", solid=True))
-    return _svg(ident, title, told, NARROW, bottom + 24, out)
+    return Drawing(NARROW, bottom + 24, "".join(out))
 
 
-def pairs(ident: str, title: str, told: str, rows: Sequence[Pair], span: tuple[float, float]) -> str:
-    """Return two lines per pair: before hollow and dashed, after filled and solid."""
+def pairs(rows: Sequence[tuple[str, Dot, Dot]], span: tuple[float, float]) -> Drawing:
+    """Return two lines per (name, before, after): before hollow and dashed, after filled and solid."""
     start, step = 30, 56
     bottom = start + step * len(rows)
     scale = _Scale(span, (LEFT, 205))
     out = [_axis(scale, bottom, start - 6, count=3)]
-    key = (("before", "circle", False, LEFT), ("after", "square", True, LEFT + 110))
-    for word, shape, solid, x in key:
+    for word, shape, solid, x in (("before", "circle", False, LEFT), ("after", "square", True, LEFT + 110)):
         sample = Dot(word, 0.5, 0.0, 1.0, "")
         out.append(_interval(sample, _Scale((0, 1), (x, x + 36)), 12, shape, solid=solid))
         out.append(_text(x + 44, 16, word, INK))
-    for i, row in enumerate(rows):
+    for i, (name, before, after) in enumerate(rows):
         top = start + step * i
-        out.append(_text(LEFT, top + 12, shortened(row.name, 54), INK))
-        for dot, shape, solid, y in (
-            (row.before, "circle", False, top + 24),
-            (row.after, "square", True, top + 40),
-        ):
+        out.append(_text(LEFT, top + 12, shortened(name, 54), INK))
+        for dot, shape, solid, y in ((before, "circle", False, top + 24), (after, "square", True, top + 40)):
             out.append(_interval(dot, scale, y, shape, solid=solid))
             out.append(_text(214, y + 4, dot.text, INK))
-    return _svg(ident, title, told, NARROW, bottom + 26, out)
+    return Drawing(NARROW, bottom + 26, "".join(out))
 
 
 def lines(
-    ident: str,
-    title: str,
-    told: str,
-    curves: Sequence[Curve],
-    axes: tuple[str, str],
-    x_span: tuple[float, float],
-    gap: Gap | None = None,
-) -> str:
+    curves: Sequence[Curve], axes: tuple[str, str], x_span: tuple[float, float], gap: Gap | None = None
+) -> Drawing:
     """Return curves over a common x with y from 0 to 1, each with its name or letter beside it and in the key."""
     across, up = _Scale(x_span, (44, WIDE - 12)), _Scale((0.0, 1.0), (270, 26))
     out = [_frame(across, up, axes)]
+    quiet = [curve for curve in curves if curve.quiet]
     loud = [curve for curve in curves if not curve.quiet]
-    out += [
-        _path(curve, across, up, QUIET, 1.0, "2 2" if curve.marks else "") for curve in curves if curve.quiet
-    ]
+    background = [_Style(QUIET, 1.0, "2 2" if curve.marks else "") for curve in quiet]
+    out += [_path(curve.points, across, up, style) for curve, style in zip(quiet, background, strict=True)]
+    lettered = len(loud) > NAMED
+    styles, names = [], []
     for i, curve in enumerate(loud):
-        out.append(_path(curve, across, up, COLOURS[i % CURVES], 1.8, DASHES[i % CURVES]))
+        style = _Style(COLOURS[i % CURVES], 1.8, DASHES[i % CURVES], SHAPES[i % CURVES])
         inside = [p for p in curve.points if across.holds(p[0])]
         levels = [((i + 0.5) / len(loud) + k / 3) % 1.0 for k in range(3)]
-        shown = inside if curve.marks else _at_levels(inside, levels)
-        out += [_shape(SHAPES[i % CURVES], across(x), up(y), COLOURS[i % CURVES]) for x, y in shown]
-    lettered = len(loud) > NAMED
-    names = [chr(ord("A") + i) if lettered else shortened(curve.name, 16) for i, curve in enumerate(loud)]
-    for i, curve in enumerate(loud):
-        inside = [p for p in curve.points if across.holds(p[0])]
-        where = inside if curve.marks else _at_levels(inside, [(i + 0.5) / len(loud)])
-        for x, y in _along(where, i, len(loud)) if curve.marks else where:
-            side = "end" if across(x) + 8 + 7 * len(names[i]) > WIDE - 4 else "start"
-            shift = -8 if side == "end" else 8
-            low = up(y) + 14
-            height = low if low < up.places[0] - 4 else up(y) - 8
-            out.append(_text(across(x) + shift, height, names[i], COLOURS[i % CURVES], side, bold=lettered))
+        marked = inside if curve.marks else _at_levels(inside, levels)
+        out.append(_path(curve.points, across, up, style))
+        out += [_shape(style.shape, across(x), up(y), style.colour) for x, y in marked]
+        named = _along(inside, i, len(loud)) if curve.marks else _at_levels(inside, levels[:1])
+        name = chr(ord("A") + i) if lettered else shortened(curve.name, 16)
+        names += [_name(name, across(x), up(y), up.places[0], style, bold=lettered) for x, y in named]
+        styles.append((f"{name}: {curve.name}" if lettered else curve.name, style))
+    out += names  # above all curves
     if gap and across.holds(gap.at):
         out.append(_gap(gap, across(gap.at), up(gap.low), up(gap.high)))
-    key, height = _key(curves, names if lettered else [], 318)
-    return _svg(ident, title, told, WIDE, height, [*out, *key], size=13)
+    key = [*zip((curve.name for curve in quiet), background, strict=True), *styles]
+    return _keyed(out, key, max(len(curve.name) for curve in curves))
 
 
-# ---------------------------------------------------------------------- scales
+def scatter(clouds: Mapping[str, Sequence[Spread]], front: Sequence[Place], axes: tuple[str, str]) -> Drawing:
+    """Return points with upright intervals, a marker per named cloud, over the line of the frontier."""
+    every = [point for cloud in clouds.values() for point in cloud]
+    across = _Scale(span_of((x for x, *_ in every), zero=True), (62, WIDE - 12))
+    up = _Scale(span_of((y for _, *ys in every for y in ys), zero=False), (270, 26))
+    line = _Style(INK, 1.2, "6 3")
+    out, marks, key = [_frame(across, up, axes), _path(front, across, up, line)], [], []
+    for i, (name, cloud) in enumerate(clouds.items()):
+        style = _Style(COLOURS[i % CURVES], shape=SHAPES[i % len(SHAPES)])
+        key += [(name, style)] if cloud else []
+        for x, y, low, high in cloud:
+            out.append(_line(across(x), up(low), across(x), up(high), style.colour, 0.7))
+            marks.append(_shape(style.shape, across(x), up(y), style.colour))
+    key.append(("frontier", line))
+    return _keyed([*out, *marks], key, max(len(name) for name, _ in key))
 
 
-def span_of(values: Iterable[float | None], *, zero: bool, most: float | None = None) -> tuple[float, float]:
-    """Return round limits that hold the values, and zero where it belongs to them."""
-    known = [v for v in values if v is not None and math.isfinite(v)]
-    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+def span_of(numbers: Iterable[float | None], *, zero: bool, most: float | None = None) -> tuple[float, float]:
+    """Return round limits that hold the numbers, and zero where it belongs to them."""
+    finite = [v for v in numbers if v is not None and math.isfinite(v)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if low == high:
@@ -197,34 +221,21 @@ class _Scale:
         share = min(max((value - low) / (high - low), 0.0), 1.0)
         return start + share * (end - start)
 
-    def ticks(self, count: int) -> list[float]:
+    def ticks(self, count: int) -> list[tuple[float, str]]:
+        """Return the places of round values, and the values as texts."""
         low, high = self.span
         step = _step(high - low, count)
-        first = math.ceil(low / step - 1e-9)
-        return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def _tick(value: float) -> str:
-    return f"{0.0 if abs(value) < 1e-12 else value:.6g}"
-
-
-# ---------------------------------------------------------------------- parts
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        return [
+            (self(k * step), f"{k * step if abs(k * step) >= 1e-12 else 0.0:.6g}")
+            for k in range(first, last + 1)
+        ]
 
 
 def shortened(text: str, most: int) -> str:
     """Return the text, with an ellipsis in its middle where it is too long for a picture."""
     tail = (most - 1) // 3
     return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
-
-
-def _svg(
-    ident: str, title: str, told: str, width: int, height: float, parts: Iterable[str], size: int = 12
-) -> str:
-    return (
-        f'<svg viewBox="0 0 {width} {height:g}" role="img" aria-labelledby="{ident}-t {ident}-d" '
-        f'font-size="{size}"><title id="{ident}-t">{escape(title)}</title>'
-        f'<desc id="{ident}-d">{escape(told)}</desc>{"".join(parts)}</svg>'
-    )
 
 
 def _text(x: float, y: float, text: str, colour: str, anchor: str = "start", *, bold: bool = False) -> str:
@@ -235,107 +246,101 @@ def _text(x: float, y: float, text: str, colour: str, anchor: str = "start", *, 
     )
 
 
+def _dashed(dash: str) -> str:
+    return f' stroke-dasharray="{dash}"' if dash else ""
+
+
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float, dash: str = "") -> str:
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
     return (
         f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
-        f'stroke-width="{width:g}"{dashed}/>'
+        f'stroke-width="{width:g}"{_dashed(dash)}/>'
+    )
+
+
+def _path(points: Sequence[Place], across: _Scale, up: _Scale, style: _Style) -> str:
+    places = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in points if across.holds(x))
+    return (
+        f'<polyline points="{places}" fill="none" stroke="{style.colour}" stroke-width="{style.width:g}"'
+        f"{_dashed(style.dash)}/>"
     )
 
 
 def _shape(shape: str, x: float, y: float, colour: str, *, hollow: bool = False) -> str:
-    """Return a marker; crosses have no inside."""
+    """Return a marker; those of strokes have no inside."""
     r = 4.2
-    if shape == "circle":
-        body = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r}"'
-    elif shape in ("cross", "plus", "star"):
-        ends = {"cross": ((1, 1), (1, -1)), "plus": ((1, 0), (0, 1)), "star": ((1, 0.6), (1, -0.6), (0, 1.1))}
+    if shape in STROKES:
         strokes = " ".join(
-            f"M{x - r * dx:.1f} {y - r * dy:.1f}L{x + r * dx:.1f} {y + r * dy:.1f}" for dx, dy in ends[shape]
+            f"M{x - r * dx:.1f} {y - r * dy:.1f}L{x + r * dx:.1f} {y + r * dy:.1f}"
+            for dx, dy in STROKES[shape]
         )
         return f'<path d="{strokes}" stroke="{colour}" stroke-width="2" fill="none"/>'
+    if shape == "circle":
+        body = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r}"'
     else:
-        corners = {
-            "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
-            "triangle": ((0, -1.2), (1.1, 0.9), (-1.1, 0.9)),
-            "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
-            "down": ((0, 1.2), (1.1, -0.9), (-1.1, -0.9)),
-        }[shape]
-        body = f'<polygon points="{" ".join(f"{x + r * dx:.1f},{y + r * dy:.1f}" for dx, dy in corners)}"'
+        places = " ".join(f"{x + r * dx:.1f},{y + r * dy:.1f}" for dx, dy in CORNERS[shape])
+        body = f'<polygon points="{places}"'
     return f'{body} fill="{"#fff" if hollow else colour}" stroke="{colour}" stroke-width="1.6"/>'
 
 
 def _interval(dot: Dot, scale: _Scale, y: float, shape: str, *, solid: bool) -> str:
     """Return a dot on its interval; an end that is open has no cap and is not drawn."""
+    left, right = scale.places
     middle = dot.low if dot.bound else dot.value
     if middle is None:
-        return _line(scale.places[0], y, scale.places[1], y, FAINT, 1, "1 4")
+        return _line(left, y, right, y, FAINT, 1, "1 4")
     x = scale(middle)
-    low, high = (x if end is None else scale(end) for end in (dot.low, dot.high))
-    out = [_line(scale.places[0], y, scale.places[1], y, "#ececec", 1)]
-    out.append(_line(low, y, high, y, INK, 2, "" if solid else "3 2"))
-    out += [
-        _line(place, y - 4, place, y + 4, INK, 1.5)
-        for end, place in ((dot.low, low), (dot.high, high))
-        if end is not None
-    ]
-    if dot.bound:
-        return "".join(out)
-    return "".join(out) + _shape(shape, x, y, COLOURS[0] if solid else INK, hollow=not solid)
-
-
-def _axis(scale: _Scale, bottom: float, top: float, count: int = 5) -> str:
-    out = [_line(*_ends(scale, bottom), INK, 1)]
-    places = scale.ticks(count)
-    for i, value in enumerate(places):
-        x = scale(value)
-        anchor = (
-            "start" if i == 0 and x < 20 else "end" if i == len(places) - 1 and x > NARROW - 20 else "middle"
-        )
-        out.append(_line(x, top, x, bottom + 4, FAINT, 0.8))
-        out.append(_text(x, bottom + 17, _tick(value), QUIET, anchor))
+    ends = [None if end is None else scale(end) for end in (dot.low, dot.high)]
+    low, high = (x if end is None else end for end in ends)
+    out = [_line(left, y, right, y, "#ececec", 1), _line(low, y, high, y, INK, 2, "" if solid else "3 2")]
+    out += [_line(end, y - 4, end, y + 4, INK, 1.5) for end in ends if end is not None]
+    if not dot.bound:
+        out.append(_shape(shape, x, y, COLOURS[0] if solid else INK, hollow=not solid))
     return "".join(out)
 
 
-def _ends(scale: _Scale, y: float) -> tuple[float, float, float, float]:
-    return scale.places[0], y, scale.places[1], y
+def _axis(scale: _Scale, bottom: float, top: float, count: int = 5) -> str:
+    left, right = scale.places
+    out = [_line(left, bottom, right, bottom, INK, 1)]
+    ticks = scale.ticks(count)
+    for i, (x, text) in enumerate(ticks):
+        first, last = i == 0 and x < 20, i == len(ticks) - 1 and x > NARROW - 20
+        out.append(_line(x, top, x, bottom + 4, FAINT, 0.8))
+        out.append(_text(x, bottom + 17, text, QUIET, "start" if first else "end" if last else "middle"))
+    return "".join(out)
 
 
 def _frame(across: _Scale, up: _Scale, axes: tuple[str, str]) -> str:
-    bottom = up.places[0]
+    (left, right), (bottom, top) = across.places, up.places
     out = []
-    for value in across.ticks(5):
-        x = across(value)
-        out.append(_line(x, up.places[1], x, bottom + 4, FAINT, 0.8))
-        out.append(_text(x, bottom + 17, _tick(value), QUIET, "middle"))
-    for value in up.ticks(5):
-        y = up(value)
-        out.append(_line(across.places[0] - 4, y, across.places[1], y, FAINT, 0.8))
-        out.append(_text(across.places[0] - 8, y + 4, _tick(value), QUIET, "end"))
-    out.append(_line(*_ends(across, bottom), INK, 1))
-    out.append(_line(across.places[0], bottom, across.places[0], up.places[1], INK, 1))
-    out.append(_text(sum(across.places) / 2, bottom + 34, axes[0], INK, "middle"))
+    for x, text in across.ticks(5):
+        out.append(_line(x, top, x, bottom + 4, FAINT, 0.8))
+        out.append(_text(x, bottom + 17, text, QUIET, "middle"))
+    for y, text in up.ticks(5):
+        out.append(_line(left - 4, y, right, y, FAINT, 0.8))
+        out.append(_text(left - 8, y + 4, text, QUIET, "end"))
+    out.append(_line(left, bottom, right, bottom, INK, 1))
+    out.append(_line(left, bottom, left, top, INK, 1))
+    out.append(_text((left + right) / 2, bottom + 34, axes[0], INK, "middle"))
     out.append(_text(8, 14, axes[1], INK))
     return "".join(out)
 
 
-def _path(curve: Curve, across: _Scale, up: _Scale, colour: str, width: float, dash: str) -> str:
-    points = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in curve.points if across.holds(x))
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{width:g}"{dashed}/>'
-
-
-def _at_levels(points: Sequence[tuple[float, float]], levels: Sequence[float]) -> list[tuple[float, float]]:
+def _at_levels(points: Sequence[Place], levels: Sequence[float]) -> list[Place]:
     """Return the points of a curve whose heights are nearest to the levels."""
-    if not points:
-        return []
-    return [min(points, key=lambda p: (abs(p[1] - level), p[0])) for level in levels]
+    return [min(points, key=lambda p: (abs(p[1] - level), p[0])) for level in levels] if points else []
 
 
-def _along(points: Sequence[tuple[float, float]], i: int, many: int) -> Sequence[tuple[float, float]]:
+def _along(points: Sequence[Place], i: int, many: int) -> Sequence[Place]:
     """Return the point that carries the name of one of many curves: each its own part of the way."""
     at = int((i + 0.5) / many * len(points))
     return points[at : at + 1]
+
+
+def _name(name: str, x: float, y: float, bottom: float, style: _Style, *, bold: bool) -> str:
+    """Return the name of a curve beside one of its points, inside the picture."""
+    side, shift = ("end", -8) if x + 8 + 7 * len(name) > WIDE - 4 else ("start", 8)
+    height = y + 14 if y + 14 < bottom - 4 else y - 8
+    return _text(x + shift, height, name, style.colour, side, bold=bold)
 
 
 def _gap(gap: Gap, x: float, low: float, high: float) -> str:
@@ -347,18 +352,14 @@ def _gap(gap: Gap, x: float, low: float, high: float) -> str:
     return "".join([_line(x, low, x, high, INK, 3), *caps, text])
 
 
-def _key(curves: Sequence[Curve], letters: Sequence[str], top: int) -> tuple[list[str], float]:
-    """Return the key, in two columns where the names are short, and where it ends."""
-    columns = 1 if max(len(curve.name) for curve in curves) > 22 else 2
-    most, out, loud = (26 if columns == 2 else 56), [], 0
-    for i, curve in enumerate(curves):
-        x, y, name = 10 + (i % columns) * (WIDE // 2), top + (i // columns) * 18, curve.name
-        if curve.quiet:
-            out.append(_line(x, y, x + 34, y, QUIET, 1, "2 2" if curve.marks else ""))
-        else:
-            out.append(_line(x, y, x + 34, y, COLOURS[loud % CURVES], 1.8, DASHES[loud % CURVES]))
-            out.append(_shape(SHAPES[loud % CURVES], x + 17, y, COLOURS[loud % CURVES]))
-            name = f"{letters[loud]}: {name}" if letters else name
-            loud += 1
-        out.append(_text(x + 42, y + 4, shortened(name, most), INK))
-    return out, top + math.ceil(len(curves) / columns) * 18 + 4
+def _keyed(body: list[str], key: Sequence[tuple[str, _Style]], longest: int) -> Drawing:
+    """Return a drawing with its key below, in two columns where the longest name is short."""
+    columns, most, top = (1, 56, 318) if longest > 22 else (2, 26, 318)
+    for i, (name, style) in enumerate(key):
+        x, y = 10 + (i % columns) * (WIDE // 2), top + (i // columns) * 18
+        if style.width:
+            body.append(_line(x, y, x + 34, y, style.colour, style.width, style.dash))
+        if style.shape:
+            body.append(_shape(style.shape, x + 17, y, style.colour))
+        body.append(_text(x + 42, y + 4, shortened(name, most), INK))
+    return Drawing(WIDE, top + math.ceil(len(key) / columns) * 18 + 4, "".join(body), letters=13)

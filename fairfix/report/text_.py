@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fairfix.report.layout import MARKS, Grid, layout
+from fairfix.report.layout import Grid, Json, Verdict, layout
 from fairfix.report.words import harmless, readable
 
-COLOURS = {"PASS": "green", "FAIL": "bold red", "UNDECIDED": "yellow", "WAIVED": "yellow"}
+COLOURS = {"pass": "green", "fail": "bold red", "undecided": "yellow", "waived": "yellow"}
 
 
 def render(
-    result: Mapping[str, Any],
+    result: Json,
     *,
     width: int = 120,
     color: bool = False,
@@ -49,6 +47,6 @@ def _table(grid: Grid, *, ascii_only: bool) -> Table:
         table.add_column(heading, justify="left" if i < grid.text_columns else "right", overflow="fold")
     for row in grid.rows:
         table.add_row(
-            *(Text(cell, style=COLOURS.get(cell, "") if cell in MARKS.values() else "") for cell in row)
+            *(Text(cell, style=COLOURS[cell.code] if isinstance(cell, Verdict) else "") for cell in row)
         )
     return table

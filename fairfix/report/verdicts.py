@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from fairfix.auditing.as_json import definition, formula
+from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import UsageError
 from fairfix.report import NO_CHECKS
-from fairfix.report.layout import MARKS, STATES, interval
+from fairfix.report.layout import MARKS, STATES, Json, interval, kind_of
 
 NOTHING_GATED = "no limits were given, so nothing was gated"
 OPERATORS = {">": "above", ">=": "at or above", "<": "below", "<=": "at or below"}
+WORDS = {"fail": "failed", "undecided": "undecided", "waived": "waived", "pass": "passed"}
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Judged:
     command: str
     source: str
     columns: tuple[str, ...]
-    checks: Sequence[Mapping[str, Any]]
+    checks: Sequence[Json]
 
     def count(self, verdict: str) -> int:
         """Return how many checks have this verdict."""
@@ -31,77 +31,60 @@ class Judged:
     @property
     def summary(self) -> str:
         """How many checks there are of each verdict, in words."""
-        told = [f"{self.count(v)} {word}" for v, word in WORDS.items() if self.count(v)]
-        return f"checks of {self.source}: {', '.join(told) if told else NOTHING_GATED}"
+        counts = [f"{self.count(v)} {word}" for v, word in WORDS.items() if self.count(v)]
+        return f"checks of {self.source}: {', '.join(counts) or NOTHING_GATED}"
 
 
-WORDS = {"fail": "failed", "undecided": "undecided", "waived": "waived", "pass": "passed"}
-
-
-def judged(result: Mapping[str, Any], name: str) -> Judged:
-    """Return the checks of an audit or a repair.
-
-    Raises
-    ------
-    UsageError
-        The result is one of a comparison, which has none.
-    """
-    command = str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
+def judged(result: Json, name: str) -> Judged:
+    """Return the checks of an audit or a repair; a comparison has none, which is a usage error."""
+    command = kind_of(result)
     if command == "compare":
         raise UsageError(NO_CHECKS.format(name=name))
-    columns = result["data"]["columns"].get("protected", ())  # none where groups are known by chances alone
+    columns = result["data"]["columns"].get("protected", ())  # none where groups are known by probabilities
     return Judged(command, str(result["data"]["source"]), tuple(columns), result["checks"])
 
 
-def waivers(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def waivers(result: Json) -> list[tuple[str, str, str]]:
     """Return every waiver as (its check, what it does, a sentence)."""
+    text = "the waiver of {check}, until {expires}, {does}: {reason}"
     return [
-        (
-            str(one["check"]),
-            str(one["state"]),
-            f"the waiver of {one['check']}, until {one['expires']}, {STATES[one['state']]}: {one['reason']}",
-        )
+        (str(one["check"]), str(one["state"]), text.format(**one, does=STATES[one["state"]]))
         for one in result.get("waivers", {}).get("waivers", ())
     ]
 
 
-def title(check: Mapping[str, Any]) -> str:
+def title(check: Json) -> str:
     """Return the check with its attribute."""
     text = str(check["check"])
     return text if f"[{check['attribute']}" in text else f"{text} [{check['attribute']}]"
 
 
-def sentence(check: Mapping[str, Any]) -> str:
-    """Return what was found and why that is the verdict."""
-    groups = f", between {' and '.join(check['groups'])}" if len(check["groups"]) > 1 else ""
-    if len(check["groups"]) == 1:
-        groups = f", {check['groups'][0]}"
-    return f"{MARKS[check['verdict']]}: {check['id']} is {interval(check)}{groups}; {check['reason']}"
+def sentence(check: Json) -> str:
+    """Return the value of a check and the reason for its verdict."""
+    groups = check["groups"]
+    among = f", {'between ' if len(groups) > 1 else ''}{' and '.join(groups)}" if groups else ""
+    return f"{MARKS[check['verdict']]}: {check['id']} is {interval(check)}{among}; {check['reason']}"
 
 
-def limit(check: Mapping[str, Any]) -> str:
+def limit(check: Json) -> str:
     """Return the limit of a check in words."""
     return f"fails when {check['id']} is {OPERATORS[check['operator']]} {check['limit']:g}"
 
 
-def rule(check: Mapping[str, Any]) -> str:
-    """Return what is measured, without the attribute."""
-    change = "change." if check["of"] == "change" else ""
-    return change + str(check["comparison"])
+def rule(check: Json) -> str:
+    """Return the name of the number that is limited, without the attribute."""
+    return ("change." if check["of"] == "change" else "") + str(check["comparison"])
 
 
-def measured(check: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Return the definition of what a check is about."""
+def measured(check: Json, result: Json) -> str:
+    """Return the definition of the number that is limited."""
     change = "the new value minus that of the baseline; " if check["of"] == "change" else ""
     return change + meaning(str(check["comparison"]), result)
 
 
-def meaning(identifier: str, result: Mapping[str, Any]) -> str:
+def meaning(identifier: str, result: Json) -> str:
     """Return the definition of a comparison or a metric: the result's own, else the one of this version."""
-    told = result.get("definitions", {}).get(identifier)
-    if told:
-        return str(told)
     try:
-        return definition(identifier) if "." in identifier else f"{identifier} = {formula(identifier)}"
+        return str(result.get("definitions", {}).get(identifier) or Comparison.parse(identifier).definition)
     except KeyError:
         return identifier

@@ -19,7 +19,7 @@ COMMAND = re.compile(r"^(\s*)(::|##\[)", re.MULTILINE)
 
 def plain(text: str) -> str:
     r"""Return a text with every unseen character written as Python writes it, such as ``\n``."""
-    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def named(name: str) -> str:

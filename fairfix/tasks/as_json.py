@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from fairfix import __version__
 from fairfix.auditing.as_json import check_dict, columns_dict, number, reading_dict, value_dict
-from fairfix.data.table import Reading
+from fairfix.data.reading import Reading
 from fairfix.individual.flips import described
-from fairfix.models.predictors import Note
 from fairfix.models.repaired import Repaired
+from fairfix.models.trace import Note
 from fairfix.tasks.fitting import Outcome, RowCounts
 from fairfix.tasks.proof import Proof, ProofRow
 

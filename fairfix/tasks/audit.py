@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from fairfix.auditing.as_json import audit_dict
-from fairfix.auditing.audit import More, require_two_groups, with_default_threshold
+from fairfix.auditing.audit import More, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, compare, require_comparable
 from fairfix.auditing.checks import Check
@@ -19,8 +19,9 @@ from fairfix.auditing.paired import Changes, doubt, match
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.auditing.waivers import worst
 from fairfix.data.files import Source, open_source, read_json
+from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.noisy.description import Noise
 from fairfix.tasks.dataset import Dataset, apply_waivers, file_name, log, noise_of, open_data, waivers_of
@@ -129,7 +130,10 @@ def _of_data(request: AuditRequest, data: Dataset) -> tuple[AuditReport, CountFi
 
         report = audit_noisy(source, reading, noise, settings, seed=request.seed, more=more)
         for check in settings.checks:
-            if check.comparison.endswith(".between_groups") and check.attribute in (None, *request.protected):
+            if check.comparison.scope == "between_groups" and check.comparison.attribute in (
+                None,
+                *request.protected,
+            ):
                 log.info(
                     "check %r is about the recorded groups; of the true ones: %s",
                     check.text,
@@ -275,7 +279,7 @@ def _compare_rows(
     """Add to a result what has changed on the rows that are in both files, and the checks of changes."""
     name = str(request.id)
     sources = open_source(request.baseline_data), data.source
-    reading = with_default_threshold(data.reading)
+    reading = data.reading.with_threshold()
     before, after = (_with_ids(source, reading, name) for source in sources)
     matched = match(before, after, name)
     plain = replace(settings, checks=())
@@ -313,7 +317,7 @@ def _usual() -> list[str]:
     """Return the comparisons of the short report."""
     from fairfix.report.layout import HEADLINES
 
-    return [identifier for identifier, _ in HEADLINES]
+    return list(HEADLINES)
 
 
 def _with_ids(source: Source, reading: Reading, name: str) -> Table:

@@ -15,15 +15,18 @@ from typing import Any
 import numpy as np
 
 from fairfix.auditing.audit import audit
+from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import AuditReport, Settings, Value
+from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, FairfixWarning, UsageError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer, RepairProblem
-from fairfix.models.predictors import Note, RepairedPredictor, messages
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
 from fairfix.tasks.as_json import compare_dict
@@ -48,8 +51,6 @@ QUALITIES = ("accuracy", "log_loss", "square_loss", "absolute_loss")
 
 CHANCES = 256
 """Up to so many different chances of a decision are told apart in what is said of true groups."""
-
-HIGHER_IS_BETTER = frozenset({"accuracy"})
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def fits(
     return tuple(
         (contender, slack)
         for contender in contenders
-        for slack in (slacks if contender.repairer.has_slack else (None,))
+        for slack in ((None,) if contender.repairer.slack_of_all is None else slacks)
     )
 
 
@@ -269,7 +270,7 @@ def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
     axes = {(gap, quality) for point in points for gap in point.gaps for quality in point.qualities}
     fronts: dict[int, list[str]] = {i: [] for i in range(len(points))}
     for gap, quality in sorted(axes):
-        sign = -1.0 if quality in HIGHER_IS_BETTER else 1.0
+        sign = -1.0 if METRICS[quality].better == "larger" else 1.0
         place = {
             i: (point.gaps[gap].value, sign * point.qualities[quality].value)
             for i, point in enumerate(points)
@@ -369,10 +370,7 @@ def chosen(
         if why and names:
             raise UsageError(f"`methods={name}`: {why}")
         if not why:
-            pairs = method.contenders(reading)
-            if noise is not None and method.knows_noise:
-                pairs = method.noisy_contenders(reading, noise)
-            out += [Contender(title, repairer) for title, repairer in pairs]
+            out += [Contender(title, repairer) for title, repairer in method.contenders(reading, noise)]
     if not out:
         raise UsageError("no method fits these data; name features to learn from, or a score column")
     return out

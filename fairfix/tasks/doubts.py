@@ -24,11 +24,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
 from fairfix.auditing.results import Value
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
-from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Caution
 
 FEW = 100
 """Rows from which a rate is known to about 0.1 only (95 %): a gap that hangs on fewer is mostly chance."""
@@ -43,11 +46,8 @@ SHOWN = 1e-3
 """A slack is missed if it is by more than this, which is far above the tolerances of all solvers."""
 
 EVENTS: Mapping[str, tuple[int | None, ...]] = {
-    "selection_rate": (None,),
     "ks": (None,),
-    "true_positive_rate": (1,),
-    "false_positive_rate": (0,),
-    "equalized_odds": (1, 0),
+    **{name: events_of(name) for name in (*map(metric_of, CRITERIA), "false_positive_rate")},
 }
 """Labels of the rows over which a metric is a mean; None for all rows."""
 
@@ -67,12 +67,12 @@ class Asked:
     @property
     def metric(self) -> str:
         """What is compared."""
-        return self.comparison.split(".")[0]
+        return Comparison.parse(self.comparison).metric
 
     @property
     def is_gap(self) -> bool:
         """Whether it is 0 where groups are alike."""
-        return self.metric == "ks" or self.comparison.split(".")[1] in ("difference", "covariance")
+        return self.metric == "ks" or Comparison.parse(self.comparison).kind in ("difference", "covariance")
 
 
 def show(value: Value) -> str:

@@ -16,15 +16,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.auditing.audit import audit, with_default_threshold
+from fairfix.auditing.audit import audit
+from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.results import CheckResult, Settings
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.draws import is_random
+from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, scan, stream_batches
-from fairfix.data.table import Encoder, Reading, Table, arrow_array, assemble
+from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy
-from fairfix.models.predictors import Caution, Note, RepairedPredictor, is_random, messages
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
 from fairfix.tasks.doubts import Asked, of_gaps, of_rounding, of_selection, of_slack, of_small_groups, one_row
@@ -101,14 +107,14 @@ def with_threshold(reading: Reading) -> Reading:
     """Return the reading with its default threshold; a probability that is yet to be learned has one as well."""
     if reading.task == "classification" and not reading.columns.score and not reading.thresholds:
         return replace(reading, thresholds=(0.5,))
-    return with_default_threshold(reading)
+    return reading.with_threshold()
 
 
 def _criterion(repairer: Repairer, reading: Reading) -> str:
     """Return what the slack bounds: within strata, where there are strata."""
     if not reading.columns.strata:
         return repairer.bounds_of(reading)
-    return repairer.bounds.rpartition(".")[0] + ".within_strata"
+    return Comparison.parse(repairer.bounds_of(reading)).to("within_strata").id
 
 
 def split_rows(table: Table, rng: np.random.Generator, *, validation: float, holdout: float) -> Split:
@@ -260,10 +266,9 @@ def repair_stream(
         raise UsageError(
             "learning from a stream does not go with `strata`; take a solver that reads all rows"
         )
-    reading = with_default_threshold(reading).in_type_of(source.schema)
     settings = replace(settings or Settings(), intersect=len(reading.columns.protected) > 1)
     counted = scan(source, reading, exact=False, losses=False)
-    used = counted.counts.used
+    reading, used = counted.reading, counted.counts.used
     salt, fit_rng = seed, np.random.default_rng(seed).spawn(2)[1]
     kept = min(holdout, HELD_ROWS / used), min(1 - holdout, SHOWN_ROWS / used)
     held, shown = _sampled(source, reading, salt, [(0.0, kept[0]), (holdout, holdout + kept[1])])
@@ -410,9 +415,9 @@ def _doubts(
     """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
     asked = Asked(_criterion(repairer, held.reading), repairer.slack_of_all)
     groups = fitted.groups()
-    attribute = " x ".join(groups.columns)
+    attribute = attribute_name(groups.columns)
     if repairer.demands:  # of true groups, as far as anything is known of them
-        asked = replace(asked, comparison=f"{asked.comparison.rpartition('.')[0]}.true_groups")
+        asked = replace(asked, comparison=Comparison.parse(asked.comparison).to(TRUE_GROUPS).id)
     rows = [
         next((row for row in proof.table if (row.id, row.attribute) == (asked.comparison, attribute)), None)
         for proof in shown

@@ -15,18 +15,22 @@ from typing import Any
 import numpy as np
 
 from fairfix.auditing.audit import More, OfTrueGroups, audit
-from fairfix.auditing.checks import NOISE_SCOPES
+from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, Settings, Value
 from fairfix.data.counts import Bools, Floats
-from fairfix.data.table import PLAIN_SCORE, Table, to_probability
+from fairfix.data.draws import is_random
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import to_probability
+from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import DataError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
-from fairfix.models.predictors import RepairedPredictor, is_random
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.noisy.proof import Told, comparisons_of, said_of, true_groups_of, values_of
 from fairfix.optim.parity import ks_to_overall
-from fairfix.stats import uncertainty as un
+from fairfix.stats.estimates import Means
+from fairfix.stats.ks import ks_noise
 
 FLIPPED = (
     "decision_flips.under_flips",
@@ -260,13 +264,13 @@ def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[
     for columns in [(name,) for name in asked] + ([asked] if len(asked) > 1 else []):
         groups = table.groups(columns)
         far = ks_to_overall(every, groups.codes[rows], weight, len(groups.levels))
-        out[f"ks.to_overall [{' x '.join(columns)}]"] = float(far.max())
+        out[f"ks.to_overall [{attribute_name(columns)}]"] = float(far.max())
     return out
 
 
 def _of_score(identifier: str) -> bool:
     """Tell whether a row is about the score and not about decisions."""
-    return identifier.split(".")[0] in ("ks", "log_loss", "square_loss", "score_change")
+    return Comparison.parse(identifier).metric in ("ks", "log_loss", "square_loss", "score_change")
 
 
 def _joined(one: More, other: More) -> More:
@@ -340,7 +344,7 @@ def _noise(report: AuditReport, table: Table) -> Iterator[tuple[str, tuple[float
         weight = table.rows.weight
         mass = np.bincount(groups.codes, weight)
         sizes = mass if weight is None else mass**2 / np.bincount(groups.codes, weight**2)
-        yield block.attribute, un.ks_noise(sizes)
+        yield block.attribute, ks_noise(sizes)
 
 
 class _Pairs:
@@ -363,15 +367,15 @@ class _Pairs:
 
     def change(self, comparison: str, block: Block, value: float) -> Value:
         """Return a change with its interval, or with why there is none."""
-        metric, scope = comparison.split(".")[0], comparison.rpartition(".")[2]
-        if metric == "ks":
+        of = Comparison.parse(comparison, block.attribute)
+        if of.metric == "ks":
             was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
             return Value(value, now.low - was.high, now.high - was.low)
         ends: Any = "true groups are not seen row by row"
-        if metric in LOSSES and not self._ends_at_1(metric):
+        if of.metric in LOSSES and not self._ends_at_1(of.metric):
             ends = "a few rows can make the whole of a loss without an upper end"
-        elif scope not in NOISE_SCOPES:
-            ends = self.changes.limits(comparison, block.attribute, block.columns, "")
+        elif not of.of_true_groups:
+            ends = self.changes.limits(of, block.columns)
         if isinstance(ends, str):
             return Value(value, math.nan, math.nan, f"no interval of this change: {ends}")
         return Value(value, min(ends[0], value), max(ends[1], value))
@@ -474,6 +478,6 @@ def _mean(values: Floats, table: Table, settings: Settings, support: tuple[float
     weight = table.weight
     sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
-    estimate = un.Means.from_sums(n, n2, total, squares, support, sizes)
+    estimate = Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(1.0 - settings.confidence)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

@@ -16,7 +16,8 @@ from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.by_model import readable_table
 from fairfix.individual.flips import changes_of, check_comparable
-from fairfix.methods import Repairer, available
+from fairfix.methods import available
+from fairfix.methods.base import Repairer
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import (
     IDENTITY_TYPES,

@@ -16,11 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairfix.auditing.audit import with_default_threshold
 from fairfix.data.files import Source
 from fairfix.data.naming import infer_columns
+from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.scan import scan
-from fairfix.data.table import SCORE_RANGE, Columns, Reading
 from fairfix.errors import ColumnError, UsageError
 
 USUAL = (
@@ -126,7 +125,7 @@ def first_configuration(
             f"no column of {source.name} looks like groups (2 to {FEW} values); name one with `protected=COLUMN`"
         )
     reading = _reading(replace(columns, protected=chosen), seen, positive_label)
-    counts = scan(source, with_default_threshold(reading), exact=False, losses=False).counts
+    counts = scan(source, reading, exact=False, losses=False).counts
     for i, name in enumerate(chosen):
         levels = {cell[i] for cell in counts.cells}
         if len(levels) < 2:

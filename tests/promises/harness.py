@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from fairfix.cli import run
+from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Reading
 from fairfix.tasks.fitting import split_rows
 from scipy import stats
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading
 from fairfix.tasks.fitting import split_rows
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import scipy.sparse as sp
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.models.repaired import Repaired
 from fairfix.optim.parity import ks_to_overall
 from scipy.optimize import linprog

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 
 from tests.promises.harness import Shell, Tried, judged, parts_of, promise
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading
 from fairfix.individual.flips import flipped, protected_flips
-from fairfix.methods.sensei import MEASURED, _Changed, _Data, _held
+from fairfix.methods.sensei.regularized import MEASURED, FlippedRows, Training, set_aside
 from fairfix.models.repaired import Repaired
 from fairfix.tasks.fitting import split_rows, with_threshold
 from scipy.optimize import linprog
@@ -193,7 +193,9 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
     X, y = scorer.features.matrix(table), np.asarray(table.rows.label, dtype=float)
     flips = [scorer.features.matrix(flipped(table, flip)) for flip in protected_flips(table, ("sex",))]
     held = np.flatnonzero(
-        _held(_Data(X, y, np.ones(y.size), _Changed.of(X, flips), X[:0], scorer.features.reach), seed + 1)
+        set_aside(
+            Training(X, y, np.ones(y.size), FlippedRows.of(X, flips), X[:0], scorer.features.reach), seed + 1
+        )
     )
     held = held[:: -(-held.size // MEASURED)] if held.size else np.arange(y.size)
     found = attack(rng, scorer.member, X, [one[held] for one in flips], held, scorer.features.reach, radius)

@@ -16,6 +16,7 @@ for _module in pkgutil.iter_modules(tests.promises.__path__):
         importlib.import_module(f"tests.promises.{_module.name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
 def test_the_promise_holds(promise: Promise, tmp_path: Path) -> None:
     found = promise.in_worlds(range(promise.quick), tmp_path)

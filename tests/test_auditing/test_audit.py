@@ -12,33 +12,20 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import AuditReport, Settings
+from fairfix.data.encoder import MISSING
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import MISSING, Columns, Reading
 from fairfix.errors import UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
+from tests.data import people
 from tests.test_auditing.test_distances import SOURCES, scored
 
 READING = Reading(Columns(("race", "sex"), label="label", score="score", strata=("product",)))
-
-
-def loans(n: int = 4000, seed: int = 0) -> pd.DataFrame:
-    """Return rows whose groups differ."""
-    rng = np.random.default_rng(seed)
-    race = rng.choice(["a", "b", "c"], n, p=[0.7, 0.2, 0.1])
-    score = np.clip(rng.beta(2, 2, n) + np.where(race == "a", 0.08, 0.0), 0, 1)
-    return pd.DataFrame(
-        {
-            "race": race,
-            "sex": rng.choice(["f", "m"], n),
-            "product": rng.choice(["car", "home"], n),
-            "label": (rng.random(n) < score).astype(int),
-            "score": score,
-            "w": rng.random(n) + 0.5,
-        }
-    )
+SHARES = (0.7, 0.2, 0.1)
+"""Of the races."""
 
 
 def by_hand(part: pd.DataFrame) -> dict[str, float]:
@@ -65,7 +52,7 @@ def by_hand(part: pd.DataFrame) -> dict[str, float]:
 
 def test_every_metric_equals_its_definition() -> None:
     """Each metric of each group, alone, crossed and in strata, to 1e-12."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     report = audit(data, READING, Settings(intersect=True))
     for block in report.blocks:
         inside = data if not block.stratum else data[data["product"] == block.stratum.split("=")[1]]
@@ -80,7 +67,7 @@ def test_every_metric_equals_its_definition() -> None:
 
 def test_every_comparison_equals_its_definition() -> None:
     """Differences and ratios between groups, to overall, to a reference; the worst group; within strata."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     report = audit(data, READING, Settings(reference={"race": "a"}))
     hand = {name: by_hand(part) for name, part in data.groupby("race")}
     everybody = by_hand(data)
@@ -111,7 +98,7 @@ def test_every_comparison_equals_its_definition() -> None:
 
 def test_every_interval_holds_its_value() -> None:
     """Low <= value <= high everywhere."""
-    report = audit(loans(300), READING, Settings(intersect=True, reference={"race": "b"}))
+    report = audit(people(300, 0, SHARES), READING, Settings(intersect=True, reference={"race": "b"}))
     for block in report.blocks:
         values = [c.value for c in block.comparisons.values()]
         values += [v for c in block.comparisons.values() for v in c.per_group.values()]
@@ -177,14 +164,14 @@ def assert_equal_values(one: AuditReport, two: AuditReport, tolerance: float = 1
 
 def test_row_order_is_irrelevant() -> None:
     """Shuffled rows give the same report."""
-    data = loans()
+    data = people(4000, 0, SHARES)
 
     assert_equal_values(audit(data, READING), audit(data.sample(frac=1, random_state=1), READING))
 
 
 def test_names_are_only_names() -> None:
     """Renaming groups permutes the rows of the report and changes no gap."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     renamed = data.replace({"race": {"a": "z"}})
     one, two = (audit(d, READING).block("race") for d in (data, renamed))
 
@@ -195,7 +182,7 @@ def test_names_are_only_names() -> None:
 
 def test_equal_weights_change_nothing() -> None:
     """A constant weight gives the unweighted report, intervals included."""
-    data = loans().assign(w=3.0)
+    data = people(4000, 0, SHARES).assign(w=3.0)
     weighted = audit(data, replace(READING, columns=replace(READING.columns, weight="w")))
     plain = audit(data, READING)
     assert_equal_values(weighted, plain)
@@ -209,7 +196,7 @@ def test_equal_weights_change_nothing() -> None:
 @pytest.mark.parametrize("scale", ["margin", "logit"])
 def test_other_scales_say_the_same(scale: str) -> None:
     """2p - 1 and log-odds give the rates, losses, AUC and KS of the probability."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     data["score"] = data.score.clip(1e-6, 1 - 1e-6)
     other = data.assign(
         score=2 * data.score - 1 if scale == "margin" else np.log(data.score / (1 - data.score))
@@ -224,7 +211,7 @@ def test_other_scales_say_the_same(scale: str) -> None:
 def test_continuous_scores_are_never_decisions_in_silence() -> None:
     """A raw score without a threshold has no selection rate, and a gate on it is undecided."""
     checks = (Check.parse("dp.difference>0.9"),)
-    report = audit(loans(), replace(READING, score_scale="raw"), Settings(checks=checks))
+    report = audit(people(4000, 0, SHARES), replace(READING, score_scale="raw"), Settings(checks=checks))
 
     assert "threshold" in report.not_computed["selection_rate"]
     assert "selection_rate" not in report.overall.metrics
@@ -234,7 +221,7 @@ def test_continuous_scores_are_never_decisions_in_silence() -> None:
 
 def test_an_infinite_loss_is_undefined_with_a_reason() -> None:
     """A label that was given probability 0 makes the log loss infinite, not large."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     data.loc[0, ["score", "label"]] = [0.0, 1]
     group = next(g for g in audit(data, READING).block("race").groups if g.name == data.race[0])
 
@@ -248,7 +235,7 @@ def test_an_infinite_loss_is_undefined_with_a_reason() -> None:
 @pytest.mark.parametrize("gate_on", ["interval", "point"])
 def test_a_check_over_an_undefined_value_cannot_pass(expression: str, gate_on: Any) -> None:
     """However far the limit: a group without positives leaves the check undecided, but it may fail."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     data.loc[data.race == "c", "label"] = 0
     settings = Settings(checks=(Check.parse(expression), Check.parse("dp.difference>0.99")), gate_on=gate_on)
     report = audit(data, READING, settings)
@@ -263,7 +250,7 @@ def test_a_check_over_an_undefined_value_cannot_pass(expression: str, gate_on: A
 
 def test_intervals_of_strata_hold_for_all_strata_at_once() -> None:
     """Inside one of two strata the intervals are those of the stratum alone at half the miscoverage."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     both = audit(data, READING)
     for name, part in data.groupby("product"):
         alone = audit(
@@ -278,7 +265,7 @@ def test_intervals_of_strata_hold_for_all_strata_at_once() -> None:
 
 def test_a_stratum_with_a_single_group_is_said() -> None:
     """Where there is nothing to compare the comparison says so, and takes the other strata."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     data.loc[data["product"] == "home", "race"] = "a"
     found = audit(data, READING).block("race").comparisons["selection_rate.difference.within_strata"]
 
@@ -290,12 +277,12 @@ def test_a_reference_that_is_not_there_is_refused() -> None:
     """Attribute and group of a reference are checked by name."""
     for reference, words in (({"race": "q"}, "no group 'q'"), ({"age": "a"}, "not audited")):
         with pytest.raises(UsageError, match=words):
-            audit(loans(), READING, Settings(reference=reference))
+            audit(people(4000, 0, SHARES), READING, Settings(reference=reference))
 
 
 def test_a_randomised_rule_is_audited_by_its_expectation() -> None:
     """Rates of p_positive are means of q, not shares of q >= 0.5."""
-    data = loans().assign(q=lambda d: d.score**2)
+    data = people(4000, 0, SHARES).assign(q=lambda d: d.score**2)
     reading = Reading(Columns(("race",), label="label", probability="q"))
     for group in audit(data, reading).block("race").groups:
         part = data[data.race == group.name]
@@ -308,7 +295,7 @@ def test_a_randomised_rule_is_audited_by_its_expectation() -> None:
 
 def test_missing_groups_are_a_row_of_the_report() -> None:
     """With missing_group="group" they are compared like any other; with "drop" they are counted as left out."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     data.loc[data.race == "c", "race"] = None
     as_group = audit(data, replace(READING, missing_group="group"))
     found = {g.name: g for g in as_group.block("race").groups}
@@ -325,7 +312,7 @@ def test_missing_groups_are_a_row_of_the_report() -> None:
 
 def test_a_group_may_have_any_name() -> None:
     """Levels of crossed groups are those of the columns, even where a name looks like a crossing."""
-    data = loans().replace({"race": {"a": "x & y"}})
+    data = people(4000, 0, SHARES).replace({"race": {"a": "x & y"}})
     block = audit(data, READING, Settings(intersect=True)).block("race x sex")
 
     assert {g.levels for g in block.groups} == set(zip(data.race, data.sex, strict=True))
@@ -335,7 +322,7 @@ def test_a_group_may_have_any_name() -> None:
 @pytest.mark.parametrize("gate_on", ["interval", "point"])
 def test_a_ratio_of_zeros_is_undefined_everywhere(gate_on: Any) -> None:
     """0/0 passes no check: not alone, not as part of equalized odds, not in one of the strata."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     perfect = data.assign(score=np.where(data.label == 1, 0.9, 0.1))  # no false positives at all
     checks = tuple(map(Check.parse, ("fpr.ratio<0.1", "eo.ratio<0.1", "fpr.ratio.to_overall<0.1")))
     report = audit(perfect, READING, Settings(checks=checks, gate_on=gate_on))
@@ -351,7 +338,7 @@ def test_a_ratio_of_zeros_is_undefined_everywhere(gate_on: Any) -> None:
 
 def test_an_infinite_loss_spoils_no_other_group() -> None:
     """The groups without it keep their loss; nothing warns."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     data.loc[0, ["score", "label", "race"]] = [0.0, 1, "a"]
     block = audit(data, READING).block("race")
     for group in block.groups:
@@ -364,7 +351,7 @@ def test_an_infinite_loss_spoils_no_other_group() -> None:
 
 def test_sums_that_overflow_are_undefined_with_their_own_reason() -> None:
     """Scores of 1e300 have a mean but no variance in floating point; that is no infinite loss."""
-    data = loans().assign(score=lambda d: d.score * 1e300)
+    data = people(4000, 0, SHARES).assign(score=lambda d: d.score * 1e300)
     group = audit(data, replace(READING, score_scale="raw", thresholds=(5e299,))).block("race").groups[0]
 
     assert math.isnan(group.metrics["mean_score"].value)
@@ -375,7 +362,7 @@ def test_sums_that_overflow_are_undefined_with_their_own_reason() -> None:
 
 def test_a_mean_probability_is_bounded_without_labels_too() -> None:
     """The interval of a mean score stays within [0, 1]."""
-    data = loans(12)
+    data = people(12, 0, SHARES)
     for columns in (Columns(("race",), score="score"), Columns(("race",), label="label", score="score")):
         for group in audit(data, Reading(columns)).block("race").groups:
             found = group.metrics["mean_score"]
@@ -385,7 +372,7 @@ def test_a_mean_probability_is_bounded_without_labels_too() -> None:
 def test_regression_metrics_equal_their_definitions() -> None:
     """Means and losses of a real-valued target, with scikit-learn as the judge."""
     rng = np.random.default_rng(0)
-    data = loans(600).assign(label=rng.normal(size=600), score=rng.normal(3, 2, 600))
+    data = people(600, 0, SHARES).assign(label=rng.normal(size=600), score=rng.normal(3, 2, 600))
     report = audit(data, replace(READING, task="regression"))
     for group in report.block("race").groups:
         part = data[data.race == group.name]
@@ -407,7 +394,7 @@ def test_regression_metrics_equal_their_definitions() -> None:
 @given(st.integers(0, 1000), st.integers(8, 60))
 def test_a_weight_of_two_is_the_row_twice(seed: int, n: int) -> None:
     """Whole weights give the values of repeated rows, undefined ones included."""
-    data = loans(n, seed).assign(w=np.random.default_rng(seed).integers(1, 4, n))
+    data = people(n, seed, SHARES).assign(w=np.random.default_rng(seed).integers(1, 4, n))
     weighted = replace(READING, columns=replace(READING.columns, weight="w"))
     repeated = data.loc[data.index.repeat(data.w)]
 
@@ -416,7 +403,7 @@ def test_a_weight_of_two_is_the_row_twice(seed: int, n: int) -> None:
 
 def test_a_file_a_frame_and_a_table_give_one_report(tmp_path: Any) -> None:
     """To the last bit, intervals included; CSV keeps the digits."""
-    data = loans(500)
+    data = people(500, 0, SHARES)
     data.to_parquet(tmp_path / "d.parquet")
     data.to_csv(tmp_path / "d.csv", index=False)
     reports = [
@@ -446,12 +433,12 @@ def test_checks_over_what_is_not_there_are_refused(expression: str, words: str) 
     plain = replace(READING, columns=replace(READING.columns, strata=()))
 
     with pytest.raises(UsageError, match=words):
-        audit(loans(300), plain, Settings(checks=(Check.parse(expression),)))
+        audit(people(300, 0, SHARES), plain, Settings(checks=(Check.parse(expression),)))
 
 
 def test_calibration_by_group_is_within_its_bound() -> None:
     """The binned calibration error equals brute force up to the certified error of the mean scores."""
-    data = loans()
+    data = people(4000, 0, SHARES)
     data["bin"] = np.minimum((data.score * 16).astype(int), 15)
     for group in audit(data, READING).block("race").groups:
         part = data[data.race == group.name]

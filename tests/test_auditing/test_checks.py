@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 
 import pytest
-from fairfix.auditing.checks import FLIP_SCOPES, FLIPS, METRICS, Check, GateOn, exit_status
+from fairfix.auditing.checks import Check, GateOn, exit_status
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import FLIP_SCOPES, METRICS
 from fairfix.errors import ExitStatus, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
+
+FLIPS = [name for name, metric in METRICS.items() if metric.scopes == FLIP_SCOPES]
 
 GOOD = {
     "dp.difference>0.1": ("selection_rate.difference.between_groups", None, None, ">", 0.1),
@@ -32,8 +36,10 @@ GOOD = {
 def test_checks_are_read(text: str) -> None:
     """Metric (with aliases), kind, scope, attribute, group, operator, limit."""
     check = Check.parse(text)
+    of = check.comparison
 
-    assert (check.comparison, check.attribute, check.group, check.operator, check.limit) == GOOD[text]
+    assert (of.id, of.attribute, of.group, check.operator, check.limit) == GOOD[text]
+    assert Comparison.parse(of.id, of.attribute, of.group) == of
 
 
 @pytest.mark.parametrize(
@@ -64,15 +70,15 @@ def test_what_is_no_check_is_refused(text: str, words: str) -> None:
 @pytest.mark.parametrize("metric", [m for m in METRICS if m not in ("ks", *FLIPS)])
 def test_every_metric_can_be_gated(metric: str) -> None:
     """No metric of the report is out of reach."""
-    assert Check.parse(f"{metric}.difference>0.1").comparison == f"{metric}.difference.between_groups"
+    assert Check.parse(f"{metric}.difference>0.1").comparison.id == f"{metric}.difference.between_groups"
 
 
 @pytest.mark.parametrize("metric", FLIPS)
 @pytest.mark.parametrize("scope", FLIP_SCOPES)
 def test_what_flips_do_can_be_gated(metric: str, scope: str) -> None:
     """With a scope, or by default under flips of the attribute; another scope is refused."""
-    assert Check.parse(f"{metric}.{scope}>0.1").comparison == f"{metric}.{scope}"
-    assert Check.parse(f"{metric}[sex]>0.1").comparison == f"{metric}.under_flips"
+    assert Check.parse(f"{metric}.{scope}>0.1").comparison.id == f"{metric}.{scope}"
+    assert Check.parse(f"{metric}[sex]>0.1").comparison.id == f"{metric}.under_flips"
     with pytest.raises(UsageError, match="under_comparable"):
         Check.parse(f"{metric}.to_overall>0.1")
 

@@ -21,34 +21,15 @@ from fairfix.cli import run
 from fairfix.data import container as artifact
 from fairfix.data import files as io
 from fairfix.data.container import Artifact
+from fairfix.data.encoder import Encoder
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import quantities, summed
-from fairfix.data.table import Columns, Encoder, Reading
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.report.json_ import render
 
+from tests.data import people
+
 ONE_PASS = Settings(exact=False, threads=1)
-
-
-def people(n: int, seed: int) -> pd.DataFrame:
-    """Return rows of every kind of column; the second stratum and the third group are rare."""
-    rng = np.random.default_rng(seed)
-    race = rng.choice(["a", "b", "c"], n, p=[0.6, 0.38, 0.02])
-    score = np.clip(rng.beta(2, 2, n) + 0.1 * (race == "a"), 0, 1)
-    label = (rng.random(n) < score).astype(int)
-    return pd.DataFrame(
-        {
-            "race": race,
-            "sex": rng.choice(["f", "m"], n),
-            "town": rng.choice(["north", "south"], n),
-            "label": label,
-            "score": score,
-            "raw": rng.normal(size=n) * 10.0 ** rng.integers(-3, 4),
-            "real": rng.normal(3.0, 2.0, n),
-            "p": np.round(rng.random(n), 3),
-            "yes": rng.integers(0, 2, n),
-            "weight": rng.gamma(2.0, size=n),
-        }
-    )
 
 
 RACE = Columns(("race", "sex"), label="label", score="score")

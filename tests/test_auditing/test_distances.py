@@ -12,11 +12,13 @@ from fairfix.auditing import distances as distributions
 from fairfix.auditing.audit import audit
 from fairfix.auditing.results import Block, Settings
 from fairfix.data import scan as engine
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
+
+from tests.strategies import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:scipy")  # its p-values, which nobody looks at
 
@@ -125,7 +127,7 @@ def test_ties_that_are_merged_keep_every_interval(monkeypatch: pytest.MonkeyPatc
         assert (one.value, one.low, one.high) == pytest.approx((two.value, two.low, two.high), abs=1e-9)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 10_000), st.sampled_from(KINDS), st.integers(2, 6), st.integers(10, 80))
 def test_ks_of_random_data(seed: int, kind: str, groups: int, n: int) -> None:
     """Small data of every shape."""

@@ -22,7 +22,8 @@ from fairfix.auditing.waivers import Waiver, apply
 from fairfix.cli.options import today
 from fairfix.errors import ConfigError, UsageError
 from fairfix.report import FORMATS
-from fairfix.stats.uncertainty import Proportions, difference_between_groups
+from fairfix.stats.estimates import Proportions
+from fairfix.stats.gaps import difference_between_groups
 
 from tests.conftest import Call
 

@@ -8,24 +8,19 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
-from fairfix.auditing.metrics import (
-    ALIASES,
-    EQUALIZED_ODDS,
-    MEANS,
-    RATES,
-    confusion,
-    label_table,
-    rate_sums,
-    share,
-)
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import ALIASES, EQUALIZED_ODDS, MEANS, METRICS, NEEDS, RATES, metrics_for
+from fairfix.auditing.sums import confusion, label_table, rate_sums, share
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
-from fairfix.data.table import Columns, Reading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-LAW = settings(max_examples=60)
+from tests.strategies import examples
+
+LAW = settings(max_examples=examples(60))
 
 DEFINITIONS: dict[str, tuple[Callable[[Floats, Floats], Floats], Callable[[Floats, Floats], Floats]]] = {
     "base_rate": (lambda y, q: y, lambda y, q: np.ones_like(y)),
@@ -154,15 +149,39 @@ def test_without_decisions_the_base_rate_stays() -> None:
     assert share(*rate_sums(RATES["base_rate"], label_table(counts))).tolist() == [0.5, 1.0]
 
 
-def test_the_tables_speak_of_metrics_that_exist() -> None:
+def test_the_catalogue_speaks_of_metrics_that_exist() -> None:
     """Names are keys, aliases and equalized odds lead to metrics, every rate is tested by its definition."""
     assert DEFINITIONS.keys() == RATES.keys()
-    for table in (RATES, MEANS):
-        assert all(name == metric.name for name, metric in table.items())
-    for metric in (*RATES.values(), *MEANS.values()):
-        assert metric.needs <= {"label", "decision", "score", "probability", "real label"}
-        assert metric.formula
-        assert metric.undefined
-    assert set(ALIASES.values()) <= {*RATES, *MEANS, "equalized_odds"}
-    assert not set(ALIASES) & {*RATES, *MEANS}
-    assert set(EQUALIZED_ODDS) <= set(RATES)
+    for task in ("classification", "regression"):
+        assert list(metrics_for(task)) == list(METRICS)
+        for name, metric in metrics_for(task).items():
+            assert name == metric.name
+            assert set(metric.needs) <= set(NEEDS)
+            assert metric.formula
+            assert metric.title
+            assert metric.undefined or "individual" in metric.needs
+            assert metric.bounds == (0.0, 1.0) or metric.scale != "share"
+            assert metric.bounds[0] >= 0 or "ratio" not in metric.kinds or name == "mean_score"
+    assert {*RATES, *MEANS, *EQUALIZED_ODDS} <= set(METRICS)
+    assert not set(ALIASES) & set(METRICS)
+    assert len(ALIASES) == sum(len(metric.aliases) for metric in METRICS.values())
+
+
+def test_titles_of_comparisons() -> None:
+    """A title is made of metric, kind and scope; the value of one group has the metric's own."""
+    titles = {name: Comparison.parse(name).title for name in TITLES}
+
+    assert titles == TITLES
+    every = [f"{m.name}.{part}" for m in METRICS.values() for part in m.comparisons]
+    assert len({Comparison.parse(name).title for name in every}) == len(every)
+
+
+TITLES = {
+    "selection_rate": "selection rate",
+    "selection_rate.difference.between_groups": "demographic parity difference",
+    "selection_rate.ratio.to_reference": "demographic parity ratio, to reference",
+    "selection_rate.difference.true_groups.worst_case": "demographic parity difference, true groups at worst",
+    "true_positive_rate.difference.within_strata": "equal opportunity difference, within strata",
+    "log_loss.max": "largest group log loss",
+    "ks.to_overall": "KS distance, to overall",
+}

@@ -20,12 +20,14 @@ import pytest
 from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import Allowance, compare
+from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.paired import Changes, Family, Matched, Reaches, _change_of_largest, _reach, match
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.report import FORMATS
-from fairfix.stats.uncertainty import Proportions
+from fairfix.stats.estimates import Proportions
 
 from tests.conftest import Call
 
@@ -67,7 +69,7 @@ def matched_of(old: pa.Table, new: pa.Table, reading: Reading = READING) -> Matc
 def limits_of(
     found: Matched, name: str = DP, group: str = "", confidence: float = 0.95
 ) -> tuple[float, float]:
-    ends = Changes(found, confidence, {}).limits(name, "race", ("race",), group)
+    ends = Changes(found, confidence, {}).limits(Comparison.parse(name, "race", group), ("race",))
     assert not isinstance(ends, str), ends
     return ends[:2]
 
@@ -221,7 +223,7 @@ def test_other_comparisons_hold_their_value(name: str) -> None:
     found = matched_of(*two_models(rng, SIZES, [0.5, 0.4, 0.4], [0.5, 0.4, 0.3], 0.9))
     identifier = Allowance.parse(f"{name}>0").check
     assert identifier is not None
-    one = compared(found, identifier.comparison)[0][0]
+    one = compared(found, identifier.comparison.id)[0][0]
 
     assert "not_paired" not in one
     assert one["low"] < one["value"] < one["high"]

@@ -17,7 +17,7 @@ from fairfix.auditing.checks import Check
 from fairfix.auditing.results import ComparisonReport, Settings, Value
 from fairfix.auditing.suppression import hidden_groups
 from fairfix.cli import run
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError
 from fairfix.report import FORMATS, renderer
 from scipy.optimize import linprog

@@ -831,6 +831,7 @@ def shell(line: str, data: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="bash and /dev/full")
 def test_an_output_that_takes_nothing(data: str) -> None:
     """Never the status of a failed check: 141 for a reader that left, 2 for a full disk; closed is silent."""

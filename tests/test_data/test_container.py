@@ -19,6 +19,8 @@ from fairfix.errors import ArtifactError, DataError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
+
 Members = dict[str, bytes]
 
 DTYPES = [
@@ -378,7 +380,7 @@ def test_overlapping_members_are_refused(tmp_path: Path) -> None:
         read(path)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_refused_or_harmless(data: st.DataObject, tmp_path: Path) -> None:
     """Flipped, cut or inserted bytes give the same artifact or an ArtifactError, never anything else."""

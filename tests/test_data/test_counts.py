@@ -9,11 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fairfix.data.counts import Counts, Grid
+from fairfix.data.encoder import Encoder
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import Tally, scan
-from fairfix.data.table import Columns, Encoder, Reading
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
+from tests.strategies import examples
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
 scores = st.lists(finite | st.floats(-2, 2) | st.sampled_from([0.0, 0.5, 1.0, 0.7]), min_size=1, max_size=30)
@@ -62,7 +65,7 @@ def test_decimal_looking_scores_stay_in_dyadic_bins(bins: int) -> None:
     np.testing.assert_array_equal(index, np.searchsorted(grid.edges, score, side="right") - 1)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40),
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40),

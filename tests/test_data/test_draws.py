@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from fairfix.data.draws import apart, hashes_of, shared, van_der_corput
-from fairfix.models.predictors import decide, draws_of
+from fairfix.data.draws import apart, decide, draws_of, hashes_of, shared, van_der_corput
 
 from tests.conftest import Call
 

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.data import scan as engine
 from fairfix.data.counts import Counts
+from fairfix.data.encoder import MISSING, Encoder, group_codes
 from fairfix.data.files import TableWriter, atomic_output, open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import collect, count_table, read_table, scan
-from fairfix.data.table import MISSING, Columns, Encoder, Reading, group_codes
 from fairfix.errors import ColumnError, DataError
 
 COLUMNS = Columns(("race", "sex"), label="label", score="score", weight="w")

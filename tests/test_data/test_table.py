@@ -11,16 +11,19 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from fairfix.data.encoder import MISSING, Encoder, Rows, arrow_array, group_codes
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table, scan
-from fairfix.data.table import MISSING, Columns, Encoder, Reading, Rows, arrow_array, assemble, group_codes
+from fairfix.data.table import assemble
 from fairfix.errors import ColumnError, DataError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Frames
+from tests.strategies import examples
 
-LAW = settings(max_examples=60)
+LAW = settings(max_examples=examples(60))
 READING = Reading(Columns(("g",), label="label", score="score"))
 
 DAYS = st.dates(dt.date(1950, 1, 1), dt.date(2050, 1, 1))

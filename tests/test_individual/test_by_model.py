@@ -14,8 +14,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError
 from fairfix.individual.by_model import (
     Judge,
@@ -43,20 +44,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from tests.data import couples
+
 PAIR = (("role", ("husband", "wife")),)
-
-
-def frame(seed: int = 0, many: int = 900) -> pd.DataFrame:
-    """Return people of two protected columns, with a role that nearly tells the sex."""
-    rng = np.random.default_rng(seed)
-    sex = np.array(["f", "m"])[np.arange(many) % 2]
-    race = np.array(["a", "b", "c"])[rng.integers(0, 3, many)]
-    spouse = np.where(sex == "m", "husband", "wife")
-    role = np.where(rng.random(many) < 0.4, spouse, np.array(["child", "single"])[rng.integers(0, 2, many)])
-    age = rng.normal(40, 10, many).round()
-    z = 0.05 * (age - 40) + 0.8 * (sex == "m") + 0.5 * (race == "a") + 0.7 * (role == "husband") - 0.5
-    label = (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int)
-    return pd.DataFrame({"sex": sex, "race": race, "role": role, "age": age, "label": label})
 
 
 def table_of(data: pd.DataFrame, **more: Any) -> Table:
@@ -70,7 +60,7 @@ def table_of(data: pd.DataFrame, **more: Any) -> Table:
 
 def test_a_flip_changes_what_it_names_and_nothing_else() -> None:
     """Groups and feature columns get the level, all other columns keep their bytes, the table itself is untouched."""
-    table = table_of(frame())
+    table = table_of(couples(many=900))
     other = flipped(table, Flip({"sex": "m"}))
 
     assert other.groups(["sex"]).names == ("m",)
@@ -83,7 +73,7 @@ def test_a_flip_changes_what_it_names_and_nothing_else() -> None:
 
 def test_comparable_values_change_only_where_they_are() -> None:
     """Singles stay single, unless everybody is changed."""
-    table = table_of(frame())
+    table = table_of(couples(many=900))
     some = flipped(table, Flip({}, {"role": "wife"}), PAIR)
     everybody = flipped(table, Flip({}, {"role": "wife"}, everybody=True), PAIR)
     before, after = (np.array(t.features["role"].to_pylist()) for t in (table, some))
@@ -96,7 +86,7 @@ def test_comparable_values_change_only_where_they_are() -> None:
 
 def test_flips_are_all_levels_jointly() -> None:
     """Two columns and a pair of values make their product; a missing level is no target."""
-    data = frame()
+    data = couples(many=900)
     data.loc[:9, "race"] = None
     columns = Columns(("sex", "race"), label="label")
     table = read_table(data, Reading(columns, missing_group="group"), None)
@@ -109,7 +99,7 @@ def test_flips_are_all_levels_jointly() -> None:
 
 def test_too_many_flips_are_refused() -> None:
     """The message names the columns and a way out."""
-    data = frame()
+    data = couples(many=900)
     data["race"] = [f"r{i % 200}" for i in range(len(data))]
 
     with pytest.raises(UsageError, match="sex x race has 400 combinations"):
@@ -142,13 +132,15 @@ def test_comparable_values_are_read_and_written() -> None:
 def test_values_that_are_not_there_are_named(comparable: Any, error: type[Exception], message: str) -> None:
     """Column, value and what there is."""
     with pytest.raises(error, match=message):
-        check_comparable(table_of(frame()), comparable)
+        check_comparable(table_of(couples(many=900)), comparable)
 
 
 def test_the_scan_proposes_values_that_tell_the_group() -> None:
     """Husband and wife in one column; nothing of columns that tell little."""
-    assert list(proxies(table_of(frame()), ("sex", "race"))) == ["role=husband,wife (they tell sex)"]
-    mixed = frame()
+    assert list(proxies(table_of(couples(many=900)), ("sex", "race"))) == [
+        "role=husband,wife (they tell sex)"
+    ]
+    mixed = couples(many=900)
     mixed["role"] = np.roll(mixed["role"], 1)
     assert (
         list(
@@ -178,7 +170,7 @@ JUDGE = Judge(lambda table: score_of(table.features.to_pandas()), 0.5)
 
 def test_the_numbers_are_those_by_hand() -> None:
     """Every comparison of joint flips, by brute force over the six settings."""
-    data = frame()
+    data = couples(many=900)
     found = {c.id: c.value for c in under_flips(table_of(data), ("sex", "race"), JUDGE, 0.95)}
     p = np.stack([score_of(data.assign(sex=s, race=r)) for s, r in product("fm", "abc")])
     logit = np.log(p / (1 - p))
@@ -195,7 +187,7 @@ def test_the_numbers_are_those_by_hand() -> None:
 
 def test_a_drawn_decision_changes_as_far_as_its_probability() -> None:
     """With one draw per person the chance of a change is max p - min p."""
-    data = frame()
+    data = couples(many=900)
     drawn = Judge(JUDGE.score, 0.5, chance=True)
     found = {c.id: c.value.value for c in under_flips(table_of(data), ("sex",), drawn, 0.95)}
     p = np.stack([score_of(data.assign(sex=s)) for s in "fm"])
@@ -205,7 +197,7 @@ def test_a_drawn_decision_changes_as_far_as_its_probability() -> None:
 
 def test_comparable_values_and_everybody() -> None:
     """The first are of spouses, the second of all rows."""
-    data = frame()
+    data = couples(many=900)
     found = {c.id: c.value.value for c in under_comparable(table_of(data), PAIR, JUDGE, 0.95)}
     p = np.stack([score_of(data.assign(role=r)) for r in ("husband", "wife")])
     change = (p >= 0.5).any(0) & (p < 0.5).any(0)
@@ -217,7 +209,7 @@ def test_comparable_values_and_everybody() -> None:
 
 def test_weights_are_shares() -> None:
     """A row of weight two is the row twice."""
-    data = frame(many=300)
+    data = couples(many=300)
     data["weight"] = 1.0 + np.arange(300) % 2
     twice = data.loc[np.repeat(np.arange(300), data["weight"].astype(int))].reset_index(drop=True)
     one, two = (
@@ -232,7 +224,7 @@ def test_the_radius_adds_moves_to_near_rows() -> None:
     """At radius 0 it is the cost of flips, of the rows asked; more radius costs more; the plan of an LP is as dear."""
     from scipy.optimize import linprog
 
-    data = frame(many=60)
+    data = couples(many=60)
     table = table_of(data)
     found = [within_radius(table, ("sex",), JUDGE, r, 0.95).value for r in (0.0, 0.05, 0.5)]
     flips = {c.id: c.value.value for c in under_flips(table, ("sex",), JUDGE, 0.95)}
@@ -269,7 +261,7 @@ def test_what_does_not_look_is_exactly_constant() -> None:
         return np.full(len(table), 0.3)
 
     blind = Judge(score, 0.5, looks_at=frozenset({"age"}), blind="it does not look")
-    found = list(under_flips(table_of(frame()), ("sex",), blind, 0.95))
+    found = list(under_flips(table_of(couples(many=900)), ("sex",), blind, 0.95))
 
     assert len(calls) == 1
     assert all((c.value.value, c.value.high, c.value.reason) == (0, 0, "it does not look") for c in found)
@@ -277,7 +269,7 @@ def test_what_does_not_look_is_exactly_constant() -> None:
 
 def test_predictors_that_make_their_own_scores_are_asked() -> None:
     """Of fair probabilities by groups the flips show the groups; of somebody else's score nothing is said."""
-    data = frame(many=2000)
+    data = couples(many=2000)
     table = table_of(data)
     predictor = LogLoss().fit(RepairProblem(table, features=("age", "role")), rng=np.random.default_rng(0))
     found = of_predictor(table, predictor, (), 0.95)
@@ -310,7 +302,7 @@ class _Model:
 
 def test_the_mean_over_flips_is_constant_under_them() -> None:
     """By shares of the groups and of the comparable values, by hand; the same for every flip of a row."""
-    data = frame()
+    data = couples(many=900)
     changes = changes_of(table_of(data), ("sex", "race"), PAIR)
     averaged = Averaged(_Model(), changes)
     shares = data.groupby(["sex", "race"]).size() / len(data)
@@ -346,7 +338,7 @@ def test_shares_of_changes_sum_to_one() -> None:
 @pytest.fixture
 def modelled(tmp_path: Path) -> tuple[Path, list[str]]:
     """Return a data file and the options of a model that sees the groups."""
-    data = frame(many=1500)
+    data = couples(many=1500)
     names = ["sex", "race", "role", "age"]
     encoder = make_column_transformer((OneHotEncoder(), names[:3]), remainder="passthrough")
     model = make_pipeline(encoder, LogisticRegression(max_iter=2000)).fit(data[names], data["label"])
@@ -404,7 +396,7 @@ def test_what_cannot_be_asked_is_said(
 
 def test_from_scores_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A bonus for a group is found, within its interval; a score that is blind to the groups has none."""
-    data = frame(many=6000)
+    data = couples(many=6000)
     data["age"] = (data["age"] // 5) * 5
     data["score"] = score_of(data).round(6)
     data["person"] = [f"p{i}" for i in range(len(data))]
@@ -432,4 +424,4 @@ def test_effects_need_a_score() -> None:
     from fairfix.errors import DataError
 
     with pytest.raises(DataError, match="neither a score nor a decision"):
-        of_scores(table_of(frame()), 0.95)
+        of_scores(table_of(couples(many=900)), 0.95)

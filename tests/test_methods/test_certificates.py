@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.models.predictors import Certificate, FitTrace, Quantity
 from fairfix.models.repaired import Repaired
+from fairfix.models.trace import Certificate, FitTrace, Quantity
 from fairfix.report.layout import solution_facts
 
 

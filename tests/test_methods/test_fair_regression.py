@@ -13,17 +13,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.fair_regression import FairRegression, pairs_of
-from fairfix.models.learners import ConstantMember
-from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.methods.fair_regression.parity import plug_in_problem
+from fairfix.models.members import ConstantMember
+from fairfix.models.mixtures import ModelMixture, PluginScore
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
-from fairfix.models.values import ModelMixture, PluginScore
+from fairfix.models.trace import Caution
 from fairfix.optim.parity import ks_to_overall
-from fairfix.optim.plugin import PluginProblem
 from fairfix.tasks.fitting import repair_table
 
 from tests.conftest import Call
@@ -85,7 +87,9 @@ def test_the_slack_holds_for_rows_scored_by_models_that_have_not_seen_them(
 
     assert ks_to_overall(predictor.trace.base_fitted, codes, None, 2).max() > 0.12
     if isinstance(predictor, PluginScore):
-        rows = next(one for one in problem._found.values() if isinstance(one, PluginProblem))
+        loss = repairer.loss_of(table.reading)
+        seed = int(np.random.default_rng(0).integers(2**31))
+        rows = plug_in_problem(problem, learner, loss, repairer.l2, seed)
         draws = np.repeat((np.arange(500) + 0.5) / 500, 500)
         values = predictor.rule.score(np.tile(rows.eta, 500), np.tile(rows.pi, (500, 1)), draws)
         assert ks_to_overall(values, np.tile(codes, 500), None, 2).max() <= 0.1 + 1 / 500
@@ -340,7 +344,7 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
     assert any(f"ks.to_overall {far:.4f} instead of 0.02" in note for note in predictor.trace.notes)
     cautions = [note for note in predictor.trace.notes if isinstance(note, Caution)]
     assert bool(cautions) == bool(far > 0.02)
-    with pytest.raises(UsageError, match="closed form"):
+    with pytest.raises(UsageError, match="--solver closed-form"):
         FairRegression(decisions="deterministic").fit(RepairProblem(table), rng=rng)
 
 
@@ -348,11 +352,14 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
     ("parameters", "said"),
     [
         ({"constraint": "bounded_group_loss"}, "needs a bound"),
-        ({"bound": "0.1"}, "takes no bound"),
-        ({"oracle": "direct"}, "goes with --solver reduction"),
-        ({"loss": "absolute"}, "reduction only"),
+        ({"bound": "0.1"}, "it goes with --constraint bounded_group_loss"),
+        ({"oracle": "direct"}, "it goes with --solver reduction"),
+        ({"loss": "absolute"}, "it goes with --solver reduction"),
         ({"solver": "reduction", "oracle": "direct", "learner": "trees"}, "fits linear models"),
-        ({"constraint": "bounded_group_loss", "bound": "1", "solver": "plug-in"}, "takes no --solver"),
+        (
+            {"constraint": "bounded_group_loss", "bound": "1", "solver": "plug-in"},
+            "--solver plug-in does not go",
+        ),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(parameters: dict[str, Any], said: str) -> None:
@@ -364,7 +371,7 @@ def test_parameters_that_make_no_sense_are_refused(parameters: dict[str, Any], s
 def test_what_the_data_do_not_allow_is_refused() -> None:
     """Errors name the column, the group or the option."""
     table = table_of(frame(many=300), "pay")
-    with pytest.raises(UsageError, match="closed form treats groups apart"):
+    with pytest.raises(UsageError, match="--solver closed-form treats groups apart"):
         fit(table, solver="closed-form")
     with pytest.raises(DataError, match="'pay' goes from"):
         fit(table, loss="logistic")

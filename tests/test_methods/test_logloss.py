@@ -12,14 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.logloss import EVENTS, LogLoss
-from fairfix.models.chances import TruncatedLogit
-from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
+from fairfix.models.scorers import TruncatedLogit
+from fairfix.models.trace import Caution
 from fairfix.optim.robust_log_loss import truncated
 from fairfix.tasks.fitting import Outcome, repair_table
 from fairfix.tasks.proof import Proof

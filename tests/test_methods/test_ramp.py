@@ -12,34 +12,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fairfix.auditing.audit import audit
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
-from fairfix.methods import RepairProblem, ramp
-from fairfix.methods.base import expected_accuracy
-from fairfix.methods.ramp import Ramp
-from fairfix.models.predictors import Caution, GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.methods.base import RepairProblem, expected_accuracy
+from fairfix.methods.ramp import Ramp, strata, stream
+from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.models.trace import Caution
 from fairfix.tasks.fitting import repair_table
 from scipy.optimize import linprog
+
+from tests.data import scored
 
 CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds", "covariance")
 
 
 def frame(seed: int = 0, rows: int = 900, *, groups: int = 3, skew: float = 1.5) -> pa.Table:
-    """Return scored rows whose groups differ; ``skew`` above 1 makes the scores too high."""
-    rng = np.random.default_rng(seed)
-    group = rng.integers(0, groups, rows)
-    score = np.clip(rng.beta(2, 3, rows) + 0.15 * group / groups, 0, 1)
-    score[: rows // 10] = np.round(score[: rows // 10], 1)
-    return pa.table(
-        {
-            "race": pa.array([f"g{g}" for g in group]),
-            "label": pa.array((rng.random(rows) < score**skew).astype(np.int64)),
-            "score": pa.array(score),
-            "weight": pa.array(rng.integers(1, 4, rows).astype(np.float64)),
-            "job": pa.array([f"j{j}" for j in rng.integers(0, 2, rows)]),
-        }
-    )
+    """Return scored rows whose scores are too high."""
+    return scored(seed, rows, groups, skew=skew)
 
 
 def table_of(
@@ -59,7 +50,7 @@ def fit(repairer: Ramp, table: Table, unlabelled: Table | None = None) -> Repair
 
 def gap(repairer: Ramp, table: Table, chance: np.ndarray) -> float:
     """Return the audited value of what the slack bounds."""
-    name = repairer.bounds
+    name = repairer.bounds_of(table.reading)
     if table.reading.columns.strata:
         name = name.rpartition(".")[0] + ".within_strata"
     report = audit(table.with_decision(chance), table.reading)
@@ -92,11 +83,19 @@ def test_the_audit_finds_the_slack_on_the_fit_rows(
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("gamma", [0.0, 0.05])
-@pytest.mark.parametrize("calibrate", ["none", "isotonic", "sigmoid"])
-def test_state_weights_and_order(constraint: str, gamma: float, calibrate: str) -> None:
+@pytest.mark.parametrize(
+    ("calibrate", "decisions"),
+    [
+        ("none", "randomized"),
+        ("isotonic", "randomized"),
+        ("sigmoid", "randomized"),
+        ("isotonic", "deterministic"),
+    ],
+)
+def test_state_weights_and_order(constraint: str, gamma: float, calibrate: str, decisions: str) -> None:
     """Saved state predicts the same bits; order is irrelevant; weight two is the row twice."""
     table = table_of(frame())
-    repairer = Ramp(constraint=constraint, gamma=gamma, calibrate=calibrate)
+    repairer = Ramp(constraint=constraint, gamma=gamma, calibrate=calibrate, decisions=decisions)
     predictor = fit(repairer, table)
     chance = predictor.predict(table)
     again = RepairedPredictor.kinds[predictor.kind].from_state(*predictor.state())
@@ -430,7 +429,7 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
 )
 def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
     """The message names the parameter and the other solver."""
-    with pytest.raises(UsageError, match=f"{next(iter(given))} .*--solver exact"):
+    with pytest.raises(UsageError, match=f"--{next(iter(given))} .*it goes with --solver exact"):
         Ramp(solver="sgd", **given)
 
 
@@ -482,13 +481,13 @@ def test_covariance_of_many_groups_needs_a_ramp_where_slack_is_left() -> None:
 
 def test_what_one_stratum_misses_is_said_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stratum that has not converged, or has a gap left, is not hidden by one that has none."""
-    plain, calls = ramp.solve_points, []
+    plain, calls = strata.solve_points, []
 
     def first_is_off(*given: Any) -> Any:
         calls.append(given)
         return replace(plain(*given), converged=False, gap=0.25) if len(calls) == 1 else plain(*given)
 
-    monkeypatch.setattr(ramp, "solve_points", first_is_off)
+    monkeypatch.setattr(strata, "solve_points", first_is_off)
     data = frame()
     with pytest.warns(ConvergenceWarning):
         predictor = Ramp().fit(RepairProblem(table_of(data, strata=("job",))), rng=np.random.default_rng(0))
@@ -504,9 +503,9 @@ def test_what_one_stratum_misses_is_said_of_the_whole(monkeypatch: pytest.Monkey
 
 def test_a_stream_that_has_not_settled_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates that are off the band are a caution, and the fit is not called converged."""
-    plain = ramp.learn
+    plain = stream.learn
     monkeypatch.setattr(
-        ramp, "learn", lambda *given, **more: replace(plain(*given, **more), converged=False, off=0.03)
+        stream, "learn", lambda *given, **more: replace(plain(*given, **more), converged=False, off=0.03)
     )
     with pytest.warns(ConvergenceWarning):
         predictor = Ramp(solver="sgd").fit(RepairProblem(table_of(frame())), rng=np.random.default_rng(0))

@@ -16,16 +16,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Flip, flipped, protected_flips
-from fairfix.methods import sensei
 from fairfix.methods.base import RepairProblem
-from fairfix.methods.sensei import Sensei, _apart
-from fairfix.models.learners import LinearMember, NetworkMember
-from fairfix.models.predictors import Caution, RepairedPredictor
+from fairfix.methods.sensei import Sensei, regularized
+from fairfix.methods.sensei.regularized import Linear, distances_of_means
+from fairfix.models.members import LinearMember, NetworkMember
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
+from fairfix.models.trace import Caution
 from fairfix.tasks.fitting import repair_table
 from scipy import stats
 from sklearn.compose import make_column_transformer
@@ -33,34 +35,10 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from tests.data import couples
+
 NAMES = ("age", "role")
 PAIR = "role=husband,wife"
-
-
-def frame(seed: int = 0, many: int = 2000) -> pd.DataFrame:
-    """Return people of two protected columns whose role nearly tells the sex, and labels that hang on all of it."""
-    rng = np.random.default_rng(seed)
-    sex = np.array(["f", "m"])[np.arange(many) % 2]
-    race = np.array(["a", "b", "c"])[rng.integers(0, 3, many)]
-    spouse = np.where(sex == "m", "husband", "wife")
-    role = np.where(rng.random(many) < 0.5, spouse, np.array(["child", "single"])[rng.integers(0, 2, many)])
-    age = rng.normal(40 + 4 * (sex == "m"), 10, many)
-    z = (
-        0.06 * (age - 42)
-        + 0.9 * (sex == "m")
-        + 0.5 * (race == "a")
-        + 0.8 * np.isin(role, ["husband", "wife"])
-        - 0.9
-    )
-    return pd.DataFrame(
-        {
-            "sex": sex,
-            "race": race,
-            "role": role,
-            "age": age,
-            "label": (rng.random(many) < 1 / (1 + np.exp(-z))).astype(int),
-        }
-    )
 
 
 def table_of(data: pd.DataFrame, protected: tuple[str, ...] = ("sex", "race")) -> Table:
@@ -88,7 +66,7 @@ def share(values: np.ndarray) -> float:
 @pytest.mark.parametrize("learner", ["linear", "trees"])
 def test_merging_is_exactly_constant(learner: str) -> None:
     """To the bit under flips of protected columns and of comparable values, without the protected columns at all."""
-    table, repairer = table_of(frame()), Sensei(comparable=PAIR, learner=learner)
+    table, repairer = table_of(couples()), Sensei(comparable=PAIR, learner=learner)
     predictor = fit(repairer, table)
     values = changes(predictor, table, repairer.comparables)
 
@@ -100,7 +78,7 @@ def test_merging_is_exactly_constant(learner: str) -> None:
 
 def test_merged_values_score_alike() -> None:
     """A wife and a husband of one age have one score, which the label's share among both makes."""
-    data = frame()
+    data = couples()
     predictor = fit(Sensei(comparable=PAIR), table_of(data))
     both = pd.DataFrame(
         {"sex": ["f", "m"], "race": "a", "role": ["wife", "husband"], "age": 40.0, "label": [0, 1]}
@@ -110,10 +88,11 @@ def test_merged_values_score_alike() -> None:
     assert one == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("solver", "rho"), [("linear", 3.0), ("network", 10.0)])
 def test_the_regularizer_makes_decisions_constant(solver: str, rho: float) -> None:
     """Of a model that sees the groups fewer decisions change than without it, at little accuracy."""
-    table = table_of(frame())
+    table = table_of(couples())
     y = np.asarray(table.rows.label)
     none, some = (
         fit(Sensei(solver=solver, rho=value), table, protected_as_feature=True) for value in (0.0, rho)
@@ -128,7 +107,7 @@ def test_the_regularizer_makes_decisions_constant(solver: str, rho: float) -> No
 
 def test_an_infinite_weight_is_exact() -> None:
     """A linear model's score does not change under any flip, to the bit: it may lie at the threshold."""
-    table, method = table_of(frame()), Sensei(solver="linear", rho=np.inf, comparable=PAIR)
+    table, method = table_of(couples()), Sensei(solver="linear", rho=np.inf, comparable=PAIR)
     values = changes(fit(method, table, protected_as_feature=True), table, method.comparables)
 
     assert (values == values[0]).all()
@@ -137,7 +116,7 @@ def test_an_infinite_weight_is_exact() -> None:
 
 def test_the_weight_is_chosen_at_the_threshold_in_force() -> None:
     """Scores near the threshold differ from those near 0.5, and so do the decisions that change."""
-    data, found = frame(many=4000), {}
+    data, found = couples(many=4000), {}
     for cut in (0.5, 0.97):
         reading = Reading(Columns(("sex", "race"), label="label"), thresholds=(cut,))
         table = read_table(data, reading, NAMES)
@@ -151,7 +130,7 @@ def test_the_weight_is_chosen_at_the_threshold_in_force() -> None:
 
 def test_few_rows_promise_nothing_that_they_cannot_show() -> None:
     """Of 60 rows none shows that at most 1 % changes: the model that is constant by its form ships."""
-    table = table_of(frame(many=60))
+    table = table_of(couples(many=60))
     predictor = fit(Sensei(solver="linear"), table, protected_as_feature=True)
     values = changes(predictor, table)
 
@@ -161,8 +140,8 @@ def test_few_rows_promise_nothing_that_they_cannot_show() -> None:
 
 def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
     """Labels that nothing tells: the log loss of new rows is hardly above that of a constant; l2 takes effect."""
-    data = frame(many=150).assign(label=lambda d: np.random.default_rng(7).integers(0, 2, len(d)))
-    new = frame(seed=1, many=3000).assign(label=lambda d: np.random.default_rng(8).integers(0, 2, len(d)))
+    data = couples(many=150).assign(label=lambda d: np.random.default_rng(7).integers(0, 2, len(d)))
+    new = couples(seed=1, many=3000).assign(label=lambda d: np.random.default_rng(8).integers(0, 2, len(d)))
     plain, strong = (
         fit(Sensei(solver="network", rho=0.0, l2=l2), table_of(data), protected_as_feature=True)
         for l2 in (1e-3, 10.0)
@@ -174,9 +153,10 @@ def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
     assert np.ptp(strong.predict(table_of(new))) < 1e-2
 
 
+@pytest.mark.slow
 def test_a_radius_of_a_network_is_between_two_bounds() -> None:
     """The note names a plan's value and a bound for all plans; the fit has converged if training reaches the plan."""
-    table = table_of(frame(many=200))
+    table = table_of(couples(many=200))
     predictor = fit(Sensei(solver="network", rho=1.0, radius=0.1), table, protected_as_feature=True)
     (note,) = (n for n in predictor.trace.notes if n.startswith("the regularizer at radius 0.1"))
     low, high, trained = (
@@ -196,10 +176,10 @@ def test_a_radius_of_a_network_is_between_two_bounds() -> None:
 @pytest.mark.parametrize("slack", [0.2, 0.05, 0.0])
 def test_the_weight_is_the_smallest_that_holds_the_slack(slack: float) -> None:
     """The note names it with what the shipped model changes at most, which new rows do not exceed."""
-    table = table_of(frame(many=6000))
+    table = table_of(couples(many=6000))
     predictor = fit(Sensei(solver="linear", slack=slack), table, protected_as_feature=True)
     (note,) = (n for n in predictor.trace.notes if n.startswith("rho"))
-    new = table_of(frame(seed=1, many=4000))
+    new = table_of(couples(seed=1, many=4000))
     rho = float(note.split()[1].rstrip(":"))
     less = fit(Sensei(solver="linear", rho=rho / 3), table, protected_as_feature=True)
 
@@ -218,9 +198,9 @@ def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_n
     The limit is Clopper and Pearson's, one-sided, with the 5 % shared by the weights of the grid.
     """
     seen: list[tuple[int, Any]] = []
-    fitted, judge = Sensei._member, sensei._flipping
+    fitted, judge = Linear.member, regularized.share_of_flips
 
-    def fitting(self: Sensei, data: Any, *more: Any) -> Any:
+    def fitting(self: Linear, data: Any, *more: Any) -> Any:
         seen.append((len(data.y), None))
         return fitted(self, data, *more)
 
@@ -228,9 +208,9 @@ def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_n
         seen.append((0, rows))
         return judge(member, data, rows, *more)
 
-    monkeypatch.setattr(Sensei, "_member", fitting)
-    monkeypatch.setattr(sensei, "_flipping", judging)
-    table = table_of(frame(many=3000))
+    monkeypatch.setattr(Linear, "member", fitting)
+    monkeypatch.setattr(regularized, "share_of_flips", judging)
+    table = table_of(couples(many=3000))
     predictor = fit(Sensei(solver="linear", slack=0.1), table, protected_as_feature=True)
     (many, _), (_, rows) = seen[-2:]
     told = {one.name: one.value for one in predictor.trace.quantities}
@@ -239,7 +219,7 @@ def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_n
     assert rows.size == 3000 - many
     assert 0.1 < rows.size / 3000 < 0.3
     assert 0 < told["flips measured"] == pytest.approx(share(changes(predictor, table.take(rows))), abs=1e-12)
-    limit = stats.beta.ppf(1 - 0.05 / len(sensei.GRID), k + 1, rows.size - k)
+    limit = stats.beta.ppf(1 - 0.05 / len(regularized.GRID), k + 1, rows.size - k)
     assert told["flips at most"] == pytest.approx(limit, rel=1e-6)
 
 
@@ -247,7 +227,7 @@ def test_a_network_is_the_same_for_any_number_of_threads() -> None:
     """Weights to the bit."""
     from threadpoolctl import threadpool_limits
 
-    table, found = table_of(frame(many=600)), []
+    table, found = table_of(couples(many=600)), []
     for threads in (1, 2):
         with threadpool_limits(threads):
             predictor = fit(Sensei(solver="network", rho=1.0), table, protected_as_feature=True)
@@ -258,9 +238,9 @@ def test_a_network_is_the_same_for_any_number_of_threads() -> None:
 
 def test_equal_rates_hold_the_tolerance() -> None:
     """On the rows of the fit the rates of the chances are within it; on new rows nearly; the group is not needed."""
-    table = table_of(frame(many=8000), ("sex",))
+    table = table_of(couples(many=8000), ("sex",))
     tight, loose = (fit(Sensei(solver="equal-rates", slack=t), table) for t in (0.01, 1.0))
-    new = table_of(frame(seed=1, many=8000), ("sex",))
+    new = table_of(couples(seed=1, many=8000), ("sex",))
 
     assert to_overall(tight, new) < 0.06
     assert to_overall(loose, new) > 0.1
@@ -283,7 +263,7 @@ def to_overall(one: RepairedPredictor, table: Table) -> float:
 @pytest.mark.parametrize("slack", [0.0, 0.02])
 def test_equal_rates_hold_where_many_rows_are_equal(slack: float, tmp_path: Path) -> None:
     """Categories alone: the rows at the border are drawn, by the saved artifact as well, and the note has the gap."""
-    table = table_of(frame(many=3000).assign(age=lambda d: d["age"].round(-1)), ("sex",))
+    table = table_of(couples(many=3000).assign(age=lambda d: d["age"].round(-1)), ("sex",))
     predictor = fit(Sensei(solver="equal-rates", slack=slack), table)
     settings, arrays = predictor.state()
     again = type(predictor).from_state(json.loads(json.dumps(settings)), arrays)
@@ -298,7 +278,7 @@ def test_equal_rates_hold_where_many_rows_are_equal(slack: float, tmp_path: Path
 
 def test_equal_rates_are_of_every_group_of_every_attribute_by_weight() -> None:
     """No rate of any group is farther from everybody's than the slack, and a slack that is allowed is made use of."""
-    data = frame(many=2000).assign(w=lambda d: 1.0 + 2.0 * (d["age"] > 45))
+    data = couples(many=2000).assign(w=lambda d: 1.0 + 2.0 * (d["age"] > 45))
     data["race"] = data["race"].map({"a": "c", "b": "b", "c": "a"})  # the last is farthest off
     data["age"] += 10.0 * (data["race"] == "c")
     reading = Reading(Columns(("sex", "race"), label="label", weight="w"))
@@ -323,7 +303,7 @@ def test_equal_rates_are_of_every_group_of_every_attribute_by_weight() -> None:
 
 def test_trees_that_know_their_rows_say_what_the_shipped_rule_does() -> None:
     """Where the slack does not hold on the rows of the fit, that is a caution and the fit has not converged."""
-    table = table_of(frame(many=1500), ("sex",))
+    table = table_of(couples(many=1500), ("sex",))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         predictor = fit(Sensei(solver="equal-rates", slack=0.01, learner="trees"), table)
@@ -333,12 +313,13 @@ def test_trees_that_know_their_rows_say_what_the_shipped_rule_does() -> None:
     assert predictor.trace.converged == (gap <= 0.01 + 1e-6) == (not isinstance(first, Caution))
 
 
+@pytest.mark.slow
 def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
     """Undeclared, the pair is what the rule hangs on; declared, there is nothing to hang on."""
-    data = frame(many=6000)
+    data = couples(many=3000)
     data["age"] += 12.0 * (data["sex"] == "m")
     chance = 1 / (1 + np.exp(-0.15 * (data["age"] - 48)))
-    data["label"] = (np.random.default_rng(3).random(6000) < chance).astype(int)
+    data["label"] = (np.random.default_rng(3).random(3000) < chance).astype(int)
     table = table_of(data, ("sex",))
     free = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1), table)
     declared = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1, comparable=PAIR), table)
@@ -351,7 +332,7 @@ def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
 
 def test_the_alarm_compares_with_the_plain_model_at_the_threshold_in_force() -> None:
     """What decisions of the plain model hang on is its share at that threshold, by weight; at 0.5 it is another."""
-    data = frame(many=4000)
+    data = couples(many=4000)
     data["age"] += 12.0 * (data["sex"] == "m")
     chance = 1 / (1 + np.exp(-0.15 * (data["age"] - 48)))
     data["label"] = (np.random.default_rng(3).random(4000) < chance).astype(int)
@@ -376,7 +357,7 @@ def test_the_alarm_compares_with_the_plain_model_at_the_threshold_in_force() -> 
 @pytest.mark.parametrize("directions", ["logistic", "means", "pooled"])
 def test_learned_directions_are_projected_out_and_their_cost_is_told(directions: str) -> None:
     """Rows that differ along the directions alone have one score; the note names both accuracies."""
-    table = table_of(frame(many=4000), ("sex",))
+    table = table_of(couples(many=4000), ("sex",))
     predictor = fit(Sensei(solver="linear", rho=1.0, directions=directions), table, protected_as_feature=True)
     plain = fit(Sensei(solver="linear", rho=1.0), table, protected_as_feature=True)
     codes, y = table.groups().codes, np.asarray(table.rows.label)
@@ -404,7 +385,7 @@ def test_what_directions_cost_is_told_at_the_threshold_in_force() -> None:
     """Where the threshold is above all scores nobody is selected with the directions or without: they cost nothing."""
     found = []
     for cut in (0.5, 0.9999):
-        table = read_table(frame(), Reading(Columns(("sex",), label="label"), thresholds=(cut,)), NAMES)
+        table = read_table(couples(), Reading(Columns(("sex",), label="label"), thresholds=(cut,)), NAMES)
         method = Sensei(solver="linear", rho=1.0, directions="means")
         (note,) = (n for n in fit(method, table, protected_as_feature=True).trace.notes if "cost" in n)
         found.append([float(one) for one in note.split() if one[0] == "0"])
@@ -418,11 +399,13 @@ def test_the_share_of_decisions_that_change_is_by_weight() -> None:
     X = np.array([[-3.0, 0.0], [-0.5, 0.0], [-0.5, 1.0], [3.0, 1.0]])
     flips = [np.column_stack([X[:, 0], np.full(4, value)]) for value in (0.0, 1.0)]
     weight = np.array([1.0, 5.0, 1.0, 2.0])
-    data = sensei._Data(X, np.zeros(4), weight, sensei._Changed.of(X, flips), X[:0], np.ones(2))
+    data = regularized.Training(
+        X, np.zeros(4), weight, regularized.FlippedRows.of(X, flips), X[:0], np.ones(2)
+    )
     member = LinearMember(np.array([[1.0], [1.0]]), np.zeros(1), "sigmoid")
 
-    assert sensei._flipping(member, data, np.arange(4), 0.5, 0.05)[0] == pytest.approx(6 / 9)
-    assert sensei._flipping(member, data, np.arange(4), 0.99, 0.05)[0] == 0.0
+    assert regularized.share_of_flips(member, data, np.arange(4), 0.5, 0.05)[0] == pytest.approx(6 / 9)
+    assert regularized.share_of_flips(member, data, np.arange(4), 0.99, 0.05)[0] == 0.0
 
 
 def test_groups_lie_apart_by_a_regression_on_group_and_label() -> None:
@@ -433,8 +416,8 @@ def test_groups_lie_apart_by_a_regression_on_group_and_label() -> None:
     about = np.column_stack([codes == 1, codes == 2, y == 0, y == 1]).astype(float)
     root = np.sqrt(weight)[:, None]
     want = np.linalg.lstsq(root * about, root * X)[0][:2]
-    found = _apart(X, codes, 3, weight, y)
-    one = _apart(X, codes, 3, np.where(y == 1, weight, 0.0), y)
+    found = distances_of_means(X, codes, 3, weight, y)
+    one = distances_of_means(X, codes, 3, np.where(y == 1, weight, 0.0), y)
     means = [
         np.average(X[(codes == k) & (y == 1)], axis=0, weights=weight[(codes == k) & (y == 1)])
         for k in range(3)
@@ -450,7 +433,7 @@ def test_pairs_make_a_direction_that_does_not_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The score is constant along the mean difference of the pairs; what is no pair is refused."""
-    data = frame(many=3000).assign(person=lambda d: [f"p{i}" for i in range(len(d))])
+    data = couples(many=3000).assign(person=lambda d: [f"p{i}" for i in range(len(d))])
     data.to_parquet(tmp_path / "data.parquet")
     older = pd.DataFrame({"a": data["person"][:1000:2].to_numpy(), "b": data["person"][1:1000:2].to_numpy()})
     older.to_csv(tmp_path / "pairs.csv", index=False)
@@ -499,7 +482,7 @@ def test_pairs_make_a_direction_that_does_not_count(
 
 def test_a_radius_is_a_penalty_more() -> None:
     """Free moves of the features make the score flatter."""
-    table = table_of(frame())
+    table = table_of(couples())
     flat, steep = (
         fit(Sensei(solver="linear", rho=1.0, radius=r), table, protected_as_feature=True) for r in (0.3, 0.0)
     )
@@ -509,7 +492,7 @@ def test_a_radius_is_a_penalty_more() -> None:
 
 def test_undeclared_pairs_are_proposed() -> None:
     """The note names them; declared ones are no proposal."""
-    table = table_of(frame())
+    table = table_of(couples())
 
     assert any("not used: role=husband,wife" in note for note in fit(Sensei(), table).trace.notes)
     assert not fit(Sensei(comparable=PAIR), table).trace.notes
@@ -517,12 +500,12 @@ def test_undeclared_pairs_are_proposed() -> None:
 
 def test_a_regression_can_be_merged() -> None:
     """Real labels too; the other solvers say that they are about 0/1 labels."""
-    data = frame().assign(label=lambda d: d["age"] * 2.0)
+    data = couples().assign(label=lambda d: d["age"] * 2.0)
     table = read_table(data, Reading(Columns(("sex",), label="label"), task="regression"), NAMES)
     predictor = fit(Sensei(comparable=PAIR), table)
 
     assert np.corrcoef(predictor.predict(table), data["age"])[0, 1] > 0.99
-    with pytest.raises(UsageError, match="about 0/1 labels"):
+    with pytest.raises(UsageError, match="--solver linear repairs classification"):
         fit(Sensei(solver="linear"), table)
 
 
@@ -530,11 +513,11 @@ def test_a_regression_can_be_merged() -> None:
     ("given", "message"),
     [
         ({"comparable": "role"}, "--comparable"),
-        ({"solver": "network", "rho": np.inf}, "not exactly constant"),
+        ({"solver": "network", "rho": np.inf}, "--rho inf does not go with --solver network"),
         ({"solver": "linear", "rho": np.inf, "radius": 0.1}, "only a constant is left"),
-        ({"directions": "means"}, "--solver linear"),
-        ({"radius": 0.1}, "radius goes with"),
-        ({"solver": "linear", "learner": "trees"}, "trees go with"),
+        ({"directions": "means"}, "it goes with --solver linear"),
+        ({"radius": 0.1}, "it goes with --solver linear or --solver network"),
+        ({"solver": "linear", "learner": "trees"}, "it goes with --solver equal-rates or --solver merge"),
         ({"rho": -1.0, "solver": "linear"}, "rho must be at least 0"),
     ],
 )
@@ -546,17 +529,17 @@ def test_parameters_that_do_not_go_together_are_named(given: dict[str, Any], mes
 
 def test_problems_that_do_not_fit_are_named() -> None:
     """Columns and values that are not there, and protected columns where none is seen."""
-    table = table_of(frame())
+    table = table_of(couples())
     with pytest.raises(UsageError, match="sees no protected column"):
         fit(Sensei(), table, protected_as_feature=True)
     with pytest.raises(ColumnError, match="--comparable job"):
         fit(Sensei(comparable="job=a,b"), table)
     with pytest.raises(UsageError, match="is not learned from"):
         Sensei(comparable=PAIR).fit(RepairProblem(table, features=("age",)), rng=np.random.default_rng(0))
-    numbers = table_of(frame().assign(age=lambda d: d["age"].round().astype(int)))
+    numbers = table_of(couples().assign(age=lambda d: d["age"].round().astype(int)))
     with pytest.raises(ColumnError, match="only texts can be taken for one"):
         fit(Sensei(comparable="age=40,41"), numbers)
-    one = frame()
+    one = couples()
     one.loc[one["race"] == "c", "label"] = 1
     with pytest.raises(DataError, match="no rows of one label"):
         fit(Sensei(solver="equal-rates"), table_of(one))
@@ -568,7 +551,7 @@ def test_problems_that_do_not_fit_are_named() -> None:
 @pytest.mark.parametrize("solver", ["equal-rates", "network"])
 def test_what_is_saved_predicts_the_same_bits(solver: str) -> None:
     """Settings and arrays, through JSON, make the same predictor."""
-    table = table_of(frame(many=800))
+    table = table_of(couples(many=800))
     predictor = fit(
         Sensei(solver=solver, **({"rho": 1.0} if solver == "network" else {})),
         table,
@@ -583,7 +566,7 @@ def test_what_is_saved_predicts_the_same_bits(solver: str) -> None:
 @pytest.mark.parametrize("which", range(8))
 def test_a_damaged_rule_is_refused(which: int) -> None:
     """Nothing is built from parts that do not fit."""
-    predictor = fit(Sensei(solver="equal-rates"), table_of(frame(many=800)))
+    predictor = fit(Sensei(solver="equal-rates"), table_of(couples(many=800)))
     settings, arrays = predictor.state()
     damaged: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({**settings, "more": 1}, arrays),
@@ -619,8 +602,8 @@ def test_a_damaged_network_is_refused() -> None:
 
 def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Repair without the protected columns at predict time, predict rows that have none."""
-    frame(many=3000).to_parquet(tmp_path / "data.parquet")
-    frame(seed=1, many=50).drop(columns=["sex", "race", "label"]).to_csv(tmp_path / "new.csv", index=False)
+    couples(many=3000).to_parquet(tmp_path / "data.parquet")
+    couples(seed=1, many=50).drop(columns=["sex", "race", "label"]).to_csv(tmp_path / "new.csv", index=False)
     out = str(tmp_path / "a.fairfix")
     options = [
         "--method",
@@ -650,7 +633,7 @@ def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Predictions of flipped rows are the same bits; before and after stand in the proof; no model, no averages."""
-    data, names = frame(many=2500), ["sex", "race", "role", "age"]
+    data, names = couples(many=2500), ["sex", "race", "role", "age"]
     encoder = make_column_transformer((OneHotEncoder(), names[:3]), remainder="passthrough")
     joblib.dump(
         make_pipeline(encoder, LogisticRegression(max_iter=2000)).fit(data[names], data["label"]),
@@ -695,7 +678,7 @@ def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_a_model_of_real_values_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The mean over flips is that of the groups' own predictions, by their shares; no column of the group is needed."""
-    data = frame(many=1500).assign(sex=lambda d: (d["sex"] == "f").astype(int))
+    data = couples(many=1500).assign(sex=lambda d: (d["sex"] == "f").astype(int))
     data["label"] = 2.0 * data["age"] + 3.0 * data["sex"]
     model = LinearRegression().fit(data[["sex", "age"]], data["label"])
     joblib.dump(model, tmp_path / "m.joblib")
@@ -725,7 +708,7 @@ def test_a_model_that_sees_no_group_is_not_averaged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is constant as it is, and the message says so."""
-    data = frame()
+    data = couples()
     joblib.dump(LogisticRegression().fit(data[["age"]], data["label"]), tmp_path / "m.joblib")
     digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
     data.to_parquet(tmp_path / "data.parquet")
@@ -741,7 +724,7 @@ def test_a_model_that_sees_no_group_is_not_averaged(
 
 def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Flips are a gap like others; the linear model trades them for quality over its slack."""
-    frame(many=3000).to_parquet(tmp_path / "data.parquet")
+    couples(many=3000).to_parquet(tmp_path / "data.parquet")
     options = ["--protected", "sex", "--methods", "sensei", "--slacks", "0,0.1", "--protected-as-feature"]
     status = run(["compare", str(tmp_path / "data.parquet"), *options, "--format", "json", "--no-config"])
     points = {(p["title"], p["slack"]): p for p in json.loads(capsys.readouterr().out)["points"]}
@@ -757,7 +740,7 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_proof_shows_flips_of_the_plain_model_beside() -> None:
     """Before is the model with the protected columns as features, after the repaired one."""
     found = repair_table(
-        table_of(frame(many=3000)),
+        table_of(couples(many=3000)),
         Sensei(solver="linear", rho=30.0),
         features=NAMES,
         protected_as_feature=True,

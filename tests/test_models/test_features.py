@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
 from fairfix.models.features import MOST_LEVELS, Features
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.strategies import examples
 
 NAMES = ("age", "job", "own")
 
@@ -175,7 +178,7 @@ def test_a_constant_and_an_empty_column_do_no_harm() -> None:
     np.testing.assert_array_equal(X, [[0, 0, 1]] * 3)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     ages=st.lists(st.none() | st.floats(-1e6, 1e6), min_size=2, max_size=20),
     jobs=st.lists(st.none() | st.text(max_size=3), min_size=2, max_size=20),

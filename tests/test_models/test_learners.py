@@ -12,24 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fairfix.errors import ArtifactError, ConvergenceWarning
-from fairfix.models.learners import (
-    ConstantMember,
-    LinearMember,
-    Member,
-    NetworkMember,
-    TreesMember,
-    fit_classes,
-    fit_mean,
-    folds_of,
-    hashed,
-    out_of_fold,
-    trees_of,
-)
+from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold, trees_of
+from fairfix.models.members import ConstantMember, LinearMember, Member, NetworkMember, TreesMember
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from threadpoolctl import threadpool_limits
+
+from tests.strategies import examples
 
 Floats = npt.NDArray[np.float64]
 
@@ -116,7 +107,7 @@ def test_rows_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         return sums(self, walk, X)
 
     monkeypatch.setattr(TreesMember, "_sums", sized)
-    monkeypatch.setattr("fairfix.models.learners.CHUNK", 4 * 7)
+    monkeypatch.setattr("fairfix.models.members.CHUNK", 4 * 7)
 
     assert tree.predict(X).tobytes() == whole.tobytes()
     assert sizes == [7] * 14 + [2]
@@ -400,7 +391,7 @@ ODD_ARRAYS = [
 ODD_SETTINGS = [None, [], {}, -1, 0, 10**30, 1.5, True, "softmax", "identity", ["identity"], np.nan]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data(), which=st.integers(0, 5))
 def test_damaged_states_are_refused_or_end(data: st.DataObject, which: int) -> None:
     """Whatever is changed in a state, it is refused as an artifact, or its member predicts in the end."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from fairfix.data.container import Artifact, read, write
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading
 from fairfix.errors import ArtifactError, FairfixError
 from fairfix.methods.ramp import Ramp
 from fairfix.models.repaired import OUTPUT, Repaired, at_predict_time, fingerprint, hash_key, identity_columns
@@ -21,25 +21,18 @@ from fairfix.tasks.fitting import repair_table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.data import people
+from tests.strategies import examples
 
-def people(n: int = 300) -> pa.Table:
-    """Return scored rows of two crossed columns."""
-    rng = np.random.default_rng(0)
-    return pa.table(
-        {
-            "id": [f"p{i}" for i in range(n)],
-            "race": rng.choice(["a", "b"], n).tolist(),
-            "sex": rng.choice(["f", "m"], n).tolist(),
-            "score": rng.random(n),
-        }
-    )
+ROWS = pa.Table.from_pandas(people(300)[["id", "race", "sex", "score"]], preserve_index=False)
+"""Scored rows of two columns to cross."""
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An artifact of a ramp on crossed columns."""
     reading = Reading(Columns(("race", "sex"), score="score", id="id"), thresholds=(0.5,))
-    table = read_table(people(), reading)
+    table = read_table(ROWS, reading)
     outcome = repair_table(table, Ramp(gamma=0.5))
     repaired = Repaired(
         "ramp",
@@ -47,7 +40,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         outcome.predictor,
         at_predict_time(reading, outcome.predictor),
         "error",
-        identity_columns(people().schema, reading),
+        identity_columns(ROWS.schema, reading),
         hash_key(0, "data"),
         {"kind": "column", "name": "score"},
         {},
@@ -69,7 +62,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 WRONG = [None, 0, -1, 1.5, "", "x", [], {}, True, ["race"], "race", "sex", 1e308, [["a"]], [["a", "f"]]]
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_lying_manifest_is_refused_or_harmless(data: st.DataObject, saved: Path, tmp_path: Path) -> None:
     """Any value replaced or removed: loading and predicting work, or say no."""
@@ -86,7 +79,7 @@ def test_a_lying_manifest_is_refused_or_harmless(data: st.DataObject, saved: Pat
     write(tmp_path / "changed.fairfix", Artifact(manifest, whole.arrays))
     try:
         repaired = Repaired.load(tmp_path / "changed.fairfix")
-        rows = sum(batch.num_rows for batch in repaired.predict_source(open_source(people())))
+        rows = sum(batch.num_rows for batch in repaired.predict_source(open_source(ROWS)))
     except FairfixError:
         return
     assert rows == 300
@@ -115,13 +108,13 @@ def test_offsets_that_are_no_numbers_are_refused(saved: Path, tmp_path: Path) ->
 def test_the_stream_is_the_table(saved: Path) -> None:
     """Batch by batch or at once, the columns added are the same."""
     repaired = Repaired.load(saved)
-    whole = pa.Table.from_batches(repaired.predict_source(open_source(people())))
-    small = pa.Table.from_batches(people().to_batches(max_chunksize=7))
+    whole = pa.Table.from_batches(repaired.predict_source(open_source(ROWS)))
+    small = pa.Table.from_batches(ROWS.to_batches(max_chunksize=7))
     cut = pa.Table.from_batches(repaired.predict_source(open_source(small)))
 
     for name in OUTPUT.names:
         assert whole[name].to_pylist() == cut[name].to_pylist()
-    assert whole.schema == repaired.output_schema(open_source(people()))
+    assert whole.schema == repaired.output_schema(open_source(ROWS))
 
 
 def test_the_fingerprint_tells_data_apart() -> None:
@@ -133,6 +126,6 @@ def test_the_fingerprint_tells_data_apart() -> None:
     def print_of(table: pa.Table) -> str:
         return fingerprint(scan(open_source(table), reading).counts, table.schema)
 
-    table = people()
+    table = ROWS
     assert print_of(table) == print_of(table.take(np.arange(299, -1, -1)))
     assert len({print_of(table), print_of(table.slice(1)), print_of(table.drop_columns(["sex"]))}) == 3

@@ -39,6 +39,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
+from tests.strategies import examples
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -577,7 +579,7 @@ def test_column_names_are_found_through_wrappers(tmp_path: Path, wrap: Callable[
     )
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order=st.permutations(["age", "income", "debt", "extra", "more"]), named=st.booleans())
 def test_column_order_and_extra_columns_are_irrelevant(tmp_path: Path, order: list[str], named: bool) -> None:
     """Columns are found by name, for models that know their names and for those that were told them."""

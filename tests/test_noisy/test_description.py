@@ -22,11 +22,13 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, FairfixError, UsageError
-from fairfix.noisy import bounds as ng
 from fairfix.noisy.description import Noise, NoiseTable, parse_radii, read_noise, tabulate
-from fairfix.noisy.true_groups import Seen, TrueGroups, audit_noisy
+from fairfix.noisy.rates import RATIOS
+from fairfix.noisy.recorded import Recorded
+from fairfix.noisy.sensitivity import sensitivity_bounds
+from fairfix.noisy.true_groups import TrueGroups, audit_noisy
 from fairfix.report import renderer
 
 from tests.conftest import Call
@@ -34,7 +36,7 @@ from tests.conftest import Call
 pytestmark = pytest.mark.usefixtures("away")
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 READING = Reading(Columns(("noisy",), label="label", prediction="yhat"))
-METRICS = tuple(ng.RATIOS)
+METRICS = tuple(RATIOS)
 
 
 # ---------------------------------------------------------------------- generated data
@@ -98,7 +100,7 @@ def truth(data: Frame) -> dict[str, np.ndarray[Any, Any]]:
     y, d = data["label"] == 1, data["yhat"] == 1
     cells = [y & d, y & ~d, ~y & d, ~y & ~d]
     m = np.array([[(c & (data["true"] == j)).sum() for c in cells] for j in range(groups)], dtype=float)
-    return {name: ratio.of(m) for name, ratio in ng.RATIOS.items()}
+    return {name: ratio.of(m) for name, ratio in RATIOS.items()}
 
 
 def noisy_audit(
@@ -476,8 +478,8 @@ def test_sampled_intervals_cover_the_truth() -> None:
         cells = np.zeros((3, 4))
         place = np.where(whole["label"] == 1, 1 - whole["yhat"], 3 - whole["yhat"])
         np.add.at(cells, (whole["noisy"][rows], place[rows]), 1.0)
-        data = Seen(
-            "noisy", names, cells / 4000, 4000.0, {"true_positive_rate": ng.RATIOS["true_positive_rate"]}
+        data = Recorded(
+            "noisy", names, cells / 4000, 4000.0, {"true_positive_rate": RATIOS["true_positive_rate"]}
         )
         told = TrueGroups(data, Noise(table, class_conditional=True), replicates=200)
         for level in hits:
@@ -496,14 +498,14 @@ def test_a_survey_of_few_people_widens_what_is_told_under_every_assumption() -> 
     cells = T.T @ np.array([[0.2, 0.1, 0.1, 0.2], [0.05, 0.1, 0.05, 0.2]])
     joint = np.array([[0.3, 0.25], [0.3, 0.15]])[:, :, None] * T  # by label
 
-    rate = {"true_positive_rate": ng.RATIOS["true_positive_rate"]}
+    rate = {"true_positive_rate": RATIOS["true_positive_rate"]}
 
     def widths(rows: int) -> dict[str, float]:
         form = "count" if rows else "joint"
         table = NoiseTable("survey", ("a", "b"), ("a", "b"), joint * (rows or 1), form)
         out = {}
         for said in ({"class_conditional": True}, {"epsilon": 0.1}):
-            data = Seen("noisy", ("a", "b"), cells, 1e8, rate)
+            data = Recorded("noisy", ("a", "b"), cells, 1e8, rate)
             found = TrueGroups(data, Noise(table, keep="noisy-given-true", **said), replicates=150)
             for level, bounds in found.bounds.items():
                 one = next(bounds.of_groups("true_positive_rate"))
@@ -665,7 +667,7 @@ def test_an_assumption_that_was_not_stated_is_undecided() -> None:
 
 
 def test_breakdown_points_agree_with_bisection() -> None:
-    """The eps from which a limit can be broken, as the library of bounds finds it."""
+    """The eps from which a limit can be broken is where the largest gap of single bounds meets it."""
     noise, _ = noisy_audit(
         rows_of(CELLS, 20_000),
         Noise(read_noise(written(MILD))),
@@ -676,9 +678,13 @@ def test_breakdown_points_agree_with_bisection() -> None:
     )
     kept, plain, broken, loose = noise["breakdown"]
     joint = np.array(noise["table"]["joint"])
-    by_library = ng.breakdown(CELLS, joint, ng.RATIOS["true_positive_rate"], gap=0.26)
 
-    assert kept["holds_up_to"] == pytest.approx(by_library.eps, abs=2e-4)
+    def gap(eps: float) -> float:
+        low, high = sensitivity_bounds(CELLS, joint, RATIOS["true_positive_rate"], eps)
+        return max(high[0] - low[1], high[1] - low[0])
+
+    assert gap(kept["holds_up_to"]) <= 0.26 + 1e-6
+    assert gap(kept["holds_up_to"] + 2e-4) > 0.26
     assert kept["fails_up_to"] is None
     assert broken["holds_up_to"] is None
     assert broken["fails_up_to"] > 0
@@ -699,15 +705,17 @@ def test_breakdown_points_of_every_kind_are_those_of_all_ends_at_every_eps(kind:
         q /= q.sum()
         values = np.stack([q[..., 2:].sum(-1), q[..., :2].sum(-1)]) if by_label else q.sum(-1)
         names = ("a", "b", "c")
-        data = Seen("x", names, q.sum(0), 1e4, dict(ng.RATIOS))
-        told = TrueGroups(data, Noise(NoiseTable("t", names, names, values, "joint")), replicates=0)
+        data = Recorded("x", names, q.sum(0), 1e4, dict(RATIOS))
+        noise = Noise(NoiseTable("t", names, names, values, "joint"))
+        curve = TrueGroups(data, noise, replicates=0).evidence.curve
+        assert curve is not None
         metrics = (
             ("true_positive_rate", "false_positive_rate")
             if kind in ("difference", "ratio")
             else ("accuracy",)
         )
         top = kind in ("difference", "max")
-        ends = np.array([told.compared_at(kind, metrics, eps) for eps in (told.least, 0.1, 1.0)])
+        ends = np.array([curve.compared(kind, metrics, eps) for eps in (curve.least, 0.1, 1.0)])
         for limit in (ends[1, 0], ends[1, 1], ends[:2, 0].mean(), ends[1:, 1].mean()):
 
             def kept(low: float, high: float, limit: float = float(limit), top: bool = top) -> bool:
@@ -717,13 +725,13 @@ def test_breakdown_points_of_every_kind_are_those_of_all_ends_at_every_eps(kind:
                 return low > limit - 1e-9 if top else high < limit + 1e-9
 
             for holds in (kept, broken):
-                found = told.largest(holds, kind, metrics, 1e-3)
+                found = curve.largest(holds, kind, metrics, 1e-3)
                 if math.isnan(found):
-                    assert not holds(*told.compared_at(kind, metrics, told.least))
+                    assert not holds(*curve.compared(kind, metrics, curve.least))
                     continue
-                inner += told.least < found < 1
-                assert holds(*told.compared_at(kind, metrics, found))
-                assert found == 1 or not holds(*told.compared_at(kind, metrics, min(found + 1e-3, 1.0)))
+                inner += curve.least < found < 1
+                assert holds(*curve.compared(kind, metrics, found))
+                assert found == 1 or not holds(*curve.compared(kind, metrics, min(found + 1e-3, 1.0)))
     assert inner >= 6
 
 
@@ -769,7 +777,7 @@ def test_many_groups_have_no_curve() -> None:
     cells = rng.dirichlet(np.ones(32)).reshape(8, 4)
     table = NoiseTable("t", names, names, 5 + 100 * np.eye(8), "count")
     told, _ = TrueGroups(
-        Seen("x", names, cells, 1000.0, dict(ng.RATIOS)), Noise(table), replicates=20
+        Recorded("x", names, cells, 1000.0, dict(RATIOS)), Noise(table), replicates=20
     ).report()
 
     assert all(not f.curve and f.certain_up_to is None for f in told.figures)

@@ -7,11 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fairfix.noisy.bounds import RATIOS, joint_masses, ratio_range, valid_radius
+from fairfix.noisy.binned import Certified, Soft
+from fairfix.noisy.bounds import valid_radius
 from fairfix.noisy.ideal import MOST, USUAL, rules_of, solve_ideal, usual_bins
-from fairfix.noisy.repair import DEMANDS, LABELS, Certified, Soft, solve_noisy
+from fairfix.noisy.polytope import joint_masses, ratio_range
+from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
+from fairfix.noisy.thresholds import solve_noisy
 from fairfix.noisy.training import Near, Within
 from scipy.optimize import linprog
+
+from tests.strategies import examples
 
 PARITIES = list(DEMANDS)
 
@@ -117,7 +122,7 @@ def test_the_game_of_the_paper_goes_to_the_program() -> None:
 @pytest.mark.parametrize("parity", PARITIES)
 def test_where_the_adversary_fills_the_same_bins_it_is_the_program_over_thresholds(parity: Any) -> None:
     """With a table by label, and for selection rates with any, it is the optimum over mixtures of thresholds."""
-    for seed in range(4):
+    for seed in range(examples(4)):
         _, n, C = drawn(seed, noisy=3, bins=5, true=2)
         known = solve_noisy(n, C, parity, 0.03, Certified())
         found = solve_ideal(n, Within(C), parity, 0.03)

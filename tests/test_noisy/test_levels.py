@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fairfix.noisy.bounds import RATIOS, joint_masses, labelled_bounds, ratio_range, soft_bounds
-from fairfix.noisy.levels import LABELS_OF, level_bounds
+from fairfix.noisy.bounds import labelled_bounds, soft_bounds
+from fairfix.noisy.levels import level_bounds
+from fairfix.noisy.polytope import joint_masses, ratio_range
+from fairfix.noisy.rates import LABELS, RATIOS
+
+from tests.strategies import examples
 
 
 def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -17,15 +21,15 @@ def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("by_label", [False, True])
-@pytest.mark.parametrize("rate", list(LABELS_OF))
+@pytest.mark.parametrize("rate", list(LABELS))
 def test_bounds_are_those_of_linear_programs(rate: str, by_label: bool) -> None:
     """Over all joint masses of all groups, by level and label, with the denominator scaled to 1."""
-    for seed in range(12):
+    for seed in range(examples(12)):
         q, F = drawn(seed)
         n, groups = q.sum(0), len(q)
         C = np.moveaxis(q.sum(2), -1, 0) if by_label else q.sum((2, 3))
         value = np.stack([1 - F if rate == "accuracy" else F, F], -1)
-        about = np.isin([0, 1], LABELS_OF[rate]) * np.ones_like(value)
+        about = np.isin([0, 1], LABELS[rate]) * np.ones_like(value)
         if by_label:
             parts = [(n[..., y], C[y]) for y in (0, 1)]
             tops, bottoms = ([part[..., y] for y in (0, 1)] for part in (value * about, about))
@@ -54,7 +58,7 @@ def test_decisions_without_chance_have_the_bounds_of_their_cells_and_drawn_ones_
         for chances in (np.round(F), F):
             yes, no = ((n * chance[..., None]).sum(1) for chance in (chances, 1 - chances))
             cells = np.stack([yes[:, 1], no[:, 1], yes[:, 0], no[:, 0]], -1)
-            for rate in LABELS_OF:
+            for rate in LABELS:
                 for table, bounds in ((C, soft_bounds), (L, labelled_bounds)):
                     lo, hi = level_bounds(n, table, chances, rate)
                     wide = bounds(cells, table, RATIOS[rate])

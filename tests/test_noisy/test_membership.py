@@ -20,9 +20,9 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, FairfixError, UsageError
-from fairfix.noisy.bounds import RATIOS, Ratio, flipped, soft_bounds
+from fairfix.noisy.bounds import soft_bounds
 from fairfix.noisy.members import Sample, worst_means
 from fairfix.noisy.membership import (
     Limits,
@@ -32,10 +32,12 @@ from fairfix.noisy.membership import (
     parse_membership,
     read_members,
 )
+from fairfix.noisy.rates import RATIOS, Ratio, flipped
 from scipy import stats
 from scipy.optimize import linprog
 
 from tests.conftest import Call
+from tests.strategies import examples
 
 pytestmark = pytest.mark.usefixtures("away")
 READING = Reading(Columns((), label="label", prediction="yhat"))
@@ -148,13 +150,13 @@ def shares_of(cells: Any) -> Any:
     return cells / cells.sum(1, keepdims=True)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(8)))
 def test_the_worst_case_is_that_of_a_linear_program(seed: int) -> None:
     """Every group and rate, both ends, if the shares of cells are those of the rows; another guess is no narrower."""
     found = groups_of(people(vectors=4, each=120, groups=2 + seed % 2, seed=seed))
-    sample = found.all
+    sample = found.evidence.all
     cells = sample.weight / sample.weight.sum()
-    joint = sample.chances.T * cells.sum(1)
+    joint = sample.vectors.T * cells.sum(1)
     rng = np.random.default_rng(seed)
     for name, ratio in found.data.metrics.items():
         low, high = ends(sample, shares_of(cells), ratio)
@@ -169,7 +171,7 @@ def test_the_worst_case_is_that_of_a_linear_program(seed: int) -> None:
 @pytest.mark.parametrize("kind", ["independent", "true positives", "negatives"])
 def test_the_truth_is_in_the_worst_case(kind: str) -> None:
     """Also if the true group hangs on label and decision as badly as it can; then the weighted rate is far off."""
-    for seed in range(5):
+    for seed in range(examples(5)):
         data = people(seed=seed)
         found = groups_of(data, independent=True)
         right = truth(data, assigned(data, kind))
@@ -180,8 +182,8 @@ def test_the_truth_is_in_the_worst_case(kind: str) -> None:
         off = np.nanmax(np.abs(found.bounds["N4"].rates["accuracy"][0] - right["accuracy"]))
         assert off < 0.06 if kind == "independent" else off > 0.15
     if kind != "independent":  # and the adversary reaches an end
-        cells = found.all.weight
-        low, high = ends(found.all, shares_of(cells), RATIOS["selection_rate"])
+        cells = found.evidence.all.weight
+        low, high = ends(found.evidence.all, shares_of(cells), RATIOS["selection_rate"])
         rank = {**data, "label": data["yhat"]}
         rates = truth(data, assigned(rank, kind))["selection_rate"]
         assert rates[0] == pytest.approx((high if kind == "true positives" else low)[0], abs=1e-9)
@@ -190,9 +192,9 @@ def test_the_truth_is_in_the_worst_case(kind: str) -> None:
 def test_a_coarser_guess_is_no_narrower_and_no_wider_than_a_table() -> None:
     """Shares of larger bins widen bounds; the table of the likeliest group has the coarsest bins."""
     data = people(vectors=12, each=120, seed=3)
-    sample = groups_of(data).all
+    sample = groups_of(data).evidence.all
     fine = sample.weight
-    into = merged(sample.chances, np.full(len(fine), 120), least=400)
+    into = merged(sample.vectors, np.full(len(fine), 120), least=400)
     coarse = np.stack([np.bincount(into, part) for part in fine.T], -1)[into]
     assert into.max() + 1 < len(fine)
     likeliest = data["z"].argmax(1)
@@ -213,12 +215,12 @@ def test_limits_are_of_rows_on_which_nothing_was_chosen() -> None:
     """The parts share no row, and are the same whatever the order of the rows; another seed makes others."""
     data = people()
     found = groups_of(data)
-    assert (found.searched, found.held) == (450, 1350)
-    assert found.judged.weight.sum() == 1350
+    assert (found.evidence.searched, found.evidence.held) == (450, 1350)
+    assert found.evidence.judged.weight.sum() == 1350
     order = np.random.default_rng(0).permutation(1800)
     again = groups_of({name: values[order] for name, values in data.items()})
-    assert (again.judged.weight == found.judged.weight).all()
-    assert (groups_of(data, seed=1).judged.weight != found.judged.weight).any()
+    assert (again.evidence.judged.weight == found.evidence.judged.weight).all()
+    assert (groups_of(data, seed=1).evidence.judged.weight != found.evidence.judged.weight).any()
 
 
 @dataclass(frozen=True)
@@ -448,7 +450,7 @@ def test_rounded_probabilities_are_taken_and_text_is_not() -> None:
     """Sums within 0.001 of 1 are made 1."""
     Path("m.csv").write_text("p_a,p_b,label,yhat\n0.3334,0.6665,1,1\n1,0,0,0\n")
     members = read_members(open_source("m.csv"), READING, {"a": "p_a", "b": "p_b"})
-    assert members.chances.sum(1) == pytest.approx(1, abs=1e-12)
+    assert members.vectors.sum(1) == pytest.approx(1, abs=1e-12)
     data = pa.table({"p_a": ["x"], "p_b": [0.5], "label": [1], "yhat": [1]})
     with pytest.raises(FairfixError, match="must hold probabilities"):
         read_members(open_source(data), READING, {"a": "p_a", "b": "p_b"})

@@ -16,12 +16,13 @@ import pytest
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.methods.robust import Robust
 from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.proof import Told, true_groups_of
-from fairfix.noisy.repair import DEMANDS
+from fairfix.noisy.proof import Told, shortfall, true_groups_of
+from fairfix.noisy.rates import DEMANDS
 from fairfix.tasks.fitting import Outcome, repair_table
 
 NAMES = ("a", "b", "c")
@@ -93,7 +94,7 @@ def test_on_the_rows_of_the_fit_the_worst_case_is_the_slack() -> None:
         known = Noise(noise, class_conditional=assumption == "identified")
         found = true_groups_of(decided, Told(known, DEMANDS[parity], 0.05), 0.05, outcome.predictor)
         assert found is not None
-        point, upper = found.shortfall(level, DEMANDS[parity])
+        point, upper = shortfall(found, level, DEMANDS[parity])
         assert point == pytest.approx(0.05, abs=2e-4)
         assert upper > point + 0.005
 
@@ -116,7 +117,7 @@ def test_where_either_transport_may_hold_the_worse_of_both_is_the_slack(shares: 
             told = Told(replace(noise, keep=keep), repairer.demands, 0.1)
             found = true_groups_of(rows, told, 0.05, rule)
             assert found is not None
-            points.append(found.shortfall("N2", repairer.demands)[0])
+            points.append(shortfall(found, "N2", repairer.demands)[0])
         assert points[0] == pytest.approx(max(points[1:]), abs=1e-9)
         assert rule is not None or min(points) < points[0] - 0.01
     assert points[0] == pytest.approx(0.1, abs=2e-4)
@@ -187,7 +188,7 @@ def test_upper_limits_cover_the_population(assumption: str, level: str) -> None:
         known = Noise(noise, class_conditional=not label)
         found = true_groups_of(held.with_decision(rule.predict(held)), Told(known, SIDES, 0.03), 0.05, rule)
         assert found is not None
-        point, upper = found.shortfall(level, SIDES)
+        point, upper = shortfall(found, level, SIDES)
         covered += truth <= upper
         points += truth <= point
     assert covered >= 37

@@ -7,27 +7,10 @@ import itertools
 import numpy as np
 import pytest
 from fairfix.noisy import training as noisy_training
-from fairfix.noisy.bounds import (
-    RATIOS,
-    joint_masses,
-    labelled_bounds,
-    ratio_range,
-    soft_bounds,
-    tv_bounds,
-    valid_radius,
-)
-from fairfix.noisy.repair import DEMANDS, LABELS
-from fairfix.noisy.training import (
-    Either,
-    Near,
-    Rows,
-    Within,
-    costs_of,
-    excess_of,
-    flipped,
-    surrogate,
-    train,
-)
+from fairfix.noisy.bounds import labelled_bounds, soft_bounds, tv_bounds, valid_radius
+from fairfix.noisy.polytope import joint_masses, ratio_range
+from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS, flipped
+from fairfix.noisy.training import Either, Near, Rows, Within, costs_of, excess_of, surrogate, train
 from scipy import sparse
 from scipy.optimize import linprog
 

@@ -12,6 +12,8 @@ from scipy.special import expit, logit
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
+from tests.strategies import examples
+
 
 def sample(seed: int, rows: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return scores 2p-1 (tied in every other instance), labels and whole weights."""
@@ -22,7 +24,7 @@ def sample(seed: int, rows: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 @given(st.integers(0, 10**6), st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_isotonic_is_that_of_scikit_learn(seed: int, weighted: bool) -> None:
     """The same values at the fitted scores, with and without weights."""
     f, y, w = sample(seed)
@@ -36,7 +38,7 @@ def test_isotonic_is_that_of_scikit_learn(seed: int, weighted: bool) -> None:
 
 @pytest.mark.parametrize("shift", [0.0, 3.7, -1e-9])
 def test_isotonic_of_any_scores_is_that_by_argsort(shift: float) -> None:
-    """The packed sort and the plain one agree, whether the packing applies or not."""
+    """Counting by sorted values and by an argsort agree, to the bit."""
     f, y, _ = sample(2)
     one, other = isotonic(f + shift, y), isotonic(f + shift, y, np.ones(f.size))
 
@@ -98,7 +100,7 @@ def test_a_line_is_clipped(slope: float, intercept: float, x: list[float]) -> No
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_separating_gives_points_their_shares(seed: int) -> None:
     """Whatever the order and the number of tied points, each gets its share back."""
     rng = np.random.default_rng(seed)

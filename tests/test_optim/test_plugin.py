@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fairfix.optim.parity import ks_to_overall
-from fairfix.optim.plugin import PluginProblem, PluginRule, _Program, expected_loss
+from fairfix.optim.plugin import PluginProblem, _Program
+from fairfix.optim.plugin_rule import PluginRule, expected_loss
 
 Floats = npt.NDArray[np.float64]
 
@@ -183,7 +184,7 @@ def test_a_rule_gives_values_by_their_chances() -> None:
     """The shares of the values over draws are the chances of the cell, up to the last draw below 1."""
     given = problem(9)
     rule = given.fit(np.full(2, 0.02)).rule
-    values, chance = rule.chances()
+    values, chance = rule.distributions()
     cell = int(np.argmax(np.count_nonzero(chance, axis=1)))
     row = int(np.argmax(rule.cells(given.eta, given.pi) == cell))
     draw = np.append(np.arange(10_000) / 10_000, np.nextafter(1.0, 0.0))

@@ -16,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from tests.strategies import examples
+
 Floats = npt.NDArray[np.float64]
 
-SETTINGS = settings(max_examples=25)
+SETTINGS = settings(max_examples=examples(25))
 
 
 def sample(seed: int, groups: int, rows: int = 400, digits: int | None = None) -> Scores:
@@ -80,7 +82,7 @@ def transport(scores: Scores, slack: Floats, tube: Tube) -> float:
     return float(found.fun)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(examples(5)))
 def test_no_randomised_map_costs_less(seed: int) -> None:
     """For any groups, ties, weights and slacks, some of them infinite, the cost is that of the transport program."""
     rng = np.random.default_rng(seed)

@@ -12,6 +12,8 @@ from fairfix.optim.ramp import BLOCK, Cell, RampSolution, ramp, solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import examples
+
 # ---- instances and independent oracles -----------------------------------------------------------------
 
 
@@ -99,7 +101,7 @@ def dual(
 
 
 @pytest.mark.parametrize("free", [False, True])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_objective_equals_that_of_a_quadratic_program(seed: int, free: bool) -> None:
     """Ties, clumps, single values and weights over three orders: the program finds nothing better."""
     rng = np.random.default_rng(seed)
@@ -283,7 +285,7 @@ def test_root_at_the_ends_touches_the_extreme_scores() -> None:
     gamma=st.floats(1e-6, 10),
     seed=st.integers(0, 9),
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_mean_at_the_root_is_the_rate(scores: list[float], rate: float, gamma: float, seed: int) -> None:
     """Root inverts mean, up to one rounding of the offset divided by the width of the ramp."""
     weights = 10 ** np.random.default_rng(seed).uniform(-3, 0, size=len(scores))
@@ -367,7 +369,7 @@ rhos = st.one_of(st.none(), st.floats(0, 1))
 
 
 @given(instances, rhos)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_weight_two_is_the_point_twice(instance: tuple, rho: float | None) -> None:
     """Integer weights and repeated points have one solution."""
     scores, _, gamma, slack = instance
@@ -380,7 +382,7 @@ def test_weight_two_is_the_point_twice(instance: tuple, rho: float | None) -> No
 
 
 @given(instances, rhos, st.integers(0, 99))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_order_of_points_does_not_matter(instance: tuple, rho: float | None, seed: int) -> None:
     """A permutation leaves the solution the same: to the bit unweighted, to rounding weighted."""
     scores, weights, gamma, slack = instance
@@ -397,7 +399,7 @@ def test_order_of_points_does_not_matter(instance: tuple, rho: float | None, see
 
 
 @given(instances, rhos)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_units_of_scores_and_weights_do_not_matter(instance: tuple, rho: float | None) -> None:
     """Scores and width times 4 is 4 times the offsets; weights times 8 changes nothing; both to the bit."""
     scores, weights, gamma, slack = instance
@@ -409,7 +411,7 @@ def test_units_of_scores_and_weights_do_not_matter(instance: tuple, rho: float |
 
 
 @given(instances, rhos)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_mirror_image_has_the_complementary_rates(instance: tuple, rho: float | None) -> None:
     """Scores ``gamma - f`` and ``1 - rho`` give ``1 - q``: the objective moves by ``gamma/2 - mean f``."""
     scores, weights, gamma, slack = instance
@@ -420,7 +422,7 @@ def test_mirror_image_has_the_complementary_rates(instance: tuple, rho: float | 
 
 
 @given(instances, st.floats(0, 1), st.floats(-2, 2))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_shift_of_a_cell_is_taken_up_by_its_offset(instance: tuple, rho: float, shift: float) -> None:
     """Without slack and with rho given, adding c to a cell's scores adds c to its offset, and rates stay."""
     scores, weights, gamma, _ = instance
@@ -432,7 +434,7 @@ def test_a_shift_of_a_cell_is_taken_up_by_its_offset(instance: tuple, rho: float
 
 
 @given(instances, st.floats(-1, 1))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_balanced_shifts_do_not_move_a_free_rho(instance: tuple, shift: float) -> None:
     """Without slack, shifts of cells that cancel in the weighted sum leave the objective as it is."""
     scores, weights, gamma, _ = instance
@@ -443,7 +445,7 @@ def test_balanced_shifts_do_not_move_a_free_rho(instance: tuple, shift: float) -
 
 
 @given(instances, rhos)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_more_slack_never_costs_more(instance: tuple, rho: float | None) -> None:
     """The objective falls with the slack, down to the unconstrained one."""
     scores, weights, gamma, _ = instance
@@ -465,7 +467,7 @@ def test_more_slack_never_costs_more(instance: tuple, rho: float | None) -> None
         ([0.1, np.nan], None, "finite"),
         ([0.1, -np.inf], None, "finite"),
         ([0.1, np.nan], [1, 1], "finite"),
-        ([0.1, 0.2], [1.0], "one weight per score"),
+        ([0.1, 0.2], [1.0], "one weight per point"),
         ([0.1, 0.2], [1.0, 0.0], "weight 0"),
         ([0.1, 0.2], [1.0, np.nan], "positive and finite"),
         ([0.1, 0.2], [1.0, np.inf], "positive and finite"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from fairfix.optim.ramp import Cell, solve
-from fairfix.optim.ramp_sgd import SAMPLE, Batch, StreamSolution, learn
+from fairfix.optim.ramp_sgd import SAMPLE, Batch, StreamSolution, _mini, _Points, _State, learn
 
 
 def points(rows: int, cells: int = 3, seed: int = 0, kind: str = "smooth") -> tuple[np.ndarray, np.ndarray]:
@@ -59,26 +59,40 @@ def test_one_pass_comes_to_the_exact_solution(kind: str, gamma: float, rho: floa
     assert found.objective == pytest.approx(best.objective, abs=5e-6)
 
 
+def parts(f: np.ndarray, cell: np.ndarray) -> list[_Points]:
+    """Return batches as the passes see them."""
+    return [_Points(b.scores, b.cells, np.ones(b.scores.size)) for b in stream(f, cell)()]
+
+
+def started(f: np.ndarray, cell: np.ndarray, rho: float | None = None) -> _State:
+    """Return the state at the start of the passes."""
+    return _State(parts(f, cell), 0.2, 0.0, rho, np.random.default_rng(1), mean_share=False, lift=0.0)
+
+
 def test_more_passes_converge_to_the_exact_solution() -> None:
     """Ten passes: the offsets of the exact solution to six digits."""
     f, cell = points(100_000)
-    best = exact(f, cell, 0.2, 0.0)
-    far = [np.abs(run(f, cell, 0.2, 0.0, passes=p).offsets - best.offsets).max() for p in (0, 10)]
+    best, state = exact(f, cell, 0.2, 0.0), started(f, cell)
+    far = [np.abs(state.t - best.offsets).max()]
+    for _ in range(10):
+        for batch in _mini(parts(f, cell)):
+            state.step(batch)
+        state.settle_rho()
+    state.newton(state.measured(parts(f, cell)))
+    far.append(np.abs(state.t - best.offsets).max())
 
     assert far[1] < 1e-6 < far[0]
 
 
 def test_the_stochastic_pass_is_what_finds_it() -> None:
     """After one pass of steps, before the closing passes, the error falls with the number of points like 1/sqrt(n)."""
-    from fairfix.optim.ramp_sgd import _mini, _State
-
     errors = []
     for rows in (20_000, 320_000):
         off = []
         for seed in range(6):
             f, cell = points(rows, 2, seed)
-            state = _State.start(stream(f, cell)(), 0.2, 0.0, 0.4, np.random.default_rng(1), mean_share=False)
-            for batch in _mini(stream(f, cell)()):
+            state = started(f, cell, 0.4)
+            for batch in _mini(parts(f, cell)):
                 state.step(batch)
             off.append(abs(state.t[1] - exact(f, cell, 0.2, 0.0, 0.4).offsets[1]))
         errors.append(np.mean(off))
@@ -124,11 +138,11 @@ def test_weights_are_masses() -> None:
     """Whole weights and repeated points agree up to the sample."""
     f, cell = points(60_000)
     w = np.random.default_rng(2).integers(1, 4, f.size)
-    heavy = learn(stream(f, cell, w=w.astype(float)), 0.2, 0.0, rng=np.random.default_rng(1), passes=5)
+    heavy = learn(stream(f, cell, w=w.astype(float)), 0.2, 0.0, rng=np.random.default_rng(1))
     repeated = exact(np.repeat(f, w), np.repeat(cell, w), 0.2, 0.0)
 
-    assert heavy.off < 1e-4
-    assert heavy.offsets == pytest.approx(repeated.offsets, abs=1e-3)
+    assert heavy.off < 3e-4
+    assert heavy.offsets == pytest.approx(repeated.offsets, abs=5e-3)
 
 
 def test_uniform_scores_have_a_closed_form() -> None:
@@ -154,10 +168,10 @@ def test_the_mean_score_as_rate_and_missing_numbers() -> None:
 def test_small_streams_are_solved_whole() -> None:
     """Fewer points than the sample holds: the start is the exact solution already."""
     f, cell = points(SAMPLE // 2)
-    found = run(f, cell, 0.1, 0.0, passes=0)
+    best, state = exact(f, cell, 0.2, 0.0), started(f, cell)
 
-    assert found.offsets == pytest.approx(exact(f, cell, 0.1, 0.0).offsets, abs=1e-12)
-    assert found.off < 1e-12
+    assert state.t == pytest.approx(best.offsets, abs=1e-12)
+    assert state.measured(parts(f, cell)).off < 1e-12
 
 
 def test_what_has_not_converged_says_so() -> None:
@@ -185,5 +199,3 @@ def test_bad_streams_are_refused(batch: Batch | None, message: str) -> None:
     """A stream that is learned from is valid."""
     with pytest.raises(ValueError, match=message):
         learn(lambda: [] if batch is None else [batch], 0.1, 0.0, rng=np.random.default_rng(0))
-    with pytest.raises(ValueError, match="passes"):
-        learn(list, 0.1, 0.0, rng=np.random.default_rng(0), passes=-1)

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
+from tests.strategies import examples
+
 CONSTRAINTS = ("parity", "opportunity", "odds")
 
 
@@ -148,7 +150,7 @@ def test_the_optimum_is_that_of_the_convex_program(constraint: str, groups: int,
     assert 0 <= found.gap < 1e-9
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     st.integers(0, 10**6),
     st.integers(60, 600),
@@ -200,7 +202,7 @@ def awkward(seed: int, kind: str, constraint: str) -> tuple[np.ndarray, np.ndarr
     return X[rows], y[rows], None if weight is None else weight[rows], cells
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     st.integers(0, 10**6),
     st.sampled_from(AWKWARD),
@@ -225,7 +227,7 @@ def test_awkward_games_are_solved_too(
     assert found.steps <= 200
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples(4)))
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_the_multipliers_alone_reach_the_same_point(
     seed: int, constraint: str, monkeypatch: pytest.MonkeyPatch

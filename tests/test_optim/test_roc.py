@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from tests.strategies import examples
+
 
 def draw(seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return probabilities and weights of a few cells; every third instance has ties, zeros and ones."""
@@ -42,7 +44,7 @@ def best_value(etas: list, weights: list, slack: float) -> float:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.03, 0.2, 2.0]))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_value_is_that_of_a_linear_program(seed: int, slack: float) -> None:
     """No shares within the slack have a larger value, and the rules attain it."""
     etas, weights = draw(seed)

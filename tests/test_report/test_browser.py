@@ -104,6 +104,7 @@ def assert_fits(page: Any, width: int) -> None:
     assert beyond == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTS)
 def test_a_browser_shows_it(name: str, pages: Callable[[str], Path], browser: Any) -> None:
     """Nothing is fetched or complained about, nothing is cut off, and axe finds no fault in it."""

@@ -15,7 +15,7 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.report import FORMATS, GATED, renderer
 
 from tests.conftest import Call

@@ -21,7 +21,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.report import renderer
 from fairfix.report.layout import MARKS
 from fairfix.report.svg import CURVES, Curve, Dot, dots, lines, span_of
@@ -161,6 +161,43 @@ def test_hostile_names_are_text() -> None:
     assert sum("<script>" in data for path, data in page.texts if "svg" in path) > 3
 
 
+FREE = {
+    *(
+        "attribute",
+        "check",
+        "file",
+        "group",
+        "groups",
+        "hidden",
+        "meaning",
+        "notes",
+        "parameters",
+        "protected",
+    ),
+    *("reason", "says", "source", "title", "warnings"),
+}
+"""Keys of the JSON form whose texts come from data, users or sentences."""
+
+
+def with_markup(value: Any, key: str = "") -> Any:
+    """Return the JSON form with markup behind every text of a free key."""
+    if isinstance(value, dict):
+        groups = HOSTILE if key == "per_group" else ""
+        return {name + groups: with_markup(one, name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [with_markup(one, key) for one in value]
+    return value + HOSTILE if key in FREE and isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("kind", ["audit", "repair", "compare"])
+def test_no_text_of_a_result_is_markup(kind: str, saved: dict[str, Any]) -> None:
+    """Whatever text it is that holds markup, the page shows it and has the elements it had."""
+    plain, hostile = (assert_sound(renderer("html")(one)) for one in (saved[kind], with_markup(saved[kind])))
+
+    assert sum(HOSTILE in text for _, text in hostile.texts) > 20
+    assert [tag for tag, _ in plain.elements] == [tag for tag, _ in hostile.elements]
+
+
 def test_hostile_names_in_a_comparison_are_text(saved: dict[str, Any]) -> None:
     """The same for the picture of the frontier."""
     text = json.dumps(saved["compare"]).replace("[race]", f"[{json.dumps(HOSTILE)[1:-1]}]")
@@ -273,15 +310,65 @@ def test_many_groups_are_drawn_in_part_and_told_in_full() -> None:
     assert all(f"group {i}" in page.text("svg") for i in range(45))
 
 
-def test_it_works_without_matplotlib(saved: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the frontier needs it; without it a line says so and the tables are there."""
+def test_every_point_of_a_comparison_is_drawn_where_it_is(saved: dict[str, Any]) -> None:
+    """A marker per point and one per method in the key; the frontier lies where its numbers are, from zero on."""
+    gap, quality = "selection_rate.difference.between_groups [race]", "accuracy"
+    points = [p for p in saved["compare"]["points"] if gap in p["gaps"]]
+    front = sorted(p["gaps"][gap]["value"] for p in points if f"{gap}|{quality}" in p["front"])
+    pictures = re.findall(r"<svg.*?</svg>", renderer("html")(saved["compare"]), re.DOTALL)
+    (picture,) = (one for one in pictures if ">accuracy against demographic parity difference [race]<" in one)
+    titles = {p["title"] for p in points}
+    line = re.search(r'<polyline points="([^"]*)"', picture)
+    assert line
+    left = float(re.findall(r'<text x="([^"]*)"[^>]*>0</text>', picture)[0])
+    reach = [float(place.split(",")[0]) - left for place in line[1].split()]
+
+    assert len(front) > 1
+    assert len(re.findall("<(circle|polygon|path) ", picture)) == len(points) + len(titles)
+    assert all(f">{title}</text>" in picture for title in titles)
+    assert reach == pytest.approx([reach[-1] * x / front[-1] for x in front], abs=0.2)
+
+
+def test_pictures_need_no_matplotlib(saved: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frontier is drawn as all pictures are, and the same with and without it."""
+    text = renderer("html")(saved["compare"])
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    page = assert_sound(renderer("html")(saved["compare"]))
+
+    assert renderer("html")(saved["compare"]) == text
+    assert assert_sound(text).all("svg")
+
+
+def test_a_comparison_without_points_says_so(saved: dict[str, Any]) -> None:
+    """Every method failed: the page has no picture and no empty table."""
+    failed = [{"title": "ramp", "slack": 0.0, "failure": "no solution"}]
+    page = assert_sound(renderer("html")({**saved["compare"], "points": failed}))
 
     assert not page.all("svg")
-    assert "pip install 'fairfix[plot]'" in page.text()
-    assert len(page.all("table")) > 2
-    assert assert_sound(renderer("html")(saved["audit"])).all("svg")
+    assert "There are no points to draw" in page.text()
+
+
+def test_a_group_called_like_a_verdict_is_none() -> None:
+    """Only cells of checks are marked as verdicts: by their type, not by their words."""
+    data = {
+        "g": pa.array(["PASS", "FAIL"] * 100),
+        "label": pa.array([0, 0, 1, 1] * 50),
+        "score": pa.array(np.linspace(0, 1, 200)),
+    }
+    reading = Reading(Columns(("g",), label="label", score="score"))
+    result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference>2"),))))
+    assert len(re.findall('class="mark', renderer("html")(result))) == 2  # of the whole, and of the check
+    plain, coloured = (renderer("text")(result, color=colour) for colour in (False, True))  # type: ignore[call-arg]
+    assert plain.count("PASS") > 3
+    assert len(re.findall("\x1b\\[32mPASS", coloured)) == 1
+
+
+def test_a_column_called_like_a_metric_keeps_its_name() -> None:
+    """The section of an attribute has its name, whatever words a metric of the same name has."""
+    data = rows()
+    data["auc"] = data.pop("race")
+    result = audit_dict(audit(data, Reading(Columns(("auc",), label="label", score="score"))))
+
+    assert "<h2>auc</h2>" in renderer("html")(result)
 
 
 def test_a_result_of_an_older_version_is_rendered() -> None:
@@ -302,14 +389,11 @@ def test_pictures_survive_odd_numbers() -> None:
         low, high = span_of(values, zero=False)
         assert low < high
     rows_ = [Dot("a" * 99, 0.5, None, 0.7, "x"), Dot("b", None, None, None, "undefined")]
-    text = dots("p", "t", "d", rows_, (0.0, 1.0), Dot("all", None, None, None, "undefined"))
+    text = dots(rows_, (0.0, 1.0), Dot("all", None, None, None, "undefined")).body
 
     assert "…" in text
     assert "nan" not in text
-    drawn = {
-        bound: dots("p", "t", "d", [Dot("b", None, 0.2, 0.8, "x", bound)], (0.0, 1.0))
-        for bound in (False, True)
-    }
+    drawn = {bound: dots([Dot("b", None, 0.2, 0.8, "x", bound)], (0.0, 1.0)).body for bound in (False, True)}
     assert 'stroke-dasharray="1 4"' in drawn[False]  # undefined: nothing is known of it
     assert drawn[True].count('stroke-width="2"') == drawn[False].count('stroke-width="2"') + 1
     assert "<circle" not in drawn[True] + drawn[False]
@@ -386,8 +470,8 @@ def test_a_long_page_lists_its_sections() -> None:
 def test_curves_carry_their_names_apart() -> None:
     """Calibration curves end at the same corner; each name stands at its own part of the way."""
     corner = tuple((i / 10, i / 10) for i in range(11))
-    text = lines("p", "t", "d", [Curve(n, corner, marks=True) for n in "abcd"], ("x", "y"), (0.0, 1.0))
-    places = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>[abcd]</text>', text.partition("mean")[0])
+    text = lines([Curve(n, corner, marks=True) for n in "abcd"], ("x", "y"), (0.0, 1.0)).body
+    places = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>[abcd]</text>', text)
 
     assert len({x for x, _ in places[:4]}) == 4
 
@@ -408,11 +492,3 @@ def test_bounds_of_true_groups_are_drawn_side_by_side(tmp_path: Path) -> None:
     for bound in found["bounds"].values():
         assert f"[{bound['low']:.3f}, {bound['high']:.3f}]" in text
     assert f"weighted {found['weighted']:.4f}" in text
-
-
-def test_several_drawings_in_a_page_keep_their_names_apart(saved: dict[str, Any]) -> None:
-    """What one drawing refers to is in it, and no other has it."""
-    for picture in re.findall(r"<svg.*?</svg>", renderer("html")(saved["compare"]), re.DOTALL):
-        named = set(re.findall(r'\bid="([^"]+)"', picture))
-        for wanted in re.findall(r'(?:href="#|url\(#)([^")]+)', picture):
-            assert wanted in named

@@ -20,7 +20,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.report import FORMATS, renderer
 from fairfix.report.layout import HEADLINES, layout
 
@@ -178,7 +178,7 @@ def test_every_comparison_has_its_definition() -> None:
     ids = {c["id"] for block in (*result["attributes"], *result["strata"]) for c in block["comparisons"]}
 
     assert ids == set(result["definitions"])
-    assert {name for name, _ in HEADLINES if "reference" not in name} & ids
+    assert {name for name in HEADLINES if "reference" not in name} & ids
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -207,7 +207,7 @@ def test_text_says_the_same_as_the_json() -> None:
     text = renderer("text")(result)
     for block in result["attributes"]:
         found = {c["id"]: c for c in block["comparisons"]}
-        for identifier, title in HEADLINES:
+        for identifier, title in HEADLINES.items():
             if identifier in found and found[identifier]["value"] is not None:
                 assert title in text
                 assert f"{found[identifier]['value']:.4f}" in text

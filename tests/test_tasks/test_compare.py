@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.resources import files
+from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 
 import jsonschema
@@ -14,19 +17,23 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
 from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading
+from fairfix.data.table import Table
 from fairfix.methods import available
 from fairfix.methods.base import RepairProblem
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.true_groups import audit_noisy
-from fairfix.tasks.compare import GAPS, Contender, chosen, compare_table, fits
+from fairfix.report.picture import draw
+from fairfix.tasks.compare import GAPS, ComparisonOutcome, Contender, chosen, compare_table, fits
 from fairfix.tasks.fitting import split_rows
 
 from tests.conftest import Call
 
 NONE = NoiseTable("table", ("0", "1"), ("0", "1"), np.eye(2), "count")
 """No noise."""
+READING = Reading(Columns(("sex",), label="label", score="score"))
+SLACKS = (0.02, 0.05, 0.1)
 
 
 def frame(many: int = 800) -> pa.Table:
@@ -56,30 +63,57 @@ def call(call: Call, tmp_path: Path) -> Call:
     return invoke
 
 
-def test_every_method_is_compared_on_one_split() -> None:
-    """Each contender has a point for each slack that changes it, on the same held-out rows, beside two baselines."""
-    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
+@pytest.fixture(scope="module")
+def table() -> Table:
+    """The frame, read."""
+    return read_table(frame(), READING)
+
+
+@pytest.fixture(scope="module")
+def outcome(table: Table) -> ComparisonOutcome:
+    """Every method over three slacks."""
     contenders = [Contender(name, method()) for name, method in available().items()]
-    outcome = compare_table(table, contenders, slacks=(0.05, 0.2), noise=Noise(NONE))
+    return compare_table(table, contenders, slacks=SLACKS, noise=Noise(NONE))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two folders, each with all that a run of its own wrote; the first drew an SVG, the second a PNG."""
+    folder = tmp_path_factory.mktemp("runs")
+    pq.write_table(frame(), folder / "people.parquet")
+    base = ["compare", str(folder / "people.parquet"), "--protected", "sex", "--slacks", "0.02,0.1"]
+    places = folder / "svg", folder / "png"
+    for place in places:
+        place.mkdir()
+        outputs = [f"--out={kind}={place / kind}" for kind in ("json", "text")]
+        picture = ["--picture", str(place / f"p.{place.name}")] if find_spec("matplotlib") else []
+        with redirect_stdout(StringIO()) as out:
+            assert run([*base, *outputs, *picture, "--format", "json", "--no-config"]) == 0
+        (place / "stdout").write_text(out.getvalue())
+    return places
+
+
+def test_every_method_is_compared_on_one_split(table: Table, outcome: ComparisonOutcome) -> None:
+    """Each contender has a point for each slack that changes it, on the same held-out rows, beside two baselines."""
     titles = [point.title for point in outcome.points]
 
     assert titles[:2] == ["base", "constant"]
     assert {name: titles.count(name) for name in available()} == {
-        name: 2 if method().has_slack else 1 for name, method in available().items()
+        name: 1 if method().slack_of_all is None else len(SLACKS) for name, method in available().items()
     }
     assert outcome.held == 240
     assert not any(point.failure for point in outcome.points)
-    alone = compare_table(table, contenders[-1:], slacks=(0.2,), noise=Noise(NONE)).points[-1]
+    last = Contender(outcome.points[-1].title, available()[outcome.points[-1].title]())
+    alone = compare_table(table, [last], slacks=SLACKS[-1:], noise=Noise(NONE)).points[-1]
     assert alone.gaps == outcome.points[-1].gaps  # what is compared with it changes nothing
 
 
 def test_scores_have_a_repair_for_each_gap_that_is_shown() -> None:
     """The ramp has each constraint that is about a gap of decisions; fair regression is with and without the group."""
-    reading = Reading(Columns(("sex",), label="label", score="score"))
-    ramps = {one.repairer.bounds_of(reading) for one in chosen(["ramp"], reading, learned=False)}
+    ramps = {one.repairer.bounds_of(READING) for one in chosen(["ramp"], READING, learned=False)}
     values = {
-        (one.repairer.bounds_of(reading), one.repairer.sees_groups)
-        for one in chosen(["fair-regression"], reading, learned=False)
+        (one.repairer.bounds_of(READING), one.repairer.sees_groups)
+        for one in chosen(["fair-regression"], READING, learned=False)
     }
 
     assert ramps == {gap for gap in GAPS if gap.endswith(".difference.between_groups")}
@@ -107,15 +141,8 @@ def test_repairs_are_fitted_to_one_part_and_judged_on_the_other() -> None:
     assert constant.qualities["square_loss"].value == pytest.approx(loss, abs=1e-12)
 
 
-def test_the_frontier_is_what_no_other_point_beats() -> None:
+def test_the_frontier_is_what_no_other_point_beats(outcome: ComparisonOutcome) -> None:
     """A point is marked if and only if no other has both a smaller gap and a better quality."""
-    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
-    outcome = compare_table(
-        table,
-        [Contender(name, m()) for name, m in available().items()],
-        slacks=(0.02, 0.05, 0.1),
-        noise=Noise(NONE),
-    )
     gap, quality = "selection_rate.difference.between_groups [sex]", "accuracy"
     places = [
         (p.gaps[gap].value, p.qualities[quality].value, f"{gap}|{quality}" in p.front) for p in outcome.points
@@ -129,29 +156,28 @@ def test_the_frontier_is_what_no_other_point_beats() -> None:
         assert marked != beaten
 
 
-def test_the_json_holds_to_its_schema_and_renders_again(call: Call, tmp_path: Path) -> None:
+def test_the_json_holds_to_its_schema_and_renders_again(runs: tuple[Path, Path]) -> None:
     """JSON is the source: valid by the shipped schema, and text and Markdown come from it."""
-    saved = str(tmp_path / "c.json")
-    status, out, err = call("--format", "json", "--out", f"json={saved}")
+    saved, out = runs[0] / "json", json.loads((runs[0] / "stdout").read_text())
     schema = json.loads(files("fairfix.report").joinpath("compare.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
 
-    assert status == 0, err
-    jsonschema.validate(json.loads(out), schema, jsonschema.Draft202012Validator)
-    assert json.loads(Path(saved).read_text()) == json.loads(out)
-    assert run(["report", saved, "--format", "markdown"]) == 0
+    jsonschema.validate(out, schema, jsonschema.Draft202012Validator)
+    assert json.loads(saved.read_text()) == out
+    assert run(["report", str(saved), "--format", "markdown"]) == 0
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**json.loads(out), "more": 1}, schema, jsonschema.Draft202012Validator)
+        jsonschema.validate({**out, "more": 1}, schema, jsonschema.Draft202012Validator)
 
 
-def test_same_input_same_bytes(call: Call) -> None:
-    """Two runs print the same."""
-    assert call("--format", "json")[1] == call("--format", "json")[1]
+def test_same_input_same_bytes(runs: tuple[Path, Path]) -> None:
+    """Two runs write the same."""
+    for name in ("stdout", "json", "text"):
+        assert (runs[0] / name).read_bytes() == (runs[1] / name).read_bytes()
 
 
-def test_text_shows_the_frontier_and_who_needs_the_group(call: Call) -> None:
+def test_text_shows_the_frontier_and_who_needs_the_group(runs: tuple[Path, Path]) -> None:
     """The table has a row per point with its interval, the frontier mark and whether the group is needed."""
-    _, out, _ = call()
+    out = (runs[0] / "text").read_text()
 
     assert "ks.to_overall [sex]" in out
     assert "uses group" in out
@@ -170,15 +196,13 @@ def test_features_are_learned_from_when_asked(call: Call) -> None:
 
 
 @pytest.mark.parametrize("kind", ["svg", "png"])
-def test_the_picture_is_drawn_and_reproducible(kind: str, call: Call, tmp_path: Path) -> None:
-    """The picture is of its format, names the methods, and has the same bytes each time."""
+def test_the_picture_is_drawn_and_reproducible(kind: str, runs: tuple[Path, Path]) -> None:
+    """The picture is of its format, names the methods, and has the bytes that another run's JSON gives."""
     pytest.importorskip("matplotlib")
-    places = [tmp_path / f"{i}.{kind}" for i in (1, 2)]
-    for place in places:
-        assert call("--picture", str(place))[0] == 0
-    content = places[0].read_bytes()
+    drawn, other = runs if kind == "svg" else reversed(runs)
+    content = (drawn / f"p.{kind}").read_bytes()
 
-    assert content == places[1].read_bytes()
+    assert content == draw(json.loads((other / "json").read_text()), kind)
     assert content.startswith(b"\x89PNG" if kind == "png" else b"<?xml")
     if kind == "svg":
         assert b"fair-regression" in content
@@ -237,9 +261,8 @@ def test_a_score_of_any_range_is_a_feature_and_a_base(
     assert "probability" in told["fair-regression"]["failure"]
 
 
-def test_fits_are_counted_as_they_end() -> None:
+def test_fits_are_counted_as_they_end(table: Table) -> None:
     """Whoever watches hears of every fit once."""
-    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
     contenders = [Contender("ramp", available()["ramp"]())]
     heard: list[int] = []
 
@@ -247,10 +270,9 @@ def test_fits_are_counted_as_they_end() -> None:
     assert len(heard) == len(fits(contenders, (0.0, 0.1))) == 2
 
 
-def test_worst_cases_of_true_groups_are_those_of_an_audit() -> None:
+def test_worst_cases_of_true_groups_are_those_of_an_audit(table: Table) -> None:
     """Every point has the largest gap of true groups that the table allows; without noise it is the recorded gap."""
     known = NoiseTable("table", ("0", "1"), ("0", "1"), np.array([[90.0, 10.0], [20.0, 80.0]]), "count")
-    table = read_table(frame(), Reading(Columns(("sex",), label="label", score="score")))
     gap = "selection_rate.difference.{} [sex]"
     worst, recorded = gap.format("true_groups.worst_case"), gap.format("between_groups")
 

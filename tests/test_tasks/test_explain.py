@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
-from fairfix.auditing.as_json import SCOPES as TEXTS
-from fairfix.auditing.as_json import formula
 from fairfix.auditing.audit import audit
-from fairfix.auditing.checks import FLIPS, KINDS, METRICS, SCOPES, Check
-from fairfix.auditing.metrics import ALIASES, MEANS, RATES
+from fairfix.auditing.checks import Check
+from fairfix.auditing.comparisons import KINDS, MEANINGS, Comparison
+from fairfix.auditing.metrics import METRICS, SCOPES, Metric
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
-from fairfix.data.table import Columns, Reading
+from fairfix.data.reading import Columns, Reading
 from fairfix.errors import UsageError
-from fairfix.tasks.explain import comparisons_of, example, explain, interval_of, names, needs_of, overview
+from fairfix.tasks.explain import example, explain, names, overview
 
 from tests.conftest import Frames
 
@@ -32,20 +31,18 @@ def test_every_name_is_explained(name: str) -> None:
             Check.parse(text)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_a_metric_is_explained_from_its_tables(metric: str) -> None:
-    """Formula, reason and aliases are those that reports and checks use."""
-    words = dict(explain(metric).lines)
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_a_metric_is_explained_from_its_entry(metric: Metric) -> None:
+    """Formula, needs, reason and aliases are those that reports and checks use."""
+    words = dict(explain(metric.name).lines)
 
-    assert words["is"] == formula(metric)
-    assert needs_of(metric)
-    for alias, target in ALIASES.items():
-        if target == metric:
-            assert alias in words["also called"]
-            assert explain(alias) == explain(metric)
-    if own := RATES.get(metric) or MEANS.get(metric):
-        assert words["undefined"].startswith(own.undefined)
-        assert interval_of(metric)
+    assert words["is"] == metric.formula
+    assert words["needs"]
+    assert words.get("undefined", "").startswith(metric.undefined)
+    assert ("interval" in words) == ("individual" not in metric.needs)
+    for alias in metric.aliases:
+        assert alias in words["also called"]
+        assert explain(alias) == explain(metric.name)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
@@ -56,22 +53,22 @@ def test_comparisons_are_those_of_a_report(task: str, frames: Frames) -> None:
     reading = Reading(columns, task=task)
     report = audit(frame, reading, Settings(reference={"race": "r0"}))
     found = set(report.block("race").comparisons)
-    metrics = {identifier.split(".")[0] for identifier in found}
-    named = {f"{metric}.{rest}" for metric in metrics for rest in comparisons_of(metric)}
+    metrics = {Comparison.parse(identifier).metric for identifier in found}
+    named = {f"{metric}.{rest}" for metric in metrics for rest in METRICS[metric].comparisons}
 
     assert found <= named
     assert {n for n in named - found if not n.startswith("mean_score.ratio")} == set()
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_every_comparison_has_an_example(metric: str) -> None:
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_every_comparison_has_an_example(metric: Metric) -> None:
     """The check of a comparison is a check of that comparison, and its explanation holds it."""
-    for rest in comparisons_of(metric):
-        text = example(metric, rest)
+    for rest in metric.comparisons:
+        of = Check.parse(example(metric, rest)).comparison
 
-        assert Check.parse(text).comparison == f"{metric}.{rest}"
-        assert dict(explain(f"{metric}.{rest}").lines)["is"] == TEXTS[rest]
-        assert explain(f"{metric}.{rest}").name == f"{metric}.{rest}"
+        assert of == Comparison.parse(f"{metric.name}.{rest}")
+        assert dict(explain(of.id).lines)["is"] == MEANINGS[rest] == of.meaning
+        assert explain(of.id).name == of.id
 
 
 def test_a_whole_check_is_explained() -> None:
@@ -111,10 +108,10 @@ def test_everything_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a name; the same as JSON."""
     assert run(["explain"]) == 0
     out = capsys.readouterr().out
-    assert all(f"  {name} " in out for name in (*METRICS, *TEXTS))
+    assert all(f"  {name} " in out for name in (*METRICS, *MEANINGS))
     assert run(["explain", "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert {name for part in told.values() for name in part} == {*METRICS, *TEXTS}
+    assert {name for part in told.values() for name in part} == {*METRICS, *MEANINGS}
     assert [heading for heading, _ in overview()] == list(told)
 
 
@@ -130,5 +127,5 @@ def test_the_command_prints_text_and_json(capsys: pytest.CaptureFixture[str]) ->
     assert told["is"] == "P(decision = 1 | y = 1)"
     assert run(["explain", "nothing-like-it"]) == 2
     assert capsys.readouterr().out == ""
-    assert FLIPS[0] in explain("under_flips").to_dict()["of"]
+    assert "decision_flips" in explain("under_flips").to_dict()["of"]
     assert {*KINDS, *SCOPES} <= set(names())

@@ -10,30 +10,31 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings, Value
+from fairfix.data.draws import decide, is_random
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.data.table import Columns, Reading, Table
+from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods import available
 from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.sensei import Sensei
-from fairfix.models.predictors import decide, is_random
 from fairfix.tasks.doubts import Asked, of_rounding
 from fairfix.tasks.fitting import repair_table, split_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.data import people
+from tests.strategies import examples
+
 
 def table(n: int = 2000, seed: int = 0, *, label: bool = True) -> Table:
     """Return scored rows; the group c is small."""
-    rng = np.random.default_rng(seed)
-    race = rng.choice(["a", "b", "c"], n, p=[0.6, 0.38, 0.02])
-    score = np.clip(rng.beta(2, 2, n) + np.where(race == "a", 0.1, 0.0), 0, 1)
-    data = pd.DataFrame({"race": race, "score": score, "label": (rng.random(n) < score).astype(int)})
+    data = people(n, seed)[["race", "score", "label"]]
     return read_table(data, Reading(Columns(("race",), label="label" if label else None, score="score")))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(20, 400), st.floats(0, 0.4), st.floats(0.05, 0.5), st.integers(0, 99))
 def test_a_split_is_a_partition_inside_every_stratum(
     n: int, validation: float, holdout: float, seed: int

@@ -1,0 +1,62 @@
+"""Calibration curves of groups, and their errors, from counts by score bin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fairfix.auditing.sums import proportions, share
+from fairfix.data.counts import Counts, moved_bins
+from fairfix.stats.estimates import CalibrationErrors
+
+BINS = 16
+"""Equal-width bins of a calibration curve; a power of two, so that they are whole bins of the counts."""
+
+
+class Calibration:
+    """Positives, negatives and mean score of every group (G) in every calibration bin.
+
+    ``margin`` says that scores are in [-1, 1] and stand for the probability ``(1 + score) / 2``.
+    """
+
+    def __init__(self, counts: Counts, *, margin: bool) -> None:
+        grid = counts.grid
+        assert grid is not None
+        middle = (grid.edges[:-1] + grid.edges[1:]) / 2
+        chance = (1 + middle) / 2 if margin else middle
+        into = np.clip((chance * BINS).astype(np.int64), 0, BINS - 1)
+        parts = [moved_bins(t, into, BINS) for t in (counts.weights, counts.square_weights)]
+        self.negative, self.positive = np.moveaxis(np.stack(parts, axis=-1), 1, 0)
+        self.rows = moved_bins(counts.rows.sum(axis=1), into, BINS)
+        self.weight = (self.negative + self.positive)[..., 0]
+        scores = moved_bins(counts.weights.sum(axis=1) * np.clip(chance, 0.0, 1.0), into, BINS)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self.score = np.asarray(np.where(self.weight > 0, scores / self.weight, np.nan))
+        self.error = grid.width / (4 if margin else 2)
+        """How far a mean score may be off: half a bin of the counts, as a probability."""
+        self.weighted = counts.weighted
+
+    @property
+    def errors(self) -> CalibrationErrors:
+        """The calibration errors of the groups."""
+        rates = proportions(self.positive.reshape(-1, 2), self.negative.reshape(-1, 2), self.weighted)
+        return CalibrationErrors(rates, self.score, self.weight, self.error)
+
+    def points(self) -> list[tuple[Mapping[str, float | None], ...]]:
+        """Return the points of every group's curve: bin, rows, weight, mean score and rate of positives."""
+        rate = share(self.positive, self.negative)
+        return [
+            tuple(
+                {
+                    "from": b / BINS,
+                    "to": (b + 1) / BINS,
+                    "rows": int(self.rows[g, b]),
+                    "weight": float(self.weight[g, b]),
+                    "mean_score": float(self.score[g, b]),
+                    "rate": float(rate[g, b]),
+                }
+                for b in np.flatnonzero(self.weight[g] > 0).tolist()
+            )
+            for g in range(len(self.weight))
+        ]

@@ -1,0 +1,144 @@
+"""Comparisons: a metric, a kind, a scope, an attribute and a group as one value, and its text form.
+
+The text form is ``metric.kind.scope``, with an empty part and its dot left out: ``selection_rate.ratio.to_overall``,
+``accuracy.min``, ``ks.between_groups``. The value of a single group has neither kind nor scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from fairfix.auditing.metrics import METRICS, Metric
+
+KINDS = ("difference", "ratio", "covariance", "min", "max")
+
+TRUE_GROUPS = "true_groups"
+NOISE_SCOPES = (TRUE_GROUPS, *(f"under_n{level}" for level in range(5)))
+"""Of the groups behind noisy ones, under the strongest assumption that was stated, or under that one."""
+
+MEANINGS: Mapping[str, str] = {
+    "difference.between_groups": "largest minus smallest value over the groups",
+    "ratio.between_groups": "smallest divided by largest value over the groups",
+    "difference.to_overall": "largest absolute difference of a group to everybody",
+    "ratio.to_overall": "the ratio of a group to everybody that is furthest from 1, as min(r, 1/r)",
+    "covariance.to_overall": "largest share of a group times its absolute difference to everybody",
+    "covariance.within_strata": "largest absolute covariance with membership of a group inside one stratum",
+    "difference.to_reference": "largest absolute difference of a group to the reference group",
+    "ratio.to_reference": "the ratio of a group to the reference group that is furthest from 1, as min(r, 1/r)",
+    "difference.within_strata": "largest difference between two groups of one stratum, over the strata",
+    "ratio.within_strata": "smallest ratio between two groups of one stratum, over the strata",
+    "difference.true_groups": "largest minus smallest value over the true groups, under the strongest noise assumption "
+    "that was stated",
+    "ratio.true_groups": "smallest divided by largest value over the true groups, under the same assumption",
+    "difference.true_groups.worst_case": "largest difference of true groups that any noise allows which fits the table",
+    "min.true_groups": "smallest value over the true groups, under the same assumption",
+    "max.true_groups": "largest value over the true groups, under the same assumption",
+    "under_flips": "every row gets every level of the attribute, and keeps the rest",
+    "under_comparable": "rows with one of the comparable values get each of them, and keep the rest",
+    "under_everybody": "every row gets each of the comparable values, and keeps the rest",
+    "within_radius": "rows get every level, and may move to near rows, on average as far as the radius",
+    "min": "smallest value over the groups",
+    "max": "largest value over the groups",
+    "between_groups": "largest distance between two groups",
+    "to_overall": "largest distance of a group to everybody",
+    "within_strata": "largest distance between two groups of one stratum, over the strata",
+}
+"""Kind and scope -> what is compared; a scope alone is of distances and flips."""
+
+SUFFIXES: Mapping[str, str] = {
+    "between_groups": "",
+    "true_groups": ", true groups",
+    "true_groups.worst_case": ", true groups at worst",
+}
+"""Scope -> end of a title, where it is not the scope's own name."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a number compares, or of which single group it is.
+
+    Attributes
+    ----------
+    metric
+        Name in the catalogue.
+    kind, scope
+        Of :data:`KINDS`, and which groups are compared; either may be empty.
+    attribute, group
+        The protected attribute, None for every one; the group, None for all.
+    """
+
+    metric: str
+    kind: str = ""
+    scope: str = ""
+    attribute: str | None = None
+    group: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, attribute: str | None = None, group: str | None = None) -> Comparison:
+        """Read the text form, ``metric.kind.scope``."""
+        metric, *parts = text.split(".")
+        kind = parts.pop(0) if parts and parts[0] in KINDS else ""
+        return cls(metric, kind, ".".join(parts), attribute, group or None)
+
+    @property
+    def part(self) -> str:
+        """Kind and scope as text."""
+        return ".".join(filter(None, (self.kind, self.scope)))
+
+    @property
+    def id(self) -> str:
+        """The text form."""
+        return ".".join(filter(None, (self.metric, self.kind, self.scope)))
+
+    def __str__(self) -> str:
+        """The text form, and of what: ``accuracy.min[race]``, ``accuracy[race=Black]``."""
+        return f"{self.id}[{self.attribute}{f'={self.group}' if self.group else ''}]"
+
+    def to(self, scope: str) -> Comparison:
+        """Return the comparison in another scope."""
+        return replace(self, scope=scope)
+
+    def covers(self, other: Comparison) -> bool:
+        """Whether another is the comparison meant, of this attribute or of any."""
+        return other == (self if self.attribute else replace(self, attribute=other.attribute))
+
+    @property
+    def entry(self) -> Metric:
+        """The metric's entry in the catalogue."""
+        return METRICS[self.metric]
+
+    @property
+    def exists(self) -> bool:
+        """Whether there can be such a number at all, of recorded or of true groups."""
+        return self.of_true_groups or self.part in self.entry.comparisons
+
+    @property
+    def of_true_groups(self) -> bool:
+        """Whether it is about the groups behind noisy ones."""
+        return self.scope in NOISE_SCOPES
+
+    @property
+    def meaning(self) -> str:
+        """What is compared, in words."""
+        if self.of_true_groups and self.scope != TRUE_GROUPS:
+            whole = MEANINGS[f"{self.kind}.{TRUE_GROUPS}"].partition(", under")[0]
+            return f"{whole}, under N{self.scope.removeprefix('under_n')}"
+        return MEANINGS[self.part]
+
+    @property
+    def definition(self) -> str:
+        """What the number is, in words."""
+        formula = f"{self.metric} = {self.entry.formula}"
+        return f"{self.meaning}; {formula}" if self.part else formula
+
+    @property
+    def title(self) -> str:
+        """Heading in reports."""
+        metric = self.entry
+        if self.part in metric.titles:
+            return metric.titles[self.part]
+        if not self.part:
+            return metric.title
+        name = " ".join(filter(None, (metric.parity or metric.title, self.kind)))
+        return name + SUFFIXES.get(self.scope, f", {self.scope.replace('_', ' ')}" if self.scope else "")

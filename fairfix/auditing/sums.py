@@ -1,0 +1,81 @@
+"""Sums of rates and means: from counts to the sums of weights that a metric of the catalogue is made of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairfix.auditing.metrics import Mean, Rate
+from fairfix.data.counts import Counts, Floats
+from fairfix.data.reading import Reading
+from fairfix.stats.estimates import Proportions
+
+
+def mean_sums(mean: Mean, counts: Counts) -> Floats:
+    """Return per group the sums of ``w v`` and ``w v^2`` of a mean's quantity ``v``, shape (G, 2)."""
+    sums = counts.sums[mean.quantity].sum(axis=1)
+    if not mean.error:
+        return np.asarray(sums)
+    labels = counts.sums.get("label")
+    label = counts.weights[:, 1].sum(axis=-1) if labels is None else labels[:, :, 0].sum(axis=1)
+    return np.stack([sums[:, 0] - label, counts.sums["square_loss"][:, :, 0].sum(axis=1)], axis=-1)
+
+
+def bounds_in(mean: Mean, reading: Reading) -> tuple[float, float]:
+    """Return the smallest and largest value of a mean; a mean score that is a probability has some."""
+    if mean.name == "mean_score" and reading.task != "regression" and reading.score_scale != "raw":
+        return 0.0, 1.0
+    return mean.bounds
+
+
+def confusion(counts: Counts, threshold: float | None) -> Floats | None:
+    """Return the confusion table, shape (G, L, 2, 2): label, decision, (sum of w, sum of w^2).
+
+    ``threshold`` is a score of the counts' grid at and above which the decision is positive; None takes
+    the decisions that were counted. Without either there is no decision: None.
+    """
+    if counts.decisions is not None:
+        yes, no, yes2, no2 = np.moveaxis(counts.decisions, -1, 0)
+        return np.stack([np.stack([no, no2], -1), np.stack([yes, yes2], -1)], axis=2)
+    if threshold is None or counts.grid is None:
+        return None
+    cut = counts.grid.start(threshold)
+    both = np.stack([counts.weights, counts.square_weights], axis=-1)
+    return np.stack([both[:, :, :cut].sum(axis=2), both[:, :, cut:].sum(axis=2)], axis=2)
+
+
+def label_table(counts: Counts) -> Floats:
+    """Return a confusion table for what needs no decision: everything counts as a negative one."""
+    both = np.stack([counts.weights.sum(axis=-1), counts.square_weights.sum(axis=-1)], axis=-1)
+    return np.stack([both, np.zeros_like(both)], axis=2)
+
+
+def rate_sums(rate: Rate, table: Floats) -> tuple[Floats, Floats]:
+    """Return (success, failure), each of shape (G, 2) with the sums of w and w^2.
+
+    A rate that needs no label is summed over the label axis, so it is there with one label row too.
+    """
+    if "label" not in rate.needs:
+        either = table.sum(axis=1)
+        decided = {d for _, d in rate.success}
+        return _picked(either, decided), _picked(either, {0, 1} - decided)
+    success = sum(table[:, label, decision] for label, decision in rate.success)
+    failure = sum(table[:, label, decision] for label, decision in rate.failure)
+    return np.asarray(success), np.asarray(failure)
+
+
+def _picked(table: Floats, decisions: set[int]) -> Floats:
+    return np.asarray(table[:, sorted(decisions)].sum(axis=1))
+
+
+def share(success: Floats, failure: Floats) -> Floats:
+    """Return success / (success + failure) of the weight sums, NaN where both are zero."""
+    total = success[..., 0] + failure[..., 0]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(total > 0, success[..., 0] / total, np.nan))
+
+
+def proportions(success: Floats, failure: Floats, weighted: bool) -> Proportions:
+    """Return proportions from sums (w, w^2) of success and failure, shape (k, 2) each."""
+    if weighted:
+        return Proportions.weighted(success[:, 0], failure[:, 0], success[:, 1], failure[:, 1])
+    return Proportions(success[:, 0], success[:, 0] + failure[:, 0])

@@ -1,0 +1,326 @@
+"""Codec: what a thing holds, declared once, from which it is saved, checked and made again.
+
+A thing is saved as settings (JSON values) and named arrays. A class that is saved derives from :class:`Saved` and lists
+its parts: for each name a :class:`Part`, which says how the value is kept and what it must be to be taken back. Parts
+take what they read out of a :class:`State`; what is left at the end does not belong there.
+
+Shapes are numbers, names or None. A name stands for a number that is settled where it is met first, by an array or by
+the length of a list, and held against everywhere else; None is any number.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.errors import ArtifactError
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+Json = Callable[[Any], Any]
+"""Takes a JSON value, returns what it stands for; a ValueError says why it stands for nothing."""
+
+LARGEST = float(np.finfo(np.float64).max)
+ABOVE_0 = float(np.nextafter(0.0, 1.0))
+BELOW_1 = float(np.nextafter(1.0, 0.0))
+"""Least positive float, and greatest float below 1: bounds that leave out 0 and 1."""
+
+Shape = tuple[int | str | None, ...]
+
+
+# ---------------------------------------------------------------------- JSON values
+
+
+def need(sound: object, reason: str) -> None:
+    """Raise a ValueError with the reason, unless the condition holds."""
+    if not sound:
+        raise ValueError(reason)
+
+
+def text(value: Any) -> str:
+    """Return a text."""
+    need(isinstance(value, str), f"{value!r} is no text")
+    return str(value)
+
+
+def truth(value: Any) -> bool:
+    """Return true or false."""
+    need(isinstance(value, bool), f"{value!r} is neither true nor false")
+    return bool(value)
+
+
+def whole(low: int = 0, high: int = 1 << 53) -> Json:
+    """Return what takes whole numbers of a range."""
+
+    def take(value: Any) -> int:
+        need(
+            type(value) is int and low <= value <= high, f"{value!r} is no whole number from {low} to {high}"
+        )
+        return int(value)
+
+    return take
+
+
+def real(low: float = -LARGEST, high: float = LARGEST) -> Json:
+    """Return what takes floats of a range."""
+
+    def take(value: Any) -> float:
+        need(
+            isinstance(value, float) and low <= value <= high, f"{value!r} is no number from {low} to {high}"
+        )
+        return float(value)
+
+    return take
+
+
+def one_of(*choices: str) -> Json:
+    """Return what takes one of some texts."""
+
+    def take(value: Any) -> str:
+        need(isinstance(value, str) and value in choices, f"{value!r} is not one of {', '.join(choices)}")
+        return str(value)
+
+    return take
+
+
+def or_none(inner: Json) -> Json:
+    """Return what takes null as well."""
+    return lambda value: None if value is None else inner(value)
+
+
+def list_of(inner: Json, least: int = 0, most: float = math.inf) -> Json:
+    """Return what takes lists, as tuples."""
+
+    def take(value: Any) -> tuple[Any, ...]:
+        need(
+            isinstance(value, list) and least <= len(value) <= most,
+            f"{value!r} is no list of the right length",
+        )
+        return tuple(map(inner, value))
+
+    return take
+
+
+def tuple_of(*inner: Json) -> Json:
+    """Return what takes lists of as many entries, each of its own kind, as tuples."""
+
+    def take(value: Any) -> tuple[Any, ...]:
+        need(isinstance(value, list) and len(value) == len(inner), f"{value!r} is no list of {len(inner)}")
+        return tuple(each(part) for each, part in zip(inner, value, strict=True))
+
+    return take
+
+
+def map_of(inner: Json) -> Json:
+    """Return what takes objects whose values are alike."""
+
+    def take(value: Any) -> dict[str, Any]:
+        need(isinstance(value, Mapping), f"{value!r} is no object")
+        return {text(name): inner(part) for name, part in value.items()}
+
+    return take
+
+
+def record(**parts: Json) -> Json:
+    """Return what takes objects of these names and no others."""
+
+    def take(value: Any) -> dict[str, Any]:
+        need(isinstance(value, Mapping) and set(value) == set(parts), f"{value!r} has not {', '.join(parts)}")
+        return {name: inner(value[name]) for name, inner in parts.items()}
+
+    return take
+
+
+def plain(value: Any) -> Any:
+    """Return a value with its tuples as lists and its mappings as dicts, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+# ---------------------------------------------------------------------- parts
+
+
+@dataclass
+class State:
+    """What is saved, while it is put together or taken apart; ``sizes`` has the numbers of the shapes' names."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def setting(self, name: str) -> Any:
+        """Take out a setting."""
+        need(name in self.settings, f"there is no setting {name!r}")
+        return self.settings.pop(name)
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        """Take out an array."""
+        need(isinstance(self.arrays.get(name), np.ndarray), f"there is no array {name!r}")
+        return self.arrays.pop(name)
+
+    def under(self, prefix: str) -> dict[str, npt.NDArray[Any]]:
+        """Take out the arrays whose names begin with a prefix, by the rest of their names."""
+        names = [name for name in self.arrays if name.startswith(prefix)]
+        return {name.removeprefix(prefix): self.arrays.pop(name) for name in names}
+
+    def fits(self, shape: Sequence[int], wanted: Shape) -> bool:
+        """Return whether a shape is the wanted one, and settle the names that are new."""
+        return len(shape) == len(wanted) and all(
+            want is None or (self.sizes.setdefault(want, size) if isinstance(want, str) else want) == size
+            for size, want in zip(shape, wanted, strict=True)
+        )
+
+
+class Part(ABC):
+    """How one value is kept: saved into a state, and taken out of it with a ValueError where it is not sound."""
+
+    @abstractmethod
+    def save(self, name: str, value: Any, state: State) -> None:
+        """Put the value into the state."""
+
+    @abstractmethod
+    def load(self, name: str, state: State) -> Any:
+        """Take the value out of the state."""
+
+
+@dataclass(frozen=True)
+class Setting(Part):
+    """A JSON value; ``length`` is what shapes call the length of a list."""
+
+    json: Json
+    length: str = ""
+
+    def save(self, name: str, value: Any, state: State) -> None:
+        """Put the value into the settings."""
+        state.settings[name] = plain(value)
+
+    def load(self, name: str, state: State) -> Any:
+        """Take the value out of the settings."""
+        value = self.json(state.setting(name))
+        need(
+            not self.length or state.fits((len(value),), (self.length,)),
+            f"{name!r} is not as long as the others",
+        )
+        return value
+
+
+@dataclass(frozen=True)
+class Array(Part):
+    """An array of a type, a shape and a range, ends included; NaN lies in no range, and a ``low`` of None is none."""
+
+    dtype: str
+    shape: Shape
+    low: float | None = -LARGEST
+    high: float = LARGEST
+    optional: bool = False
+
+    def save(self, name: str, value: Any, state: State) -> None:
+        """Put the value into the arrays; None of what is optional leaves no trace."""
+        if value is not None:
+            state.arrays[name] = value
+
+    def load(self, name: str, state: State) -> Any:
+        """Take the value out of the arrays."""
+        if self.optional and name not in state.arrays:
+            return None
+        array = state.array(name)
+        right = array.dtype.str == self.dtype and state.fits(array.shape, self.shape)
+        need(right, f"array {name!r} has not the type {self.dtype} and the shape {self.shape}")
+        ranged = array.dtype.kind in "iuf" and self.low is not None
+        inside = not ranged or bool(((array >= self.low) & (array <= self.high)).all())
+        need(inside, f"array {name!r} holds what is no number from {self.low} to {self.high}")
+        return array
+
+
+@dataclass(frozen=True)
+class EndToEnd(Part):
+    """Several things of equal parts: their lengths as a setting, each part of all of them end to end as an array.
+
+    Attributes
+    ----------
+    make
+        Makes a thing of its parts.
+    lengths
+        Name of the setting that has the lengths.
+    arrays
+        The parts, whose shapes are ``(None,)``.
+    many
+        What shapes call the number of things.
+    sound
+        Whether a thing is one.
+    """
+
+    make: Callable[..., Any]
+    lengths: str
+    arrays: Mapping[str, Array]
+    many: str
+    sound: Callable[[Any], bool]
+
+    def save(self, name: str, value: Any, state: State) -> None:
+        """Put lengths into the settings, and parts into the arrays."""
+        first = next(iter(self.arrays))
+        state.settings[self.lengths] = [int(getattr(one, first).size) for one in value]
+        for part in self.arrays:
+            state.arrays[part] = np.concatenate([getattr(one, part) for one in value])
+
+    def load(self, name: str, state: State) -> Any:
+        """Take lengths and parts out, and cut the parts."""
+        sizes = Setting(list_of(whole(1)), self.many).load(self.lengths, state)
+        cuts = np.cumsum(sizes)[:-1]
+        columns = [part.load(own, state) for own, part in self.arrays.items()]
+        need(all(column.shape == (sum(sizes),) for column in columns), f"{self.lengths!r} do not add up")
+        made = tuple(self.make(*parts) for parts in zip(*(np.split(a, cuts) for a in columns), strict=True))
+        need(all(map(self.sound, made)), f"the parts of some of the {name!r} contradict each other")
+        return made
+
+
+# ---------------------------------------------------------------------- what is saved
+
+
+class Saved(ABC):
+    """What is saved by its parts: a name for each value, and how it is kept."""
+
+    parts: ClassVar[Mapping[str, Part]] = {}
+    kind: ClassVar[str]
+
+    @property
+    def sound(self) -> bool:
+        """Whether parts that are each as declared fit together."""
+        return True
+
+    def held(self) -> Mapping[str, Any]:
+        """Return the value of every part."""
+        return {name: getattr(self, name) for name in self.parts}
+
+    @classmethod
+    def made_of(cls, held: Mapping[str, Any]) -> Self:
+        """Return what has these values of its parts."""
+        return cls(**held)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return JSON settings and named arrays, from which :meth:`from_state` makes an equal one."""
+        state = State()
+        for name, value in self.held().items():
+            self.parts[name].save(name, value, state)
+        return state.settings, state.arrays
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Return what a saved state holds; an ArtifactError says which part is missing, too many or not as declared."""
+        try:
+            need(isinstance(settings, Mapping), f"{settings!r} are no settings")
+            state = State(dict(settings), dict(arrays))
+            held = {name: part.load(name, state) for name, part in cls.parts.items()}
+            extra = [*state.settings, *state.arrays]
+            need(not extra, f"nothing is known of {', '.join(map(repr, extra))}")
+            made = cls.made_of(held)
+            need(made.sound, "they contradict each other")
+        except ValueError as error:
+            raise ArtifactError(f"the parts of this {cls.kind} do not fit together: {error}") from error
+        return made

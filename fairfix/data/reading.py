@@ -1,0 +1,194 @@
+"""Reading: which column plays which part, and how its entries are to be understood."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix.data.counts import Floats
+from fairfix.errors import DataError, UsageError
+
+Task = Literal["classification", "regression"]
+ScoreScale = Literal["probability", "margin", "logit", "raw"]
+MissingGroup = Literal["error", "group", "drop"]
+MissingRows = Literal["error", "drop"]
+
+SCORE_RANGE: Mapping[str, tuple[float, float]] = {"probability": (0.0, 1.0), "margin": (-1.0, 1.0)}
+"""Scales whose values must lie in a known range."""
+
+NATURAL_THRESHOLD: Mapping[str, float] = {"probability": 0.5, "margin": 0.0, "logit": 0.0}
+"""Where the probability is one half; a raw score has no such point."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column plays which part; every other column is a feature.
+
+    Attributes
+    ----------
+    protected
+        Columns whose groups are compared.
+    label
+        Observed outcome: 0/1, or a real number for regression.
+    score
+        The model's score, or the real-valued prediction for regression.
+    prediction
+        Hard decisions (0/1), instead of or beside a score.
+    probability
+        Probability of a positive decision of a randomised rule (``p_positive`` of ``fairfix predict``).
+    weight, strata, id
+        Row weight; columns within whose levels groups are also compared; row identity.
+    """
+
+    protected: tuple[str, ...]
+    label: str | None = None
+    score: str | None = None
+    prediction: str | None = None
+    probability: str | None = None
+    weight: str | None = None
+    strata: tuple[str, ...] = ()
+    id: str | None = None
+
+    @property
+    def cell_keys(self) -> tuple[str, ...]:
+        """Columns that make up a cell: strata, then protected."""
+        return (*self.strata, *self.protected)
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """Columns an audit has to read, each once."""
+        single = (self.label, self.score, self.prediction, self.probability, self.weight)
+        return tuple(dict.fromkeys((*self.cell_keys, *(name for name in single if name))))
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Columns that are not features."""
+        return (*self.counted, *((self.id,) if self.id else ()))
+
+    def check(self, *, protected: bool = True) -> None:
+        """Raise where one column plays two parts that exclude each other, or none is ``protected`` and one must be."""
+        if protected and not self.protected:
+            raise UsageError("no protected column is named; name one with --protected COLUMN")
+        parts = [
+            *((name, "--strata") for name in self.strata),
+            *((name, "--protected") for name in self.protected),
+            (self.label, "--label"),
+            (self.score, "--score"),
+            (self.prediction, "--prediction"),
+            (self.probability, "--probability"),
+            (self.weight, "--weight"),
+        ]
+        seen: dict[str, str] = {}
+        for name, option in parts:
+            if name is None:
+                continue
+            if name in seen:
+                raise UsageError(
+                    f"column {name!r} is given to {seen[name]} and to {option}; it can play one part"
+                )
+            seen[name] = option
+        if self.prediction and self.probability:
+            raise UsageError("--prediction and --probability both say what was decided; give one of them")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How columns are to be understood: the settings of the gate.
+
+    ``thresholds`` are in the units of the score; the first one makes the decisions.
+    """
+
+    columns: Columns
+    task: Task = "classification"
+    score_scale: ScoreScale = "probability"
+    thresholds: tuple[float, ...] = ()
+    positive_label: str | None = None
+    missing_group: MissingGroup = "error"
+    missing_rows: MissingRows = "error"
+    max_groups: int = 1000
+
+    def check(self, *, protected: bool = True) -> None:
+        """Raise where the columns contradict each other or a threshold cannot be one.
+
+        Parameters
+        ----------
+        protected
+            Whether a protected column must be named; a predictor that looks at none needs none.
+        """
+        self.columns.check(protected=protected)
+        low, high = (-math.inf, math.inf)
+        if self.task == "classification":
+            low, high = SCORE_RANGE.get(self.score_scale, (low, high))
+        for cut in self.thresholds:
+            if not (math.isfinite(cut) and low <= cut <= high):
+                raise UsageError(
+                    f"--threshold {cut:g} is no score of the scale {self.score_scale!r}"
+                    + (f", which goes from {low:g} to {high:g}" if math.isfinite(low) else "")
+                )
+
+    def resolved(self, schema: pa.Schema) -> Reading:
+        """Return the reading of decisions in data of a schema: with a threshold, as the scores are rounded."""
+        return self.with_threshold().in_type_of(schema)
+
+    def with_threshold(self) -> Reading:
+        """Return the reading with the threshold of its score scale, unless it has one or needs none."""
+        columns = self.columns
+        decided = columns.prediction or columns.probability or self.task == "regression"
+        if self.thresholds or not columns.score or decided or self.score_scale not in NATURAL_THRESHOLD:
+            return self
+        return replace(self, thresholds=(NATURAL_THRESHOLD[self.score_scale],))
+
+    def in_type_of(self, schema: pa.Schema) -> Reading:
+        """Return the reading with its thresholds in the float type of the score column.
+
+        ``float32(0.7) >= 0.7`` holds in float32 and fails after a cast to float64, so a threshold has to be
+        rounded as the scores were.
+        """
+        name = self.columns.score
+        if name is None or name not in schema.names:
+            return self
+        kind = schema.field(name).type
+        if not (pa.types.is_float32(kind) or pa.types.is_float16(kind)):
+            return self
+        with np.errstate(over="ignore"):  # above all scores of that type lies infinity
+            rounded = np.array(self.thresholds).astype(kind.to_pandas_dtype())
+        return replace(self, thresholds=tuple(float(cut) for cut in rounded))
+
+    @property
+    def binary(self) -> bool:
+        """Whether labels are 0/1."""
+        return self.task == "classification" and self.columns.label is not None
+
+    @property
+    def threshold(self) -> float | None:
+        """The score at and above which a decision is positive; None when decisions are read or undefined."""
+        decided = self.columns.prediction or self.columns.probability
+        return None if decided or not self.thresholds else self.thresholds[0]
+
+    @property
+    def cut(self) -> float:
+        """The threshold as a probability: 0.5 where none is given, or the scale of the score has no probability."""
+        return self.cuts[0] if self.cuts else 0.5
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """The thresholds as probabilities; none where the scale of the score has no probability."""
+        if self.score_scale not in NATURAL_THRESHOLD:
+            return ()
+        return tuple(float(cut) for cut in to_probability(np.array(self.thresholds), self.score_scale))
+
+
+def to_probability(score: Floats, scale: ScoreScale) -> Floats:
+    """Return the probability that a score on the given scale stands for."""
+    if scale == "probability":
+        return score
+    if scale == "margin":
+        return (1.0 + score) / 2.0
+    if scale == "logit":
+        return 1.0 / (1.0 + np.exp(-np.clip(score, -745.0, 745.0)))
+    raise DataError("a raw score stands for no probability; say --score-scale probability, margin or logit")

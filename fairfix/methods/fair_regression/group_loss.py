@@ -1,0 +1,200 @@
+"""Bounded group loss: the model, or the average of trees, of least loss whose loss is bounded in every group.
+
+The mathematics is in :mod:`fairfix.optim.group_loss`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fairfix.data.counts import Floats, Ints
+from fairfix.data.table import Groups
+from fairfix.errors import DataError
+from fairfix.methods.base import RepairProblem, Solver, anything, but
+from fairfix.methods.fair_regression.parity import GRAIN
+from fairfix.methods.learned import bounds_of, design_of, fitting, label_of, learned_of, model_of
+from fairfix.models.learners import out_of_fold
+from fairfix.models.members import LinearMember, Link, Member, rescaled
+from fairfix.models.mixtures import ModelMixture
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import Scorer, Unrepaired
+from fairfix.models.trace import Certificate, FitTrace, Quantity
+from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, standard_of
+from fairfix.optim.group_loss_members import solve_members
+from fairfix.optim.reduction import LOSSES
+
+if TYPE_CHECKING:
+    from fairfix.methods.fair_regression import FairRegression
+
+
+class GroupLoss(Solver):
+    """The linear model or the average of boosted trees of least loss within the bounds."""
+
+    method: FairRegression
+    option = "--constraint bounded_group_loss"
+    reads: ClassVar = {"bound": anything, "loss": but("absolute"), "learner": anything, "l2": anything}
+    uses_labels = True
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Solve for the models that the learner fits."""
+        seed, limits = int(rng.integers(2**31)), self.method.limits(problem.cells)
+        fit = self._linear if self.method.learner == "linear" else self._trees
+        return fit(problem, limits, self.method.loss_of(problem.table.reading), seed)
+
+    def _linear(self, problem: RepairProblem, limits: Floats, loss: str, seed: int) -> RepairedPredictor:
+        groups, l2, design = problem.cells, self.method.l2, design_of(problem, "linear")
+        y, weight, bounds = label_of(problem), problem.table.rows.weight, bounds_of(problem, loss)
+        one = solve_linear(design.matrix, y, groups.codes, weight, limits, loss=loss, l2=l2, into=bounds)
+        if isinstance(one, Infeasible):
+            raise _refused(one, limits, groups, f"linear model ({loss} loss)", moved=bounds is not None)
+        link: Link = "sigmoid" if loss == "logistic" else "identity"
+        member = LinearMember(one.coef[:, None], np.array([one.intercept]), link)
+        notes = list(_priced(one.multipliers, groups))
+        proven: tuple[Certificate, ...] = ()
+        if math.isnan(one.bound):
+            notes.append(
+                "no linear model holds the bounds as it is; this one does with its values moved into [0, 1], and may "
+                "not be the best such"
+            )
+        else:
+            before = " (before values are moved into [0, 1])" if bounds is not None else ""
+            what = f"mean {loss} loss plus l2 times the squared coefficients"
+            among = f"linear models{before} that hold --bound"
+            proven = (Certificate(what, one.objective, one.bound, among),)
+        trace = FitTrace(
+            one.converged,
+            one.iterations,
+            one.objective,
+            one.objective - one.bound,
+            tuple(notes),
+            base=Unrepaired(model_of(problem, "linear", loss, l2, seed)),
+            certificates=proven,
+            quantities=tuple(_quantities(one.losses, limits, one.multipliers, groups)),
+        )
+        scorer = Scorer(design.features, member, bounds)
+        return ModelMixture((scorer,), np.ones(1), averaged=True).traced(trace)
+
+    def _trees(self, problem: RepairProblem, limits: Floats, loss: str, seed: int) -> RepairedPredictor:
+        groups, design = problem.cells, design_of(problem, "trees")
+        weight, bounds = problem.table.rows.weight, bounds_of(problem, loss)
+        y, level, unit = _standardised(label_of(problem), weight, loss)
+        settings = {"learner": "trees", "loss": loss, "l2": self.method.l2, "seed": seed}
+
+        def fit(row_weight: Floats) -> tuple[Member, Floats]:
+            def usable(rows: Ints) -> bool:
+                return bool((row_weight[rows] > 0).any())
+
+            member_of = fitting(design.matrix, y, row_weight, **settings)
+            member = member_of(np.arange(y.size))
+            values = out_of_fold(member_of, design.matrix, design.folds, member, usable)
+            if bounds is not None:
+                values = np.clip(values, (bounds[0] - level) / unit, (bounds[1] - level) / unit)
+            return member, values
+
+        def losses(u: Floats) -> tuple[Floats, Floats]:
+            return LOSSES[loss].value(y, u), LOSSES[loss].slope(y, u)
+
+        # to 12 digits as labels are rounded: equal in any unit
+        zeta = np.array([float(f"{limit / unit**2:.12g}") for limit in limits])
+        many = solve_members(fit, losses, groups.codes, weight, zeta)
+        if isinstance(many, Infeasible):
+            many = replace(many, losses=many.losses * unit**2)
+            raise _refused(many, limits, groups, f"average of boosted trees ({loss} loss)")
+        members = (rescaled(member, level, unit) for member in many.models)
+        scorers = tuple(Scorer(design.features, member, bounds) for member in members)
+        learned = learned_of(problem, "trees", loss, self.method.l2, seed)
+        value, bound = many.objective * unit**2, many.bound * unit**2
+        left = Quantity(
+            "gain left",
+            many.left * unit**2,
+            "loss that the last fit would have saved a mixture at the prices it was made for; trees need not be the "
+            "best for their prices, so this is no bound",
+        )
+        proven = Certificate(
+            f"mean {loss} loss",
+            value,
+            bound,
+            f"averages within --bound of the {many.rounds} models that were fitted",
+            "the rows of the fit, each predicted by trees that have not seen it",
+        )
+        trace = FitTrace(
+            many.converged,
+            many.rounds,
+            value,
+            value - bound,
+            base=Unrepaired(learned.scorer),
+            base_fitted=learned.values,
+            fitted=level + unit * many.values,
+            certificates=(proven,),
+            quantities=(left, *_quantities(many.losses * unit**2, limits, many.multipliers, groups)),
+        )
+        return ModelMixture(scorers, many.weights, averaged=True).traced(trace)
+
+
+def _standardised(y: Floats, weight: Floats | None, loss: str) -> tuple[Floats, float, float]:
+    """Return labels of mean 0 and variance 1 with what they were, ``level + unit * label``; for the log loss as is."""
+    if loss == "logistic":
+        return y, 0.0, 1.0
+    level, unit = standard_of(y, weight)
+    return np.round((y - level) / unit / GRAIN) * GRAIN, level, unit
+
+
+def _refused(
+    best: Infeasible, limits: Floats, groups: Groups, what: str, *, moved: bool = False
+) -> DataError:
+    """Return the refusal of bounds that were not held: what is proven of which models, and what was best."""
+    least = ""
+    if best.excess:
+        least = (
+            f"the least bound that can be held in every group is {_above(best.level)}"
+            if math.isfinite(best.level)
+            else f"every one is at least {best.excess:.3g} above some bound"
+        )
+        weights = ", ".join(
+            f"{name} {weight:.3g}"
+            for name, weight in zip(groups.names, best.weights, strict=True)
+            if weight > 1e-6
+        )
+        least += f" (proof: group weights {weights})"
+        if not moved:
+            return DataError(f"no {what} holds --bound on the rows of the fit: {least}; raise it")
+    far = np.where(np.isfinite(limits), best.losses - limits, -math.inf)
+    worst = int(np.argmax(far))
+    reached = (
+        f"the best one found has a loss of {_above(best.losses[worst])} in group {groups.names[worst]!r}"
+    )
+    before = f"; before values are moved into [0, 1] there is none: {least}" if least else ""
+    return DataError(
+        f"no {what} that holds --bound on the rows of the fit was found, which does not prove that there is none: "
+        f"{reached}{before}; raise it"
+    )
+
+
+def _above(number: float) -> str:
+    """Return a number to six digits, not rounded down, so that what is named is enough."""
+    if not number > 0:
+        return f"{number:.6g}"
+    grain = 10.0 ** (math.floor(math.log10(number)) - 5)
+    return f"{math.ceil(number * (1 + SURE) / grain) * grain:.6g}"
+
+
+def _quantities(losses: Floats, limits: Floats, multipliers: Floats, groups: Groups) -> Iterator[Quantity]:
+    """Yield loss, bound and multiplier of each group."""
+    for name, loss, limit, price in zip(groups.names, losses, limits, multipliers, strict=True):
+        yield Quantity("loss", loss, "mean loss on the rows of the fit", name)
+        if math.isfinite(limit):
+            yield Quantity("bound", limit, "largest mean loss that was asked for", name)
+            yield Quantity(
+                "multiplier", price, "what a unit more of the bound would save in the objective", name
+            )
+
+
+def _priced(multipliers: Floats, groups: Groups) -> tuple[str, ...]:
+    """Return a note on the groups whose bound costs something."""
+    paid = [f"{name} {m:.3g}" for name, m in zip(groups.names, multipliers, strict=True) if m > 0]
+    return (f"bounds that bind, with what a unit more would save: {', '.join(paid)}",) if paid else ()

@@ -1,0 +1,351 @@
+"""Statistical parity at every threshold by three algorithms: the closed form, the plug-in and the reduction.
+
+The mathematics is in :mod:`fairfix.optim.quantiles`, :mod:`~fairfix.optim.plugin` and
+:mod:`~fairfix.optim.reduction`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fairfix.data.counts import Floats
+from fairfix.data.names import attribute_name
+from fairfix.data.table import Groups, Table
+from fairfix.errors import UsageError
+from fairfix.methods.base import RepairProblem, Solver, anything, but, once_per_problem
+from fairfix.methods.learned import Scored, design_of, fitting, groups_of, label_of, learned_of, mean_of
+from fairfix.models.learners import out_of_fold
+from fairfix.models.members import ConstantMember, LinearMember, Link, Member, rescaled
+from fairfix.models.mixtures import ModelMixture, PluginScore
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import GroupTube, Scorer, Unrepaired
+from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
+from fairfix.optim.plugin import PluginFit, PluginProblem
+from fairfix.optim.plugin_rule import PluginRule, expected_loss
+from fairfix.optim.quantiles import Scores, TubeFit, fit_tube
+from fairfix.optim.reduction import CostSensitive, Direct, Heuristic, LinearModel, Mixture, Oracle, reduce
+
+if TYPE_CHECKING:
+    from fairfix.methods.fair_regression import FairRegression
+
+# ---------------------------------------------------------------------- closed form
+
+
+class ClosedForm(Solver):
+    """The optimum among all functions of score and group."""
+
+    method: FairRegression
+    option = "--solver closed-form"
+    reads: ClassVar = {
+        "group_slack": anything,
+        "loss": but("absolute"),
+        "decisions": anything,
+        "learner": anything,
+        "l2": anything,
+    }
+    sees_groups = True
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Fit the tube."""
+        method, groups, table = self.method, problem.cells, problem.table
+        loss, slack = method.loss_of(table.reading), method.slacks(groups)
+        key = method.learner, loss, method.l2, int(rng.integers(2**31))
+        base, scores = mean_of(problem, *key), _scores_of(problem, *key)
+        fit = fit_tube(scores, slack)
+        value = _loss_of(fit, scores, loss)
+        notes = tuple(_notes_on_tube(fit, scores))
+        if method.decisions == "deterministic":
+            drawn, cost = fit, value
+            fit = fit_tube(scores, slack, drawn=False)
+            value = _loss_of(fit, scores, loss)
+            notes = tuple(_notes_without_draws(fit, drawn, value - cost, groups, slack))
+        predictor = GroupTube(groups.columns, groups.levels, base.scorer, fit.tube)
+        fitted = predictor.of_scores(table, base.values)
+        trace = FitTrace(True, fit.tried, value, math.nan, notes)  # a closed form: nothing is iterated
+        if predictor.randomized:
+            trace = replace(trace, redrawn=lambda rows, own: predictor.of_scores(rows, base.values[own]))
+        return beside_base(predictor, base, fitted, trace)
+
+
+@once_per_problem
+def _scores_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scores:
+    groups = problem.cells
+    score = mean_of(problem, learner, loss, l2, seed).values
+    return Scores(score, groups.codes, problem.table.rows.weight, len(groups.levels))
+
+
+def beside_base(
+    predictor: RepairedPredictor, base: Scored, fitted: Floats, trace: FitTrace
+) -> RepairedPredictor:
+    """Return the predictor with its trace; where models were learned, with values by models that have not seen the row.
+
+    ``fitted`` are the values of the rows of the fit that come from the scores ``base.values``. A plug-in learns the
+    group even where the score is taken as it is.
+    """
+    trace = replace(trace, fitted=fitted)
+    if base.scorer.member is not None:
+        trace = replace(trace, base=Unrepaired(base.scorer), base_fitted=base.values)
+    return predictor.traced(trace)
+
+
+def _loss_of(fit: TubeFit, scores: Scores, loss: str) -> float:
+    """Return the loss of a tube on the rows of the fit, expected over labels and draws."""
+    parts = (scores.coupling(fit.tube, k) for k in range(scores.groups))
+    return sum(
+        float(share * (mass * expected_loss(loss, old, new)).sum())
+        for share, (old, new, mass) in zip(scores.shares, parts, strict=True)
+    )
+
+
+def _notes_on_tube(fit: TubeFit, scores: Scores) -> Iterator[str]:
+    """Yield a note on values that are drawn."""
+    if fit.tube.values is not None:
+        yield (
+            "each row's value is drawn by its identity from those that its own score stands for; it varies by "
+            f"{scores.spread_of(fit.tube):.3g} on average (standard deviation), and the slack holds in expectation "
+            "over the draws; --decisions deterministic does without"
+        )
+
+
+def _notes_without_draws(
+    fit: TubeFit, drawn: TubeFit, cost: float, groups: Groups, slack: Floats
+) -> Iterator[str]:
+    """Yield the cost of one value for all rows of one score."""
+    if fit.tube.values is None:
+        return
+    worst = int(np.argmax(fit.ks - slack))
+    yield (
+        f"without draws, on the rows of the fit: ks.to_overall {fit.ks.max():.4f} instead of {drawn.ks.max():.4f}, "
+        f"and the expected loss is {'higher' if cost > 0 else 'lower'} by {abs(cost):.3g}"
+    )
+    if not fit.holds:
+        yield Caution(
+            f"rows of one score have one value, so the slack does not hold: group {groups.names[worst]!r} is "
+            f"{fit.ks[worst]:.4f} from everybody, where {slack[worst]:g} was asked; --decisions randomized holds it"
+        )
+
+
+# ---------------------------------------------------------------------- plug-in
+
+DEAR = 0.25
+"""Part of what the score tells that a repair may give away before it is warned of."""
+
+RARE = 0.25
+"""Part of the decisions of a kind that may be left before it is warned of."""
+
+
+class PlugIn(Solver):
+    """The optimum among all functions of the features, for estimated expectations."""
+
+    method: FairRegression
+    option = "--solver plug-in"
+    reads: ClassVar = {"group_slack": anything, "loss": but("absolute"), "learner": anything, "l2": anything}
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Solve the linear program of the rule."""
+        method, table = self.method, problem.table
+        loss, slack, seed = (
+            method.loss_of(table.reading),
+            method.slacks(problem.cells),
+            int(rng.integers(2**31)),
+        )
+        base = mean_of(problem, method.learner, loss, method.l2, seed)
+        group = groups_of(problem, method.learner, method.l2, seed)
+        rows = plug_in_problem(problem, method.learner, loss, method.l2, seed)
+        fit = rows.fit(slack)
+        predictor = PluginScore(base.scorer, group.scorer if fit.rule.groups else base.scorer, fit.rule)
+        fitted = predictor.of_scores(table, base.values, group.values)
+        notes = tuple(_notes_on_rule(problem, rows, fit, slack))
+        trace = FitTrace(fit.solved, fit.iterations, fit.loss, math.nan, notes)
+        if fit.solved:
+            proven = Certificate(
+                f"{loss} loss expected of the scores, over the draws",
+                fit.loss,
+                fit.bound,
+                "rules, drawn or not, of expected label and cell, within the slack by the same shares of groups",
+            )
+            trace = replace(trace, gap=fit.gap, certificates=(proven,))
+        if predictor.randomized:
+            trace = replace(
+                trace,
+                redrawn=lambda some, own: predictor.of_scores(some, base.values[own], group.values[own]),
+            )
+        return beside_base(predictor, base, fitted, trace)
+
+
+@once_per_problem
+def plug_in_problem(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> PluginProblem:
+    """Return the plug-in's problem; where the score is all there is to look at, the rule is of it alone."""
+    alone = problem.features is None and not problem.protected_as_feature
+    score = mean_of(problem, learner, loss, l2, seed).values
+    group = groups_of(problem, learner, l2, seed).values
+    return PluginProblem(score, group, problem.cells.codes, problem.table.rows.weight, loss, alone)
+
+
+def _notes_on_rule(
+    problem: RepairProblem, rows: PluginProblem, fit: PluginFit, slack: Floats
+) -> Iterator[str]:
+    """Yield what the user should know of a plug-in: first what not looking at the group costs."""
+    if not fit.rule.moves:
+        return
+    if not fit.solved:
+        yield Caution("the linear program was not solved, so everybody gets the mean score")
+        return
+    names = attribute_name(problem.cells.columns)
+    free, constant = rows.losses(PluginRule.free()), rows.losses(rows.constant)
+    span = constant - free
+    given = (fit.loss - free) / span if span > 0 else 0.0
+    if not problem.protected_as_feature:
+        what = "the score" if problem.features is None else "what is known of a row"
+        part = f"{given:.0%}" if given >= DEAR else f"{given:.1%}"
+        gives = f"gives away {part} of what {what} tells of the label (100% is one score for everybody)"
+        if given < DEAR:
+            yield f"the repair {gives}"
+        else:
+            aware = max((rows.seeing_the_group().fit(slack).loss - free) / span, 0.0)
+            remedy = (
+                f"a rule that may look at {names!r} when predicting gives away {aware:.0%}: add "
+                "--protected-as-feature, or allow more --slack"
+                if aware <= given / 2
+                else f"one that looks at {names!r} would give away {aware:.0%}; allow more --slack"
+            )
+            yield Caution(f"this repair, which does not look at {names!r}, {gives}; {remedy}")
+    yield from _notes_on_selection(problem.table, rows, fit)
+    if fit.drawn > 0:
+        yield (
+            f"{fit.drawn:.1%} of the rows have one of a few scores, drawn by the row's identity; the slack holds on "
+            "the rows of the fit in expectation over the draws"
+        )
+
+
+def _notes_on_selection(table: Table, rows: PluginProblem, fit: PluginFit) -> Iterator[str]:
+    """Yield a caution where the threshold hardly divides the repaired scores any more."""
+    if table.reading.task == "regression" or not table.reading.thresholds:
+        return
+    cut = table.reading.cut
+    values, chance = fit.rule.distributions()
+    selected = chance[:, values >= cut].sum(axis=1)
+    after = float(rows.share @ selected[fit.rule.cells(rows.eta, rows.pi)])
+    before = float(rows.share @ (rows.eta >= cut))
+    for was, now, word in ((before, after, "at or above"), (1 - before, 1 - after, "below")):
+        if was > 1e-9 and now < RARE * was:  # less is rounding of the shares of all rows
+            left = "nobody is" if now < 1e-12 else f"{now:.2%} of the rows are"
+            yield Caution(
+                f"{left} {word} the threshold {cut:g} after the repair, {was:.1%} before; move it",
+                "selection",
+            )
+
+
+# ---------------------------------------------------------------------- reduction
+
+GRAIN = 2.0**-32
+"""What labels are rounded to, in standard deviations: far below what any label means, far above what a change of unit
+does to them, so that learners see the same labels in any unit."""
+
+
+class Reduction(Solver):
+    """A mixture of linear models or trees."""
+
+    method: FairRegression
+    option = "--solver reduction"
+    reads: ClassVar = dict.fromkeys(("group_slack", "loss", "oracle", "mixture", "learner", "l2"), anything)
+    uses_labels = True
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Call the oracle until the mixture is good enough, in scores from 0 to 1."""
+        method, groups, table = self.method, problem.cells, problem.table
+        seed, loss, y = int(rng.integers(2**31)), method.loss_of(table.reading), label_of(problem)
+        design, weight, logistic = design_of(problem, method.learner), table.rows.weight, loss == "logistic"
+        low, high = (0.0, 1.0) if logistic else (float(y.min()), float(y.max()))
+        span = high - low or 1.0  # labels that are all the same have no units
+        bounds = None if logistic else (low, high)
+        link: Link = "sigmoid" if logistic else "identity"
+        scaled = np.round((y - low) / span / GRAIN) * GRAIN
+
+        def fitted(target: Floats) -> tuple[Member, Floats]:
+            known = "logistic" if logistic else "square"
+            fit = fitting(
+                design.matrix, target, weight, learner=method.learner, loss=known, l2=method.l2, seed=seed
+            )
+            member = fit(np.arange(y.size))
+            return member, out_of_fold(fit, design.matrix, design.folds, member)
+
+        oracle = self._oracle(loss, design.matrix, fitted)
+        mixture = reduce(scaled, groups.codes, weight, method.slacks(groups), loss, oracle)
+        members: list[Member] = []
+        for model in mixture.models:
+            member = model
+            if isinstance(model, float):
+                member = ConstantMember(np.array([model]))
+            elif isinstance(model, LinearModel):
+                member = LinearMember(model.coef[:, None], np.array([model.intercept]), link)
+            members.append(rescaled(member, low, span))
+        scorers = tuple(Scorer(design.features, member, bounds) for member in members)
+        rule = ModelMixture(scorers, mixture.weights, averaged=method.mixture == "averaged")
+        base = learned_of(problem, method.learner, loss, method.l2, seed)
+        learned = isinstance(oracle, Heuristic)
+        unit = span**2 if loss == "square" else span if loss == "absolute" else 1.0
+        trace = FitTrace(
+            mixture.converged,
+            mixture.calls,
+            mixture.loss * unit,
+            math.nan,
+            tuple(_notes_on_mixture(mixture, span, rule.averaged)),
+            base=Unrepaired(base.scorer),
+            fitted=rule.of_scores(table, low + span * mixture.values) if learned else None,
+            base_fitted=base.values if learned else None,
+            quantities=tuple(_quantities(mixture, unit, groups)),
+        )
+        return rule.traced(trace)
+
+    def _oracle(self, loss: str, X: Floats, fit: Callable[[Floats], tuple[Any, Floats]]) -> Oracle:
+        """Return the oracle in force."""
+        oracle, of_loss = self.method.oracle, "risk" if loss == "logistic" else "least-squares"
+        if oracle == "auto":
+            oracle = "direct" if self.method.learner == "linear" else of_loss
+        if oracle == "direct":
+            return Direct(X, sigmoid=loss == "logistic", l2=self.method.l2)
+        if oracle == "cost-sensitive" and loss != "logistic":
+            return CostSensitive(X)
+        if oracle != of_loss:
+            raise UsageError(
+                f"fair-regression: --oracle {oracle} does not go with the {loss} loss; take direct or {of_loss}"
+            )
+        return Heuristic(fit)
+
+
+def _quantities(mixture: Mixture, unit: float, groups: Groups) -> Iterator[Quantity]:
+    """Yield what is known of a mixture, which is no certificate."""
+    yield Quantity(
+        "gap seen",
+        mixture.gap_seen * unit,
+        "loss that the oracle's cheapest models would still save; as they need not be the cheapest, this is no bound",
+    )
+    yield Quantity("nu", mixture.nu * unit, "gap seen with which the search has converged")
+    for name, distance in zip(groups.names, mixture.ks, strict=True):
+        yield Quantity(
+            "distance", distance, "of the group to everybody, over the draws, on the rows of the fit", name
+        )
+    for i, weight in enumerate(mixture.weights):
+        yield Quantity("weight", weight, f"of model {i + 1} in the mixture")
+
+
+def _notes_on_mixture(mixture: Mixture, span: float, averaged: bool) -> Iterator[str]:
+    """Yield a note where there are several models."""
+    many = len(mixture.models)
+    if many == 1:
+        return
+    if averaged:
+        yield Caution(
+            f"the average of {many} models is taken; parity was found for the mixture and need not hold for it"
+        )
+        return
+    yield (
+        f"each row draws one of {many} models by its identity; a row's score varies by {span * mixture.spread:.3g} on "
+        "average (standard deviation), and parity holds for the mixture, in expectation over the draws"
+    )

@@ -1,0 +1,211 @@
+r"""Ramp: groups made alike from trained scores, by a randomised threshold per group.
+
+With the score ``f = 2 p - 1`` of a trained model, weights ``w`` and groups ``k``, the rule ``q`` solves
+
+.. math::
+    \min_{q, \rho}\; \sum_i w_i \left(\tfrac{\gamma}{2} q_i^2 - f_i q_i\right)
+    \quad\text{s.t.}\quad 0 \le q_i \le 1,\quad
+    \left|m_{kj}(q) - \rho_j\right| \le \epsilon / 2 \text{ for each group } k \text{ and mean } j .
+
+Without the quadratic term the objective is the expected accuracy of the decisions when the scores are
+calibrated (``E[(2y - 1) q] = sum f q``); the term makes the optimum unique and turns each threshold into a ramp
+of width ``gamma``. The ``constraint`` says which means are alike, with ``eta = (1 + f)/2`` the probability of label 1:
+
+======================  =============================================  ==========================================
+constraint              means of a group                               rule
+======================  =============================================  ==========================================
+demographic_parity      ``E[q | k]``                                   ``clip((f - t_k)/gamma, 0, 1)``
+covariance              ``p_k |E[q | k] - E[q]| <= epsilon``           ``clip((f - t_k)/gamma, 0, 1)``
+equal_opportunity       ``E[eta q | k] / E[eta | k]``                  ``clip((f - u_k eta/pi_k)/gamma, 0, 1)``
+equalized_odds          that, and the same with ``1 - eta``            ``clip((f - u_k eta/pi_k
+                                                                       - v_k (1 - eta)/(1 - pi_k))/gamma, 0, 1)``
+======================  =============================================  ==========================================
+
+The common means ``rho`` are optimised together with the multipliers, unless one is given: the paper's default,
+the mean score, costs accuracy. With ``gamma = 0`` the rules become thresholds with a tie probability (and, for
+equalized odds, their mixtures with a constant). All optima are exact (:mod:`fairfix.methods.ramp.strata`), or the
+paper's projected stochastic gradient (:mod:`fairfix.methods.ramp.stream`). Strata are problems of their own.
+
+If the base decisions cut the probability at ``c`` and not at 1/2, ``f + 1 - 2c = 2 (p - c)`` takes the place of ``f``:
+errors cost what makes ``c`` the best threshold. Where the constraint is about labels, ``eta`` is by default the
+isotonic regression of the labels on the scores of each group, so that rates counted with ``eta`` are those counted
+with the labels. The objective trusts the scores; a note says so where labels show them to be off. More is in
+docs/ramp.md.
+
+=================  =================  ==============================================
+paper              here               meaning
+=================  =================  ==============================================
+``f(x)``           ``2 p - 1``        score in [-1, 1]
+``h(x)``           ``p_positive``     probability of a positive decision
+``gamma``          ``gamma``          width of the ramp
+``epsilon``        ``slack``          allowed difference
+``rho``            ``rho``            common selection rate
+``lambda - mu``    ``offsets``        threshold of the group
+=================  =================  ==============================================
+
+References
+----------
+I. Alabdulmohsin and M. Lucic, *A near-optimal algorithm for debiasing trained machine learning models* (2021);
+M. Hardt, E. Price and N. Srebro, *Equality of opportunity in supervised learning* (2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from fairfix.data.reading import Reading
+from fairfix.errors import DataError, UsageError
+from fairfix.methods.base import Repairer, RepairProblem, param
+from fairfix.methods.ramp.exact import Exact
+from fairfix.methods.ramp.stream import Stream
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.noisy.description import Noise
+
+NARROWEST = 1e-6
+"""Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
+
+
+@dataclass(frozen=True)
+class Ramp(Repairer):
+    """Groups made alike from trained scores by a randomised threshold per group; see the module's docstring."""
+
+    name: ClassVar[str] = "ramp"
+    summary: ClassVar[str] = (
+        "randomised threshold per group on trained scores: demographic parity, covariance, equal opportunity, "
+        "equalized odds"
+    )
+    criterion: ClassVar[str] = "selection_rate.difference.between_groups"
+    knows_strata: ClassVar[bool] = True
+    knows_unlabelled: ClassVar[bool] = True
+    solvers: ClassVar = {"exact": Exact, "sgd": Stream}
+
+    constraint: str = param(
+        "demographic_parity",
+        "what is made alike",
+        choices=("demographic_parity", "equalized_odds", "equal_opportunity", "covariance"),
+    )
+    gamma: float = param(
+        0.05,
+        "width of the randomised ramp, in units of the score 2p-1; 0: a threshold with a tie probability; several "
+        "values: the validation part chooses",
+        at_least=0.0,
+        at_most=10.0,
+        selectable=True,
+    )
+    rho: float | str = param(
+        "joint",
+        "common rate: the best one by the scores (joint), by the labels (labels), the mean score (mean), or a number; "
+        "several values: the validation part chooses",
+        words=("joint", "labels", "mean"),
+        at_least=0.0,
+        at_most=1.0,
+        selectable=True,
+    )
+    shape: str = param(
+        "one-sided",
+        "where the ramp lies: above its threshold, as in the paper, or around it",
+        choices=("one-sided", "centred"),
+        selectable=True,
+    )
+    calibrate: str = param(
+        "auto",
+        "recalibrate the scores in each group by its labels; auto: isotonic if the constraint is about labels",
+        choices=("auto", "none", "isotonic", "sigmoid"),
+        selectable=True,
+    )
+    decisions: str = param(
+        "randomized",
+        "randomized, or the nearest deterministic thresholds, whose cost is reported",
+        choices=("randomized", "deterministic"),
+    )
+
+    solver: str = param(
+        "exact",
+        "exact, or sgd: the paper's stochastic gradient, in passes over rows that need not fit into memory",
+        choices=("exact", "sgd"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 0 < self.gamma < NARROWEST:
+            raise UsageError(f"ramp: gamma must be 0 or at least {NARROWEST:g}, got {self.gamma:g}")
+        if self.rho != "joint" and self.constraint in ("equalized_odds", "covariance"):
+            raise UsageError(
+                f"ramp: rho {self.rho!r} does not go with {self.constraint}, which finds its own rates"
+            )
+        if self.rho in ("mean", "labels") and self.constraint != "demographic_parity":
+            raise UsageError(
+                f"ramp: rho {self.rho!r} is a selection rate, which {self.constraint} is not about"
+            )
+
+    @property
+    def about_labels(self) -> bool:
+        """Whether the constraint is about rates among the rows of one label."""
+        return self.constraint in ("equal_opportunity", "equalized_odds")
+
+    @property
+    def calibration(self) -> str:
+        """The recalibration in force."""
+        if self.calibrate != "auto":
+            return self.calibrate
+        return "isotonic" if self.about_labels else "none"
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether the fit uses labels."""
+        return self.calibration != "none" or self.rho == "labels"
+
+    def bounds_of(self, reading: Reading) -> str:
+        """Return the identifier of the audit comparison that ``slack`` bounds, strata aside."""
+        return {
+            "demographic_parity": "selection_rate.difference.between_groups",
+            "covariance": "selection_rate.covariance.to_overall",
+            "equal_opportunity": "true_positive_rate.difference.between_groups",
+            "equalized_odds": "equalized_odds.difference.between_groups",
+        }[self.constraint]
+
+    def lift(self, reading: Reading) -> float:
+        """Return what is added to ``2 p - 1``, so that the objective is largest at the threshold that is in force.
+
+        A threshold ``c`` on the probability is best where the two errors cost ``c`` and ``1 - c``; then
+        ``2 (p - c)`` is what a positive decision is worth. The centred ramp, which penalises ``(q - 1/2)^2``, adds half
+        its width.
+        """
+        return (1.0 - 2.0 * reading.cut) + (self.gamma / 2 if self.shape == "centred" else 0.0)
+
+    @classmethod
+    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
+        """Yield a constraint for each gap of decisions."""
+        yield cls.name, cls()
+        yield f"{cls.name}, equal opportunity", cls(constraint="equal_opportunity")
+        yield f"{cls.name}, equalized odds", cls(constraint="equalized_odds")
+
+    def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Fit; a score that is no probability is made one by its isotonic regression in each group."""
+        if problem.table.reading.score_scale != "raw":
+            return super()._fit(problem, rng)
+        for name, refused in (
+            ("solver", self.solver == "sgd"),
+            ("calibrate", self.calibrate in ("none", "sigmoid")),
+            ("rho", self.rho == "mean"),
+        ):
+            if refused:
+                raise UsageError(
+                    f"ramp: {name} {getattr(self, name)} needs scores that are probabilities, and these are raw; "
+                    f"leave --{name} out, or say --score-scale probability, margin or logit"
+                )
+        if problem.table.rows.label is None:
+            raise DataError(
+                "a raw score is made a probability by labels; name their column with --label, or say --score-scale "
+                "probability, margin or logit"
+            )
+        predictor = replace(self, calibrate="isotonic").solver_in_force.fit(problem, rng)
+        if self.calibrate == "isotonic":
+            return predictor
+        note = "the raw score was made a probability in each group, by isotonic regression on the labels"
+        trace = replace(predictor.trace, notes=(note, *predictor.trace.notes))
+        return predictor.traced(trace)

@@ -1,0 +1,204 @@
+"""Ramps and thresholds by exact optima: each stratum is solved by itself, and the rules make one predictor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fairfix.data.counts import Bools, Floats
+from fairfix.data.names import attribute_name
+from fairfix.methods.base import RepairProblem, Solver, anything
+from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, miscalibration, points_of
+from fairfix.methods.ramp.strata import CellRule, StratumFit, solve_stratum
+from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
+from fairfix.optim.piecewise import Piecewise
+from fairfix.optim.ramp import ramp
+
+if TYPE_CHECKING:
+    from fairfix.methods.ramp import Ramp
+
+MISCALIBRATED = 0.02
+"""Mean miscalibration inside groups, beyond what chance gives, from which on a note is due."""
+
+
+class Exact(Solver):
+    """Exact optima."""
+
+    method: Ramp
+    option = "--solver exact"
+    reads: ClassVar = dict.fromkeys(
+        ("constraint", "gamma", "rho", "shape", "calibrate", "decisions"), anything
+    )
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Solve every stratum."""
+        cells, points = cells_of(problem), points_of(problem, self.method.calibration)
+        parts = [solve_stratum(self.method, problem, number) for number in cells.strata()]
+        rules = tuple(rule for part in parts for rule in part.rules)
+        notes = (*_notes(rules, points), *self._warnings(cells))
+        trace = self._trace(problem, cells, parts, rules, notes)
+        predictor = self._predictor(cells, points, rules, trace)
+        if self.method.decisions == "deterministic":
+            return self._rounded(cells, points, predictor)
+        return predictor
+
+    def _predictor(
+        self, cells: Cells, points: Sequence[Points], rules: Sequence[CellRule], trace: FitTrace
+    ) -> RepairedPredictor:
+        """Return the predictor of the rules: ramps as such, where they are ramps of the score itself."""
+        gamma, calibration = self.method.gamma, self.method.calibration
+        if gamma > 0 and calibration == "none" and all(rule.curve is None for rule in rules):
+            offsets, remainders = np.array([(rule.offset, rule.remainder) for rule in rules]).T
+            return GroupwiseRamp(
+                cells.columns, cells.levels, offsets.copy(), remainders.copy(), gamma, trace=trace
+            )
+        curves = []
+        for p, rule in zip(points, rules, strict=True):
+            in_score = rule.piecewise
+            stepped = p.blocks is not None and not rule.on_points
+            curves.append(p.curve(in_score(p.score)) if stepped else in_score)
+        maps = None
+        if calibration == "sigmoid" and not any(rule.on_points for rule in rules):
+            maps = np.array([(p.map.slope, p.map.intercept) for p in points if p.map])
+        return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), maps, trace=trace)
+
+    def _trace(
+        self,
+        problem: RepairProblem,
+        cells: Cells,
+        parts: Sequence[StratumFit],
+        rules: Sequence[CellRule],
+        notes: tuple[str, ...],
+    ) -> FitTrace:
+        """Return how the fits of all strata went together, and what they prove."""
+        gamma, total = self.method.gamma, math.fsum(part.mass for part in parts)
+        value = math.fsum(part.objective * part.mass for part in parts) / total
+        gap = math.fsum(part.gap * part.mass for part in parts) / total
+        width = f"{gamma:g} q^2 / 2 - " if gamma else "-"
+        proven = Certificate(
+            f"mean of {width}f q (q the chance of a positive decision, f what one is worth by the score)",
+            value,
+            value - gap,
+            "all chances of a positive decision for these rows that hold the slack in "
+            + self.method.bounds_of(problem.table.reading)
+            + ("" if self.method.rho == "joint" else " around rho"),
+        )
+        return FitTrace(
+            all(part.converged for part in parts),
+            sum(part.iterations for part in parts),
+            value,
+            gap,
+            notes,
+            certificates=(proven,),
+            quantities=tuple(_quantities(cells, parts, rules)),
+        )
+
+    def _rounded(
+        self, cells: Cells, points: Sequence[Points], predictor: RepairedPredictor
+    ) -> RepairedPredictor:
+        """Return the deterministic thresholds nearest to a predictor's rates, with what they cost."""
+        curves, shift, gaps = [], 0.0, []
+        for k, cell in enumerate(cells.cells):
+            score, eta, weight = self._counted(cell, points[k])
+            chance = _chance(predictor, k, score)
+            masses = _masses(self.method.constraint, eta, weight)
+            cut = _nearest_cut(score, masses, [float(m @ chance) / float(m.sum()) for m in masses])
+            curves.append(Piecewise.separating(score, cut.astype(np.float64)))
+            shift += float((weight * (2 * points[k].of_rows(score) - 1)) @ (cut - chance))
+            gaps.append([float(m @ cut) / float(m.sum()) for m in masses])
+        rates = np.array(gaps)
+        worst = max(float(np.ptp(rates[inside], axis=0).max()) for inside in cells.strata().values())
+        cost = shift / sum(float(cell.weights.sum()) for cell in cells.cells)
+        note = (
+            f"deterministic thresholds: on the rows of the fit the largest gap of what is made alike is {worst:.2g}, "
+            f"and the accuracy that the scores promise changes by {cost:+.2g}"
+        )
+        plain = (
+            predictor.trace
+        )  # it proves something of the chances, not of the decisions they are rounded to
+        trace = replace(
+            plain, gap=math.nan, certificates=(), notes=(*plain.notes, note), randomized=predictor
+        )
+        return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace=trace)
+
+    def _counted(self, cell: ScoredCell, points: Points) -> tuple[Floats, Floats, Floats]:
+        """Return scores, probabilities of label 1 and weights by which rates are counted: labels, where they matter."""
+        if self.method.about_labels and self.method.calibration != "none":
+            score, label, weight = cell.labelled
+            ones = (label == 1).astype(np.float64)
+            return score, ones, np.ones(score.size) if weight is None else weight
+        return cell.score, points.of_rows(cell.score), cell.weights
+
+    def _warnings(self, cells: Cells) -> Iterator[str]:
+        """Yield a caution where the scores are badly calibrated and the result hangs on them."""
+        method = self.method
+        hangs = (method.slack > 0 and method.rho == "joint") or method.about_labels
+        if not hangs or method.calibration != "none":
+            return
+        off, chance = miscalibration(cells.cells)
+        if off - chance > MISCALIBRATED:
+            does = (
+                "the rates that are made alike are not those of the labels"
+                if method.about_labels
+                else "with slack the rule drifts towards them"
+            )
+            yield Caution(
+                f"the scores are off by {off:.3f} on average inside groups (chance gives {chance:.3f}): {does}; "
+                "recalibrate with --calibrate isotonic or sigmoid"
+            )
+
+
+def _quantities(cells: Cells, parts: Sequence[StratumFit], rules: Sequence[CellRule]) -> Iterator[Quantity]:
+    """Yield the centres of the bands, and the multipliers, which are the thresholds of the ramps."""
+    for number, part in enumerate(parts, 1):
+        if math.isfinite(part.rho):
+            where = f", stratum {number} of {len(parts)}" if len(parts) > 1 else ""
+            yield Quantity("rho", part.rho, f"centre of the band of rates{where}")
+    meaning = "multiplier of the band, on the scale 2 p - 1: chances rise from 0 there to 1 a gamma above"
+    for level, rule in zip(cells.levels, rules, strict=True):
+        if rule.curve is None:
+            yield Quantity("offset", rule.offset + rule.remainder, meaning, attribute_name(level))
+
+
+def _notes(rules: Sequence[CellRule], points: Sequence[Points]) -> Iterator[str]:
+    """Yield a caution where the repair decides alike for everybody."""
+    shares = [q for rule, p in zip(rules, points, strict=True) for q in rule.shares(p)]
+    if max(shares) <= 0.0 or min(shares) >= 1.0:
+        decision = "negative" if max(shares) <= 0 else "positive"
+        yield Caution(f"the repaired rule decides {decision} for everybody", "selection")
+
+
+def _chance(predictor: RepairedPredictor, k: int, score: Floats) -> Floats:
+    """Return a predictor's probabilities for rows of one cell."""
+    if isinstance(predictor, GroupwiseRamp):
+        return ramp(score, float(predictor.offsets[k]), predictor.gamma, float(predictor.remainders[k]))
+    assert isinstance(predictor, GroupwiseCurve)
+    return predictor.of_group(k, score)
+
+
+def _masses(constraint: str, eta: Floats, weight: Floats) -> list[Floats]:
+    """Return the row weights by which the rates of a constraint are means."""
+    if constraint == "equal_opportunity":
+        return [weight * eta]
+    if constraint == "equalized_odds":
+        return [weight * eta, weight * (1 - eta)]
+    return [weight]
+
+
+def _nearest_cut(score: Floats, masses: Sequence[Floats], targets: Sequence[float]) -> Bools:
+    """Return the rows above the threshold whose rates are nearest to the targets, in the worst of them."""
+    order = np.argsort(-score, kind="stable")
+    ends = np.concatenate([[True], score[order][1:] != score[order][:-1], [True]])  # whole ties only
+    worst = np.zeros(score.size + 1)
+    for mass, target in zip(masses, targets, strict=True):
+        reached = np.concatenate([[0.0], np.cumsum(mass[order])]) / mass.sum()
+        worst = np.maximum(worst, np.abs(reached - target))
+    taken = int(np.argmin(np.where(ends, worst, np.inf)))
+    cut = np.zeros(score.size, dtype=bool)
+    cut[order[:taken]] = True
+    return cut

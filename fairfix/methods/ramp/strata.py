@@ -1,0 +1,221 @@
+"""The rules of the cells of one stratum: ramps of positive width, or thresholds with tie probabilities.
+
+The derivations are in :mod:`fairfix.optim.ramp` (means), :mod:`~fairfix.optim.overall` (covariance),
+:mod:`~fairfix.optim.linear` (weighted means), :mod:`~fairfix.optim.pairs` (two means), :mod:`~fairfix.optim.step` and
+:mod:`~fairfix.optim.roc` (no width).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairfix.errors import DataError, UsageError
+from fairfix.methods.base import RepairProblem, once_per_problem
+from fairfix.methods.cells import Points, ScoredCell, calibrated, cells_of, points_of
+from fairfix.optim.linear import LinearCell
+from fairfix.optim.overall import solve_covariance
+from fairfix.optim.pairs import solve_pairs
+from fairfix.optim.piecewise import Piecewise
+from fairfix.optim.ramp import Cell, RampSolution, solve
+from fairfix.optim.roc import Roc, solve_roc
+from fairfix.optim.step import Staircase, solve_steps
+from fairfix.optim.windows import solve_points
+
+if TYPE_CHECKING:
+    from fairfix.methods.ramp import Ramp
+
+
+@dataclass(frozen=True)
+class CellRule:
+    """The rule of a cell on its calibrated score: a ramp, or a curve; ``on_points``: on the raw score already."""
+
+    curve: Piecewise | None = None
+    offset: float = 0.0
+    remainder: float = 0.0
+    gamma: float = 0.0
+    on_points: bool = False
+
+    def shares(self, points: Points) -> tuple[float, float]:
+        """Return the shares of the least and the greatest score of a cell."""
+        low, high = points.raw_ends if self.on_points else points.ends
+        if self.curve is None:
+            return (low - self.offset) / self.gamma, (high - self.offset) / self.gamma
+        return tuple(self.curve((low, high)).tolist())
+
+    @cached_property
+    def piecewise(self) -> Piecewise:
+        """The rule as a curve."""
+        if self.curve is not None:
+            return self.curve
+        return Piecewise.line(1.0 / self.gamma, -(self.offset + self.remainder) / self.gamma)
+
+
+@dataclass(frozen=True)
+class StratumFit:
+    """The rules of one stratum, with how the solver went; ``objective`` and ``gap`` per unit of ``mass``.
+
+    ``rho`` is the centre of the band of rates, where there is one band.
+    """
+
+    rules: tuple[CellRule, ...]
+    mass: float
+    converged: bool
+    iterations: int
+    objective: float
+    gap: float
+    rho: float = math.nan
+
+    @classmethod
+    def of(cls, rules: Sequence[CellRule], best: RampSolution, mass: float) -> StratumFit:
+        """Return the rules of a solution of ramps."""
+        return cls(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap, best.rho)
+
+
+def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> StratumFit:
+    """Return the rules of the cells of one stratum."""
+    inside, lift = cells_of(problem).strata()[stratum], method.lift(problem.table.reading)
+    cells = [cells_of(problem).cells[k] for k in inside]
+    points = [points_of(problem, method.calibration)[k] for k in inside]
+    if method.about_labels:
+        _require_both_labels(cells, points)
+    if method.constraint == "equalized_odds":
+        solver = _odds_ramps if method.gamma else _odds_steps
+        return solver(method, points, lift)
+    if method.gamma == 0:
+        return _steps(method, cells, points, lift)
+    if method.constraint == "equal_opportunity":
+        return _opportunity_ramps(method, points, lift)
+    if method.constraint == "demographic_parity" and not problem.many_fits:
+        scores = [p.score + lift if lift else p.score for p in points]
+        rate = _rate(method, cells, lift)
+        best = solve_points(scores, [p.weight for p in points], method.gamma, method.slack, rate)
+    else:
+        ordered = _sorted_cells(problem, method.calibration, stratum)
+        lifted = [cell.lifted(lift) for cell in ordered] if lift else ordered
+        if method.constraint == "covariance":
+            best = solve_covariance(lifted, method.gamma, method.slack)
+        else:
+            best = solve(lifted, method.gamma, method.slack, _rate(method, cells, lift))
+    down = [_two_sum(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
+    rules = [CellRule(offset=t, remainder=r, gamma=method.gamma) for t, r in down]
+    return StratumFit.of(rules, best, sum(cell.mass for cell in cells))
+
+
+@once_per_problem
+def _sorted_cells(problem: RepairProblem, calibration: str, stratum: int) -> list[Cell]:
+    points = points_of(problem, calibration)
+    return [Cell.of(points[k].score, points[k].weight) for k in cells_of(problem).strata()[stratum]]
+
+
+def _opportunity_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:
+    """Return the ramps of equal opportunity: ``f - u eta/pi`` is a line in ``f = 2 eta - 1``."""
+    cells = [LinearCell.of(p.score + lift, p.eta / p.base_rate, p.weight) for p in points]
+    best = solve(cells, method.gamma, method.slack, None if method.rho == "joint" else float(method.rho))
+    rules = []
+    for p, t, r in zip(points, best.offsets, best.remainders, strict=True):
+        half = float(t + r) / (2 * p.base_rate)
+        line = Piecewise.line((1 - half) / method.gamma, (lift - half) / method.gamma)
+        rules.append(CellRule(curve=line))
+    return StratumFit.of(rules, best, sum(p.mass for p in points))
+
+
+def _odds_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:
+    """Return the ramps of equalized odds, each with a slope of its own."""
+    score, eta, weight = (
+        np.concatenate([getattr(p, name) for p in points]) for name in ("score", "eta", "weights")
+    )
+    cell = np.repeat(np.arange(len(points)), [p.score.size for p in points])
+    base = np.array([p.base_rate for p in points])
+    slopes = np.stack([eta / base[cell], (1 - eta) / (1 - base)[cell]], axis=1)
+    best = solve_pairs(score + lift, slopes, cell, method.gamma, method.slack, weight)
+    rules = []
+    for p, (u, v) in zip(points, best.multipliers, strict=True):
+        up, down = u / (2 * p.base_rate), v / (2 * (1 - p.base_rate))
+        line = Piecewise.line((1 - up + down) / method.gamma, (lift - up - down) / method.gamma)
+        rules.append(CellRule(curve=line))
+    mass = float(weight.sum())
+    return StratumFit(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap)
+
+
+def _steps(method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], lift: float) -> StratumFit:
+    """Return the thresholds with tie probabilities; the objective is minus the value."""
+    slack, mass = method.slack, [p.weights for p in points]
+    if method.constraint == "equal_opportunity":
+        worth = [np.divide(p.score + lift, p.eta, where=p.eta > 0, out=np.zeros_like(p.eta)) for p in points]
+        mass = [w * p.eta for w, p in zip(mass, points, strict=True)]
+        rate = None if method.rho == "joint" else float(method.rho)
+    else:
+        worth, rate = [p.score + lift for p in points], _rate(method, cells, lift)
+        if method.constraint == "covariance":
+            slack = _covariance_slack(slack, [float(m.sum()) for m in mass])
+    stairs = [Staircase.of(v[m > 0], m[m > 0]) for v, m in zip(worth, mass, strict=True)]
+    best = solve_steps(stairs, slack, rate)
+    rules = []
+    for p, v, m, step in zip(points, worth, mass, best.steps, strict=True):
+        rules.append(CellRule(curve=p.curve(np.where(m > 0, step.shares(v), 0.0)), on_points=True))
+    total = sum(p.mass for p in points)
+    scale = sum(float(m.sum()) for m in mass) / total
+    # one of finitely many breakpoints, all of which were compared: exact, with nothing to iterate
+    return StratumFit(tuple(rules), total, True, 1, -best.value * scale, 0.0, best.rho)
+
+
+def _covariance_slack(slack: float, mass: Sequence[float]) -> float:
+    """Return the slack of the rates: that of the covariance over the product of two shares."""
+    if slack == 0 or len(mass) == 1:
+        return slack
+    if len(mass) > 2:
+        raise UsageError(
+            "ramp: a covariance of more than two groups needs a ramp where slack is allowed; give a --gamma above 0"
+        )
+    return slack * sum(mass) ** 2 / (mass[0] * mass[1])
+
+
+def _odds_steps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:
+    """Return thresholds with tie probabilities, mixed with constants."""
+    curves = [Roc.of(p.eta, p.weights) for p in points]
+    best = solve_roc(curves, method.slack, lift)
+    rules = []
+    for p, curve, x, y in zip(points, curves, best.x, best.y, strict=True):
+        rule = curve.rule(float(x), float(y))
+        step = rule.step.shares(p.eta)
+        rules.append(CellRule(curve=p.curve(step).mixed(rule.mix, rule.constant), on_points=True))
+    total = sum(p.mass for p in points)
+    gap = best.bound - best.value
+    return StratumFit(tuple(rules), total, best.converged, best.rounds, -best.value, gap)
+
+
+def _rate(method: Ramp, cells: Sequence[ScoredCell], lift: float) -> float | None:
+    """Return the common rate that is asked for; None for the best by the scores."""
+    if method.rho == "joint":
+        return None
+    if method.rho == "mean":
+        return (1 + sum(cell.sum_of_scores for cell in cells) / sum(cell.mass for cell in cells)) / 2
+    if method.rho == "labels":
+        hulls = [calibrated(cell, "isotonic") for cell in cells]
+        threshold = lift - (method.gamma / 2 if method.shape == "centred" else 0.0)
+        return solve_steps([Staircase.of(p.score + threshold, p.weights) for p in hulls], method.slack).rho
+    return float(method.rho)
+
+
+def _require_both_labels(cells: Sequence[ScoredCell], points: Sequence[Points]) -> None:
+    """Raise where a rate among the rows of one label is undefined."""
+    for cell, p in zip(cells, points, strict=True):
+        if not 0 < p.base_rate < 1:
+            raise DataError(
+                f"group {cell.name!r} has no rows with label {0 if p.base_rate else 1} to fit on, so a rate among them "
+                "is undefined; leave the group out or fold it into another"
+            )
+
+
+def _two_sum(t: float, remainder: float, shift: float) -> tuple[float, float]:
+    """Return an offset in two parts after a shift, with the digits of both."""
+    moved = float(t) + shift
+    back = moved - float(t)
+    lost = (float(t) - (moved - back)) + (shift - back)
+    return moved, float(remainder) + lost

@@ -1,0 +1,114 @@
+"""Ramps by the paper's projected stochastic gradient, for rows that need not fit into memory.
+
+The mathematics is in :mod:`fairfix.optim.ramp_sgd`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import Reading
+from fairfix.data.table import Table
+from fairfix.errors import DataError, UsageError
+from fairfix.methods.base import RepairProblem, Solver, anything, but, only
+from fairfix.methods.cells import cells_of
+from fairfix.models.predictors import GroupwiseRamp, RepairedPredictor
+from fairfix.models.trace import Caution, FitTrace, Quantity
+from fairfix.optim.ramp_sgd import Batch, StreamSolution, learn
+
+if TYPE_CHECKING:
+    from fairfix.methods.ramp import Ramp
+
+
+class Stream(Solver):
+    """Projected stochastic gradient in passes over the rows."""
+
+    method: Ramp
+    option = "--solver sgd"
+    reads: ClassVar = {
+        "constraint": only("demographic_parity"),
+        "gamma": but(0.0),
+        "rho": but("labels"),
+        "shape": anything,
+        "calibrate": only("none"),
+    }
+    streams = True
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Learn from rows in memory, in random order."""
+        cells = cells_of(problem)
+        if len(set(cells.stratum)) > 1:
+            raise UsageError("ramp: solver sgd does not go with strata; take --solver exact")
+        code = np.repeat(np.arange(len(cells.cells)), [cell.score.size for cell in cells.cells])
+        order = rng.permutation(code.size)
+        score, weight = (
+            np.concatenate(part) for part in zip(*((c.score, c.weights) for c in cells.cells), strict=True)
+        )
+        batch = Batch(score[order], code[order], weight[order])
+        return self._ramps(
+            cells.columns, cells.levels, self._solution(lambda: [batch], problem.table.reading, rng)
+        )
+
+    def learn(self, tables: Callable[[], Iterator[Table]], rng: np.random.Generator) -> RepairedPredictor:
+        """Learn from a stream; cells are numbered as they appear."""
+        numbers: dict[tuple[str, ...], int] = {}
+        columns: tuple[str, ...] = ()
+
+        def batches() -> Iterator[Batch]:
+            nonlocal columns
+            for table in tables():
+                groups = table.groups()
+                columns = groups.columns
+                into = np.array([numbers.setdefault(level, len(numbers)) for level in groups.levels])
+                yield Batch(2.0 * table.probability - 1.0, into[groups.codes], table.rows.weight)
+
+        solution = self._solution(batches, next(tables()).reading, rng)
+        levels = sorted(numbers)
+        if len(levels) < 2:
+            raise DataError(
+                f"column {' x '.join(columns)!r} has the single group {' & '.join(levels[0])!r}; a repair needs at "
+                "least two groups"
+            )
+        order = [numbers[level] for level in levels]
+        solution = replace(solution, offsets=solution.offsets[order], rates=solution.rates[order])
+        return self._ramps(columns, tuple(levels), solution)
+
+    def _solution(
+        self, batches: Callable[[], Iterable[Batch]], reading: Reading, rng: np.random.Generator
+    ) -> StreamSolution:
+        """Return the offsets for scores as they are."""
+        method, lift = self.method, self.method.lift(reading)
+        rho = None if isinstance(method.rho, str) else float(method.rho)
+        mean = method.rho == "mean"
+        solution = learn(batches, method.gamma, method.slack, rho, rng=rng, mean_share=mean, lift=lift)
+        return replace(solution, offsets=solution.offsets - lift)
+
+    def _ramps(
+        self, columns: tuple[str, ...], levels: tuple[tuple[str, ...], ...], solution: StreamSolution
+    ) -> RepairedPredictor:
+        """Return the predictor of a solution, with a caution where it has not settled."""
+        note = Caution(
+            f"after {solution.passes} passes over {solution.points:,} rows the selection rates are off the allowed "
+            f"band by {solution.off:.1e}; scores of few values under a narrow ramp do that: widen it with --gamma"
+        )
+        meaning = "on the scale 2 p - 1: chances rise from 0 there to 1 a gamma above"
+        trace = FitTrace(
+            solution.converged,
+            solution.passes,
+            solution.objective,
+            math.nan,
+            () if solution.converged else (note,),
+            quantities=tuple(
+                Quantity("offset", offset, meaning, attribute_name(level))
+                for offset, level in zip(solution.offsets, levels, strict=True)
+            ),
+        )
+        return GroupwiseRamp(
+            columns, levels, solution.offsets, np.zeros(len(levels)), self.method.gamma, trace=trace
+        )

@@ -1,0 +1,219 @@
+r"""Robust: score thresholds that keep true groups alike where only noisy groups are recorded.
+
+.. math::
+    \min_F\; \sum_{k,b} n_k(b, 0) F_k(b) + n_k(b, 1) \{1 - F_k(b)\} \quad\text{s.t.}\quad
+    |\mathrm{TPR}_j(q, F) - \mathrm{TPR}(F)| \le \epsilon \;\text{ for every true group } j
+    \text{ and every } q \in \mathcal{U} .
+
+``n_k(b, y)`` are the masses of the data by recorded (noisy) group ``k``, bin ``b`` of the score and label ``y``. A row
+is accepted with probability ``F_k(b)``, which does not decrease in ``b``. ``q_jk(b, y)`` are the unknown masses of true
+group ``j``, and ``U`` holds those that the data, the noise table and an assumption allow:
+
+==============  ====  ===============================================  ============================================
+``assumption``        what is assumed of the noise                     needs
+==============  ====  ===============================================  ============================================
+``certified``   N2    nothing but the table by label                   a table with labels
+``soft``        N1    nothing but the table                            a table; trivial for rates given the label
+``epsilon``     N3    that, and ``|P(k | j, b, y) - T_jk| <= eps``     a table; a score that does not use the group
+``identified``  N4    it depends on the true group alone (and on the   the same, and as many noisy as true groups
+                      label if the table has labels)
+``radii``       N0    true groups are near the recorded ones of the    solver ideal; the same true as noisy groups
+                      same name, by the radii of the table
+==============  ====  ===============================================  ============================================
+
+=======================  ======================================  ======================================
+``constraint``           ``sides`` both                          ``sides`` one, as in the paper
+=======================  ======================================  ======================================
+``demographic_parity``   ``|SR_j - SR| <= slack``                ``SR_j >= SR - slack``
+``equal_opportunity``    ``|TPR_j - TPR| <= slack``              ``TPR_j >= TPR - slack``
+``equalized_odds``       that, and ``|FPR_j - FPR| <= slack``    that, and ``FPR_j <= FPR + slack``
+=======================  ======================================  ======================================
+
+The paper trains a linear model against an adversary by stochastic gradients; its two methods are the solvers ``dro``
+and ``soft`` (:mod:`fairfix.methods.robust.trained`), with exact worst cases and no claim of an optimum. By default a
+score is post-processed (:mod:`~fairfix.methods.robust.postprocessed`), since the worst case over ``q`` is a linear
+program (or a sum) that does not depend on the model; its optimum is found. The guarantee is about the rows of the fit,
+with the table taken as known. More is in docs/robust.md; the programs are in :mod:`fairfix.noisy.thresholds`.
+
+================================  ================  ==============================================
+paper                             here              meaning
+================================  ================  ==============================================
+``G``, ``G hat``                  true, noisy       groups
+``P(G = j | G hat = k)``          table             what is known of the noise, from other data
+``w``, ``p~``                     ``q``             what the adversary chooses
+``alpha``                         ``slack``         allowed difference to the rate over everybody, with
+                                                    ``sides`` one
+``phi(x; theta) >= 0``            ``F_k(b)``        decision
+================================  ================  ==============================================
+
+References
+----------
+S. Wang, W. Guo, H. Narasimhan, A. Cotter, M. Gupta and M. I. Jordan, *Robust optimization for fairness with noisy
+protected groups* (2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
+
+from fairfix.data.reading import Reading
+from fairfix.errors import UsageError
+from fairfix.methods.base import Repairer, param
+from fairfix.methods.learned import l2_param, learner_param
+from fairfix.methods.robust.postprocessed import Ideal, Thresholds
+from fairfix.methods.robust.trained import Dro, SoftGroups
+from fairfix.noisy.description import Noise
+from fairfix.noisy.rates import DEMANDS, Parity
+
+COMPARISONS = {
+    "demographic_parity": "selection_rate.difference.to_overall",
+    "equal_opportunity": "true_positive_rate.difference.to_overall",
+    "equalized_odds": "equalized_odds.difference.to_overall",
+}
+
+
+@dataclass(frozen=True)
+class Robust(Repairer):
+    """Thresholds that keep true groups alike behind noisy ones; see the module's docstring."""
+
+    name: ClassVar[str] = "robust"
+    summary: ClassVar[str] = (
+        "score thresholds that keep the true groups alike where the recorded groups are noisy: demographic parity, "
+        "equal opportunity, equalized odds, under a stated assumption about the noise"
+    )
+    criterion: ClassVar[str] = COMPARISONS["demographic_parity"]
+    learns: ClassVar[bool] = True
+    knows_noise: ClassVar[bool] = True
+    solvers: ClassVar = {"thresholds": Thresholds, "ideal": Ideal, "dro": Dro, "soft": SoftGroups}
+
+    slack: float = param(
+        0.05, "how far the rate of a true group may be from the rate over everybody", at_least=0.0
+    )
+    constraint: str = param(
+        "demographic_parity", "what is held alike among the true groups", choices=tuple(COMPARISONS)
+    )
+    sides: str = param(
+        "both",
+        "both: the slack bounds the distance either way; one: only to the worse, as in the paper (selection and true "
+        "positive rates below that of everybody, false positive rates above)",
+        choices=("both", "one"),
+    )
+    solver: str = param(
+        "thresholds",
+        "thresholds of a score, the best there are; the same by a search of all rules of a small class (ideal); or a "
+        "linear rule over features, trained against the worst distribution within the radii of the table (dro) or the "
+        "worst soft assignment (soft)",
+        choices=("thresholds", "ideal", "dro", "soft"),
+    )
+    assumption: str = param(
+        "auto",
+        "what is assumed of the noise: nothing but the table by label (certified) or without (soft); that it depends "
+        "on outcomes by at most epsilon; that it depends on the true group alone (identified); with solver ideal also: "
+        "nothing but the radii (radii); auto: what --noise-epsilon or --noise-class-conditional state, else certified "
+        "if the table has labels, else soft; with solver soft: soft; with solver dro: radii",
+        choices=("auto", "certified", "soft", "epsilon", "identified", "radii"),
+    )
+    epsilon: float = param(
+        0.05,
+        "largest difference of P(noisy | true, score, label) to P(noisy | true), for assumption epsilon",
+        at_least=0.0,
+        at_most=1.0,
+    )
+    z: float = param(1.0, "margin in standard errors, for assumption identified", at_least=0.0, at_most=10.0)
+    thresholds: str = param(
+        "group",
+        "thresholds by recorded group, which is needed at predict time then, or the same for everybody",
+        choices=("group", "blind"),
+    )
+    bins: float | str = param(
+        "auto",
+        "bins of the score between which thresholds lie: quantiles, of the positives where the constraint is about "
+        "labels; auto: 100, and 20 for assumption epsilon, which is about bins; fewer with solver ideal, the more "
+        "recorded groups there are",
+        words=("auto",),
+        at_least=2,
+        at_most=2000,
+    )
+    decisions: str = param(
+        "randomized",
+        "with solver ideal: a mixture of rules, or the best single rule",
+        choices=("randomized", "deterministic"),
+    )
+    learner: str = learner_param()
+    l2: float = l2_param()
+
+    def bounds_of(self, reading: Reading) -> str:
+        """Return the identifier of the audit comparison that ``slack`` bounds, were it made among the true groups."""
+        name = COMPARISONS[self.constraint]
+        return name if self.sides == "both" else f"{name} (groups worse off only)"
+
+    @property
+    def parity(self) -> Parity:
+        """The constraint, by its type."""
+        return cast("Parity", self.constraint if self.sides == "both" else f"one_sided_{self.constraint}")
+
+    @property
+    def demands(self) -> tuple[tuple[str, float], ...]:
+        """Rates of true groups that the slack bounds, with the side."""
+        return DEMANDS[self.parity]
+
+    def noise_in_force(self, noise: Noise) -> Noise:
+        """Return the noise as described, and as the assumption says besides."""
+        name = self.assumption_of(noise)
+        if name == "identified":
+            if noise.epsilon is not None:
+                raise UsageError(
+                    f"{self.name}: assumption identified says that noise depends on the true group alone, and "
+                    "--noise-epsilon that it may depend on outcomes; give one of them"
+                )
+            return replace(noise, class_conditional=True)
+        if name == "epsilon" and not noise.class_conditional:
+            return replace(noise, epsilon=self.epsilon_of(noise))
+        return noise
+
+    def assumption_of(self, noise: Noise) -> str:
+        """Return the name of the assumption in force: auto is what is said of the noise, or nothing but the table."""
+        if self.assumption != "auto":
+            return self.assumption
+        if self.solver == "dro" or noise.table is None:
+            return "radii"
+        if self.solver == "soft":
+            return "soft"
+        if self.solver == "thresholds" and noise.class_conditional:
+            return "identified"
+        if self.solver == "thresholds" and noise.epsilon is not None:
+            return "epsilon"
+        return "certified" if noise.table.by_label else "soft"
+
+    def epsilon_of(self, noise: Noise) -> float:
+        """Return the eps of assumption epsilon."""
+        if noise.epsilon is None or self.epsilon == noise.epsilon:
+            return self.epsilon
+        if self.epsilon != Robust.epsilon:
+            raise UsageError(
+                f"{self.name}: --epsilon {self.epsilon:g} and --noise-epsilon {noise.epsilon:g} say different things "
+                "of the noise; give one of them"
+            )
+        return noise.epsilon
+
+    def require_labels_of_certified(self, noise: Noise) -> None:
+        """Raise where the noise table has no labels, which assumption certified needs."""
+        if self.assumption_of(noise) == "certified" and not (noise.table and noise.table.by_label):
+            raise UsageError(
+                f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or take "
+                "--assumption soft"
+            )
+
+    @classmethod
+    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
+        """Yield what assumes least, and what assumes most; for rates given the label too."""
+        yield cls.name, cls()
+        yield f"{cls.name}, identified", cls(assumption="identified")
+        if noise is not None and noise.table is not None and noise.table.by_label:
+            yield f"{cls.name}, equal opportunity", cls(constraint="equal_opportunity")
+        yield (
+            f"{cls.name}, equal opportunity, identified",
+            cls(constraint="equal_opportunity", assumption="identified"),
+        )

@@ -1,0 +1,257 @@
+"""Robust thresholds of a score: the best of all (a linear program), or of a small class of rules (a search).
+
+The rule may use the recorded group (``thresholds="group"``) or be one for everybody (``"blind"``), which leaves little
+to choose and so costs more. The search looks at all rules with a cut per recorded group, and mixes them so that the
+error is least, or takes the best single one (``decisions="deterministic"``); see :mod:`fairfix.noisy.ideal`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fairfix.data.counts import Floats
+from fairfix.errors import DataError, UsageError
+from fairfix.methods.base import RepairProblem, Solver, anything, only
+from fairfix.methods.learned import mean_of
+from fairfix.methods.robust.notes import FEW, cut_note, origin_of_radii, reliance
+from fairfix.methods.robust.rows import Binned, Radii, RowNoise
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import ScoreCurves, Unrepaired
+from fairfix.models.trace import Caution, FitTrace
+from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft
+from fairfix.noisy.description import Noise
+from fairfix.noisy.ideal import MOST, rules_of, solve_ideal, usual_bins
+from fairfix.noisy.polytope import Refuted
+from fairfix.noisy.thresholds import NoisyRepair, solve_noisy
+from fairfix.noisy.training import Adversary, Near
+from fairfix.optim.piecewise import Piecewise
+
+if TYPE_CHECKING:
+    from fairfix.methods.robust import Robust
+
+CERTAIN = 1e-9
+"""A chance this near to 0 or 1 is one."""
+
+LITTLE = 0.25
+"""Share of those whom the base accepts (or refuses) that is worth a word, if no more are left."""
+
+
+class Postprocessed(Solver):
+    """Chances by recorded group and bin of a score."""
+
+    method: Robust
+    uses_labels = True
+    sees_groups = False
+
+    @abstractmethod
+    def bins(self, assumed: Assumption | Radii, groups: int) -> int:
+        """Return how many bins there are."""
+
+    @abstractmethod
+    def solve(
+        self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption | Radii
+    ) -> NoisyRepair:
+        """Return the chances."""
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Solve the program and say what it relies on."""
+        method, groups = self.method, problem.cells
+        assert problem.noise is not None
+        assumed = self._assumed(problem, problem.noise)
+        scored = mean_of(problem, method.learner, "logistic", method.l2, int(rng.integers(2**31)))
+        rows = Binned.of(problem, scored, method.parity, self.bins(assumed, len(groups.levels)))
+        noise = RowNoise.of(problem, rows.n.sum(1))
+        if isinstance(assumed, Identified):
+            assumed = Identified(method.z, rows.rows)
+        best = self.solve(problem, rows, noise, assumed)
+        chance = np.where(best.F < CERTAIN, 0.0, np.where(best.F > 1 - CERTAIN, 1.0, best.F))
+        notes = (
+            *_note_on_extremes(problem, scored.values, chance[groups.codes, rows.bins(scored)]),
+            *self._notes(problem, best, chance, scored.values),
+            *reliance(
+                method, problem, rows, noise, chance, assumed, self._assumption_words(problem.noise, assumed)
+            ),
+        )
+        learned = scored.scorer.member is not None
+        trace = FitTrace(
+            best.converged,
+            best.programs,
+            best.error,
+            max(best.error - best.bound, 0.0),
+            notes,
+            base=Unrepaired(scored.scorer) if learned else None,
+            base_fitted=scored.values if learned else None,
+        )
+        blind = method.thresholds == "blind"
+        return ScoreCurves(
+            () if blind else groups.columns,
+            ((),) if blind else groups.levels,
+            scored.scorer,
+            tuple(Piecewise.steps(rows.edges, row) for row in (chance[:1] if blind else chance)),
+            trace=trace,
+        )
+
+    def _assumed(self, problem: RepairProblem, noise: Noise) -> Assumption | Radii:
+        """Return the assumption in force; UsageError where it does not go with the table, constraint or score."""
+        method, name = self.method, self.method.assumption_of(noise)
+        if noise.table is None and (name != "radii" or not isinstance(self, Ideal)):
+            what = f"--assumption {name}" if name != "radii" else self.option
+            raise UsageError(
+                f"{method.name}: --noise-radius alone does not tell what {what} needs; give a noise table with "
+                "--noise, or take --solver ideal or dro with --assumption radii"
+            )
+        if method.assumption == "auto" and name == "soft" and method.constraint != "demographic_parity":
+            raise UsageError(
+                f"{method.name}: the noise table has no labels, and without them {method.constraint} can hardly be "
+                "guaranteed by any rule. Add a column label to the table, or choose --assumption identified or epsilon "
+                "(which assume more), or soft (which may accept nobody)"
+            )
+        method.require_labels_of_certified(noise)
+        used = [column for column in problem.cells.columns if column in problem.seen_by_model]
+        if used and name in ("identified", "epsilon"):
+            raise UsageError(
+                f"{method.name}: the model looks at {', '.join(used)}; assumption {name} needs a score that does not "
+                "use the noisy group. Take --assumption certified or soft, or a model without it"
+            )
+        if name == "epsilon":
+            return Sensitive(method.epsilon_of(noise))
+        assumptions: dict[str, Assumption | Radii] = {
+            "certified": Certified(),
+            "soft": Soft(),
+            "identified": Identified(method.z),
+            "radii": Radii(),
+        }
+        return assumptions[name]
+
+    def _notes(
+        self, problem: RepairProblem, best: NoisyRepair, chance: Floats, score: Floats
+    ) -> Iterator[str]:
+        """Yield what is unusual about a solution."""
+        method, least, most = self.method, chance.min(), chance.max()
+        if not best.feasible:
+            yield Caution(
+                f"no thresholds satisfy the constraint: these miss it by the least, {best.violation:.4f} of a rate"
+            )
+        if method.sides == "one":
+            yield (
+                "only one side is held (--sides one): groups may be as much better off than everybody as they like"
+            )
+        if least == most:
+            what = "the same chance" if 0 < least < 1 else "yes" if least == 1 else "no"
+            anyway = best.feasible and least == (score >= 0.5).mean()
+            why = "no score lies on the other side of 0.5" if anyway else "nothing less is guaranteed"
+            yield Caution(f"the repaired rule decides the same for everybody ({what}): {why}", "selection")
+        if isinstance(self, Ideal):
+            which = "the best" if method.decisions == "deterministic" else "a mixture"
+            yield f"{which} of {best.programs:,} rules, each held to its own worst noise"
+        if method.thresholds == "group":
+            yield f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; --thresholds blind does not"
+        yield from cut_note(problem)
+
+    def _assumption_words(self, noise: Noise, assumed: Assumption | Radii) -> str:
+        """Return what thresholds rely on."""
+        label = " and the label" if noise.table is not None and noise.table.by_label else ""
+        return {
+            Certified: "relies on N2 (certified): any noise that fits the noise table by label",
+            Soft: "relies on N1 (soft): any noise that fits the noise table without labels",
+            Radii: "relies on N0 (radii): any distribution within total variation of that of the recorded group of the "
+            f"same name, {origin_of_radii(noise)}",
+            Sensitive: f"relies on N3 (epsilon): noise that fits the noise table and, given the true group{label}, "
+            f"depends on the score{'' if label else ' and the label'} by at most "
+            f"{assumed.eps if isinstance(assumed, Sensitive) else 0:g}",
+            Identified: f"relies on N4 (identified): noise that depends on the true group{label} alone, with a margin "
+            f"of {self.method.z:g} standard errors",
+        }[type(assumed)]
+
+
+class Thresholds(Postprocessed):
+    """The best thresholds, mixed where that is better, by linear programs."""
+
+    option = "--solver thresholds"
+    reads: ClassVar = {
+        **dict.fromkeys(
+            ("constraint", "sides", "epsilon", "z", "thresholds", "bins", "learner", "l2"), anything
+        ),
+        "assumption": only("auto", "certified", "soft", "epsilon", "identified"),
+    }
+
+    def bins(self, assumed: Assumption | Radii, groups: int) -> int:
+        """Return how many bins there are: few where the assumption is about each of them."""
+        usual = 20 if isinstance(assumed, Sensitive) else 100
+        return usual if isinstance(self.method.bins, str) else int(self.method.bins)
+
+    def solve(
+        self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption | Radii
+    ) -> NoisyRepair:
+        """Return the optimum; DataError where data refute the assumption, or do not identify the true groups."""
+        assert not isinstance(assumed, Radii)
+        method = self.method
+        if isinstance(assumed, Sensitive) and noise.recording is None:
+            raise DataError(
+                f"{method.name}: the noise table does not tell how large the true groups are, which assumption epsilon "
+                "needs; say --noise-keep true-given-noisy if that holds, or take --assumption certified or soft"
+            )
+        table, *others = noise.of_assumption(assumed)
+        slack, blind = min(method.slack, 1.0), method.thresholds == "blind"  # rates differ by no more than 1
+        try:
+            return solve_noisy(rows.n, table, method.parity, slack, assumed, blind=blind, others=others)
+        except Refuted as error:
+            raise DataError(
+                f"{method.name}: {error}; take a larger --epsilon, fewer --bins, or --assumption certified or soft"
+            ) from error
+        except ValueError as error:
+            raise DataError(f"{method.name}: {error}") from error
+
+
+class Ideal(Postprocessed):
+    """The best mixture of the rules of a small class, or the best of them."""
+
+    option = "--solver ideal"
+    reads: ClassVar = {
+        **dict.fromkeys(
+            ("constraint", "sides", "thresholds", "bins", "decisions", "learner", "l2"), anything
+        ),
+        "assumption": only("auto", "certified", "soft", "radii"),
+    }
+
+    def bins(self, assumed: Assumption | Radii, groups: int) -> int:
+        """Return how many bins there are; UsageError where they make too many rules to look at all."""
+        given, free = self.method.bins, 1 if self.method.thresholds == "blind" else groups
+        bins = max(usual_bins(free, 100), 2) if isinstance(given, str) else int(given)
+        if rules_of(bins, free) > MOST:
+            raise UsageError(
+                f"{self.method.name}: --solver ideal looks at all rules, and {bins} bins in {groups} recorded groups "
+                f"make {rules_of(bins, free):,}; it takes {MOST:,} at most. Take fewer --bins, --thresholds blind, or "
+                "--solver thresholds"
+            )
+        return bins
+
+    def solve(
+        self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption | Radii
+    ) -> NoisyRepair:
+        """Search all rules."""
+        adversary: Adversary
+        if isinstance(assumed, Radii):
+            adversary = Near(noise.radii_for(problem, "--assumption radii"))
+        else:
+            adversary = noise.adversary(by_label=isinstance(assumed, Certified))
+        blind, single = self.method.thresholds == "blind", self.method.decisions == "deterministic"
+        slack = min(self.method.slack, 1.0)
+        return solve_ideal(rows.n, adversary, self.method.parity, slack, blind=blind, single=single)
+
+
+def _note_on_extremes(problem: RepairProblem, base: Floats, chance: Floats) -> Iterator[str]:
+    """Yield that nearly everybody is decided alike, where the base does not."""
+    weight = problem.weight / problem.weight.sum()
+    taken, was = float(weight @ chance), float(weight @ (base >= problem.table.reading.cut))
+    few, had = min(taken, 1 - taken), was if taken < 0.5 else 1 - was
+    if 0 < few < max(FEW, LITTLE * had):
+        yield Caution(
+            f"the repaired rule accepts {taken:.2%} of everybody, where the base accepts {was:.2%}: the constraint "
+            "is held by deciding nearly everybody alike",
+            "selection",
+        )

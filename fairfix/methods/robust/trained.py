@@ -1,0 +1,223 @@
+"""The paper's own two methods: a linear rule over features, trained against the worst noise.
+
+``dro`` assumes N0, a ball around each recorded group; ``soft`` N1, soft assignments, or N2 (``certified``). Worst cases
+are exact in place of steps of an adversary; see :mod:`fairfix.noisy.training`. N0 to N2 hold for any decision, so the
+recorded group may be among the features (``--protected-as-feature``): the rule is then a score without it and a
+threshold per recorded group. Statements under N3 and N4 are about ``P(noisy | true)`` among rows that the rules of all
+groups treat alike, so each row is decided by the rule of every group for it. No optimum is claimed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from fairfix.data.counts import Floats
+from fairfix.errors import DataError, UsageError
+from fairfix.methods.base import RepairProblem, Solver, anything, only
+from fairfix.methods.learned import Design, design_of, label_of, mean_of
+from fairfix.methods.robust.notes import FEW, cut_note, origin_of_radii, reliance
+from fairfix.methods.robust.rows import Binned, Merged, RowNoise
+from fairfix.models.features import Features
+from fairfix.models.members import LinearMember
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import ScoreCurves, Scorer, Unrepaired
+from fairfix.models.trace import Caution, FitTrace
+from fairfix.noisy.binned import Assumption, Certified, Soft
+from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
+from fairfix.noisy.training import Adversary, Near, Trained, train
+from fairfix.optim.piecewise import Piecewise
+
+if TYPE_CHECKING:
+    from fairfix.methods.robust import Robust
+
+
+class TrainedRule(Solver):
+    """A linear rule, the best that was met in the steps of its training."""
+
+    method: Robust
+    uses_labels = True
+
+    @abstractmethod
+    def adversary(self, problem: RepairProblem, noise: RowNoise) -> Adversary:
+        """Return what the rule is trained against."""
+
+    @abstractmethod
+    def words(self, problem: RepairProblem, noise: RowNoise) -> str:
+        """Return what the rule relies on."""
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Train the rule and say what it relies on."""
+        method, codes, weight = self.method, problem.cells.codes, problem.table.rows.weight
+        self._check_problem(problem)
+        assert problem.noise is not None
+        method.require_labels_of_certified(problem.noise)
+        scored = mean_of(problem, method.learner, "logistic", method.l2, int(rng.integers(2**31)))
+        design, label, many = design_of(problem, method.learner), label_of(problem), len(problem.cells.names)
+        own = np.bincount(2 * codes + label.astype(np.int64), problem.weight, 2 * many).reshape(many, 2)
+        noise = RowNoise.of(problem, own / problem.weight.sum())
+        adversary, member = self.adversary(problem, noise), scored.scorer.member
+        start = np.append(member.coef[:, 0], member.intercept) if isinstance(member, LinearMember) else None
+        given = design.matrix, label, codes, weight, many
+        try:
+            best = train(*given, adversary, method.parity, min(method.slack, 1.0), l2=method.l2, start=start)
+        except ValueError as error:
+            raise DataError(f"{method.name}: {error}") from error
+        rule, each = _rule(problem, design, best)
+        rows, chance = Binned.decided(problem, each)
+        assumed: Assumption = Certified() if method.assumption == "certified" else Soft()
+        notes = (
+            *self._notes(problem, best, each[np.arange(codes.size), codes]),
+            *reliance(method, problem, rows, noise, chance, assumed, self.words(problem, noise)),
+            *self.last_notes(problem, rows.merged(chance), noise),
+        )
+        base = Unrepaired(scored.scorer)
+        trace = FitTrace(
+            best.feasible, best.steps, best.error, notes=notes, base=base, base_fitted=scored.values
+        )
+        return rule.traced(trace)
+
+    def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[str]:
+        """Yield what else is to be said of the adversary."""
+        yield from ()
+
+    def _check_problem(self, problem: RepairProblem) -> None:
+        """Raise where there is nothing to train on, or the recorded group is named among the features."""
+        who = f"{self.method.name}: {self.option}"
+        if not problem.features:
+            raise UsageError(
+                f"{who} trains a model, and a score alone is nothing to train on; name columns with --features, or "
+                "take --solver thresholds"
+            )
+        used = [column for column in problem.cells.columns if column in problem.features]
+        if used:
+            raise UsageError(
+                f"{who} sees the recorded group {' x '.join(used)} with --protected-as-feature; leave it out of the "
+                "features"
+            )
+
+    def _notes(self, problem: RepairProblem, best: Trained, decided: Floats) -> Iterator[str]:
+        """Yield what is unusual about a trained rule."""
+        if not best.feasible:
+            yield Caution(
+                f"no rule that was met in {best.steps} steps satisfies the constraint: this one misses it by the "
+                f"least, {float(np.nanmax(best.excess)):.4f} of a rate"
+            )
+        taken = problem.weight @ decided / problem.weight.sum()
+        if best.constant:
+            what = "yes" if best.intercept >= 0 else "no"
+            yield Caution(
+                f"the repaired rule decides the same for everybody ({what}): nothing less was found to be guaranteed",
+                "selection",
+            )
+        elif not FEW <= taken <= 1 - FEW:
+            yield Caution(
+                f"the repaired rule accepts {taken:.2%} of everybody: hardly more than a constant is guaranteed",
+                "selection",
+            )
+        yield f"a linear rule trained by {best.steps} steps: the best that was met, not the best that there is"
+        if problem.protected_as_feature:
+            yield (
+                f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; they do not without "
+                "--protected-as-feature"
+            )
+        yield from cut_note(problem)
+
+
+class Dro(TrainedRule):
+    """Trained against the worst distribution within a radius of each recorded group."""
+
+    option = "--solver dro"
+    reads: ClassVar = {
+        **dict.fromkeys(("constraint", "sides", "l2"), anything),
+        "assumption": only("auto", "radii"),
+        "learner": only("linear"),
+    }
+
+    def adversary(self, problem: RepairProblem, noise: RowNoise) -> Adversary:
+        """Return the balls."""
+        return Near(noise.radii_for(problem, self.option))
+
+    def words(self, problem: RepairProblem, noise: RowNoise) -> str:
+        """Return what the rule relies on."""
+        assert problem.noise is not None
+        radii = zip(problem.cells.names, noise.radii_for(problem, self.option), strict=True)
+        each = ", ".join(f"{name!r} {r:.3f}" for name, r in radii)
+        return (
+            "relies on N0 (dro): any distribution within total variation of that of the recorded group of the same "
+            f"name, {origin_of_radii(problem.noise)} ({each})"
+        )
+
+    def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[str]:
+        """Yield whose radius is no less than the share of its rows that a rate is about."""
+        cells, names = rows.cells, problem.cells.names
+        for rate, sign in DEMANDS[self.method.parity]:
+            share = np.add(*RATIOS[rate].masses(cells)) / cells.sum(1)
+            all_of_them = noise.radii_for(problem, self.option) >= share
+            who = [name for name, everybody in zip(names, all_of_them, strict=True) if everybody]
+            if who:
+                label = f"with label {LABELS[rate][0]} " if len(LABELS[rate]) == 1 else ""
+                end = "missed" if sign > 0 else "accepted"
+                yield Caution(
+                    f"the radii guarantee {', '.join(map(repr, who))} nothing: all of their rows {label}may be {end} "
+                    f"ones as soon as anybody {label}is {end}"
+                )
+
+
+class SoftGroups(TrainedRule):
+    """Trained against the worst soft assignment to true groups."""
+
+    option = "--solver soft"
+    reads: ClassVar = {
+        **dict.fromkeys(("constraint", "sides", "l2"), anything),
+        "assumption": only("auto", "soft", "certified"),
+        "learner": only("linear"),
+    }
+
+    def adversary(self, problem: RepairProblem, noise: RowNoise) -> Adversary:
+        """Return any noise that fits the table."""
+        if not noise.tables:
+            raise UsageError(
+                f"{self.method.name}: {self.option} needs a noise table (--noise FILE); radii are for --solver dro"
+            )
+        return noise.adversary(by_label=self.method.assumption == "certified")
+
+    def words(self, problem: RepairProblem, noise: RowNoise) -> str:
+        """Return what the rule relies on."""
+        if self.method.assumption == "certified":
+            return "relies on N2 (certified): any noise that fits the noise table by label"
+        unused = "; its labels are used by --assumption certified" if noise.by_label else ""
+        return f"relies on N1 (soft): any noise that fits the noise table without labels{unused}"
+
+
+def _rule(problem: RepairProblem, design: Design, best: Trained) -> tuple[ScoreCurves, Floats]:
+    """Return a trained rule, and its decisions of the rows of the fit in each recorded group, shape (n, K).
+
+    Where the recorded group is a feature, the rule is a score of the others and a threshold per group, so that a group
+    that the fit has not seen gets no decision. Forms are divided by the largest distance of a threshold to their
+    middle, since a sigmoid tells numbers apart near 0 alone.
+    """
+    groups, features = problem.cells, design.features
+    seen = problem.protected_as_feature
+    columns = tuple(one for one in features.columns if one.kind != "group")
+    plain = sum(len(one.titles) for one in columns)  # columns of groups come last
+    matrix, coef = design.matrix[:, :plain], best.coef[:plain]
+    first = [int(np.flatnonzero(groups.codes == k)[0]) for k in range(len(groups.levels) if seen else 1)]
+    lifts = best.intercept + design.matrix[first, plain:] @ best.coef[plain:]
+    middle = float(lifts.min() + lifts.max()) / 2
+    scale = max(float(np.ptp(lifts)) / 2, 1.0)
+    made = LinearMember(coef[:, None] / scale, np.array([middle / scale]), "sigmoid")
+    edges = 2.0 * expit((middle - lifts) / scale) - 1.0
+    rule = ScoreCurves(
+        groups.columns if seen else (),
+        groups.levels if seen else ((),),
+        Scorer(Features(columns), made),
+        tuple(Piecewise.steps([-1.0, float(edge)], [0.0, 1.0]) for edge in edges),
+    )
+    score = 2.0 * made.predict(matrix) - 1.0
+    each = np.stack([curve(score) for curve in rule.curves], -1)
+    return rule, each if seen else np.repeat(each, len(groups.levels), 1)

@@ -1,0 +1,168 @@
+r"""SenSeI: individual fairness. People who differ only in what does not count get about the same score.
+
+.. math::
+    \min_h\; E[\ell(Y, h(X))] + \rho\, R_\epsilon(h), \qquad
+    R_\epsilon(h) = \sup_{\Pi:\ E_\Pi[d_X(X, X')] \le \epsilon} E_\Pi\big[(h(X) - h(X'))^2\big]
+    = \inf_{\lambda \ge 0}\; \lambda \epsilon + E \sup_{x'} \big[(h(X) - h(x'))^2 - \lambda\, d_X(X, x')\big] ,
+
+with log-odds ``h`` and a *fair metric* ``d_X`` that is 0 for differences that do not count: flips of the protected
+columns (all levels, jointly) and of comparable values inside a column. ``epsilon``, the radius, lets other features
+move too.
+
+================  ==================================================================  ==================
+``solver``        what it does                                                        constant under flips
+================  ==================================================================  ==================
+``merge``         a model without the protected columns, in which comparable values   exactly
+                  are one
+``linear``        the objective for a linear model, in closed form: no adversary      as ``rho`` says
+``network``       the objective for a hidden layer of ReLU, flips by enumeration      as ``rho`` says
+``average``       the mean of a model file's scores over all flips, by their shares   exactly
+``equal-rates``   a decision without the protected columns, true positive and true    exactly
+                  negative rates within ``slack``, most balanced accuracy
+================  ==================================================================  ==================
+
+``linear`` and ``network`` (:mod:`fairfix.methods.sensei.regularized`) are about models that look at the protected
+columns (``--protected-as-feature``) or at comparable values. ``equal-rates``
+(:mod:`~fairfix.methods.sensei.equal_rates`) is not SenSeI: it makes groups alike, which individual fairness does not.
+More is in docs/sensei.md; the mathematics, with corrections to the paper and the reference code, is in
+:mod:`fairfix.optim.sensei`.
+
+=================  ====================  ==========================================================
+paper              here                  meaning
+=================  ====================  ==========================================================
+``rho``            ``rho``               weight of the regularizer
+``epsilon``        ``radius``            mean squared distance that features may move
+``d_x``            flips, ``comparable``  what does not count is at distance 0
+``lambda``         solved exactly        multiplier of the radius
+=================  ====================  ==========================================================
+
+References
+----------
+M. Yurochkin and Y. Sun, *SenSeI: sensitive set invariance for enforcing individual fairness*, ICLR 2021;
+M. Yurochkin, A. Bower and Y. Sun, *Training individually fair ML models with sensitive subspace robustness*, ICLR 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fairfix.data.reading import Reading, Task
+from fairfix.errors import UsageError
+from fairfix.individual.flips import Comparable, check_comparable, parse_comparable
+from fairfix.methods.base import Repairer, RepairProblem, param
+from fairfix.methods.learned import learner_param
+from fairfix.methods.sensei.equal_rates import EqualRates
+from fairfix.methods.sensei.merge import Average, Merge
+from fairfix.methods.sensei.regularized import Linear, Network
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.noisy.description import Noise
+
+
+@dataclass(frozen=True)
+class Sensei(Repairer):
+    """Individual fairness; see the module's docstring."""
+
+    name: ClassVar[str] = "sensei"
+    summary: ClassVar[str] = (
+        "individual fairness: the same score for people who differ only in what does not count"
+    )
+    criterion: ClassVar[str] = "decision_flips.under_flips"
+    learns: ClassVar[bool] = True
+    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
+    solvers: ClassVar = {
+        "merge": Merge,
+        "linear": Linear,
+        "network": Network,
+        "average": Average,
+        "equal-rates": EqualRates,
+    }
+
+    slack: float = param(0.01, "largest gap that is left, in the method's criterion", at_least=0.0)
+    solver: str = param(
+        "merge",
+        "merge: see no protected column and take comparable values for one; linear, network: SenSeI's regularizer; "
+        "average: the mean of a model file's scores over flips; equal-rates: alike true positive and true negative "
+        "rates without seeing the group",
+        choices=("merge", "linear", "network", "average", "equal-rates"),
+    )
+    comparable: str = param(
+        "",
+        "values whose difference does not count, as COLUMN=VALUE,VALUE; more columns after semicolons",
+        text=True,
+    )
+    rho: float | str = param(
+        "auto",
+        "weight of the regularizer; auto: the smallest of a grid that is shown to hold the slack, at the threshold in "
+        "force, by rows not fitted to; inf: exactly constant (linear)",
+        words=("auto",),
+        at_least=0.0,
+        selectable=True,
+    )
+    radius: float = param(
+        0.0,
+        "mean squared distance that features may move besides: numbers in standard deviations, another category is 1; "
+        "0: flips only",
+        at_least=0.0,
+        selectable=True,
+    )
+    directions: str = param(
+        "none",
+        "learned directions that do not count either (linear): of a logistic regression for the group, between the "
+        "group means of each label (means), or of both labels pooled, which is fewer; can cost much accuracy",
+        choices=("none", "logistic", "means", "pooled"),
+    )
+    learner: str = learner_param()
+    l2: float = param(
+        1e-3,
+        "weight of the squared coefficients of a linear model, or of a network's squared weights on average over its "
+        "ReLUs, beside the mean loss",
+        at_least=0.0,
+        selectable=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        parse_comparable(self.comparable)
+        if self.rho == math.inf and self.radius > 0:
+            raise UsageError("sensei: with rho inf and a radius only a constant is left; set radius 0")
+
+    @property
+    def comparables(self) -> Comparable:
+        """Columns with values whose difference does not count."""
+        return parse_comparable(self.comparable)
+
+    def bounds_of(self, reading: Reading) -> str:
+        """Return the identifier of the audit comparison that ``slack`` bounds; real values decide nothing."""
+        if self.solver == "equal-rates":
+            return "equalized_odds.difference.to_overall"
+        return "score_change.under_flips" if reading.task == "regression" else self.criterion
+
+    @property
+    def slack_of_all(self) -> float | None:
+        """The slack, where it changes the fit."""
+        chosen = self.solver in ("linear", "network") and self.rho == "auto"
+        return self.slack if chosen or self.solver == "equal-rates" else None
+
+    @classmethod
+    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
+        """Yield the exact solver, the closed form over its slack, and equal rates."""
+        yield cls.name, cls()
+        if reading.task == "classification":
+            yield f"{cls.name}, linear", cls(solver="linear")
+            yield f"{cls.name}, equal rates", cls(solver="equal-rates")
+
+    def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Fit with the solver in force, once comparable values are known to be learned from."""
+        if self.comparable and not self.averages:
+            check_comparable(problem.table, self.comparables)
+            for name, _ in self.comparables:
+                if name not in (problem.features or ()):
+                    raise UsageError(
+                        f"--comparable {name}: the column is not learned from; name it with --features"
+                    )
+        return super()._fit(problem, rng)

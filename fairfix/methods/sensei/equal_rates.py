@@ -1,0 +1,172 @@
+"""A decision without the protected columns whose true positive and true negative rates are alike among groups.
+
+The slack is held on the rows of the fit, if it can be, as the shipped rule decides them; that may take a mixture of
+rules, so that some decisions are drawn. It can make *individual* unfairness worse, by rewarding values that tell the
+group; an alarm is raised where decisions come to hang more on such values, declared comparable or not. The mathematics
+is in :mod:`fairfix.optim.sensei` and :mod:`fairfix.optim.blind_rates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.errors import DataError
+from fairfix.individual.flips import Flip, flipped, parse_comparable
+from fairfix.methods.base import RepairProblem, Solver, anything
+from fairfix.methods.learned import FOLDS, fitting, label_of, model_of, rows_of
+from fairfix.methods.sensei.merge import merged_features, proposed, undeclared
+from fairfix.models.learners import fit_classes, folds_of, out_of_fold
+from fairfix.models.members import Member
+from fairfix.models.mixtures import BlindRule, probabilities_of
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import Scorer, Unrepaired
+from fairfix.models.trace import Caution, FitTrace, Quantity
+from fairfix.optim.blind_rates import EqualRates as RateProblem
+from fairfix.optim.blind_rates import HeldRates, Rows, View, equal_rates, held_rates
+
+if TYPE_CHECKING:
+    from fairfix.methods.sensei import Sensei
+
+ROUNDING = 1e-6
+"""How far above the slack a gap may be by the tolerance of the linear program."""
+
+DEAR = 0.01
+"""Balanced accuracy that it may cost to hold equal rates in two views of the rows instead of one: a point."""
+
+ALARM = 0.02
+"""More decisions than this share that come to hang on what tells the group raise the alarm."""
+
+
+class EqualRates(Solver):
+    """True positive and true negative rates within the slack of everybody's, with the most balanced accuracy."""
+
+    method: Sensei
+    option = "--solver equal-rates"
+    reads: ClassVar = dict.fromkeys(("comparable", "learner", "l2"), anything)
+    tasks = ("classification",)
+    uses_labels = True
+    sees_groups = False
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Hold the rates as the members that ship see the rows, and as members do that have not seen the row."""
+        method, table, y = self.method, problem.table, label_of(problem)
+        seed = int(rng.integers(2**31))
+        features, matrix = merged_features(problem, method.comparable, method.learner)
+        folds = folds_of(matrix, FOLDS)
+        settings = {"learner": method.learner, "loss": "logistic", "l2": method.l2, "seed": seed}
+        of_label = fitting(matrix, y, table.rows.weight, **settings)
+        whole = of_label(np.arange(len(table)))
+        chance = out_of_fold(of_label, matrix, folds, whole)
+        scorers, chances = [], []
+        for name in problem.cells.columns:
+            given = [
+                self._groups_given(problem, matrix, y == label, folds, seed, name) for label in (1.0, 0.0)
+            ]
+            (one, of_one), (zero, of_zero) = given
+            scorers.append((Scorer(features, one), Scorer(features, zero)))
+            chances.append((of_one, of_zero))
+        slack, unseen = min(method.slack, 1.0), (chance, tuple(chances))
+        start = equal_rates(*unseen, tolerance=slack, weight=table.rows.weight)
+        codes = tuple(table.groups([name]).codes for name in problem.cells.columns)
+        rows = Rows(y, codes, problem.weight / problem.weight.sum())
+        plain = Scorer(features, whole)
+        held = self._held_rates(start, probabilities_of(table, plain, tuple(scorers)), unseen, rows, slack)
+        predictor = BlindRule(plain, tuple(scorers), held.mixture)
+        own, other = predictor.predict(table), held.mixture.chance(*unseen)
+        gap, apart = (float(np.abs(rows.gaps(one)).max()) for one in (own, other))
+        unbound = start.priced(np.zeros(held.mixture.prices.shape[1])).score(*unseen)
+        right, free = rows.balanced(other), rows.balanced((unbound > 0).astype(np.float64))
+        holds = gap <= method.slack + ROUNDING
+        reached = (
+            f"true positive and true negative rates of groups are within {gap:.4f} of everybody's on the rows of the "
+            f"fit, as the rule decides them, and within {apart:.4f} by members that have not seen the row; the slack "
+            f"is {method.slack:g}"
+        )
+        cost = f"balanced accuracy is {right:.4f}, and {free:.4f} without the slack, by the same members"
+        dear = free > 0.5 and right - 0.5 < 0.5 * (free - 0.5)
+        notes = (
+            reached if holds else Caution(f"the slack does not hold: {reached}"),
+            Caution(f"the slack costs most of what features tell: {cost}") if dear else cost,
+            *proposed(problem, method),
+            *_alarm(problem, method, predictor, plain),
+        )
+        rates = "largest distance of a group's true positive or true negative rate to everybody's"
+        members = "by members that have not seen the row"
+        best = "of the best rule without it, by the same members"
+        trace = FitTrace(
+            holds,
+            held.rounds,
+            -right,
+            notes=notes,
+            base=Unrepaired(model_of(problem, method.learner, "logistic", method.l2, seed)),
+            quantities=(
+                Quantity("gap", gap, f"{rates}, as the rule decides the rows of the fit"),
+                Quantity("gap unseen", apart, f"{rates}, {members}"),
+                Quantity("balanced accuracy", right, members),
+                Quantity("balanced accuracy without slack", free, best),
+            ),
+        )
+        return predictor.traced(trace)
+
+    def _held_rates(
+        self, start: RateProblem, shipped: View, unseen: View, rows: Rows, slack: float
+    ) -> HeldRates:
+        """Return the mixture that holds the slack on the rows, as the members that ship see them and as others do.
+
+        Where both together cost too much, linear members count as they ship, for what they have learned of single rows
+        is little, and trees as members that have not seen the rows.
+        """
+        both = held_rates(start, (shipped, unseen), rows, slack)
+        one = held_rates(start, (shipped if self.method.learner == "linear" else unseen,), rows, slack)
+        right = [rows.balanced(each.mixture.chance(*unseen)) for each in (both, one)]
+        return both if right[0] >= right[1] - DEAR else one
+
+    def _groups_given(
+        self, problem: RepairProblem, X: Floats, inside: Bools, folds: Ints, seed: int, name: str
+    ) -> tuple[Member, Floats]:
+        """Return the model of P(group | features, label) and its values, for rows of the label out of fold."""
+        groups, rows = problem.table.groups([name]), np.flatnonzero(inside)
+        codes, many = groups.codes[rows], len(groups.levels)
+        weight = rows_of(problem.table.rows.weight, rows)
+
+        def fit(some: Ints) -> Member:
+            settings: dict[str, Any] = {"learner": self.method.learner, "l2": self.method.l2, "seed": seed}
+            return fit_classes(X[rows[some]], codes[some], many, rows_of(weight, some), **settings)
+
+        def usable(some: Ints) -> bool:
+            return bool(np.bincount(codes[some], minlength=many).all())
+
+        if not usable(np.arange(rows.size)):
+            raise DataError(
+                f"a group of {name!r} has no rows of one label, so that it has no rate to be made equal; leave the "
+                "group out or fold it into another"
+            )
+        member = fit(np.arange(rows.size))
+        values = member.predict(X)
+        values[rows] = out_of_fold(fit, X[rows], folds[rows], member, usable)
+        return member, values
+
+
+def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Scorer) -> Iterator[str]:
+    """Yield an alarm where decisions hang more on values that tell the group than before."""
+    table = problem.table
+    proposals = [p.partition(" (")[0] for p in undeclared(problem, method)]
+    sample = table.take(np.arange(0, len(table), max(1, len(table) // 5000)))
+    for text in dict.fromkeys((*proposals, *filter(None, method.comparable.split(";")))):
+        comparable = parse_comparable(text)
+        (name, values), *_ = comparable
+        rows = [flipped(sample, Flip({}, {name: value}, everybody=True), comparable) for value in values]
+        before = np.stack([plain(one) >= table.reading.cut for one in rows]).astype(np.float64)
+        after = np.stack([rule.predict(one) for one in rows])
+        was, now = (
+            float(np.average(np.ptp(chance, axis=0), weights=sample.weight)) for chance in (before, after)
+        )
+        if now > was + ALARM:
+            yield Caution(
+                f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(values)}, {now:.1%} "
+                f"of decisions would change, instead of {was:.1%} of the plain model's; declare them comparable"
+            )

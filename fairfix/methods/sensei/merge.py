@@ -1,0 +1,99 @@
+"""Exact individual fairness: a model that sees no difference that does not count, or the mean of a model over flips."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fairfix.data.counts import Floats
+from fairfix.individual.flips import parse_comparable, proxies
+from fairfix.methods.base import RepairProblem, Solver, anything, once_per_problem
+from fairfix.methods.learned import bounds_of, label_of, model_of
+from fairfix.models.features import Features
+from fairfix.models.learners import fit_mean, is_fitted
+from fairfix.models.mixtures import ModelMixture
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import Scorer, Unrepaired
+from fairfix.models.trace import FitTrace
+from fairfix.optim.plugin_rule import expected_loss
+
+if TYPE_CHECKING:
+    from fairfix.methods.sensei import Sensei
+
+
+class Merge(Solver):
+    """A model without the protected columns, in which comparable values are one."""
+
+    method: Sensei
+    option = "--solver merge"
+    reads: ClassVar = dict.fromkeys(("comparable", "learner", "l2"), anything)
+    uses_labels = True
+    sees_groups = False
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Fit the model."""
+        method, table, y = self.method, problem.table, label_of(problem)
+        seed = int(rng.integers(2**31))
+        loss = "square" if table.reading.task == "regression" else "logistic"
+        features, matrix = merged_features(problem, method.comparable, method.learner)
+        member = fit_mean(
+            matrix, y, table.rows.weight, learner=method.learner, loss=loss, l2=method.l2, seed=seed
+        )
+        scorer = Scorer(features, member, bounds_of(problem, loss))
+        each = expected_loss(loss, y, scorer.bounded(member.predict(matrix)))
+        value = float(np.average(each, weights=table.rows.weight))
+        done = is_fitted(member, matrix, y, table.rows.weight, method.l2)
+        trace = FitTrace(done, 1, value, notes=tuple(proposed(problem, method)))
+        return beside_plain(method, problem, scorer, seed, trace)
+
+
+class Average(Solver):
+    """The mean of a model file's scores over flips, which is taken where the scores are made."""
+
+    option = "--solver average"
+    reads: ClassVar = {"comparable": anything}
+    averages = True
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Return the score as it is; a mean has nothing to search."""
+        note = "scores are the mean over flips, so they are constant under them; a model audit shows what they were"
+        trace = FitTrace(True, 1, math.nan, notes=(note,))
+        return ModelMixture((Scorer(),), np.ones(1), averaged=True).traced(trace)
+
+
+@once_per_problem
+def merged_features(problem: RepairProblem, comparable: str, learner: str) -> tuple[Features, Floats]:
+    """Return features in which comparable values are one, and their matrix."""
+    same = dict(parse_comparable(comparable))
+    features = Features.learn(problem.table, problem.features, (), same)
+    return features, features.matrix(problem.table, gaps=learner == "trees")
+
+
+def beside_plain(
+    method: Sensei, problem: RepairProblem, scorer: Scorer, seed: int, trace: FitTrace
+) -> RepairedPredictor:
+    """Return the predictor of a scorer, with the plain model to compare it with."""
+    loss = "square" if problem.table.reading.task == "regression" else "logistic"
+    base = Unrepaired(model_of(problem, method.learner, loss, method.l2, seed))
+    return ModelMixture((scorer,), np.ones(1), averaged=True).traced(replace(trace, base=base))
+
+
+def undeclared(problem: RepairProblem, method: Sensei) -> Iterator[str]:
+    """Yield the comparable values that a scan proposes and nobody has declared."""
+    if problem.features is None:
+        return
+    declared = {name for name, _ in method.comparables}
+    learned = replace(problem.table, features=problem.table.features.select(list(problem.features)))
+    for proposal in proxies(learned, problem.cells.columns):
+        if proposal.partition("=")[0] not in declared:
+            yield proposal
+
+
+def proposed(problem: RepairProblem, method: Sensei) -> Iterator[str]:
+    """Yield a note on each proposal of comparable values."""
+    for proposal in undeclared(problem, method):
+        yield f"comparable values to think about, not used: {proposal}; say so with --comparable"

@@ -1,0 +1,395 @@
+"""Scorers, and the predictors that look at one: scores moved, capped or decided group by group.
+
+A :class:`Scorer` is where scores come from: the model's own score as it is, or a fitted member over a matrix of
+features. A probability that a predictor makes of it can be read in two ways: as the chance of a draw, or rounded at a
+threshold. What holds for one reading need not hold for the other, so a report shows error and gap of each reading
+together and never mixes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.data.codec import (
+    Array,
+    Arrays,
+    EndToEnd,
+    Part,
+    Setting,
+    State,
+    list_of,
+    need,
+    one_of,
+    or_none,
+    real,
+    record,
+    truth,
+)
+from fairfix.data.counts import Bools, Floats
+from fairfix.data.table import Table
+from fairfix.models.features import Features
+from fairfix.models.members import Member
+from fairfix.models.predictors import CURVES, GROUPS, OfGroups, RepairedPredictor, decided
+from fairfix.optim.piecewise import Piecewise
+from fairfix.optim.quantiles import Levels, Tube
+from fairfix.optim.robust_log_loss import marginal, truncated
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """Where scores come from: a member over features, or the model's score as it is where there is no member.
+
+    Attributes
+    ----------
+    features, member
+        Both or none.
+    bounds
+        Least and greatest value, which others are moved to; None for no bounds.
+    """
+
+    features: Features | None = None
+    member: Member | None = None
+    bounds: tuple[float, float] | None = None
+
+    def __call__(self, table: Table) -> Floats:
+        """Return the score of each row, shape (n,), or probabilities of classes, shape (n, K)."""
+        if self.features is None or self.member is None:
+            score = table.rows.score
+            assert score is not None
+            out = score if table.reading.task == "regression" else table.probability
+        else:
+            out = self.member.predict(self.features.matrix(table, gaps=self.member.sees_gaps))
+        return self.bounded(out)
+
+    def bounded(self, values: Floats) -> Floats:
+        """Return values moved into the bounds."""
+        return values if self.bounds is None else np.clip(values, *self.bounds)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Protected columns that it looks at."""
+        return self.features.groups if self.features else ()
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Feature columns that it looks at, with their kinds."""
+        return self.features.inputs if self.features else {}
+
+    @property
+    def needs_score(self) -> bool:
+        """Whether it looks at the model's score."""
+        return self.features is None or self.features.needs_score
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return JSON settings and named arrays."""
+        bounds = None if self.bounds is None else list(self.bounds)
+        if self.features is None or self.member is None:
+            return {"bounds": bounds}, {}
+        settings, arrays = self.member.state()
+        member = {"kind": self.member.kind, "settings": settings}
+        return {"bounds": bounds, "features": self.features.state(), "member": member}, arrays
+
+    @classmethod
+    def from_state(cls, settings: Any, arrays: Arrays) -> Scorer:
+        """Return the scorer of a saved state; an ArtifactError or ValueError where it does not fit together."""
+        bounds = or_none(list_of(real(), 2, 2))
+        if isinstance(settings, Mapping) and "member" not in settings:
+            need(not arrays, "a score that is taken as it is has arrays")
+            return cls(bounds=record(bounds=bounds)(settings)["bounds"])
+        member = record(kind=one_of(*Member.kinds), settings=lambda part: part)
+        held = record(bounds=bounds, features=Features.from_state, member=member)(settings)
+        features = held["features"]
+        made = Member.kinds[held["member"]["kind"]].from_state(held["member"]["settings"], arrays)
+        titles = features.titles_with_gaps if made.sees_gaps else features.titles
+        need(made.width in (None, len(titles)), "a member is of another number of features")
+        return cls(features, made, held["bounds"])
+
+
+@dataclass(frozen=True)
+class ScorerPart(Part):
+    """How a scorer is kept: its arrays have the name of the part and a point before their own."""
+
+    def save(self, name: str, value: Any, state: State) -> None:
+        """Put the scorer into the state."""
+        state.settings[name], arrays = value.state()
+        state.arrays.update({f"{name}.{own}": array for own, array in arrays.items()})
+
+    def load(self, name: str, state: State) -> Scorer:
+        """Take the scorer out of the state."""
+        return Scorer.from_state(state.setting(name), state.under(f"{name}."))
+
+
+@dataclass(frozen=True)
+class ScorersPart(Part):
+    """How several scorers are kept: a list of settings, arrays by stem and number; ``many`` is the list's length."""
+
+    stem: str
+    many: str
+
+    def save(self, name: str, value: Any, state: State) -> None:
+        """Put the scorers into the state."""
+        states = [one.state() for one in value]
+        state.settings[name] = [settings for settings, _ in states]
+        for i, (_, arrays) in enumerate(states):
+            state.arrays.update({f"{self.stem}{i}.{own}": array for own, array in arrays.items()})
+
+    def load(self, name: str, state: State) -> tuple[Scorer, ...]:
+        """Take the scorers out of the state."""
+        settings = Setting(list_of(lambda one: one), self.many).load(name, state)
+        return tuple(
+            Scorer.from_state(one, state.under(f"{self.stem}{i}.")) for i, one in enumerate(settings)
+        )
+
+
+class OfScorers(RepairedPredictor):
+    """A predictor that looks at scorers."""
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """All scorers it looks at."""
+        raise NotImplementedError
+
+    @property
+    def gives(self) -> Literal["decision", "value"]:
+        """What a prediction is: a value."""
+        return "value"
+
+    @property
+    def needs_score(self) -> bool:
+        """Whether the model's score is looked at."""
+        return any(scorer.needs_score for scorer in self.scorers)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Group columns that prediction looks at."""
+        return tuple(dict.fromkeys(name for scorer in self.scorers for name in scorer.groups))
+
+    @property
+    def features(self) -> Mapping[str, str]:
+        """Feature columns that prediction looks at, with their kinds."""
+        return {name: kind for scorer in self.scorers for name, kind in scorer.inputs.items()}
+
+    def unrepaired(self, table: Table) -> Floats:
+        """Return the first scorer's score of each row, decided at the threshold where predictions are decisions."""
+        if self.gives == "value":
+            return self.scorers[0](table)
+        return decided(table, self.scorers[0](table) if table.rows.score is None else table.rows.score)
+
+
+@dataclass(frozen=True, eq=False)
+class Unrepaired(OfScorers):
+    """The scores of a scorer as they are: what a repair is compared with."""
+
+    kind: ClassVar[str] = "unrepaired"
+    parts: ClassVar[Mapping[str, Part]] = {"scorer": ScorerPart()}
+
+    scorer: Scorer
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """The one scorer."""
+        return (self.scorer,)
+
+    def predict(self, table: Table) -> Floats:
+        """Return the score of each row."""
+        return self.scorer(table)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedScore(OfGroups, OfScorers):
+    """One score, of which a rule makes something else in each group.
+
+    Attributes
+    ----------
+    columns, levels
+        The groups; see :class:`fairfix.models.predictors.OfGroups`. For one rule for everybody there are no columns
+        and one empty tuple of levels.
+    scorer
+        Where the score comes from.
+    """
+
+    scorer: Scorer
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """The one scorer."""
+        return (self.scorer,)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Group columns that prediction looks at."""
+        return tuple(dict.fromkeys((*self.columns, *self.scorer.groups)))
+
+
+def _are_levels(one: Levels) -> bool:
+    """Tell whether atoms do not overlap, and their levels increase from 0 to 1 at most."""
+    scores, levels = (np.stack(pair, axis=1).ravel() for pair in ((one.first, one.last), (one.low, one.high)))
+    ordered = (np.diff(scores) >= 0).all() and (np.diff(one.first) > 0).all() and (np.diff(levels) >= 0).all()
+    return bool(ordered)
+
+
+NUMBER, LEVEL = Array("<f8", (None,)), Array("<f8", (None,), 0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTube(GroupedScore):
+    r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.optim.quantiles`.
+
+    Attributes
+    ----------
+    tube
+        What becomes of the scores of each group.
+    """
+
+    kind: ClassVar[str] = "group_tube"
+    parts: ClassVar[Mapping[str, Part]] = {
+        **GROUPS,
+        "scorer": ScorerPart(),
+        "atoms": EndToEnd(
+            Levels,
+            "atoms",
+            {"first": NUMBER, "last": NUMBER, "low": LEVEL, "high": LEVEL},
+            "groups",
+            _are_levels,
+        ),
+        "moved": Setting(truth),
+        "values": Array("<f8", ("values",), optional=True),
+        "steps": Array("<f8", ("groups", "values"), 0.0, 1.0, optional=True),
+    }
+
+    tube: Tube
+
+    def held(self) -> Mapping[str, Any]:
+        """Return the value of every part."""
+        tube = self.tube
+        moved = tube.values is not None
+        groups = {"columns": self.columns, "levels": self.levels, "scorer": self.scorer}
+        return groups | {
+            "atoms": tube.levels,
+            "moved": moved,
+            "values": tube.values,
+            "steps": tube.steps if moved else None,
+        }
+
+    @classmethod
+    def made_of(cls, held: Mapping[str, Any]) -> GroupTube:
+        """Return what has these values of its parts."""
+        values, steps, moved = held["values"], held["steps"], held["moved"]
+        need((values is not None) == (steps is not None) == moved, "values or steps are missing or too many")
+        if moved:
+            rising = (np.diff(values) >= 0).all() and (np.diff(steps) >= 0).all()
+            need(values.size and rising and (steps[:, -1] == 1).all(), "steps do not rise to 1")
+        tube = Tube(held["atoms"], values, steps if moved else np.ones((len(held["levels"]), 0)))
+        return cls(held["columns"], held["levels"], held["scorer"], tube)
+
+    @property
+    def randomized(self) -> bool:
+        """Whether some rows get a value that is drawn."""
+        return self.tube.drawn
+
+    def predict(self, table: Table) -> Floats:
+        """Return the value of each row; NaN for groups not seen in the fit."""
+        return self.of_scores(table, self.scorer(table))
+
+    def of_scores(self, table: Table, score: Floats) -> Floats:
+        """Return the value of each row from its score, shape (n,)."""
+        draw = table.draws if self.randomized else np.zeros(len(table))
+        return self.by_group(table, lambda k, rows: self.tube.of_group(k, score[rows], draw[rows]))
+
+    def drawn(self, table: Table) -> Bools:
+        """Return which rows have a value that hangs on a draw: those whose levels reach over several values."""
+        score = self.scorer(table)
+        return np.asarray(
+            self.by_group(table, lambda k, rows: self.tube.hangs_on_draw(k, score[rows])) == 1.0
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TruncatedLogit(GroupedScore):
+    r"""A logistic score that is capped or lifted group by group; see :mod:`fairfix.optim.robust_log_loss`.
+
+    Attributes
+    ----------
+    prices
+        ``c`` of each group if the label were 0 and if it were 1, shape (2, K); equal where the label has no part.
+    rounded
+        Whether decisions are rounded at the threshold instead of drawn.
+    """
+
+    kind: ClassVar[str] = "truncated_logit"
+    is_probability: ClassVar[bool] = True
+    parts: ClassVar[Mapping[str, Part]] = {
+        **GROUPS,
+        "scorer": ScorerPart(),
+        "prices": Array("<f8", (2, "groups")),
+        "rounded": Setting(truth),
+    }
+
+    prices: Floats
+    rounded: bool
+
+    @property
+    def gives(self) -> Literal["decision", "value"]:
+        """What a prediction is: a probability to draw with, or one to round."""
+        return "value" if self.rounded else "decision"
+
+    @property
+    def randomized(self) -> bool:
+        """Whether decisions are drawn."""
+        return not self.rounded
+
+    def predict(self, table: Table) -> Floats:
+        """Return the probability of each row; NaN for groups not seen in the fit."""
+        return self.of_scores(table, self.scorer(table))
+
+    def of_scores(self, table: Table, score: Floats) -> Floats:
+        """Return the probability of each row from its logistic score, shape (n,)."""
+        code = table.codes(self.columns, self.levels)
+        zero, one = np.concatenate([self.prices, np.full((2, 1), np.nan)], axis=1)[:, code]
+        same = np.array_equal(self.prices[0], self.prices[1])
+        return np.where(code < 0, np.nan, truncated(score, one) if same else marginal(score, zero, one)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCurves(GroupedScore):
+    r"""A piecewise linear rule on ``f = 2 s - 1`` for a score ``s``: one per group, or one for everybody.
+
+    .. math:: P(\text{decision} = 1 \mid f, k) = g_k(f)
+
+    Attributes
+    ----------
+    curves
+        ``g_k``, one per group.
+    """
+
+    kind: ClassVar[str] = "score_curves"
+    parts: ClassVar[Mapping[str, Part]] = {**GROUPS, "scorer": ScorerPart(), "curves": CURVES}
+
+    curves: tuple[Piecewise, ...]
+
+    @property
+    def gives(self) -> Literal["decision", "value"]:
+        """What a prediction is: a probability to draw with."""
+        return "decision"
+
+    @property
+    def randomized(self) -> bool:
+        """Whether some curve takes a value strictly between 0 and 1."""
+        return not all(curve.sharp for curve in self.curves)
+
+    def predict(self, table: Table) -> Floats:
+        """Return the curve of each row's group at its score; NaN for groups not seen in the fit."""
+        score = 2.0 * self.scorer(table) - 1.0
+        return self.by_group(table, lambda k, rows: self.curves[k](score[rows]))
+
+    def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
+        """Return each curve at the scores, unless there is one rule or the score looks at the group too."""
+        if not self.columns or self.scorer.groups:
+            return None
+        score = 2.0 * self.scorer(table) - 1.0
+        return self.levels, np.stack([curve(score) for curve in self.curves], axis=-1)

@@ -1,0 +1,213 @@
+"""Trace: how a fit went, in numbers and in words; what is proven of it, and what the user should know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from fairfix.data.codec import text, truth, whole
+
+if TYPE_CHECKING:
+    from fairfix.data.counts import Floats, Ints
+    from fairfix.data.table import Table
+    from fairfix.models.predictors import RepairedPredictor
+
+
+class Note(str):
+    """What the user should know, in words, with a code by which programs know it; an empty one where there is none."""
+
+    __slots__ = ("code",)
+    severity: ClassVar[Literal["note", "warning"]] = "note"
+    code: str
+
+    def __new__(cls, text: object, code: str = "") -> Self:
+        """Make a note of a text."""
+        made = super().__new__(cls, text)
+        made.code = code
+        return made
+
+
+class Caution(Note):
+    """A note on something that endangers the result: told as a warning, where other notes only inform."""
+
+    __slots__ = ()
+    severity = "warning"
+
+
+def messages(notes: Iterable[str]) -> tuple[Note, ...]:
+    """Return every note once, what endangers the result first."""
+    once = [note if isinstance(note, Note) else Note(note) for note in dict.fromkeys(notes)]
+    return tuple(sorted(once, key=lambda note: note.severity == "note"))
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is proven of the shipped rule: its objective lies at most ``gap`` above the least of a class of rules.
+
+    Attributes
+    ----------
+    objective
+        What is measured, as a noun: ``mean square loss plus the penalty``.
+    value
+        Of the shipped rule.
+    bound
+        What no rule of the class goes below.
+    among
+        The class, in the plural: ``linear models within the bounds``.
+    rows
+        The rows it is proven on.
+    """
+
+    objective: str
+    value: float
+    bound: float
+    among: str
+    rows: str = "the rows of the fit"
+
+    @property
+    def gap(self) -> float:
+        """How far the value may lie above the least; a rule outside the class may lie below it, which counts as 0."""
+        return max(self.value - self.bound, 0.0)
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        if self.value <= self.bound:
+            return f"the {self.objective}, {self.value:.6g}, is not above the least of {self.among}, on {self.rows}"
+        return (
+            f"the {self.objective}, {self.value:.6g}, is at most {self.gap:.3g} above the least of {self.among}, on "
+            f"{self.rows}"
+        )
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number that a solver found or chose, beside its objective: a multiplier, a threshold, a weight.
+
+    Attributes
+    ----------
+    name
+        What it is called in the method's documentation.
+    value
+        The number.
+    meaning
+        What it is, in words.
+    group
+        Whose it is; empty where it is of all.
+    """
+
+    name: str
+    value: float
+    meaning: str
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class FitTrace:
+    """How a fit went; saved as the ``solution`` of a result and of an artifact.
+
+    Attributes
+    ----------
+    converged
+        Whether the solver reached its tolerance, as measured at the end; exact by construction where there is nothing
+        to iterate.
+    iterations
+        Its steps, in the method's own unit.
+    objective
+        Value of the method's objective at the solution.
+    gap
+        Certified distance of that value from the optimum; NaN where there is no certificate.
+    notes
+        What the user should know, in words; what endangers the result as :class:`Caution`.
+    randomized
+        The randomised rule that a deterministic one was rounded from, to show what that costs; not saved.
+    base
+        The same model without the repair, where the method learned it, to compare with; not saved.
+    fitted, base_fitted
+        Values of the rows of the fit, each by a model that has not seen the row, shape (n,) each; None where the
+        predictor's own values are that. Not saved.
+    redrawn
+        Makes ``fitted`` anew for a table of some rows of the fit, with its draws, and their numbers; None where they
+        hang on no draw. Not saved.
+    certificates
+        What is proven of the shipped rule, each named for what it bounds.
+    quantities
+        What else the solver found, in the order to show it.
+    """
+
+    converged: bool
+    iterations: int
+    objective: float
+    gap: float = float("nan")
+    notes: tuple[str, ...] = ()
+    randomized: RepairedPredictor | None = None
+    base: RepairedPredictor | None = None
+    fitted: Floats | None = None
+    base_fitted: Floats | None = None
+    redrawn: Callable[[Table, Ints], Floats] | None = None
+    certificates: tuple[Certificate, ...] = ()
+    quantities: tuple[Quantity, ...] = ()
+
+    def state(self) -> dict[str, Any]:
+        """Return what is saved, as JSON has it: a number that is not finite is null."""
+        return {
+            "converged": bool(self.converged),
+            "iterations": int(self.iterations),
+            "objective": _or_null(self.objective),
+            "gap": _or_null(max(self.gap, 0.0)),  # below 0 by rounding only
+            "certificates": [
+                {
+                    "objective": one.objective,
+                    "value": _or_null(one.value),
+                    "bound": _or_null(one.bound),
+                    "gap": _or_null(one.gap),
+                    "among": one.among,
+                    "rows": one.rows,
+                    "says": one.sentence,
+                }
+                for one in self.certificates
+            ],
+            "quantities": [
+                {"name": one.name, "value": _or_null(one.value), "meaning": one.meaning}
+                | ({"group": one.group} if one.group else {})
+                for one in self.quantities
+            ],
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> FitTrace:
+        """Return the trace of a saved state; a KeyError, TypeError or ValueError where it is malformed."""
+        certificates = (
+            Certificate(
+                text(one["objective"]),
+                _or_nan(one["value"]),
+                _or_nan(one["bound"]),
+                text(one["among"]),
+                text(one["rows"]),
+            )
+            for one in state["certificates"]
+        )
+        quantities = (
+            Quantity(
+                text(one["name"]), _or_nan(one["value"]), text(one["meaning"]), text(one.get("group", ""))
+            )
+            for one in state["quantities"]
+        )
+        return cls(
+            truth(state["converged"]),
+            whole()(state["iterations"]),
+            _or_nan(state["objective"]),
+            _or_nan(state["gap"]),
+            certificates=tuple(certificates),
+            quantities=tuple(quantities),
+        )
+
+
+def _or_null(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None
+
+
+def _or_nan(number: float | None) -> float:
+    return math.nan if number is None else float(number)

@@ -1,0 +1,320 @@
+"""The assumptions about noise, from the weakest to the strongest: for each, what states it and the bounds it allows.
+
+====  ==========================================================================  ======================================
+N0    true groups are distributed near those recorded under their name            :func:`fairfix.noisy.bounds.tv_bounds`
+N1    a table of true and recorded groups                                         ``soft_bounds``
+N2    a table by label                                                            ``labelled_bounds``
+N3    noise depends on outcomes by at most eps                                    :mod:`fairfix.noisy.epsilon`
+N4    noise depends on nothing but the true group (and the label)                 :mod:`fairfix.noisy.inversion`
+====  ==========================================================================  ======================================
+
+Bounds run over all tables that may hold. N4 is an estimate, and the true value is also one that the table allows: an
+estimate beyond those bounds is moved to the nearest end, and said to be; if in nearly all draws it lies beyond, N4 is
+refuted. Under N3 each draw costs linear programs, so there are few.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import ClassVar
+
+import numpy as np
+
+from fairfix.errors import DataError
+from fairfix.noisy.bounds import Pair, labelled_bounds, soft_bounds, tv_bounds, widest
+from fairfix.noisy.comparisons import RateBounds, quantile
+from fairfix.noisy.evidence import TOLERANCE, Evidence
+from fairfix.noisy.inversion import standard_error
+from fairfix.noisy.levels import level_bounds
+from fairfix.noisy.rates import LABELS, Floats, Ratio
+from fairfix.noisy.sensitivity import sensitivity_bounds
+
+FEW_REPLICATES = 40
+"""Draws for which linear programs are solved."""
+
+SHARES_OPEN = "P(noisy | true) does not tell how large the true groups are"
+NO_TABLE = "no table was given (--noise FILE)"
+
+Bounding = Callable[[Floats, Floats, Ratio], Pair]
+"""Bounds of a rate by masses and table (or radii)."""
+
+
+class Unavailable(Exception):  # noqa: N818 - nothing went wrong
+    """There are no bounds under an assumption; the message is the reason."""
+
+
+class Assumption(ABC):
+    """An assumption about the noise behind recorded groups.
+
+    Parameters
+    ----------
+    evidence
+        Data and description.
+    alpha
+        One minus the confidence of intervals.
+    """
+
+    level: ClassVar[str]
+
+    def __init__(self, evidence: Evidence, alpha: float) -> None:
+        self.evidence, self.alpha = evidence, alpha
+        self.notes: list[str] = []
+        """What a reader must bear in mind of the bounds, once they are there."""
+
+    @property
+    @abstractmethod
+    def stated(self) -> str | None:
+        """What the user stated, in words; None where the assumption was not stated."""
+
+    @abstractmethod
+    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+        """Return the bounds of every rate, given those under weaker assumptions; raise :class:`Unavailable`."""
+
+    def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
+        """Return metric -> the best single guess of each rate inside its bounds."""
+        return _inside(self.evidence.weighted, bounds)
+
+    def standard_error(self, ratio: Ratio) -> Floats | None:
+        """Return the standard error of an estimate, shape (J,); None for bounds."""
+        return None
+
+    def _over(self, bounding: Bounding, given: Floats, drawn: Floats) -> RateBounds:
+        """Return bounds over all tables (or radii) that are first in those given and drawn."""
+        data, evidence = self.evidence.data, self.evidence
+        rates = {
+            name: widest([bounding(data.cells, one, ratio) for one in given])
+            for name, ratio in data.metrics.items()
+        }
+        draws = {}
+        if evidence.replicates:
+            draws = {
+                name: widest([bounding(evidence.drawn, one, ratio) for one in drawn])
+                for name, ratio in data.metrics.items()
+            }
+        return RateBounds(rates, draws, self.alpha)
+
+
+def _inside(guess: Mapping[str, Floats], bounds: RateBounds) -> dict[str, Floats]:
+    return {name: np.clip(rate, *bounds.rates[name]) for name, rate in guess.items()}
+
+
+class N0(Assumption):
+    """Total variation of at most a radius between true and recorded groups of like name."""
+
+    level = "N0"
+
+    @property
+    def stated(self) -> str | None:
+        """Radii that were given."""
+        return None if self.evidence.noise.radii is None else "the radii that were given"
+
+    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+        """Return the bounds of balls."""
+        if self.evidence.radii is None:
+            raise Unavailable("true and recorded groups do not have the same names")
+        radii, drawn = self.evidence.radii
+        return self._over(tv_bounds, radii[None], drawn[None])
+
+    def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
+        """Return the rates of the recorded groups."""
+        return self.evidence.recorded
+
+
+class N1(Assumption):
+    """A table of true and recorded groups."""
+
+    level = "N1"
+
+    @property
+    def stated(self) -> str | None:
+        """A table."""
+        table = self.evidence.table
+        return None if table is None else f"the table of {table.source}"
+
+    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+        """Return the bounds of all noise that fits the table."""
+        if self.evidence.table is None:
+            raise Unavailable(NO_TABLE)
+        evidence = self.evidence
+        return self._fitting(
+            soft_bounds, evidence.plain(evidence.joints), evidence.plain(evidence.joints_drawn)
+        )
+
+    def _fitting(self, bounding: Bounding, joints: Floats, drawn: Floats) -> RateBounds:
+        """Return the bounds; of decisions that are drawn after the recording, noise does not depend on the draw."""
+        bounds, evidence = self._over(bounding, joints, drawn), self.evidence
+        if evidence.data.profiles is None:
+            return bounds
+        accepted = evidence.data.profiles.levels[1]
+        names = [name for name in evidence.data.metrics if name in LABELS]
+
+        def of(levels: Floats, tables: Floats) -> dict[str, Pair]:
+            return {
+                name: widest([level_bounds(levels, table, accepted, name) for table in tables])
+                for name in names
+            }
+
+        draws = of(evidence.levels_drawn, drawn) if evidence.replicates else {}
+        return RateBounds(
+            {**bounds.rates, **of(evidence.levels, joints)}, {**bounds.draws, **draws}, self.alpha
+        )
+
+
+class N2(N1):
+    """A table of true and recorded groups by label."""
+
+    level = "N2"
+
+    @property
+    def stated(self) -> str | None:
+        """A table by label."""
+        table = self.evidence.table
+        return None if table is None or not table.by_label else f"the table by label of {table.source}"
+
+    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+        """Return the bounds of all noise that fits the table by label."""
+        if not self.evidence.by_label:
+            raise Unavailable(NO_TABLE if self.evidence.table is None else "the table is not by label")
+        return self._fitting(labelled_bounds, self.evidence.joints, self.evidence.joints_drawn)
+
+
+class N3(Assumption):
+    """Noise depends on outcomes by at most eps."""
+
+    level = "N3"
+
+    @property
+    def stated(self) -> str | None:
+        """A number, of a table."""
+        eps = self.evidence.noise.epsilon
+        return None if eps is None else f"noise depends on outcomes by at most {eps:g}"
+
+    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+        """Return the bounds of linear programs."""
+        evidence, eps = self.evidence, self.evidence.noise.epsilon
+        if eps is None:
+            raise Unavailable("not stated (--noise-epsilon)")
+        if evidence.curve is None:
+            raise Unavailable(SHARES_OPEN)
+        if evidence.curve.least > eps:
+            raise Unavailable(
+                f"the data refute that noise depends on outcomes by at most {eps:g}: the least eps they allow is "
+                f"{evidence.curve.least:.4f}"
+            )
+        rates = {name: evidence.curve.at(name, eps) for name in evidence.data.metrics}
+        few = min(FEW_REPLICATES, evidence.replicates)
+        return RateBounds(rates, self._draws(eps, few) if few else {}, self.alpha)
+
+    def _draws(self, eps: float, few: int) -> dict[str, Pair]:
+        """Return the bounds of a few draws."""
+        evidence, metrics = self.evidence, self.evidence.data.metrics
+        values = None if evidence.values_drawn is None else evidence.values_drawn[:few]
+        drawn = evidence.drawn[:few]
+        tables = evidence.noise.recording(evidence.masses(drawn), values)
+        assert tables is not None  # as those of the data
+        ends = np.array(
+            [
+                [sensitivity_bounds(m, joint, ratio, eps) for ratio in metrics.values()]
+                for m, joint in zip(drawn, tables, strict=True)
+            ]
+        )  # draw, metric, side, group
+        refuted = int(np.isnan(ends[:, :, 0]).all((1, 2)).sum())
+        if refuted:
+            self.notes.append(
+                f"N3: eps = {eps:g} is refuted in {refuted} of {few} draws, which count nothing; it is hardly more "
+                "than sampling error alone makes"
+            )
+        return {name: (ends[:, i, 0], ends[:, i, 1]) for i, name in enumerate(metrics)}
+
+    def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
+        """Return the rates under N4, where they are identified, inside the bounds."""
+        guess = self.evidence.weighted
+        with suppress(DataError):
+            masses = self.evidence.inverted[0].masses
+            guess = {name: ratio.of(masses) for name, ratio in self.evidence.data.metrics.items()}
+        return _inside(guess, bounds)
+
+
+class N4(Assumption):
+    """Noise depends on nothing but the true group, and the label if the table is by label."""
+
+    level = "N4"
+
+    @property
+    def stated(self) -> str | None:
+        """That it is so, of a table."""
+        if not self.evidence.noise.class_conditional:
+            return None
+        by = " and the label" if self.evidence.by_label else ""
+        return f"noise depends on nothing but the true group{by}, and decisions do not use the recorded one"
+
+    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
+        """Return the estimates, inside the bounds by the table alone."""
+        if not self.evidence.noise.class_conditional:
+            raise Unavailable("not stated (--noise-class-conditional)")
+        (inverted, drawn), data = self.evidence.inverted, self.evidence.data
+        level, by = ("N2", " and the label") if self.evidence.by_label else ("N1", "")
+        allowed, groups = weaker[level], self.evidence.true
+        rates: dict[str, Pair] = {}
+        draws: dict[str, Pair] = {}
+        beyond: list[tuple[str, str]] = []
+        refuted: list[tuple[str, str]] = []
+        share = self.alpha / (len(data.metrics) * len(groups))
+        for name, ratio in data.metrics.items():
+            rate = ratio.of(inverted.masses)
+            kept = np.clip(rate, *allowed.rates[name])
+            rates[name] = kept, kept
+            off = np.abs(rate - kept) > TOLERANCE
+            beyond += [(name, groups[j]) for j in np.flatnonzero(off)]
+            if drawn is None:
+                continue
+            rate, (low, high) = ratio.of(drawn.masses), allowed.draws[name]
+            empty = np.isnan(
+                rate
+            )  # a draw that leaves a group no rows says nothing but what the table allows
+            kept = np.clip(rate, low, high)
+            draws[name] = np.where(empty, low, kept), np.where(empty, high, kept)
+            above, below = np.where(empty, 0.0, rate - low), np.where(empty, 0.0, high - rate)
+            never = np.fmin(quantile(above, 1 - share), quantile(below, 1 - share)) < -TOLERANCE
+            refuted += [(name, groups[j]) for j in np.flatnonzero(never & off)]
+        if refuted:
+            raise Unavailable(
+                f"the data refute that noise depends on nothing but the true group{by}: beyond sampling error it gives "
+                f"{_listed(refuted)} that the table rules out ({level})"
+            )
+        if beyond:
+            self.notes.append(
+                f"N4: the inversion gives {_listed(beyond)} that the table rules out ({level}), by no more than "
+                "sampling error or a slightly wrong assumption makes; the nearest that it allows is told"
+            )
+        residual = np.abs(inverted.residual).max()
+        if residual > TOLERANCE:
+            self.notes.append(
+                f"N4: there are more recorded than true groups, and the masses of their cells are off by up to "
+                f"{residual:.2g} of all rows; 0 if the assumption holds and there is no sampling error"
+            )
+        return RateBounds(rates, draws, self.alpha)
+
+    def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
+        """Return the estimates."""
+        return {name: low for name, (low, _) in bounds.rates.items()}
+
+    def standard_error(self, ratio: Ratio) -> Floats | None:
+        """Return the standard error of the inversion, the table taken as known."""
+        data = self.evidence.data
+        return standard_error(data.cells, self.evidence.inverted[0], ratio, data.rows)
+
+
+def _listed(cases: Sequence[tuple[str, str]]) -> str:
+    """Return in words the metrics and groups given."""
+    parts = [
+        f"{name} of {', '.join(g for n, g in cases if n == name)}"
+        for name in dict.fromkeys(n for n, _ in cases)
+    ]
+    return f"values ({'; '.join(parts)})"
+
+
+ASSUMPTIONS: tuple[type[Assumption], ...] = (N0, N1, N2, N3, N4)
+"""From the weakest to the strongest."""

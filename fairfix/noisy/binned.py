@@ -1,0 +1,289 @@
+r"""Rates of true groups for decisions by bin of a score, under each assumption of a repair.
+
+The data are masses ``n_k(b, y)`` by noisy group, bin of the score and label. A row of noisy group ``k`` in bin ``b`` is
+accepted with probability ``F_k(b)``.
+
+==================  ====  ==========================================================================================
+:class:`Identified` N4    ``M_j(b, y) = sum_k A_jk n_k(b, y)`` with ``A`` the left inverse of ``T'``, and ``TPR_j =
+                          sum_k T_jk sum_b F_k(b) M_j(b, 1) / P_j``, give or take z standard errors
+:class:`Sensitive`  N3    linear programs over :mod:`fairfix.noisy.polytope` with cells (bin, label)
+:class:`Certified`  N2    :mod:`fairfix.noisy.levels`
+:class:`Soft`       N1    :mod:`fairfix.noisy.levels`
+==================  ====  ==========================================================================================
+
+The standard error under N4 (table taken as known) is a norm of a linear function of ``F``, with ``f_j(b) = sum_k T_jk
+F_k(b)``:
+
+.. math:: \mathrm{se}_j^2 = \frac{1}{N P_j^2} \sum_{k,b} A_{jk}^2 n_k(b, 1) \{f_j(b) - \mathrm{TPR}_j\}^2 .
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.noisy.bounds import Pair
+from fairfix.noisy.inversion import left_inverse
+from fairfix.noisy.levels import level_bounds
+from fairfix.noisy.polytope import (
+    Polytope,
+    Refuted,
+    is_empty,
+    joint_masses,
+    ratio_end,
+    ratio_range,
+    smallest_eps,
+)
+from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity
+from fairfix.noisy.transports import MATCH
+
+PRECISION = 1e-3
+"""Of the bisection for a breakdown point."""
+
+MISSED = 1e-6
+"""What the slack may be missed by at a breakdown point, for rounding."""
+
+
+@dataclass(frozen=True)
+class Identified:
+    """Noise depends on nothing but the true group: ``z`` standard errors of margin, of ``rows`` rows."""
+
+    z: float = 0.0
+    rows: float = np.inf
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Any noise that fits the table by label."""
+
+
+@dataclass(frozen=True)
+class Sensitive:
+    """Noise depends on bin and label by at most eps; on the bin, if the table is by label."""
+
+    eps: float
+
+
+@dataclass(frozen=True)
+class Soft:
+    """Any noise that fits the table without labels."""
+
+
+Assumption = Identified | Certified | Sensitive | Soft
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """How much noise may depend on outcomes before a limit can be broken."""
+
+    eps: float
+    """The largest at which the limits hold for certain; NaN if they do not even at the least that the data allow."""
+    smallest_eps: float
+    """The least that the data allow."""
+
+
+def rate_bounds(n: Floats, table: Floats, F: Floats, rate: str, assumption: Assumption) -> Pair:
+    """Return the range of each true group's rate that the assumption allows, shape (J,) each.
+
+    Parameters
+    ----------
+    n
+        Masses by noisy group, bin and label, shape (K, B, 2), of total 1.
+    table
+        Joint masses of true and noisy groups with the columns of ``n``, shape (J, K) or by label (2, J, K). With
+        :class:`Identified` only ``P(noisy | true)`` is looked at, so its columns may have any masses.
+    F
+        Decisions, shape (K, B); need not be nondecreasing.
+    rate, assumption
+        The rate; with :class:`Identified`, less and plus z standard errors.
+
+    Raises
+    ------
+    Refuted
+        If no noise satisfies the assumption.
+    """
+    require_fit(n, table, assumption)
+    if isinstance(assumption, Identified):
+        inverse = Inverse.of(n, table, LABELS[rate], assumption)
+        mean = inverse.coefficients.reshape(-1, F.size) @ F.ravel()
+        margin = assumption.z * inverse.errors(F) if assumption.z else np.zeros(mean.size)
+        return mean - margin, mean + margin
+    eps = eps_of(assumption)
+    if eps >= 1:
+        return level_bounds(n, table, F, rate)
+    parts = parts_of(n, table, LABELS[rate], eps)
+    ends = np.full((2, table.shape[-2]), np.nan)
+    for j in range(table.shape[-2]):
+        space, top, bottom = _fraction(parts, eps, j, F)
+        found = ratio_range(space, top, bottom)
+        if found is not None:
+            ends[:, j] = found
+        elif is_empty(space):  # no rate is not the same as no noise that fits
+            raise Refuted(eps, smallest_eps([(p.mass, p.table) for p in parts]))
+    return ends[0], ends[1]
+
+
+def breakdown_of(
+    n: Floats, table: Floats, F: Floats, parity: Parity, slack: float, precision: float = PRECISION
+) -> Breakdown:
+    """Return how much noise may depend on outcomes before decisions ``F`` can break a constraint.
+
+    A group is looked at only if some noise breaks its limit, and searched only if its limit breaks below the eps
+    reached so far; arguments as in :func:`rate_bounds`.
+    """
+    start = smallest_eps(looked_at(n, table, parity))
+    start += precision / 10 if start > 0 else 0.0  # some room for the solver
+    suspects = []
+    for rate, sign in DEMANDS[parity]:
+        own = n[:, :, list(LABELS[rate])].sum(2)
+        limit = float((own * F).sum() / own.sum()) - sign * slack
+        worst = rate_bounds(n, table, F, rate, Sensitive(1.0))[0 if sign > 0 else 1]
+        over = np.nan_to_num(sign * (limit - worst), nan=-np.inf)
+        suspects += [(float(over[j]), rate, sign, limit, int(j)) for j in np.flatnonzero(over > MISSED)]
+
+    def holds(eps: float, rate: str, sign: float, limit: float, group: int) -> bool:
+        eps = min(eps, 1.0 - MISSED)
+        space, top, bottom = _fraction(parts_of(n, table, LABELS[rate], eps), eps, group, F)
+        try:
+            end = ratio_end(space, top, bottom, sign)
+        except ArithmeticError:
+            return False
+        if end is None:  # no rate, or by rounding nothing at all
+            return not is_empty(space)
+        return sign * (limit - end) <= MISSED
+
+    best = 1.0
+    for _, rate, sign, limit, group in sorted(suspects, reverse=True):
+        if best < 1 and holds(best, rate, sign, limit, group):
+            continue
+        if not holds(start, rate, sign, limit, group):
+            return Breakdown(np.nan, start)
+        low, high = start, best
+        while high - low > precision:
+            middle = (low + high) / 2
+            low, high = (middle, high) if holds(middle, rate, sign, limit, group) else (low, middle)
+        best = low
+    return Breakdown(best, start)
+
+
+def require_fit(n: Floats, table: Floats, assumption: Assumption) -> None:
+    """Refuse tables that do not go with masses or assumption (ValueError)."""
+    labelled = table.ndim == 3
+    if table.ndim not in (2, 3) or table.shape[-1] != len(n) or (labelled and len(table) != 2):
+        raise ValueError(f"the table must have shape (J, K) or (2, J, K), got {table.shape} for K = {len(n)}")
+    if isinstance(assumption, Certified) and not labelled:
+        raise ValueError("the certified repair needs the table by label")
+    if isinstance(assumption, Soft) and labelled:
+        raise ValueError("there is a table by label: the certified repair says more")
+    own = n.sum(1).T if labelled else n.sum((1, 2))
+    if not isinstance(assumption, Identified) and np.abs(table.sum(-2) - own).max() > MATCH:
+        raise ValueError("columns of the table must have the masses of the noisy groups: transport it first")
+
+
+def eps_of(assumption: Assumption) -> float:
+    """Return how much noise may depend on outcomes; 1 says nothing."""
+    return assumption.eps if isinstance(assumption, Sensitive) else 1.0
+
+
+# ---------------------------------------------------------------------- worst cases
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Cells with a table of their own: masses (K, c), table (J, K), bins (c,), whether they count (c,)."""
+
+    mass: Floats
+    table: Floats
+    bins: npt.NDArray[np.int64]
+    relevant: npt.NDArray[np.bool_]
+
+
+def parts_of(n: Floats, table: Floats, labels: Sequence[int], eps: float) -> list[Part]:
+    """Return the cells that matter for a rate over the given labels."""
+    bins = np.arange(n.shape[1])
+    every = np.ones(bins.size, dtype=bool)
+    if table.ndim == 3:
+        return [Part(n[:, :, y], table[y], bins, every) for y in labels]
+    if len(labels) == 2 and eps >= 1:
+        return [Part(n.sum(2), table, bins, every)]
+    asked, other = n[:, :, labels[0]], n[:, :, 1 - labels[0]]
+    if eps >= 1:  # cells that do not count are alike
+        mass = np.concatenate([asked, other.sum(1, keepdims=True)], axis=1)
+        return [Part(mass, table, np.append(bins, 0), np.append(every, False))]
+    counts = np.repeat([True, len(labels) == 2], bins.size)
+    return [Part(np.concatenate([asked, other], axis=1), table, np.tile(bins, 2), counts)]
+
+
+def looked_at(n: Floats, table: Floats, parity: Parity) -> list[tuple[Floats, Floats]]:
+    """Return masses and tables of the labels that a constraint looks at: by label they are problems of their own."""
+    labels = sorted({label for rate, _ in DEMANDS[parity] for label in LABELS[rate]})
+    return [(p.mass, p.table) for p in parts_of(n, table, labels, 0.0)]
+
+
+def space_of(parts: Sequence[Part], eps: float, group: int) -> tuple[Polytope, int]:
+    """Return the polytope of a group's worst case and the group's number in it.
+
+    Where eps says nothing, what a group leaves can be shared among the others: they are one.
+    """
+    if eps < 1:
+        return joint_masses([(p.mass, p.table) for p in parts], eps), group
+    two = [np.stack([p.table[group], np.maximum(p.mass.sum(1) - p.table[group], 0.0)]) for p in parts]
+    return joint_masses([(p.mass, t) for p, t in zip(parts, two, strict=True)], eps), 0
+
+
+def placed(space: Polytope, group: int, numbers: Sequence[npt.ArrayLike]) -> Floats:
+    """Return a vector over a polytope that has the numbers of each part at one group, and 0 elsewhere."""
+    out = [np.zeros(shape) for shape in space.shapes]
+    for part, own in zip(out, numbers, strict=True):
+        part[group] = own
+    return space.place(out)
+
+
+def _fraction(
+    parts: Sequence[Part], eps: float, group: int, accept: Floats
+) -> tuple[Polytope, Floats, Floats]:
+    """Return the polytope of a group's rate, its numerator and its denominator."""
+    space, own = space_of(parts, eps, group)
+    top = placed(space, own, [accept[:, p.bins] * p.relevant for p in parts])
+    return space, top, placed(space, own, [p.relevant for p in parts])
+
+
+# ---------------------------------------------------------------------- inverted noise
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """Rates of true groups, linear in F, and their standard errors."""
+
+    coefficients: Floats
+    """Shape (J, K, B)."""
+    noise: Floats
+    """``T`` of each label, shape (labels, J, K)."""
+    variance: Floats
+    """Weight of the square of ``f_j(b) - rate_j``, shape (labels, J, B)."""
+
+    @classmethod
+    def of(cls, n: Floats, table: Floats, labels: Sequence[int], assumption: Identified) -> Inverse:
+        """Invert the noise of each label."""
+        pairs = [left_inverse(table[y] if table.ndim == 3 else table) for y in labels]
+        noise, weights = np.stack([p[0] for p in pairs]), np.stack([p[1] for p in pairs])
+        own = np.moveaxis(n[:, :, list(labels)], 2, 0)  # label, k, b
+        masses = weights @ own
+        total = masses.sum((0, 2))
+        if not total.min() > 0:
+            raise ValueError("a true group has no mass with the labels of the rate: it has no rate")
+        rates = np.einsum("yjk,yjb->jkb", noise, masses) / total[:, None, None]
+        variance = (weights**2 @ own) / (total**2)[:, None] / assumption.rows
+        return cls(rates, noise, variance)
+
+    def terms(self, accept: Floats) -> Floats:
+        """Return the terms whose squares sum to those of the standard errors, shape (labels, J, B)."""
+        mean = np.einsum("jkb,kb->j", self.coefficients, accept)
+        return np.asarray(np.sqrt(self.variance) * (self.noise @ accept - mean[:, None]))
+
+    def errors(self, accept: Floats) -> Floats:
+        """Return standard errors, shape (J,)."""
+        return np.asarray(np.sqrt((self.terms(accept) ** 2).sum((0, 2))))

@@ -1,0 +1,184 @@
+"""What the data and a description of noise say together: masses, the tables that may hold, and both drawn anew.
+
+Sampling error is that of rows and table: the cells of the data, and a table of counts, are drawn anew as multinomials.
+Where it is not said what of the table holds for the data too, all tables that may hold are kept, first axis W.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from fairfix.errors import DataError, UsageError
+from fairfix.noisy.bounds import masses_of, valid_radius
+from fairfix.noisy.description import Noise, NoiseTable, radii_for
+from fairfix.noisy.epsilon import EpsCurve
+from fairfix.noisy.inversion import Inversion, invert
+from fairfix.noisy.rates import CELLS_OF_LABEL, Floats
+from fairfix.noisy.recorded import Recorded
+
+REPLICATES = 1000
+"""Draws of data and table."""
+
+TOLERANCE = 1e-7
+"""What limits, masses and tables may be missed by, for rounding."""
+
+
+class Evidence:
+    """Recorded groups with a description of noise; drawn anew ``replicates`` times, or never if 0."""
+
+    def __init__(self, data: Recorded, noise: Noise, seed: int = 0, replicates: int = REPLICATES) -> None:
+        self.data, self.noise, self.replicates = data, noise, replicates
+        self.table: NoiseTable | None = None
+        self.true = data.names
+        rng = np.random.default_rng(seed)
+        rows = max(round(data.rows), 1)
+
+        def draw(masses: Floats) -> Floats:
+            return rng.multinomial(rows, masses.ravel(), replicates).reshape(replicates, *masses.shape) / rows
+
+        self.rules: Floats | None = None
+        self.rules_drawn: Floats | None = None
+        if data.profiles is None:
+            self.drawn = draw(data.cells)
+        else:
+            masses = data.profiles.masses
+            drawn = draw(masses)
+            self.rules, self.rules_drawn = data.profiles.cells(masses), data.profiles.cells(drawn)
+            self.levels, self.levels_drawn = data.profiles.by_level(masses), data.profiles.by_level(drawn)
+            own = np.arange(len(data.names))
+            self.drawn = self.rules_drawn[:, own, own]
+        if noise.table is not None:
+            self.table = noise.table.for_groups(data.names, data.attribute)
+            if self.by_label and not data.labelled:
+                raise UsageError(
+                    f"{self.table.source} is by label, and the data have no label; name it with --label"
+                )
+            self.true = self.table.true
+            self.noise = replace(noise, table=self.table)
+            self.values_drawn = self.table.drawn(replicates, rng) if replicates else None
+            self.joints = self.noise.tables(self.masses(data.cells))
+            self.recording = self.noise.recording(self.masses(data.cells))
+
+    @property
+    def by_label(self) -> bool:
+        """Whether there is a table by label."""
+        return self.table is not None and self.table.by_label
+
+    @property
+    def same_groups(self) -> bool:
+        """Whether true and recorded groups have equal names."""
+        return self.true == self.data.names
+
+    def masses(self, cells: Floats) -> Floats:
+        """Return the masses of recorded groups that the table is about."""
+        return masses_of(cells, by_label=self.by_label)
+
+    def plain(self, joint: Floats) -> Floats:
+        """Return a table without labels."""
+        return np.asarray(joint.sum(-3)) if self.by_label else joint
+
+    @cached_property
+    def plain_joints(self) -> Floats | None:
+        """The tables that may hold, without labels, shape (W, J, K); None where there is none."""
+        return None if self.table is None else self.plain(self.joints)
+
+    @cached_property
+    def joints_drawn(self) -> Floats:
+        """The tables that may hold in every draw, shape (W, R, ...); those of the data, if there are no draws."""
+        if not self.replicates:
+            return self.joints
+        return self.noise.tables(self.masses(self.drawn), self.values_drawn)
+
+    @cached_property
+    def radii(self) -> tuple[Floats, Floats] | None:
+        """The radii of N0 and those drawn; None where there are none."""
+        if self.noise.radii is not None:
+            given = radii_for(self.noise.radii, self.data.names, self.data.attribute)
+            if not self.same_groups:
+                raise UsageError(
+                    "--noise-radius compares a true group with the recorded group of the same name; the table's true "
+                    f"groups are {', '.join(self.true)} and the recorded ones {', '.join(self.data.names)}: leave it "
+                    "out"
+                )
+            return given, np.broadcast_to(given, (self.replicates, given.size))
+        if self.plain_joints is None or not self.same_groups:
+            return None
+        drawn = valid_radius(self.plain(self.joints_drawn)).max(0) if self.replicates else np.zeros((0, 0))
+        return valid_radius(self.plain_joints).max(0), drawn
+
+    @cached_property
+    def curve(self) -> EpsCurve | None:
+        """Bounds as a function of eps; None where ``P(noisy | true)`` does not tell how large the true groups are."""
+        if self.table is None or self.recording is None:
+            return None
+        return EpsCurve(self.data, self.recording)
+
+    @cached_property
+    def inverted(self) -> tuple[Inversion, Inversion | None]:
+        """Masses of true groups under N4, of the data and of the draws.
+
+        Raises
+        ------
+        DataError
+            They are not identified.
+        """
+        assert self.table is not None
+        try:
+            table = self._recording(self.data.cells)
+            inversion = invert(self.data.cells, table, self.rules, by_label=self.by_label)
+        except ValueError as error:
+            raise DataError(
+                f"--noise-class-conditional: {error}; leave the option out, and the bounds remain"
+            ) from error
+        if not self.replicates:
+            return inversion, None
+        drawn = self._recording(self.drawn, self.values_drawn)
+        if drawn.ndim == self.table.values.ndim:
+            drawn = drawn[None]
+        return inversion, invert(self.drawn, drawn, self.rules_drawn, by_label=self.by_label)
+
+    def _recording(self, cells: Floats, values: Floats | None = None) -> Floats:
+        """Return a table of the ``P(noisy | true)`` that N4 is about: as it is, wherever it can be."""
+        assert self.table is not None
+        if self.noise.of_recording == "noisy-given-true":
+            return self.table.values if values is None else values
+        return np.asarray(self.table.carried(self.masses(cells), self.noise.of_recording, values)[0])
+
+    @cached_property
+    def weighted(self) -> Mapping[str, Floats]:
+        """Metric -> rates with every row in each true group by its probability; empty without a table.
+
+        It is one of the tables that bounds run over, and right if within a recorded group outcomes do not depend on
+        the true one.
+        """
+        if self.table is None:
+            return {}
+        m = self.data.cells
+        masses = self.masses(m)[..., None, :]
+        share = np.where(masses > 0, self.joints[0] / np.where(masses > 0, masses, 1.0), 0.0)
+        parts = [share[y] @ m[:, CELLS_OF_LABEL[y]] for y in (1, 0)] if self.by_label else [share @ m]
+        cells = np.concatenate(parts, -1)
+        return {name: ratio.of(cells) for name, ratio in self.data.metrics.items()}
+
+    @property
+    def recorded(self) -> Mapping[str, Floats]:
+        """Metric -> rates of the recorded groups."""
+        return self.data.rates
+
+    @cached_property
+    def other_joint(self) -> Floats | None:
+        """The table carried over as the user says it is not; None where nothing is said, or it makes no difference."""
+        if self.table is None or self.noise.keep is None:
+            return None
+        others = [keep for keep in self.table.ways if keep != self.noise.keep]
+        if not others:
+            return None
+        try:
+            (other,) = self.table.carried(self.masses(self.data.cells), others[0])
+        except ValueError:  # more than one, or none
+            return None
+        return other if np.abs(other - self.joints[0]).max() > TOLERANCE else None

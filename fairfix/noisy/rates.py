@@ -1,0 +1,130 @@
+"""Rates as ratios of cells, and the constraints of repairs as sides of rates.
+
+The cells of decisions are TP, FN, FP, TN, in this order; their masses in noisy groups have shape (..., K, 4). A rate is
+``A / (A + B)`` of two sets of cells, as the catalogue of :mod:`fairfix.auditing.metrics` defines it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.auditing import metrics
+from fairfix.auditing.criteria import CRITERIA, label_of, rates_of
+
+Floats = npt.NDArray[np.float64]
+Mask = tuple[bool, bool, bool, bool]
+
+TP, FN, FP, TN = range(4)
+
+CELLS_OF_LABEL = ([FP, TN], [TP, FN])
+"""Cells of label 0, and of label 1."""
+
+Parity = Literal[
+    "demographic_parity",
+    "equal_opportunity",
+    "equalized_odds",
+    "one_sided_demographic_parity",
+    "one_sided_equal_opportunity",
+    "one_sided_equalized_odds",
+]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A rate ``A / (A + B)``: which of TP, FN, FP, TN are in A and which in B."""
+
+    a: Mask
+    b: Mask
+
+    @property
+    def rows(self) -> Mask:
+        """The cells that the rate is about: A or B."""
+        return tuple(x or y for x, y in zip(self.a, self.b, strict=True))  # type: ignore[return-value]  # four
+
+    def masses(self, cells: Floats) -> tuple[Floats, Floats]:
+        """Return the masses of A and of B; ``cells`` has shape (..., 4)."""
+        return cells @ np.array(self.a, dtype=np.float64), cells @ np.array(self.b, dtype=np.float64)
+
+    def of(self, cells: Floats) -> Floats:
+        """Return the rate of cell masses, shape (..., 4) to (...); NaN without a denominator."""
+        a, b = self.masses(cells)
+        return quotient(a, a + b)
+
+
+def quotient(top: Floats, bottom: Floats) -> Floats:
+    """Return ``top / bottom``, NaN where the bottom is not positive."""
+    good = bottom > 0
+    return np.where(good, top / np.where(good, bottom, 1.0), np.nan)
+
+
+def flipped(ratio: Ratio) -> Ratio:
+    """Return the rate's complement, whose lowest value has the weights of the rate's highest."""
+    return Ratio(ratio.b, ratio.a)
+
+
+def _ratio(rate: metrics.Rate) -> Ratio:
+    a, b = (
+        tuple(cell in part for cell in (metrics.TP, metrics.FN, metrics.FP, metrics.TN))
+        for part in (rate.success, rate.failure)
+    )
+    return Ratio(a, b)  # type: ignore[arg-type]  # four of each
+
+
+RATIOS: Mapping[str, Ratio] = {
+    name: _ratio(metrics.RATES[name])
+    for name in (
+        "true_positive_rate",
+        "false_positive_rate",
+        "selection_rate",
+        "accuracy",
+        "positive_predictive_value",
+    )
+}
+"""Rates of which something is known behind noise."""
+
+LABELS: Mapping[str, tuple[int, ...]] = {
+    name: {None: (0, 1), 0: (0,), 1: (1,)}[label_of(name)]
+    for name in RATIOS
+    if name != "positive_predictive_value"  # it is about those selected, whatever their label
+}
+"""Labels of the rows that a rate is a mean over."""
+
+DEMANDS: Mapping[str, tuple[tuple[str, float], ...]] = {
+    **{name: tuple((rate, sign) for rate in rates_of(name) for sign in (1.0, -1.0)) for name in CRITERIA},
+    **{
+        f"one_sided_{name}": tuple(
+            (rate, -1.0 if rate == "false_positive_rate" else 1.0) for rate in rates_of(name)
+        )
+        for name in CRITERIA
+    },
+}
+"""Constraint -> rate and side: 1 for ``rate_j >= rate - slack``, -1 for ``rate_j <= rate + slack``.
+
+One-sided constraints are those of the paper: a group must not be worse off.
+"""
+
+
+def shortfalls(
+    demands: Iterable[tuple[str, float]],
+    overall: Callable[[str], Any],
+    bounds: Callable[[str], tuple[Floats, Floats]],
+) -> list[Floats]:
+    """Return by how much the worst rate of each true group is on the wrong side of the overall rate, by demand."""
+    return [sign * (overall(rate) - bounds(rate)[0 if sign > 0 else 1]) for rate, sign in demands]
+
+
+def require_labels(mass: Floats, parity: Parity) -> None:
+    """Refuse data without a row that a constraint is about; ``mass`` of labels 0 and 1, shape (2,)."""
+    if any(mass[list(LABELS[rate])].sum() <= 0 for rate, _ in DEMANDS[parity]):
+        raise ValueError("the data have no row of a label that the constraint needs")
+
+
+def where_of(demands: Iterable[tuple[str, float]]) -> str:
+    """Return in words where a true group must not be, seen from the rate over everybody."""
+    held = set(demands)
+    return "away from" if all((rate, -sign) in held for rate, sign in held) else "on the wrong side of"

@@ -1,0 +1,441 @@
+r"""Score thresholds that keep the rates of true groups near the overall rate, where groups are seen through noise.
+
+The data are masses ``n_k(b, y)`` by noisy group, bin of the score and label. A row of noisy group ``k`` in bin ``b`` is
+accepted with probability ``F_k(b)``, which does not decrease in ``b``: a mixture of thresholds. Expected error and
+overall rates are linear in ``F``:
+
+.. math:: \min_F \sum_{k,b} n_k(b, 0) F_k(b) + n_k(b, 1) \{1 - F_k(b)\}
+
+subject to ``|TPR_j - TPR| <= slack`` for every true group, or another constraint of
+:data:`fairfix.noisy.rates.DEMANDS`. The rates of true groups are those of :mod:`fairfix.noisy.binned`; the constraint
+holds for all that an assumption and any of several tables allow.
+
+==================  ====================================================================================================
+assumption          how ``F`` is found
+==================  ====================================================================================================
+``Identified``      rates are linear; the margin of z standard errors is a second-order cone, approximated by tangents
+                    ``2 a v_i - a^2 t <= s_i`` of ``v_i^2 <= s_i t, sum s <= t`` where a solution needs them
+``Certified``       the adversary fills the bins of the lowest ``F`` first, whatever ``F`` is: the worst case is linear
+``Sensitive``       the dual of the worst case: ``r' u`` with ``E' u - H' w <= F``, ``w >= 0``; variables of one program
+``Soft``            selection rates as certified; else the dual with the level of the rate as one more variable
+==================  ====================================================================================================
+
+Derivations, and why each program is exact, are in ``docs/methods/noise.md``.
+
+References
+----------
+S. Wang, W. Guo, H. Narasimhan, A. Cotter, M. Gupta and M. I. Jordan, *Robust optimization for fairness with noisy
+protected groups* (2020), for the problem; J. P. Vielma, I. Dunning, J. Huchette and M. Lubin, *Extended formulations in
+mixed integer conic quadratic programming* (2017), for the tangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.optimize import linprog
+
+from fairfix.noisy.binned import (
+    Assumption,
+    Identified,
+    Inverse,
+    Part,
+    Sensitive,
+    eps_of,
+    looked_at,
+    parts_of,
+    placed,
+    rate_bounds,
+    require_fit,
+    space_of,
+)
+from fairfix.noisy.bounds import widest
+from fairfix.noisy.polytope import Refuted, is_empty, joint_masses, smallest_eps
+from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity, require_labels, shortfalls
+
+ROUNDS = 40
+"""Most rounds of tangents."""
+
+GAP = 1e-4
+"""Distance of the error to its bound at which tangents are good enough."""
+
+UNIT = 0.01
+"""Of margins inside programs, so that they are not lost in the precision of the solver."""
+
+TOLERANCE = 1e-7
+"""Of constraints, as linear programs are solved to no more."""
+
+HALVINGS = 30
+"""Of the way towards a feasible point; its end inside is taken, so nothing is lost but 2^-30 of the way."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyRepair:
+    """Mixtures of thresholds."""
+
+    F: Floats
+    """Probability to accept by noisy group and bin, shape (K, B), nondecreasing in the bin."""
+    error: float
+    """Expected error on the data."""
+    excess: Floats
+    """By how much the worst rate of each true group, margin included, misses its limit, shape (demands, J).
+
+    At most 0 where the constraint holds; NaN for a rate without a denominator.
+    """
+    feasible: bool
+    """Whether the constraint can be satisfied; if not, ``F`` has the least greatest excess."""
+    bound: float
+    """No ``F`` whose constraint holds has less error, but for rounding; NaN if there is none."""
+    programs: int
+    """Linear programs that were solved."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the error is as near to its bound as tangents can bring it; not where there is no bound."""
+        return self.feasible and self.error - self.bound <= GAP
+
+    @property
+    def violation(self) -> float:
+        """The greatest excess."""
+        return float(np.nanmax(self.excess, initial=-np.inf))
+
+
+def solve_noisy(
+    n: Floats,
+    table: Floats,
+    parity: Parity,
+    slack: float,
+    assumption: Assumption,
+    *,
+    blind: bool = False,
+    others: Sequence[Floats] = (),
+) -> NoisyRepair:
+    """Return the thresholds of least error whose constraint holds under the assumption.
+
+    Parameters
+    ----------
+    n
+        Masses by noisy group, bin in increasing order of the score and label, shape (K, B, 2), of total 1. The score
+        must not use the noisy group.
+    table
+        Joint masses of true and noisy groups with the columns of ``n``: by label, shape (2, J, K), or without, shape
+        (J, K). :class:`Certified` needs labels, :class:`Soft` takes none.
+    parity, slack
+        Which rates are held together, and the allowed difference to the overall rate. Less than 0 asks for more than
+        equality, and may be infeasible.
+    assumption
+        About the noise.
+    blind
+        Whether all noisy groups have one rule.
+    others
+        More tables that may be the true one; the constraint holds for each. For :class:`Certified` and :class:`Soft`,
+        which take any noise that fits a table.
+
+    Raises
+    ------
+    Refuted
+        If no noise satisfies the assumption; with a table by label, among the labels that the constraint looks at.
+    ValueError
+        If columns do not fit, the table does not go with the assumption, a label is missing that the constraint needs,
+        or true groups are not identified but should be.
+    """
+    problem = _Problem(n, (table, *others), parity, slack, assumption, blind)
+    if isinstance(assumption, Identified):
+        return problem.identified(assumption)
+    return problem.worst_case()
+
+
+# ---------------------------------------------------------------------- linear programs
+
+
+class _Program:
+    """A linear program that is put together block by block; rows say at most."""
+
+    def __init__(self) -> None:
+        self.low: list[Floats] = []
+        self.high: list[Floats] = []
+        self.columns = 0
+        self.rows = 0
+        self.limits: list[Floats] = []
+        self.blocks: list[tuple[int, int, Any]] = []
+
+    def add(self, count: int, low: float, high: float) -> int:
+        """Return the first of new variables."""
+        self.low.append(np.full(count, low))
+        self.high.append(np.full(count, high))
+        self.columns += count
+        return self.columns - count
+
+    def at_most(self, blocks: Sequence[tuple[int, Any]], limit: npt.ArrayLike) -> None:
+        """Add rows: the sum of matrices, each at its first variable, is at most the limit."""
+        limits = np.atleast_1d(np.asarray(limit, dtype=np.float64))
+        self.blocks += [
+            (self.rows, start, sparse.coo_matrix(np.atleast_2d(b) if isinstance(b, np.ndarray) else b))
+            for start, b in blocks
+        ]
+        self.limits.append(limits)
+        self.rows += limits.size
+
+    def solve(self, cost: Floats, relaxed: int, relax: bool) -> Any:
+        """Return the solution; the variable ``relaxed`` is held at 0, or is itself the cost."""
+        data = np.concatenate([b.data for _, _, b in self.blocks])
+        row = np.concatenate([b.row + r for r, _, b in self.blocks])
+        column = np.concatenate([b.col + c for _, c, b in self.blocks])
+        matrix = sparse.csr_matrix((data, (row, column)), shape=(self.rows, self.columns))
+        bounds = np.column_stack([np.concatenate(self.low), np.concatenate(self.high)])
+        goal = np.zeros(self.columns)
+        if relax:
+            goal[relaxed], bounds[relaxed, 1] = 1.0, np.inf
+        else:
+            goal[: cost.size], bounds[relaxed, 1] = cost, 0.0
+        solve: Any = linprog  # its stubs know no sparse matrix
+        return solve(goal, A_ub=matrix, b_ub=np.concatenate(self.limits), bounds=bounds, method="highs")
+
+
+class _Cones:
+    """The margins of a rate, ``z`` standard errors in :data:`UNIT`, as variables of a program, and tangents to them."""
+
+    def __init__(self, program: _Program, inverse: Inverse, z: float, spread: Any) -> None:
+        self.inverse, self.scale, self.spread = inverse, z / UNIT, spread
+        labels, groups, bins = inverse.variance.shape
+        self.shape = (labels, groups, bins)
+        self.mean = program.add(groups, -np.inf, np.inf)
+        self.margin = program.add(groups, 0.0, np.inf)
+        self.squares = program.add(labels * groups * bins, 0.0, np.inf)
+        rates = sparse.csr_matrix(inverse.coefficients.reshape(groups, -1)) @ spread
+        for sign in (1.0, -1.0):
+            program.at_most([(0, sign * rates), (self.mean, -sign * np.eye(groups))], np.zeros(groups))
+        sums = sparse.kron(sparse.kron(np.ones((1, labels)), sparse.identity(groups)), np.ones((1, bins)))
+        program.at_most([(self.squares, sums), (self.margin, -np.eye(groups))], np.zeros(groups))
+
+    def touch(self, program: _Program, accept: Floats) -> None:
+        """Add the tangents at a solution; those of groups without an error say nothing and are left out."""
+        terms = self.scale * self.inverse.terms(accept)
+        size = np.sqrt((terms**2).sum((0, 2), keepdims=True))
+        label, group, bin_ = np.nonzero((size > 0) & (self.inverse.variance > 0))
+        at = (terms / np.where(size > 0, size, 1.0))[label, group, bin_]
+        weight = 2 * at * self.scale * np.sqrt(self.inverse.variance[label, group, bin_])
+        rows, (_, groups, bins) = np.arange(at.size), self.shape
+        noise = self.inverse.noise[label, group]  # row, k
+        noisy = noise.shape[1]
+        columns = np.arange(noisy) * bins + bin_[:, None]
+        values = sparse.csr_matrix(
+            ((weight[:, None] * noise).ravel(), (np.repeat(rows, noisy), columns.ravel())),
+            shape=(at.size, noisy * bins),
+        )
+        flat = np.ravel_multi_index((label, group, bin_), self.shape)
+        blocks = [
+            (0, values @ self.spread),
+            (self.mean, sparse.csr_matrix((-weight, (rows, group)), shape=(at.size, groups))),
+            (self.margin, sparse.csr_matrix((-(at**2), (rows, group)), shape=(at.size, groups))),
+            (
+                self.squares,
+                sparse.csr_matrix(
+                    (-np.ones(at.size), (rows, flat)), shape=(at.size, int(np.prod(self.shape)))
+                ),
+            ),
+        ]
+        program.at_most(blocks, np.zeros(at.size))
+
+
+class _Problem:
+    """A repair: its masses, tables and demands."""
+
+    def __init__(
+        self,
+        n: Floats,
+        tables: Sequence[Floats],
+        parity: Parity,
+        slack: float,
+        assumption: Assumption,
+        blind: bool,
+    ) -> None:
+        for table in tables:
+            require_fit(n, table, assumption)
+        self.n, self.tables, self.slack, self.assumption = n, tables, slack, assumption
+        self.demands = DEMANDS[parity]
+        require_labels(n.sum((0, 1)), parity)
+        if isinstance(assumption, Sensitive) and assumption.eps < 1:
+            parts = looked_at(n, tables[0], parity)
+            if any(is_empty(joint_masses([part], assumption.eps)) for part in parts):
+                raise Refuted(assumption.eps, smallest_eps(parts))
+        noisy, bins, _ = n.shape
+        same = sparse.kron(np.ones((noisy, 1)), sparse.identity(bins, format="csr"), format="csr")
+        self.spread: Any = sparse.csr_matrix(same if blind else sparse.identity(noisy * bins))
+        """Takes the free variables to F."""
+        self.free = tables[0].ndim == 2 and not isinstance(assumption, Identified)
+        """Whether denominators of single labels are unknown."""
+        self.groups = int(tables[0].shape[-2])
+
+    def overall(self, rate: str) -> Floats:
+        """Return the overall rate as coefficients of F, shape (K * B,)."""
+        own = self.n[:, :, list(LABELS[rate])].sum(2)
+        return np.asarray(own.ravel() / own.sum())
+
+    def error(self, accept: Floats) -> float:
+        """Return the expected error."""
+        return float((self.n[:, :, 0] * accept + self.n[:, :, 1] * (1 - accept)).sum())
+
+    def excess(self, accept: Floats) -> Floats:
+        """Return what the worst rates miss their limits by, shape (demands, J)."""
+        every = shortfalls(
+            self.demands,
+            lambda rate: float(self.overall(rate) @ accept.ravel()),
+            lambda rate: widest([rate_bounds(self.n, t, accept, rate, self.assumption) for t in self.tables]),
+        )
+        return np.array(every) - self.slack
+
+    def finish(self, accept: Floats, feasible: bool, bound: float, programs: int) -> NoisyRepair:
+        """Return the solution with its worst cases."""
+        excess = self.excess(accept)
+        return NoisyRepair(
+            accept, self.error(accept), excess, feasible, bound if feasible else np.nan, programs
+        )
+
+    def start(self) -> tuple[_Program, int]:
+        """Return a program with F, nondecreasing, as its first variables, and the number of the violation."""
+        program, (bins, size) = _Program(), (self.n.shape[1], self.spread.shape[1])
+        program.add(size, 0.0, 1.0)
+        relaxed = program.add(1, 0.0, np.inf)
+        if bins > 1:
+            eye = sparse.identity(bins, format="csr")
+            step = eye[:-1] - eye[1:]
+            rising = sparse.kron(sparse.identity(size // bins), step)
+            program.at_most([(0, rising)], np.zeros(rising.shape[0]))
+        return program, relaxed
+
+    def run(self, program: _Program, relaxed: int) -> tuple[Floats, bool, float]:
+        """Return F, whether the constraint could be satisfied, and the least error or, if not, the least violation."""
+        cost = self.spread.T @ (self.n[:, :, 0] - self.n[:, :, 1]).ravel()
+        found = program.solve(cost, relaxed, relax=False)
+        feasible = found.status == 0
+        if not feasible:
+            found = program.solve(cost, relaxed, relax=True)
+        assert found.x is not None  # a violation variable makes every constraint feasible
+        values = np.clip(self.spread @ found.x[: self.spread.shape[1]], 0.0, 1.0).reshape(self.n.shape[:2])
+        value = float(found.fun) + (float(self.n[:, :, 1].sum()) if feasible else 0.0)
+        return np.maximum.accumulate(values, axis=1), feasible, value
+
+    # ------------------------------------------------------------------ known noise
+
+    def identified(self, assumption: Identified) -> NoisyRepair:
+        """Return the best thresholds, by tangents of the standard errors."""
+        rates = list(dict.fromkeys(rate for rate, _ in self.demands))
+        inverses = {rate: Inverse.of(self.n, self.tables[0], LABELS[rate], assumption) for rate in rates}
+        program, relaxed = self.start()
+        minus = -np.ones((self.groups, 1))
+        cones: dict[str, _Cones] = {}
+        if assumption.z and np.isfinite(assumption.rows):
+            cones = {rate: _Cones(program, inverses[rate], assumption.z, self.spread) for rate in rates}
+        plain = []
+        for rate, sign in self.demands:
+            rows = sign * (self.overall(rate) - inverses[rate].coefficients.reshape(self.groups, -1))
+            plain.append(rows)
+            blocks: list[tuple[int, Any]] = [(0, rows @ self.spread), (relaxed, minus)]
+            if cones:
+                blocks.append((cones[rate].margin, UNIT * np.eye(self.groups)))
+            program.at_most(blocks, np.full(self.groups, self.slack))
+
+        def excess(accept: Floats) -> Floats:
+            margin = [assumption.z * inverses[r].errors(accept) if cones else 0.0 for r, _ in self.demands]
+            rows = [r @ accept.ravel() + m - self.slack for r, m in zip(plain, margin, strict=True)]
+            return np.array(rows)
+
+        constants = [np.full(self.n.shape[:2], c) for c in (0.0, 1.0)]
+        best: Floats | None = min(constants, key=self.error) if self.slack >= 0 else None
+        done, bound = 0, np.nan
+        while done < ROUNDS:
+            accept, feasible, value = self.run(program, relaxed)
+            done += 1
+            over = excess(accept)
+            if not feasible:
+                best, limit = accept, value
+            else:
+                bound, limit = value, 0.0
+                if best is not None:
+                    ends = [
+                        _towards(accept, end, lambda f: float(excess(f).max())) for end in (*constants, best)
+                    ]
+                    best = min([best, *ends], key=self.error)
+                if over.max() <= TOLERANCE or (best is not None and self.error(best) <= bound + GAP):
+                    best = accept if best is None else best
+                    break
+            if not (over > limit + TOLERANCE).any():
+                break
+            for cone in cones.values():
+                cone.touch(program, accept)
+        best = accept if best is None else best
+        return self.finish(best, feasible, bound, done)
+
+    # ------------------------------------------------------------------ worst cases
+
+    def worst_case(self) -> NoisyRepair:
+        """Return the best thresholds for the worst noise."""
+        program, relaxed = self.start()
+        minus = -np.ones((1, 1))
+        eps = eps_of(self.assumption)
+        for rate, sign in self.demands:
+            overall = sign * self.overall(rate) @ self.spread
+            level = program.add(1, 0.0, 1.0) if self.free and len(LABELS[rate]) == 1 else None
+            if level is not None:
+                program.at_most([(0, overall), (level, sign * minus), (relaxed, minus)], self.slack)
+            for table in self.tables:
+                parts = parts_of(self.n, table, LABELS[rate], eps)
+                total = np.sum([p.table.sum(1) for p in parts], axis=0)
+                for j in np.flatnonzero(total > 0):
+                    worst = self._worst(program, parts, int(j), sign, eps, level)
+                    blocks = [(start, -row / total[j]) for start, row in worst]
+                    if level is None:
+                        program.at_most([*blocks, (0, overall), (relaxed, minus)], self.slack)
+                    else:
+                        program.at_most(blocks, 0.0)
+        return self.finish(*self.run(program, relaxed), 1)
+
+    def _worst(
+        self,
+        program: _Program,
+        parts: Sequence[Part],
+        group: int,
+        sign: float,
+        eps: float,
+        level: int | None,
+    ) -> list[tuple[int, Floats]]:
+        """Return rows whose sum is the least of ``sign * sum q (F - level)``, or can be, over joint masses ``q``."""
+        noisy, bins, _ = self.n.shape
+        if level is None and eps >= 1:
+            row, step = np.zeros((noisy, bins)), int(sign)  # the lowest bins first, or the highest
+            for part in parts:
+                mass = part.mass[:, ::step]
+                before = np.cumsum(mass, axis=1) - mass
+                row[:, part.bins[::step]] += np.clip(part.table[group][:, None] - before, 0.0, mass)
+            return [(0, sign * row.ravel() @ self.spread)]
+        space, own = space_of(parts, eps, group)
+        first = program.add(space.right.size, -np.inf, np.inf)
+        second = program.add(space.under.shape[0], 0.0, np.inf)
+        relevant = placed(space, own, [p.relevant for p in parts])
+        at = placed(space, own, [np.arange(noisy)[:, None] * bins + p.bins for p in parts])
+        which = np.flatnonzero(relevant)
+        cells = sparse.csr_matrix(
+            (np.full(which.size, -sign), (which, at[which].astype(np.int64))), shape=(at.size, noisy * bins)
+        )
+        blocks = [(first, space.equal.T), (second, -space.under.T), (0, cells @ self.spread)]
+        if level is not None:
+            blocks.append((level, sign * relevant[:, None]))
+        program.at_most(blocks, np.zeros(at.size))
+        return [(first, space.right)]
+
+
+def _towards(start: Floats, target: Floats, over: Callable[[Floats], float]) -> Floats:
+    """Return the point nearest to the start on the way to a target that satisfies a convex constraint."""
+    if over(start) <= 0:
+        return start
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if over(start + middle * (target - start)) <= 0 else (middle, high)
+    return np.asarray(start + high * (target - start))

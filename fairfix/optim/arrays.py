@@ -1,0 +1,70 @@
+"""Arrays: their types, and what several solvers do to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def shares_of(weight: Floats | None, rows: int) -> Floats:
+    """Return weights of sum 1, shape (n,), from weights that are not negative; None for 1 each."""
+    w = np.ones(rows) if weight is None else np.asarray(weight, dtype=float)
+    total = float(w.sum())
+    if w.shape != (rows,) or not np.isfinite(total) or total <= 0 or w.min() < 0:
+        raise ValueError(f"weights must be {rows} numbers, none negative, that do not sum to 0")
+    return w / total
+
+
+def positive_weights(weight: npt.ArrayLike | None, shape: tuple[int, ...]) -> Floats:
+    """Return positive finite weights of a shape; None for 1 each."""
+    w = np.ones(shape) if weight is None else np.asarray(weight, dtype=np.float64)
+    if w.shape != shape:
+        raise ValueError(f"there must be one weight per point, got shapes {w.shape} and {shape}")
+    if not (w.min() > 0 and np.isfinite(w.max())):
+        raise ValueError("weights must be positive and finite: leave out points of weight 0")
+    return w
+
+
+def run_starts(values: npt.NDArray[np.generic]) -> Ints:
+    """Return the first index of each run of equal neighbours, shape (G,)."""
+    return np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
+
+
+def locked(array: Floats) -> Floats:
+    """Return the array, read-only from now on."""
+    array.flags.writeable = False
+    return array
+
+
+def distinct_rows(values: Floats | Ints) -> tuple[Ints, Ints]:
+    """Return the first of every kind of equal rows, shape (G,), and the kind of each row, shape (n,).
+
+    Kinds are in the order of their values. Columns of few values each are coded one after the other, which takes a
+    tenth of the time of sorting whole rows.
+    """
+    code, many = np.zeros(len(values), dtype=np.int64), 1
+    for column in values.T:
+        kinds = np.unique(column)
+        code = code * kinds.size + np.searchsorted(kinds, column)
+        many *= kinds.size
+        if many > 2**31:
+            code = np.unique(code, return_inverse=True)[1].reshape(-1)
+            many = int(code.max()) + 1
+    _, first, code = np.unique(code, return_index=True, return_inverse=True)
+    return first, code.reshape(-1)
+
+
+def check_band(cells: Sequence[object], slack: float, rho: float | None = None) -> None:
+    """Refuse a band without cells, of a negative slack, or around a centre outside [0, 1]."""
+    if not cells:
+        raise ValueError("there must be at least one cell")
+    if not slack >= 0:
+        raise ValueError(f"slack must be 0 or more, got {slack!r}")
+    if rho is not None and not 0 <= rho <= 1:
+        raise ValueError(f"rho must be in [0, 1], got {rho!r}; leave it out to have it chosen")

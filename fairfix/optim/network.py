@@ -1,0 +1,153 @@
+"""A network of one hidden layer of ReLUs and one logit, and the worst listed variants of rows.
+
+References
+----------
+M. Yurochkin and Y. Sun, *SenSeI: Sensitive set invariance for enforcing individual fairness*, ICLR 2021.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from fairfix.optim.arrays import Floats, Ints, distinct_rows
+
+CLIP = 8.0
+"""Logits are cut at plus and minus this before they are compared: a chance of 3e-4 and of 0 are alike."""
+
+
+class Variants(Protocol):
+    """Listed variants of rows."""
+
+    @property
+    def many(self) -> int:
+        """Number of variants."""
+
+    def variant(self, k: int, rows: Ints) -> Floats:
+        """Return a variant of some rows, shape (len(rows), d); the row itself where it does not apply."""
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """One hidden layer of ReLUs and one logit."""
+
+    W1: Floats
+    b1: Floats
+    """``W1`` and ``b1``: of the hidden layer, shape (d, h) and (h,)."""
+    w2: Floats
+    b2: float
+    """``w2`` and ``b2``: of the logit, shape (h,) and a number."""
+
+    def logit(self, X: Floats) -> Floats:
+        """Return the logit of rows, shape (n, d); the same bits for any number of threads."""
+        with threadpool_limits(1):
+            return self.forward(X)[1]
+
+    def sums(self, X: Floats) -> Floats:
+        """Return the hidden layer before it is cut at 0, shape (n, h)."""
+        sums = X @ self.W1
+        sums += self.b1
+        return np.asarray(sums)
+
+    def rectified(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Return the hidden layer, which takes the place of its sums, and the logit."""
+        np.maximum(sums, 0.0, out=sums)
+        return sums, np.asarray(sums @ self.w2 + self.b2)
+
+    def forward(self, X: Floats) -> tuple[Floats, Floats]:
+        """Return the hidden layer, shape (n, h), and the logit, shape (n,)."""
+        return self.rectified(self.sums(X))
+
+    def slopes(self, X: Floats) -> tuple[Floats, Floats]:
+        """Return the logits of rows, shape (n,), and their slopes, shape (n, d)."""
+        hidden, s = self.forward(X)
+        return s, ((hidden > 0) * self.w2) @ self.W1.T
+
+
+def change(s: Floats, other: Floats) -> Floats:
+    """Return the squared change of cut logits."""
+    return np.asarray((np.clip(s, -CLIP, CLIP) - np.clip(other, -CLIP, CLIP)) ** 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Variants of all rows in the columns that any of them changes, once for all rows that share them.
+
+    ``columns`` has shape (C,), ``own`` (n, C), ``values`` (G, K, C), ``kind``, which says those of each row, (n,).
+    """
+
+    columns: Ints
+    own: Floats
+    values: Floats
+    kind: Ints
+
+    @classmethod
+    def of(cls, X: Floats, variants: Variants) -> Candidates:
+        """Return the variants of all rows."""
+        rows, kind = np.arange(len(X)), np.zeros(len(X), dtype=np.int64)
+        changed = np.zeros(X.shape[1], dtype=bool)
+        for k in range(variants.many):
+            changed |= (variants.variant(k, rows) != X).any(axis=0)
+        columns = np.flatnonzero(changed)
+        for k in range(variants.many):
+            alike = distinct_rows(variants.variant(k, rows)[:, columns])[1]
+            kind = distinct_rows(np.stack([kind, alike], axis=1))[1]
+        first = np.unique(kind, return_index=True)[1]
+        values = np.zeros((first.size, variants.many, columns.size))
+        for k in range(variants.many):
+            values[:, k] = variants.variant(k, first)[:, columns]
+        return cls(columns, X[:, columns], values, kind)
+
+    def take(self, rows: Ints) -> Listed:
+        """Return the variants of a part of the rows."""
+        own, values = self.own[rows], self.values[self.kind[rows]]
+        return Listed(self.columns, own, values, values - own[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """Variants of rows in few columns: their numbers, shape (C,), values of the rows (n, C), and of the variants.
+
+    ``values`` and ``added``, which is what a variant adds to its row, have shape (n, K, C).
+    """
+
+    columns: Ints
+    own: Floats
+    values: Floats
+    added: Floats
+
+    def worst(self, network: Network, sums: Floats, s: Floats) -> Worst:
+        """Return the variant of each row that changes the logit most, from hidden sums and logits of the rows."""
+        weights = network.W1[self.columns]
+        which, most = np.full(s.size, -1), np.zeros(s.size)
+        for k in range(self.added.shape[1]):
+            there = self.added[:, k] @ weights
+            there += sums
+            moved = change(s, network.rectified(there)[1])
+            worse = moved > most
+            which[worse], most[worse] = k, moved[worse]
+        return Worst(which, most)
+
+    def steps(self, worst: Worst) -> Floats:
+        """Return the change of the rows by their worst variants, shape (n, C)."""
+        out = np.zeros(self.own.shape)
+        rows = np.flatnonzero(worst.which >= 0)
+        out[rows] = self.added[rows, worst.which[rows]]
+        return out
+
+    def rows(self, X: Floats, worst: Worst) -> Floats:
+        """Return the worst variants as whole rows, of rows ``X``."""
+        out, rows = X.copy(), np.flatnonzero(worst.which >= 0)
+        out[np.ix_(rows, self.columns)] = self.values[rows, worst.which[rows]]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Worst:
+    """The number of the worst variant of each row, -1 where none changes the logit, and the squared change."""
+
+    which: Ints
+    change: Floats

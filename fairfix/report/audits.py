@@ -1,0 +1,218 @@
+"""The sections of an audit: data, checks, what has changed, profiles, and the tables of each attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fairfix.auditing.metrics import METRICS
+from fairfix.report.layout import (
+    GROUP_METRICS,
+    HEADLINES,
+    Columns,
+    Grid,
+    Json,
+    Section,
+    interval,
+    judgements,
+    read_and_used,
+    show,
+    signed,
+    titled,
+)
+from fairfix.report.true_groups import true_groups
+
+CLASSIFICATION_ONLY_LOSSES = ("mean_score", "square_loss")
+"""Left to the JSON form when probabilities are audited: log loss and calibration gap say the same."""
+
+LEAST_P = 1e-12
+"""Below, a probability of chance is told as smaller: it is none that is 0."""
+
+CELLS: dict[str, Callable[[Any], str]] = {
+    "value": interval,
+    "count": "{:,.0f}".format,
+    "rate": "{:.1%}".format,
+    "ratio": lambda number: show(number, 3),
+    "p": lambda number: f"<{LEAST_P:g}" if number < LEAST_P else show(number),
+}
+"""How the columns of a profile's tables are written, by what they hold."""
+
+
+def sections(result: Json, *, detail: bool) -> Iterator[Section]:
+    """Yield the sections of an audit's JSON form."""
+    yield Section(f"fairfix audit of {result['data']['source']}", tuple(_facts(result)))
+    yield from judgements(result)
+    if "baseline" in result:
+        yield _baseline(result["baseline"])
+    if "profile" in result:
+        yield from _profile(result["profile"])
+    for block in result["attributes"]:
+        if block["groups"]:  # else the attribute is known by probabilities alone
+            yield _block(block, result, detail=detail)
+        if result.get("noise", {}).get("attribute") == block["attribute"]:
+            yield true_groups(result["noise"], detail=detail)
+    for block in result["strata"]:
+        yield _block(block, result, detail=False)
+    if result["not_computed"]:
+        lines = tuple(f"{item['metric']}: {item['reason']}" for item in result["not_computed"])
+        yield Section("Not computed", lines)
+
+
+def _facts(result: Json) -> Iterator[str]:
+    data, settings = result["data"], result["settings"]
+    left_out = (f"; {e['rows']:,} left out: {e['reason']}" for e in data["rows"]["excluded"] if e["rows"])
+    yield read_and_used(result) + "".join(left_out)
+    named = [
+        f"{part} {', '.join(name) if isinstance(name, list) else name}"
+        + (" (inferred)" if part in data["inferred"] else "")
+        for part, name in data["columns"].items()
+    ]
+    yield "columns: " + "; ".join(named)
+    if data["model"]:
+        yield f"scores from the model {data['model']['file']} ({data['model']['sha256']})"
+    if settings["threshold"] is not None:
+        yield f"a decision is positive at score >= {settings['threshold']:g} (scale: {settings['score_scale']})"
+    elif "probability" in data["columns"]:
+        yield "decisions are random; every rate is its expectation over the randomisation"
+    yield (
+        f"{settings['confidence']:.0%} intervals, simultaneous over the groups compared; "
+        "an undefined value is never counted as 0"
+    )
+    if "suppressed" in result:
+        hidden = result["suppressed"]
+        yield (
+            f"groups with fewer than {hidden['below']:,} rows are hidden, and others so that these cannot be computed: "
+            f"{hidden['groups']:,} groups in all tables together"
+        )
+        yield from (f"{name} is left out: too few of its groups can be shown" for name in hidden["left_out"])
+
+
+def _worse(change: Json) -> str:
+    """Return whether a change is for the worse, beyond chance."""
+    if change["worse"] is None or change["value"] is None:
+        return ""
+    up = change["low"] is not None and change["low"] > 0
+    down = change["high"] is not None and change["high"] < 0
+    if not (up or down):
+        return "not certain"
+    return "worse" if up == (change["worse"] == "larger") else "better"
+
+
+CHANGES: Columns = {
+    "comparison": lambda one: titled(one["comparison"]),
+    "attribute": lambda one: f"{one['attribute']}={one['group']}" if "group" in one else one["attribute"],
+    "baseline": lambda one: interval(one["old"]),
+    "now": lambda one: interval(one["new"]),
+    "change [interval]": lambda one: "undefined" if one["value"] is None else signed(one),
+    "is": _worse,
+}
+
+
+def _baseline(baseline: Json) -> Section:
+    missing = (f"not comparable: {one['id']}: {one['reason']}" for one in baseline["not_comparable"])
+    changes = baseline["changes"]
+    grids = (Grid.of(CHANGES, changes, 6, "Changes since the baseline"),) if changes else ()
+    return Section("Change since the baseline", (*_compared(baseline), *missing), grids)
+
+
+def _compared(baseline: Json) -> Iterator[str]:
+    """Yield which rows are compared, and what is not paired."""
+    about = f"{baseline['source']}, {baseline['rows']:,} rows"
+    if "paired" not in baseline:
+        yield f"{about}; the two audits are taken as independent samples"
+        return
+    match = baseline["paired"]
+    yield f"{about} that are in both, matched by {match['id']}; both columns and the change are of these rows"
+    yield (
+        f"left aside: {match['only_in_baseline']:,} rows only in the baseline, {match['only_now']:,} only now, "
+        f"{match['other_group']:,} with another group in each"
+    )
+    apart: dict[str, list[str]] = {}
+    for one in baseline["changes"]:
+        if "not_paired" in one:
+            apart.setdefault(one["not_paired"], []).append(one["id"])
+    for reason, names in apart.items():
+        yield f"not paired, so with the interval of independent samples: {', '.join(names)} ({reason})"
+
+
+def _profile(profile: Json) -> Iterator[Section]:
+    yield Section(profile["title"], tuple(profile["lines"]))
+    for table in profile["tables"]:
+        columns = table["columns"]
+        if columns[-1]["name"] == "note":  # numbers last, words at the ends
+            columns = [columns[0], columns[-1], *columns[1:-1]]
+        rows = tuple(tuple(_cell(row[c["name"]], c["kind"]) for c in columns) for row in table["rows"])
+        texts = sum(c["kind"] == "text" for c in columns)
+        grid = Grid(tuple(c["title"] for c in columns), rows, texts, table["title"])
+        yield Section(f"{profile['name']}: {table['title']}", (), (grid,))
+
+
+def _cell(value: Any, kind: str) -> str:
+    if kind == "text":
+        return str(value or "")
+    return "–" if value is None else CELLS.get(kind, show)(value)
+
+
+def _block(block: Json, result: Json, *, detail: bool) -> Section:
+    lines = tuple(
+        f"{group['group']}: {name} is undefined: {value['reason']}"
+        for group in block["groups"]
+        for name, value in group["metrics"].items()
+        if value["value"] is None and value.get("reason")
+    )
+    if block.get("hidden"):
+        many = "1 group is" if block["hidden"] == 1 else f"{block['hidden']:,} groups are"
+        lines = (f"{many} hidden; comparisons are among the groups shown, also those to overall", *lines)
+    stratum = f" within {block['stratum']}" if "stratum" in block else ""
+    where = f"{block['attribute']}{stratum}"
+    grids = (_groups(block, result, where), _comparisons(block, where, detail=detail))
+    return Section(where, lines, grids, "stratum" if stratum else "attribute", block)
+
+
+def group_metrics(result: Json) -> list[tuple[str, str]]:
+    """Return the metrics of the group table, with their headings."""
+    regression = result["settings"]["task"] == "regression"
+    present = result["overall"]["metrics"]
+    left_out = () if regression or "log_loss" not in present else CLASSIFICATION_ONLY_LOSSES
+    return [(name, METRICS[name].title) for name in GROUP_METRICS if name in present and name not in left_out]
+
+
+GROUP: dict[str, Callable[[Json], str]] = {
+    "group": lambda group: str(group["group"]),
+    "rows": lambda group: f"{group['rows']:,}",
+    "share": lambda group: f"{group['share']:.1%}",
+}
+"""The first columns of tables of groups."""
+
+
+def _groups(block: Json, result: Json, where: str) -> Grid:
+    def value_of(metric: str) -> Callable[[Json], str]:
+        return lambda group: show(group["metrics"][metric]["value"])
+
+    columns: Columns = {
+        **GROUP,
+        **{title: value_of(metric) for metric, title in group_metrics(result)},
+    }
+    everybody = [] if "stratum" in block else [result["overall"]]
+    return Grid.of(columns, [*block["groups"], *everybody], 1, f"Groups of {where}")
+
+
+def _comparisons(block: Json, where: str, *, detail: bool) -> Grid:
+    by_id = {c["id"]: c for c in block["comparisons"]}
+    titles = {name: name for name in by_id} if detail else HEADLINES
+    rows = tuple(
+        (title, interval(by_id[name]), _who(by_id[name])) for name, title in titles.items() if name in by_id
+    )
+    return Grid(("comparison", "value [interval]", "between"), rows, 3, f"Comparisons of {where}")
+
+
+def _who(comparison: Json) -> str:
+    """Return which groups a comparison is between, and where."""
+    if comparison["value"] is None:
+        return str(comparison.get("reason", ""))
+    text = " / ".join(comparison["groups"])
+    if comparison.get("stratum"):
+        text += f" in {comparison['stratum']}"
+    if comparison.get("at_score") is not None:
+        text += f", at score {comparison['at_score']:.4g}"
+    return text + (f" ({comparison['reason']})" if comparison.get("reason") else "")

@@ -1,0 +1,339 @@
+"""The pictures of the HTML page, made from the JSON form: each has a sentence and a table of its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import METRICS
+from fairfix.report import svg
+from fairfix.report.audits import GROUP, group_metrics
+from fairfix.report.frontier import NOTHING, Panel, panels
+from fairfix.report.layout import (
+    GROUP_METRICS,
+    Columns,
+    Grid,
+    Json,
+    between,
+    interval,
+    show,
+    slack_of,
+    titled,
+)
+from fairfix.report.svg import CURVES, Curve, Dot, Drawing, Gap
+from fairfix.report.true_groups import TITLES
+
+MOST_ROWS = 30
+"""Groups in a picture of dots; the table beside it has all."""
+
+FEW_ROWS = 10
+"""A calibration bin with fewer rows of a group is left to the table."""
+
+DRAWN = (
+    *("selection_rate.difference", "selection_rate.ratio"),
+    *("true_positive_rate.difference", "equalized_odds.difference"),
+)
+"""Comparisons of true groups that have a picture."""
+
+HINTS = {"gaps": "gaps, smaller is better", "ratios": "ratios, nearer to 1 is better", "rates": "rates"}
+"""Rows of a proof that share an axis, in words."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture, what it shows in words, and the table of its numbers."""
+
+    heading: str
+    drawing: Drawing
+    description: str
+    grid: Grid
+    captioned: bool = False
+    """Whether the description stands beside the picture too."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a section of the page: its title, sentences, tables and figures."""
+
+    title: str = ""
+    text: tuple[str, ...] = ()
+    grids: tuple[Grid, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    size: str = "narrow"
+    """Of the figures: ``narrow`` and ``large`` ones stand side by side, ``wide`` ones alone."""
+
+
+def _dot(name: str, value: Json, text: str = "") -> Dot:
+    return Dot(name, value["value"], value["low"], value["high"], text or interval(value))
+
+
+def _ends(drawn: Iterable[Dot]) -> list[float | None]:
+    return [end for dot in drawn for end in (dot.value, dot.low, dot.high)]
+
+
+def _numbers(value: Json) -> tuple[str, str, str, str]:
+    return show(value["value"]), show(value["low"]), show(value["high"]), str(value.get("reason", ""))
+
+
+def attribute(block: Json, result: Json) -> Iterator[Part]:
+    """Yield the pictures of an attribute: rates with intervals, score distributions, calibration."""
+    groups, name = block["groups"], block["attribute"]
+    largest = sorted(groups, key=lambda group: -group["rows"])[:MOST_ROWS]
+    shown = [group for group in groups if group in largest]
+    figures = tuple(
+        _rate(block, shown, result["overall"], metric, f"{title} by {name}", title)
+        for metric, title in group_metrics(result)
+        if any(group["metrics"].get(metric, {}).get("value") is not None for group in shown)
+    )
+    text = (
+        f"The pictures show the {len(shown)} of {len(groups)} groups with the most rows; the tables have all."
+    )
+    few = (text,) if len(shown) < len(groups) else ()
+    yield Part(f"Groups of {name}, with intervals", few, (_decisions(block),), figures)
+    if block.get("distribution"):
+        yield _distribution(block, block["distribution"])
+    if any(group.get("calibration") for group in groups):
+        yield _calibration(block)
+
+
+def _rate(
+    block: Json, groups: Sequence[Json], overall: Json, metric: str, heading: str, title: str
+) -> Figure:
+    """Return a metric of every group with its interval."""
+    rows = [_dot(group["group"], group["metrics"][metric]) for group in groups]
+    whole = overall["metrics"][metric]
+    everybody = _dot("everybody", whole, show(whole["value"]) if whole["value"] is not None else "")
+    scale = METRICS[metric].scale
+    span = svg.span_of(
+        _ends([*rows, everybody]), zero=scale != "data", most=1.0 if scale == "share" else None
+    )
+    ordered = sorted((dot.value, dot.name) for dot in rows if dot.value is not None)
+    (low, lowest), (high, highest) = ordered[0], ordered[-1]
+    description = (
+        f"{title} of each group of {block['attribute']} with its interval: from {show(low)} ({lowest}) to "
+        f"{show(high)} ({highest}); everybody {everybody.text}."
+    )
+    table = tuple(
+        (group["group"], f"{group['rows']:,}", *_numbers(group["metrics"][metric]))
+        for group in (*block["groups"], overall)
+    )
+    grid = Grid(("group", "rows", "value", "low", "high", "note"), table, 1, heading)
+    return Figure(heading, svg.dots(rows, span, everybody), description, grid, captioned=True)
+
+
+def _decisions(block: Json) -> Grid:
+    """Return the table of decisions: how many of each group are selected, against the highest rate and all."""
+    groups = [group for group in block["groups"] if "selection_rate" in group["metrics"]]
+    highest = max((group["metrics"]["selection_rate"]["value"] or 0.0 for group in groups), default=0.0)
+    by_id = {comparison["id"]: comparison for comparison in block["comparisons"]}
+    apart = by_id.get("selection_rate.difference.to_overall", {}).get("per_group", {})
+    weighted = " (weighted)" if any(abs(group["weight"] - group["rows"]) > 1e-9 for group in groups) else ""
+
+    def many(metric: str) -> Callable[[Json], str]:
+        """Return the cell of the number of rows a rate stands for, which is a weight where rows have weights."""
+
+        def cell(group: Json) -> str:
+            value = group["metrics"].get(metric, {}).get("value")
+            return "" if value is None else f"{value * group['weight']:,.0f}"
+
+        return cell
+
+    def to_highest(group: Json) -> str:
+        return show((group["metrics"]["selection_rate"]["value"] or 0.0) / highest if highest else None)
+
+    columns: dict[str, Callable[[Json], str]] = {
+        **GROUP,
+        f"y = 1{weighted}": many("base_rate"),
+        f"selected{weighted}": many("selection_rate"),
+        "selection rate": lambda group: interval(group["metrics"]["selection_rate"]),
+        "divided by the highest": to_highest,
+        "minus everybody's": lambda g: interval(apart[g["group"]]) if g["group"] in apart else "",
+    }
+    filled = {heading: cell for heading, cell in columns.items() if any(map(cell, groups))}
+    return Grid.of(filled, groups, 1, f"Decisions by {block['attribute']}")
+
+
+def _with_curves(block: Json) -> list[str]:
+    """Return the groups whose curves are drawn, in order: the two furthest apart, and those with the most rows."""
+    furthest = block.get("distribution", {}).get("gap", {}).get("groups", ())
+    largest = [group["group"] for group in sorted(block["groups"], key=lambda g: -g["rows"])]
+    wanted = list(dict.fromkeys((*furthest, *largest)))[:CURVES]
+    return [group["group"] for group in block["groups"] if group["group"] in wanted]
+
+
+def _distribution(block: Json, shares: Json) -> Part:
+    """Return the distribution functions of the scores, with the KS distance marked."""
+    names, scores, gap = _with_curves(block), shares["scores"], shares.get("gap")
+    below = {one["group"]: one["below"] for one in shares["groups"]}
+    curves = [Curve("everybody", tuple(zip(scores, shares["everybody"], strict=True)), quiet=True)]
+    curves += [Curve(name, tuple(zip(scores, below[name], strict=True))) for name in names]
+    text = "Share of each group with a score below the one on the horizontal axis"
+    if len(names) < len(below):
+        text += (
+            f", for {len(names)} of {len(below)} groups: those with the most rows and the two furthest apart"
+        )
+    text, mark = f"{text}.", None
+    if gap:
+        a, b = gap["shares"]
+        text += (
+            f" {gap['groups'][0]} and {gap['groups'][1]} are furthest apart at score {show(gap['score'])}, with "
+            f"{a:.1%} and {b:.1%} of them at or below it: a KS distance of {abs(a - b):.4f}, the thick upright line."
+        )
+        mark = Gap(gap["score"], min(a, b), max(a, b), f"KS {abs(a - b):.3f}")
+    rows = tuple(
+        (show(score), show(all_), *(show(below[name][i]) for name in names))
+        for i, (score, all_) in enumerate(zip(scores, shares["everybody"], strict=True))
+    )
+    title = f"Score distributions by {block['attribute']}"
+    grid = Grid(("score", "everybody", *names), rows, 0, "Share below the score")
+    drawing = svg.lines(curves, ("score", "share below"), _middle(scores), mark)
+    return Part(title, figures=(Figure(title, drawing, text, grid, captioned=True),), size="wide")
+
+
+def _middle(scores: Sequence[float]) -> tuple[float, float]:
+    """Return the range of scores to draw: all, unless a few at the ends would press the others together."""
+    low, high = scores[0], scores[-1]
+    if len(scores) > 10 and high - low > 4 * (scores[-3] - scores[2]) > 0:
+        low, high = scores[2], scores[-3]
+    return (low, high) if high > low else (low - 0.5, low + 0.5)
+
+
+def _calibration(block: Json) -> Part:
+    """Return the rate of positives against the mean score, per score bin and group."""
+    names = _with_curves(block)
+    groups = [group for group in block["groups"] if group["group"] in names and group.get("calibration")]
+    curves = [Curve("as scored", ((0.0, 0.0), (1.0, 1.0)), quiet=True, marks=True)]
+    for group in groups:
+        points = (
+            (one["mean_score"], one["rate"])
+            for one in group["calibration"]
+            if one.get("rows", FEW_ROWS) >= FEW_ROWS
+        )
+        curves.append(Curve(group["group"], tuple(p for p in points if None not in p), marks=True))
+    text = (
+        "Rate of y = 1 against the mean score, per bin of the score and group; on the dashed diagonal a score is "
+        f"right as a probability. Bins with fewer than {FEW_ROWS} rows of a group are in the table only."
+    )
+    rows = tuple(
+        (
+            group["group"],
+            f"{show(one['from'])} to {show(one['to'])}",
+            f"{one['rows']:,}" if "rows" in one else "",
+            show(one["mean_score"]),
+            show(one["rate"]),
+        )
+        for group in groups
+        for one in group["calibration"]
+    )
+    title, axes = f"Calibration by {block['attribute']}", ("mean score", "rate of y = 1")
+    grid = Grid(("group", "score", "rows", *axes), rows, 2, title)
+    figure = Figure(title, svg.lines(curves, axes, (0.0, 1.0)), text, grid, captioned=True)
+    return Part(title, figures=(figure,), size="wide")
+
+
+def true_gaps(noise: Json) -> Iterator[Part]:
+    """Yield the gaps of true groups: as recorded, weighted, and the range of each worst case, on one axis."""
+    figures = []
+    for comparison in noise["comparisons"]:
+        rows = _estimates(comparison, noise["rests_on"])
+        if comparison["name"] not in DRAWN or not rows:
+            continue
+        heading = f"{TITLES[comparison['name']]}, true groups"
+        description = f"{heading}: " + "; ".join(f"{row.name} {row.text}" for row in rows) + "."
+        table = tuple((row.name, show(row.value), show(row.low), show(row.high)) for row in rows)
+        grid = Grid(("figure", "value", "low", "high"), table, 1, heading)
+        drawing = svg.dots(rows, svg.span_of(_ends(rows), zero=True, most=1.0))
+        figures.append(Figure(heading, drawing, description, grid))
+    if figures:
+        text = (
+            "A dot is one number, a line all that the gap can be: the wider the line, the less is known. The weighted "
+            "number alone is no bound."
+        )
+        yield Part("Gaps of the true groups, side by side", (text,), figures=tuple(figures))
+
+
+def _estimates(comparison: Json, rests_on: str) -> list[Dot]:
+    """Return the estimates of a comparison of true groups, from the plainest to the surest."""
+    names = {"recorded": "as recorded", "weighted": "weighted", "identified": "N4"}
+    single = [(name, comparison.get(key)) for key, name in names.items()]
+    rows = [Dot(name, value, None, None, show(value)) for name, value in single if value is not None]
+    bounds = sorted(comparison["bounds"].items())
+    ranges = [(f"worst case {level}", b["low"], b["high"]) for level, b in bounds if level != "N4"]
+    ranges += [
+        (f"{level}, sampling error too", b["outer_low"], b["outer_high"])
+        for level, b in bounds
+        if level == rests_on
+    ]
+    spans = (one for one in ranges if one[1] is not None)
+    return rows + [Dot(name, None, low, high, between(low, high), bound=True) for name, low, high in spans]
+
+
+def before_after(proof: Json, title: str) -> Iterator[Part]:
+    """Yield pictures of a proof: gaps, ratios, rates, and each loss on a scale of its own."""
+    axes: dict[str, list[Json]] = {}
+    for row in proof["table"]:
+        axes.setdefault(_axis(row), []).append(row)
+    figures = []
+    for name, rows in axes.items():
+        drawn = [
+            (titled(row["name"]), _dot("before", row["before"]), _dot("after", row["after"])) for row in rows
+        ]
+        ends = _ends(dot for _, before, after in drawn for dot in (before, after))
+        heading = f"{title}: {HINTS.get(name) or titled(name)}"
+        described = (f"{metric} before {before.text}, after {after.text}" for metric, before, after in drawn)
+        table = tuple(
+            (row["name"], when, *_numbers(row[when])) for row in rows for when in ("before", "after")
+        )
+        grid = Grid(("metric", "when", "value", "low", "high", "note"), table, 2, heading)
+        span = svg.span_of(ends, zero=True, most=1.0 if name in ("ratios", "rates") else None)
+        figures.append(Figure(heading, svg.pairs(drawn, span), "; ".join(described) + ".", grid))
+    if figures:
+        yield Part(f"{title}: before and after, drawn", figures=tuple(figures))
+
+
+def _axis(row: Json) -> str:
+    """Return the axis that a row of a proof shares with others, or its own."""
+    name = str(row["id"])
+    comparison = Comparison.parse(name)
+    if comparison.kind == "ratio":
+        return "ratios"
+    if comparison.kind in ("difference", "covariance") or comparison.metric == "ks":
+        small = all((row[when]["value"] or 0) <= 1 for when in ("before", "after"))
+        return "gaps" if small else name
+    rate = comparison.metric in GROUP_METRICS and comparison.entry.scale == "share"
+    return "rates" if rate else name
+
+
+def frontier(result: Json) -> Part:
+    """Return a picture for each gap of a comparison of methods."""
+    drawn = panels(result["points"])
+    if not drawn:
+        return Part(text=(NOTHING,))
+    text = (
+        "How good each method is against how large a gap it leaves, on held-out rows, with the interval of the "
+        "quality. Methods differ by marker; the line is the frontier, where no other point has a smaller gap and "
+        "better quality."
+    )
+    return Part(text=(text,), figures=tuple(_panel(panel) for panel in drawn), size="large")
+
+
+def _panel(panel: Panel) -> Figure:
+    gap, quality = panel.gap, panel.quality
+    heading, short = f"{titled(quality)} against {titled(gap)}", quality.replace("_", " ")
+    axes = titled(gap), f"{short} (better is {panel.better})"
+    described = []
+    for point in panel.front():
+        slack = "" if point["slack"] is None else f" with slack {point['slack']}"
+        x, y = map(show, panel.place(point))
+        described.append(f"{point['title']}{slack}: gap {x}, {short} {y}")
+    columns: Columns = {
+        "method": "title",
+        "slack": slack_of,
+        "gap": lambda point: interval(point["gaps"][gap]),
+        short: lambda point: interval(point["qualities"][quality]),
+        "on it": lambda point: "frontier" if panel.is_front(point) else "",
+    }
+    grid = Grid.of(columns, panel.points, 5, heading)
+    drawing = svg.scatter(panel.clouds(), [panel.place(point) for point in panel.front()], axes)
+    return Figure(heading, drawing, "On the frontier: " + "; ".join(described), grid)

@@ -1,0 +1,170 @@
+"""The section of an audit on the groups behind noisy ones: estimates, worst cases and breakdown points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from fairfix.auditing.comparisons import Comparison
+from fairfix.report.layout import GROUP_METRICS, Columns, Grid, Json, Section, between, show
+
+_COMPARISONS = (
+    *("selection_rate.difference", "selection_rate.ratio", "true_positive_rate.difference"),
+    *("false_positive_rate.difference", "equalized_odds.difference", "accuracy.difference"),
+    "positive_predictive_value.difference",
+)
+TITLES = {name: Comparison.parse(name).title for name in (*GROUP_METRICS, *_COMPARISONS)}
+"""Figures of true groups that the short report shows, with their titles."""
+
+OUTNUMBERED = {"true_positive_rate": "y = 0", "false_positive_rate": "y = 1"}
+"""Rates of which noise may say nothing, and the rows that then outnumber those they are of."""
+
+TABLE_WORDS = {
+    "count": "{rows:,} rows counted",
+    "joint": "joint probabilities",
+    "true-given-noisy": "P(true | noisy)",
+    "noisy-given-true": "P(noisy | true)",
+}
+
+BREAKDOWN: Columns = {
+    "fails if": "check",
+    "kept by true groups up to eps": lambda one: _up_to(one["holds_up_to"], "not certain at any"),
+    "broken by true groups up to eps": lambda one: _up_to(one["fails_up_to"], "not certain at any"),
+}
+
+
+def true_groups(noise: Json, *, detail: bool) -> Section:
+    """Return the section: figures, what outcome-dependent noise does to them, and breakdown points of the limits."""
+    figures = [{"group": "", **f} for f in noise["comparisons"] if detail or f["name"] in TITLES]
+    figures += [{**f, "group": g["group"]} for g in noise["groups"] for f in g["figures"]]
+    title = f"True groups behind {noise['attribute']}"
+    if "membership" in noise:
+        title = "True groups by probabilities of membership"
+    grids = [Grid.of({**OF, **_estimates(noise, figures)}, figures, 2, title)]
+    curves = [f for f in figures if f.get("curve") and (detail or not f["group"])]
+    if curves:
+        caption = "If noise depends on outcomes by at most eps (N3)"
+        grids.append(Grid.of({**OF, **_curve(curves[0]["curve"])}, curves, 2, caption))
+    if noise["breakdown"]:
+        grids.append(Grid.of(BREAKDOWN, noise["breakdown"], 1, "Breakdown points of the limits"))
+    return Section(title, tuple(_facts(noise)), tuple(grids), "true groups", noise)
+
+
+OF: Columns = {
+    "figure": lambda figure: TITLES.get(figure["name"], figure["name"]),
+    "true group": lambda figure: figure["group"] or "all",
+}
+
+
+def _estimates(noise: Json, figures: Sequence[Json]) -> Columns:
+    """Return the columns of estimates and worst cases; where nothing was recorded, no number hangs on what was."""
+
+    def ends(level: str, prefix: str = "") -> Callable[[Json], str]:
+        low, high = f"{prefix}low", f"{prefix}high"
+        return lambda f: (
+            between(*(f["bounds"][level][e] for e in (low, high))) if level in f["bounds"] else "–"
+        )
+
+    def identified(figure: Json) -> str:
+        error = figure.get("standard_error")
+        return show(figure.get("identified")) + ("" if error is None else f" ({show(error, 3)})")
+
+    columns: dict[str, Callable[[Json], str]] = {
+        "recorded": lambda figure: show(figure["recorded"]),
+        "weighted": lambda figure: show(figure["weighted"]),
+        "N4 (se)": identified,
+        "naive": lambda figure: between(*figure["naive"]) if "naive" in figure else "–",
+    }
+    if "membership" in noise:
+        columns = {"weighted": columns["weighted"]}
+    elif "N4" not in noise["assumptions"]:
+        del columns["N4 (se)"]
+    levels = sorted({level for figure in figures for level in figure["bounds"]} - {"N4"})
+    columns |= {f"worst case {level}": ends(level) for level in levels}
+    rests_on = noise["rests_on"]
+    return {**columns, f"{rests_on} with sampling error": ends(rests_on, "outer_")}
+
+
+def _curve(points: Sequence[Json]) -> Columns:
+    """Return a column per eps, and up to which the sign of a gap is certain."""
+
+    def at(i: int) -> Callable[[Json], str]:
+        return lambda f: between(f["curve"][i]["low"], f["curve"][i]["high"], "refuted")
+
+    def certain(figure: Json) -> str:
+        return _up_to(figure["certain_up_to"], "never") if "certain_up_to" in figure else ""
+
+    columns = {f"eps {point['eps']:g}": at(i) for i, point in enumerate(points)}
+    return {**columns, "a gap is certain up to eps": certain}
+
+
+def _up_to(eps: float | None, never: str) -> str:
+    return never if eps is None else "1 (whatever the noise)" if eps >= 1 else show(eps)
+
+
+def _facts(noise: Json) -> Iterator[str]:
+    rests = noise["rests_on"]
+    yield f"what is gated rests on {rests}: {noise['assumptions'][rests]}"
+    yield from (f"{name}: {text}" for name, text in noise["assumptions"].items() if name != rests)
+    yield from (_membership_facts if "membership" in noise else _table_facts)(noise)
+    drawn = noise["resampling"]
+    if drawn["replicates"]:
+        yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
+    else:
+        yield "sampling error by limits for means, each figure by itself"
+    yield from noise["notes"]
+
+
+def _table_facts(noise: Json) -> Iterator[str]:
+    table = noise["table"]
+    if table["values"]:
+        kind = TABLE_WORDS[table["values"]].format(rows=table["rows"] or 0)
+        yield f"noise by {noise['source']}: {kind}{', by label' if table['by_label'] else ''}"
+    if table["shift"] is not None:
+        yield f"recorded groups of table and data: total variation {show(table['shift'])}; {_carried(table['kept'])}"
+    elif table["values"]:
+        yield _carried(table["kept"])
+    if table["transport_difference"] and table["kept"] != "either":
+        (other,) = {"true-given-noisy", "noisy-given-true"} - {table["kept"]}
+        by = "N2" if table["by_label"] else "N1"
+        yield f"the other way, with {TABLE_WORDS[other]} as it is, {by} would say: " + "; ".join(
+            f"{TITLES[f['name']]} {between(*f['other_transport'])}"
+            for f in noise["comparisons"]
+            if f["name"] in TITLES and "other_transport" in f
+        )
+    if noise["radii"]:
+        yield "radii of N0: " + ", ".join(f"{r['group']} {show(r['radius'])}" for r in noise["radii"])
+    yield from _vacuous(noise, "the table without labels says nothing", "recorded group")
+    yield (
+        "recorded: of the recorded groups; weighted: each row counted by its chance to be in the true group; naive: "
+        "recorded give or take the share recorded wrongly, which is no bound"
+    )
+
+
+def _carried(kept: str) -> str:
+    """Return in words what of a noise table holds for the data."""
+    if kept == "either":
+        return "carried over with P(true | noisy) or with P(noisy | true) as it is, whichever is worse"
+    return f"carried over with {TABLE_WORDS[kept]} as it is"
+
+
+def _membership_facts(noise: Json) -> Iterator[str]:
+    yield "probabilities of membership: " + ", ".join(
+        (group["group"] if group["group"] == group["column"] else f"{group['group']} in {group['column']}")
+        + f" ({group['share']:.1%} of the data)"
+        for group in noise["membership"]["groups"]
+    )
+    yield from _vacuous(noise, "the probabilities say nothing", "bin")
+    yield (
+        "weighted: each row counted in each group by its probability, which is the rate if N4 holds; worst case: among "
+        "rows with the same probabilities, who is of which group can be anything"
+    )
+
+
+def _vacuous(noise: Json, nothing: str, part: str) -> Iterator[str]:
+    """Yield which rates the noise leaves open, and why."""
+    for item in noise["vacuous"]:
+        name, other = TITLES[item["metric"]], OUTNUMBERED[item["metric"]]
+        yield (
+            f"{nothing} of the {name} of {item['group']}, whatever the decisions are: in every {part} there are at "
+            f"least as many rows with {other} as rows of {item['group']}"
+        )

@@ -1,0 +1,423 @@
+"""Estimates: one number per group, with limits that hold its true value with a stated probability.
+
+Everything is closed form in counts; no row is looked at and nothing is resampled. Each kind of :class:`Estimates` turns
+a miscoverage ``alpha`` into two limits:
+
+======================== ==================================================================================
+:class:`Proportions`     Clopper-Pearson, ``[B(α/2; s, n-s+1), B(1-α/2; s+1, n-s)]`` with real ``s`` and ``n``
+:class:`Means`           Student t, with one imagined row at the end of the scale, or far out where it has none
+:class:`Areas`           Newcombe's method 5: ``|θ - A| = z sqrt(V(θ))`` solved for ``θ``, never below DeLong
+:class:`CalibrationErrors` Clopper-Pearson in every bin, put together
+======================== ==================================================================================
+
+An undefined number is ``NaN``; a group without rows has the whole support as its limits. Rows are independent draws
+within their group; group sizes and the scores of a calibration bin are taken as they are. ``docs/methods/intervals.md``
+has the reasons, ``benchmarks/coverage.py`` measures the coverage.
+
+References
+----------
+Clopper and Pearson (1934), Biometrika 26. Korn and Graubard (1998), Survey Methodology 24. Newcombe (2006),
+Statistics in Medicine 25. Samuelson (1968), JASA 63.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fairfix.stats.quantiles import beta_quantile, normal_quantile, student_quantile
+
+Floats: TypeAlias = NDArray[np.float64]
+Limits: TypeAlias = tuple[Floats, Floats]
+
+CARRIED = 8.0
+"""A mean has a limit towards an infinite end once unseen rows are likely less than an eighth of those that carry it."""
+
+
+def frozen(values: ArrayLike) -> Floats:
+    """Return a read-only copy."""
+    array = np.array(values, dtype=np.float64)
+    array.setflags(write=False)
+    return array
+
+
+def sidak(alpha: float, count: int) -> float:
+    """Return the level each of ``count`` independent statements needs for all to hold with ``1 - alpha``."""
+    return -math.expm1(math.log1p(-alpha) / max(count, 1))
+
+
+def _divide(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
+    """The quotient, NaN where the denominator is 0."""
+    above, below = np.broadcast_arrays(np.asarray(numerator, float), np.asarray(denominator, float))
+    quotient = np.full(above.shape, np.nan)
+    np.divide(above, below, out=quotient, where=below > 0)
+    return quotient
+
+
+class Estimates(ABC):
+    """One estimated number per group.
+
+    Attributes
+    ----------
+    value : (k,) array
+        The estimates; NaN is undefined.
+    support : (float, float)
+        The smallest and the largest value that could be true; either may be infinite.
+    slack : (k,) array
+        Certified *numerical* error of ``value``: it moves the limits outwards in full, and in comparisons
+        adds up instead of averaging out as sampling error does.
+    """
+
+    value: Floats
+    support: tuple[float, float]
+    slack: Floats
+
+    @abstractmethod
+    def _limits_at(self, alpha: float) -> Limits:
+        """Limits at a miscoverage, ``value`` taken as exact: (k,), (k,)."""
+
+    def sampling_limits(self, alpha: float) -> Limits:
+        """Two-sided limits of every group at miscoverage ``alpha``, ``value`` taken as exact: (k,), (k,)."""
+        known: dict[float, Limits] = self.__dict__.setdefault("_limits", {})
+        if alpha not in known:
+            known[alpha] = self._limits_at(alpha)
+        return known[alpha]
+
+    def limits(self, alpha: float) -> Limits:
+        """Two-sided limits of every group at miscoverage ``alpha``: two arrays (k,).
+
+        Each group alone is covered with probability ``1 - alpha``; see :func:`simultaneous_limits`.
+        """
+        low, high = self.sampling_limits(alpha)
+        smallest, largest = self.support
+        return np.maximum(low - self.slack, smallest), np.minimum(high + self.slack, largest)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def _settle(self, **arrays: ArrayLike) -> None:
+        """Store the arrays of a frozen dataclass, read-only."""
+        for name, array in arrays.items():
+            object.__setattr__(self, name, frozen(array))
+
+    def _open_undefined(self, low: Floats, high: Floats) -> Limits:
+        undefined = np.isnan(self.value)
+        return np.where(undefined, self.support[0], low), np.where(undefined, self.support[1], high)
+
+
+@dataclass(frozen=True, eq=False)
+class Proportions(Estimates):
+    """Rates ``successes / totals`` with Clopper-Pearson limits; both may be real numbers.
+
+    The limits cover with at least ``1 - alpha`` whatever the rate and however few the rows. A fractional
+    success is the expected decision of a randomised rule: a row then contributes ``p`` in [0, 1] instead
+    of 0 or 1. Of all variables on [0, 1] with a given mean the 0-1 variable is the most spread out (in
+    convex order, variance ``p(1-p)`` at most), so the binomial limits are conservative for the mean of ``p``.
+
+    Parameters
+    ----------
+    successes, totals
+        (k,) counts, ``0 <= successes <= totals``; a total of 0 is an undefined rate.
+    rate
+        (k,) rates, where they are known to more digits than the quotient of effective counts.
+    """
+
+    successes: Floats
+    totals: Floats
+    rate: Floats | None = None
+    support: tuple[float, float] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        totals = np.asarray(self.totals, dtype=np.float64)
+        successes = np.clip(np.asarray(self.successes, dtype=np.float64), 0.0, totals)
+        rate = _divide(successes, totals) if self.rate is None else self.rate
+        self._settle(successes=successes, totals=totals, value=rate, slack=np.zeros(totals.shape))
+
+    @classmethod
+    def weighted(
+        cls, w_success: ArrayLike, w_failure: ArrayLike, w2_success: ArrayLike, w2_failure: ArrayLike
+    ) -> Proportions:
+        """Weighted rates as binomial counts of the effective size (Korn and Graubard).
+
+        ``n_eff = p(1-p) / var`` with ``var = ((1-p)² Σ_success w² + p² Σ_failure w²) / W²``, but never above Kish's
+        ``W² / Σ w²``: with a few light successes the estimated variance is far too small by luck. Where the rate is 0
+        or 1 it is Kish's number. The scale of the weights does not matter.
+
+        Parameters
+        ----------
+        w_success, w_failure
+            (k,) sums of weights of the rows with and without the outcome.
+        w2_success, w2_failure
+            (k,) sums of squared weights of the same rows.
+        """
+        s, f, s2, f2 = (np.asarray(v, float) for v in (w_success, w_failure, w2_success, w2_failure))
+        weight = s + f
+        kish = _divide(weight**2, s2 + f2)
+        korn_graubard = _divide(s * f * weight**2, f**2 * s2 + s**2 * f2)
+        size = np.nan_to_num(np.fmin(kish, korn_graubard))
+        rate = _divide(s, weight)
+        return cls(np.nan_to_num(rate) * size, size, rate)
+
+    @staticmethod
+    def joined(members: Sequence[Proportions]) -> Proportions:
+        """Return the estimates of all members, one after the other."""
+        return Proportions(
+            np.concatenate([one.successes for one in members]),
+            np.concatenate([one.totals for one in members]),
+            np.concatenate([one.value for one in members]),
+        )
+
+    def _limits_at(self, alpha: float) -> Limits:
+        """Clopper-Pearson limits; 0 and 1 where there is no success, no failure."""
+        failures = self.totals - self.successes
+        low, below = (
+            np.where(of > 0, beta_quantile(alpha / 2, np.where(of > 0, of, 1.0), rest + 1), 0.0)
+            for of, rest in ((self.successes, failures), (failures, self.successes))
+        )
+        return self._open_undefined(low, 1 - below)
+
+
+@dataclass(frozen=True, eq=False)
+class Means(Estimates):
+    """Means with Student t limits, each with one more, imagined row at the end of the scale that it looks towards.
+
+    On a scale without that end the row is imagined ``sqrt(n)`` standard deviations from the mean, as far as a row of a
+    sample can lie (Samuelson 1968); and with ``m = (Σwx)² / Σwx²`` rows in effect there is no limit at a tail of ``p``
+    while ``m < CARRIED ln(1/p)``. Rows too rare to be seen and so large that they make up the mean remain outside the
+    promise: no interval holds for every distribution on such a scale (Bahadur and Savage 1956).
+
+    Parameters
+    ----------
+    mean
+        (k,) means.
+    variance
+        (k,) variances of one row about that mean (divided by ``n``, not ``n - 1``).
+    sizes
+        (k,) effective numbers of rows, ``(Σw)² / Σw²``; 0 is an undefined mean.
+    support
+        Smallest and largest possible value of a row; infinite where there is none.
+    carried
+        (k,) effective numbers of rows that carry the means, where neither end is finite; infinite where unknown. With a
+        finite end they follow from the distance to it.
+    """
+
+    mean: Floats
+    variance: Floats
+    sizes: Floats
+    support: tuple[float, float] = (-math.inf, math.inf)
+    carried: ArrayLike = math.inf
+
+    def __post_init__(self) -> None:
+        sizes = np.asarray(self.sizes, dtype=np.float64)
+        mean = np.where(sizes > 0, self.mean, np.nan)
+        slack = np.zeros(sizes.shape)
+        carried = np.broadcast_to(np.asarray(self.carried, float), sizes.shape)
+        self._settle(mean=mean, variance=self.variance, sizes=sizes, value=mean, slack=slack, carried=carried)
+
+    @classmethod
+    def from_sums(
+        cls,
+        weight: ArrayLike,
+        weight2: ArrayLike,
+        total: ArrayLike,
+        total_of_squares: ArrayLike,
+        support: tuple[float, float] = (-math.inf, math.inf),
+        total_of_sizes: ArrayLike | None = None,
+    ) -> Means:
+        """From additive sums, each (k,): ``Σw``, ``Σw²``, ``Σwx``, ``Σwx²`` and, if at hand, ``Σw|x|``."""
+        mean = _divide(total, weight)
+        square = _divide(total_of_squares, weight)
+        variance = np.maximum(square - mean**2, 0.0)  # rounding below 0
+        sizes = np.nan_to_num(_divide(np.square(np.asarray(weight, float)), weight2))
+        carried: ArrayLike = math.inf
+        if total_of_sizes is not None:
+            found = carrying_rows(_divide(total_of_sizes, weight), square, sizes)
+            carried = np.where(np.asarray(total_of_sizes) > 0, found, math.inf)  # no row differs from 0
+        return cls(mean, variance, sizes, support, carried)
+
+    def _limits_at(self, alpha: float) -> Limits:
+        """Student t limits, clipped to the support."""
+        smallest, largest = self.support
+        low = np.maximum(self._limit(smallest, alpha / 2, -1), smallest)
+        high = np.minimum(self._limit(largest, alpha / 2, 1), largest)
+        return self._open_undefined(low, high)
+
+    def _limit(self, end: float, tail: float, sign: int) -> Floats:
+        mean, variance, n = self.mean, self.variance, self.sizes
+        bounded = math.isfinite(end)
+        away, more = (end - mean if bounded else sign * np.sqrt(n * variance)), n + 1
+        mean, variance = mean + away / more, (n * variance + away**2 * n / more) / more
+        limit = np.full(len(n), sign * math.inf)
+        enough = (n > 0) if bounded else (n >= 2)
+        reach = student_quantile(tail, n[enough]) * np.sqrt(variance[enough] / n[enough])
+        limit[enough] = mean[enough] + sign * reach
+        return limit if bounded else np.where(self._is_carried(tail), limit, sign * math.inf)
+
+    def _is_carried(self, tail: float) -> NDArray[np.bool_]:
+        """Whether enough rows carry the means for limits towards an end that is infinite: (k,)."""
+        carried = np.asarray(self.carried)
+        start = next((end for end in self.support if math.isfinite(end)), None)
+        if start is not None:
+            distance = np.abs(self.mean - start)
+            carried = carrying_rows(distance, distance**2 + self.variance, self.sizes)
+        return np.asarray(carried >= CARRIED * math.log(1 / tail))
+
+
+def carrying_rows(mean: ArrayLike, square: ArrayLike, sizes: ArrayLike) -> Floats:
+    """Return how many rows of equal size would make a mean of sizes as sure, ``n E[|x|]² / E[x²]``, each (k,).
+
+    All rows where they are alike; 0 where every row is 0 and nothing tells how large one could be.
+    """
+    share = _divide(np.square(np.asarray(mean, float)), square)
+    return np.asarray(np.nan_to_num(np.asarray(sizes, float) * share))
+
+
+@dataclass(frozen=True, eq=False)
+class Areas(Estimates):
+    """Areas under the ROC curve with score-type limits (after Newcombe 2006, method 5).
+
+    The limits are the ``θ`` with ``|θ - A| = z sqrt(r V(θ))`` for the Hanley-McNeil variance *at the limit*::
+
+        V(θ) = θ(1-θ) (1 + N* ((1-θ)/(2-θ) + θ/(1+θ))) / (m n),     N* = (m + n)/2 - 1
+
+    so they stay inside [0, 1] and have positive width at ``A = 1``. Where the variance seen in the scores is larger
+    than that model's, all of ``V`` is scaled up by the ratio ``r >= 1``.
+
+    Parameters
+    ----------
+    area
+        (k,) areas.
+    positives, negatives
+        (k,) effective numbers ``m`` and ``n`` of rows of each class; 0 of either: undefined.
+    numerical_error
+        Certified numerical error of the areas, such as one taken from a histogram has.
+    variance
+        (k,) variance of the area as seen in the scores (DeLong); without it ``r = 1``.
+    """
+
+    area: Floats
+    positives: Floats
+    negatives: Floats
+    numerical_error: ArrayLike = 0.0
+    variance: ArrayLike = 0.0
+    support: tuple[float, float] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        positives, negatives = (np.asarray(v, dtype=np.float64) for v in (self.positives, self.negatives))
+        value = np.where((positives > 0) & (negatives > 0), np.clip(self.area, 0.0, 1.0), np.nan)
+        slack = np.broadcast_to(np.asarray(self.numerical_error, float), value.shape)
+        self._settle(area=self.area, positives=positives, negatives=negatives, value=value, slack=slack)
+
+    @classmethod
+    def from_histograms(cls, positives: ArrayLike, negatives: ArrayLike, *, exact: bool = False) -> Areas:
+        """From counts per score bin, ties and bins counting one half.
+
+        Parameters
+        ----------
+        positives, negatives
+            (k, bins) numbers of rows of each class in each bin, in order of the score.
+        exact
+            Rows of one bin are truly tied, so that the area has no numerical error.
+        """
+        positives, negatives = (np.asarray(v, dtype=np.float64) for v in (positives, negatives))
+        m, n = positives.sum(axis=1), negatives.sum(axis=1)
+        p, q = _divide(positives, m[:, None]), _divide(negatives, n[:, None])
+        wins, losses = q.cumsum(axis=1) - q / 2, 1 - (p.cumsum(axis=1) - p / 2)
+        area = (p * wins).sum(axis=1)
+        of_wins, of_losses = ((w * (v - area[:, None]) ** 2).sum(axis=1) for w, v in ((p, wins), (q, losses)))
+        variance = _divide(of_wins, m - 1) + _divide(of_losses, n - 1)  # NaN for a single row of a class
+        error = 0.0 if exact else np.nan_to_num((p * q).sum(axis=1) / 2)
+        return cls(np.nan_to_num(area), m, n, error, variance)
+
+    def _limits_at(self, alpha: float) -> Limits:
+        """Newcombe's limits."""
+        model = self._variance(self.value)
+        scale = np.fmax(_divide(np.asarray(self.variance, dtype=np.float64), np.nan_to_num(model)), 1.0)
+        z = normal_quantile(alpha / 2) * np.sqrt(scale)
+        low, high = self._bisect(z, np.array([[0.0], [1.0]]))
+        return self._open_undefined(low, high)
+
+    def _variance(self, theta: Floats) -> Floats:
+        typical = (self.positives + self.negatives) / 2 - 1
+        clustering = (1 - theta) / (2 - theta) + theta / (1 + theta)
+        return theta * (1 - theta) * _divide(1 + typical * clustering, self.positives * self.negatives)
+
+    def _bisect(self, z: Floats, outer: Floats) -> Floats:
+        """The limits between the area and ``outer``, the ends of [0, 1], shape (2, 1): (2, k)."""
+        inner = self.value
+        for _ in range(60):
+            middle = (inner + outer) / 2
+            beyond = np.abs(middle - self.value) > z * np.sqrt(self._variance(middle))
+            inner, outer = np.where(beyond, inner, middle), np.where(beyond, middle, outer)
+        return outer
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationErrors(Estimates):
+    """Binned calibration errors ``Σ_b share_b |rate_b - score_b|`` of every group.
+
+    *Low*: Clopper-Pearson limits that hold in all bins of a group at once (Šidák, at ``α/2``); each bin
+    contributes the distance from its mean score to its interval. *High*: the estimate is never below
+    ``Σ share_b ±(rate_b - score_b)`` with the true signs, a linear statistic, so plain limits per bin combine
+    as root of a sum of squares (MOVER). The estimate itself is biased upwards; ``low`` is not.
+
+    Parameters
+    ----------
+    rates
+        Outcome rates of the ``k * bins`` cells, group by group.
+    scores
+        (k, bins) mean score in each bin; ignored where the bin is empty.
+    mass
+        (k, bins) weight of each bin; shares are taken of its sum over the bins of a group.
+    numerical_error
+        Certified numerical error of the mean scores.
+    """
+
+    rates: Proportions
+    scores: Floats
+    mass: Floats
+    numerical_error: float = 0.0
+    support: tuple[float, float] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        mass = np.asarray(self.mass, dtype=np.float64)
+        share = _divide(mass, mass.sum(axis=1, keepdims=True))
+        rate = self.rates.value.reshape(mass.shape)
+        used = np.where(np.isnan(rate), 0.0, share)
+        value = np.sum(used * np.abs(np.nan_to_num(rate - self.scores)), axis=1)
+        value = np.where(np.isnan(share).any(axis=1), np.nan, value)
+        self._settle(
+            scores=self.scores, mass=mass, value=value, slack=np.full(len(value), self.numerical_error)
+        )
+
+    def _limits_at(self, alpha: float) -> Limits:
+        """Limits of the errors."""
+        mass, scores = self.mass, np.nan_to_num(self.scores)
+        share = np.nan_to_num(_divide(mass, mass.sum(axis=1, keepdims=True)))
+        bins = np.maximum(np.count_nonzero(mass > 0, axis=1), 1)
+        low = np.zeros(len(self.value))
+        for count in np.unique(bins):  # the level depends on the number of bins that a group uses
+            group = bins == count
+            least, most = self._cells(sidak(alpha / 2, int(count)))
+            outside = np.maximum(np.maximum(least - scores, scores - most), 0.0)
+            low[group] = np.sum(share * outside, axis=1)[group]
+        rate = np.nan_to_num(self.rates.value.reshape(mass.shape))
+        least, most = self._cells(alpha)
+        spread = share * np.where(mass > 0, np.maximum(most - rate, rate - least), 0.0)
+        high = np.minimum(self.value + np.sqrt(np.sum(spread**2, axis=1)), 1.0)
+        return self._open_undefined(low, high)
+
+    def _cells(self, alpha: float) -> Limits:
+        low, high = self.rates.limits(alpha)
+        return low.reshape(self.mass.shape), high.reshape(self.mass.shape)
+
+
+def simultaneous_limits(estimates: Estimates, alpha: float) -> Limits:
+    """Limits that hold for all defined groups at once with probability ``1 - alpha`` (Šidák): (k,), (k,)."""
+    return estimates.limits(sidak(alpha, int(np.count_nonzero(~np.isnan(estimates.value)))))

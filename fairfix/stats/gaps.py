@@ -1,0 +1,443 @@
+"""Gaps: how far the numbers of groups lie apart, with limits of every comparison and of the largest one.
+
+With ``d = p_i - p_j`` and limits ``l, u`` of each group (MOVER, Newcombe's hybrid)::
+
+    low_ij  = d - sqrt((p_i - l_i)² + (u_j - p_j)²)          high_ij = d + sqrt((u_i - p_i)² + (p_j - l_j)²)
+
+Ratios have these limits on the log scale; where a rate is 0 they fall back on the rectangle ``u_i / l_j``. For the
+largest of ``m`` directed comparisons, ``Δ = max δ_c`` (``m = K(K-1)`` for all ordered pairs)::
+
+    low = max_c low_c       each at α / (2(m-1)): wrong only if some low_c > δ_c
+    high = max_c high_c     at α / 2: wrong only if the high_c of the comparison that truly attains Δ is
+
+A maximum over groups of which one is undefined keeps its lower end but opens the upper one to the worst possible.
+``docs/methods/intervals.md`` has the reasons.
+
+References
+----------
+Newcombe (1998), Statistics in Medicine 17. Zou and Donner (2008), Statistics in Medicine 27 (MOVER).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fairfix.stats.estimates import Estimates, Floats, Limits, frozen, sidak
+
+
+def bonferroni(alpha: float, directed: int) -> float:
+    """Return the two-sided level behind ``low``: ``directed - 1`` one-sided chances of ``alpha/2`` in all."""
+    return alpha / max(directed - 1, 1)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """One number that compares groups, with the interval that holds it with probability ``1 - alpha``.
+
+    Attributes
+    ----------
+    value
+        The estimate over the defined groups; NaN when fewer than two are defined (one, for :func:`worst`),
+        or when a ratio has nothing but zero rates.
+    low, high
+        The interval. With an undefined group the unfavourable end is the worst possible, so that
+        a limit can be shown to be broken but never to be kept.
+    groups
+        Indices of the groups that attain the value: of two, the one with the larger number first; of
+        comparisons with a reference, the group and the reference; with everybody, the group alone. The lowest
+        indices where several attain it; empty where the value is NaN.
+    undefined
+        Indices of the groups without a value.
+    bound
+        Certified numerical error of the value: 0 where the groups' numbers are exact.
+    """
+
+    value: float
+    low: float
+    high: float
+    groups: tuple[int, ...]
+    undefined: tuple[int, ...]
+    bound: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """Every group against one counterpart.
+
+    Attributes
+    ----------
+    value, low, high : (k,) arrays
+        Signed differences (or ratios) with limits that hold for all groups at once.
+    gap
+        The largest absolute difference (or the ratio furthest from 1, as a number of at most 1). Its upper
+        end may be tighter than the largest of ``high``: the largest of several needs no multiplicity there.
+    bound
+        (k,) certified numerical error of ``value``.
+    """
+
+    value: Floats
+    low: Floats
+    high: Floats
+    gap: Gap
+    bound: ArrayLike = 0.0
+
+
+def _error(value: float, least: float, most: float) -> float:
+    """Return how far ``value`` may be from a number that is known to lie between ``least`` and ``most``."""
+    return float(max(value - least, most - value, 0.0))
+
+
+def indices(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return where a mask is true."""
+    return tuple(int(i) for i in np.flatnonzero(mask))
+
+
+def _width(estimates: Estimates) -> float:
+    return estimates.support[1] - estimates.support[0]
+
+
+# ---------------------------------------------------------------------- all pairs of groups
+
+_CELLS = 1 << 17  # pairs held at once: 1 MB an array, so memory does not grow with the square of the groups
+
+
+def _blocks(rows: int) -> Iterator[slice]:
+    step = max(1, _CELLS // max(rows, 1))
+    return (slice(i, i + step) for i in range(0, rows, step))
+
+
+def _largest_pair(plus: Limits, minus: Limits, sign: int) -> float:
+    """``max over i != j of  x_i + y_j + sign sqrt(a_i² + b_j²)`` for ``plus = x, a`` and ``minus = y, b``."""
+    (x, a), (y, b) = plus, minus
+    others, best = np.arange(len(x)), -math.inf
+    for block in _blocks(len(x)):
+        total = x[block, None] + y + sign * np.hypot(a[block, None], b)
+        total[others[block] - block.start, others[block]] = -math.inf
+        best = max(best, float(total.max()))
+    return best
+
+
+def attained(value: Floats, defined: NDArray[np.intp]) -> tuple[int, ...]:
+    """Return the groups with the largest and the smallest value; the first two where all are equal."""
+    top, bottom = int(np.argmax(value)), int(np.argmin(value))
+    if top == bottom:
+        top, bottom = 0, 1
+    return int(defined[top]), int(defined[bottom])
+
+
+def difference_between_groups(estimates: Estimates, alpha: float) -> Gap:
+    """Return the largest difference between two groups, ``max p - min p``, at miscoverage ``alpha``.
+
+    ``estimates`` are of independent samples. ``0 <= low <= value <= high <= width of the support``; ``groups`` are the
+    largest and the smallest.
+    """
+    missing = np.isnan(estimates.value)
+    defined, undefined = np.flatnonzero(~missing), indices(missing)
+    width = _width(estimates)
+    if len(defined) < 2:
+        return Gap(math.nan, 0.0, width, (), undefined)
+    p, slack = estimates.value[defined], estimates.slack[defined]
+    least, most = _take(estimates.sampling_limits(bonferroni(alpha, len(p) * (len(p) - 1))), defined)
+    low = _largest_pair((p - slack, p - least), (-p - slack, most - p), -1)
+    least, most = _take(estimates.sampling_limits(alpha), defined)
+    high = _largest_pair((p + slack, most - p), (slack - p, p - least), 1)
+    value = float(p.max() - p.min())
+    high = width if undefined else min(high, width)
+    bound = _error(value, (p - slack).max() - (p + slack).min(), (p + slack).max() - (p - slack).min())
+    return Gap(value, max(low, 0.0), high, attained(p, defined), undefined, bound)
+
+
+def _take(limits: Limits, where: NDArray[np.intp]) -> Limits:
+    return limits[0][where], limits[1][where]
+
+
+def ratio_between_groups(estimates: Estimates, alpha: float) -> Gap:
+    """Return the smallest ratio of two groups, ``min p / max p``; no number may be negative.
+
+    On the log scale this is a largest difference, and is treated as one. A rate of 0 gives the ratio 0 with ``high``
+    the rectangle ``u_i / l_j``; all rates 0 leave it undefined. ``0 <= low <= value <= high <= 1``; ``groups`` are the
+    largest and the smallest.
+    """
+    assert estimates.support[0] >= 0
+    missing = np.isnan(estimates.value)
+    defined, undefined = np.flatnonzero(~missing), indices(missing)
+    p = estimates.value[defined]
+    if len(p) < 2 or not p.max() > 0:
+        return Gap(math.nan, 0.0, 1.0, (), undefined)
+    strict = _take(estimates.limits(bonferroni(alpha, len(p) * (len(p) - 1))), defined)
+    loose = _take(estimates.limits(alpha), defined)
+    high = _smallest_ratio_high(p, strict)
+    low = 0.0 if undefined or p.min() == 0 else _smallest_ratio_low(p, loose)
+    value, slack = float(p.min() / p.max()), estimates.slack[defined]
+    bound = 0.0
+    if slack.any():
+        least, most = np.maximum(p - slack, 0.0), p + slack
+        far = 1.0 if not least.max() > 0 else min(float(most.min() / least.max()), 1.0)
+        bound = _error(value, float(least.min() / most.max()), far)
+    return Gap(value, low, min(high, 1.0), attained(p, defined), undefined, bound)
+
+
+def _logarithm(values: ArrayLike) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.log(np.asarray(values, dtype=np.float64))
+
+
+def _smallest_ratio_low(p: Floats, limits: Limits) -> float:
+    least, most = (_logarithm(v) for v in limits)
+    log_p = np.log(p)
+    return math.exp(-_largest_pair((log_p, most - log_p), (-log_p, log_p - least), 1))
+
+
+def _smallest_ratio_high(p: Floats, limits: Limits) -> float:
+    least, most = (_logarithm(v) for v in limits)
+    positive = p > 0
+    log_p = np.log(p[positive])
+    far = _largest_pair((log_p, log_p - least[positive]), (-log_p, most[positive] - log_p), -1)
+    if not positive.all() and least.max() > -math.inf:  # 0 over what may be 0 as well says nothing
+        far = max(far, float(least.max() - most[~positive].min()))
+    return math.exp(-max(far, 0.0))
+
+
+# ---------------------------------------------------------------------- a reference group, or everybody
+
+
+def differences(
+    value: Floats,
+    limits: Callable[[float], Limits],
+    alpha: float,
+    width: float,
+    reference: int | None = None,
+) -> Contrasts:
+    """Return the signed differences ``value`` with their limits at any level, and the largest absolute one."""
+    counted = np.ones(len(value), dtype=bool)
+    if reference is not None:
+        counted[reference] = False
+    defined, missing = counted & ~np.isnan(value), np.isnan(value)
+    count = int(np.count_nonzero(defined))
+    low, high = limits(alpha / max(count, 1))
+    low, high = (np.where(missing, end, limit) for end, limit in ((-width, low), (width, high)))
+    gap = Gap(math.nan, 0.0, width, (), indices(missing))
+    if count and count + (reference is not None) >= 2:
+        gap = _largest_difference(value, limits, alpha, width, defined, reference)
+    return Contrasts(frozen(value), frozen(low), frozen(high), gap)
+
+
+def _largest_difference(
+    value: Floats,
+    limits: Callable[[float], Limits],
+    alpha: float,
+    width: float,
+    defined: NDArray[np.bool_],
+    reference: int | None,
+) -> Gap:
+    missing = np.isnan(value)
+    where = np.flatnonzero(defined)
+    low, high = _take(limits(bonferroni(alpha, 2 * len(where))), where)
+    nearest = max(float(low.max()), float(-high.min()), 0.0)
+    low, high = _take(limits(alpha), where)
+    furthest = width if missing.any() else min(max(float(high.max()), float(-low.min())), width)
+    group = int(where[np.argmax(np.abs(value[where]))])
+    groups = (group,) if reference is None else (group, reference)
+    return Gap(float(abs(value[group])), nearest, furthest, groups, indices(missing))
+
+
+def _mover(p: Floats, ends: Limits, q: Floats, other_ends: Limits) -> Limits:
+    """Limits of ``p - q`` from limits of each."""
+    (low, high), (other_low, other_high) = ends, other_ends
+    return p - q - np.hypot(p - low, other_high - q), p - q + np.hypot(high - p, q - other_low)
+
+
+def _log_mover(p: Floats, ends: Limits, q: Floats, other_ends: Limits) -> Limits:
+    """Limits of ``log(p/q)``: MOVER where both are positive, else the rectangle."""
+    low, high = (_logarithm(v) for v in ends)
+    other_low, other_high = (_logarithm(v) for v in other_ends)
+    positive = (p > 0) & (q > 0)
+    x, y = np.log(np.where(positive, p, 1.0)), np.log(np.where(positive, q, 1.0))
+    mover = _mover(x, (low, high), y, (other_low, other_high))
+    with np.errstate(invalid="ignore"):  # -inf - -inf where neither end says anything
+        low, high = low - other_high, high - other_low
+    return np.where(positive, mover[0], low), np.where(positive, mover[1], high)
+
+
+def difference_to_reference(estimates: Estimates, reference: int, alpha: float) -> Contrasts:
+    """Return every group minus the group of index ``reference``, and the largest absolute difference.
+
+    ``alpha`` is the miscoverage of all per-group limits together, and of the gap; the reference's own entry is 0.
+    """
+    p, slack, width = estimates.value, estimates.slack, _width(estimates)
+    error = slack + slack[reference]
+
+    def limits(level: float) -> Limits:
+        ends = estimates.sampling_limits(level)
+        low, high = _mover(p, ends, p[reference], (ends[0][reference], ends[1][reference]))
+        low, high = np.maximum(low - error, -width), np.minimum(high + error, width)
+        low[reference] = high[reference] = 0.0
+        return low, high
+
+    found = differences(p - p[reference], limits, alpha, width, reference)
+    error[reference] = 0.0
+    away = np.abs(found.value)
+    return _with_bound(
+        found, error, np.nanmax(away - error, initial=0.0), np.nanmax(away + error, initial=0.0)
+    )
+
+
+def _with_bound(found: Contrasts, error: Floats, least: float, most: float) -> Contrasts:
+    """Return a comparison of groups whose values are within ``error``, and whose gap is between two numbers."""
+    bound = 0.0 if math.isnan(found.gap.value) or not error.any() else _error(found.gap.value, least, most)
+    return replace(found, gap=replace(found.gap, bound=bound), bound=frozen(error))
+
+
+def difference_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, alpha: float) -> Contrasts:
+    """Return every group minus everybody, and the largest absolute difference.
+
+    With ``share`` (k,) the group's part of the denominator, taken as fixed, and ``rest`` the number of everybody
+    outside the group, ``p_g - p_all = (1 - share)(p_g - p_rest)``, a difference of two independent samples. Only for
+    rates and means: an area of everybody is not a mixture of the groups' areas.
+    """
+    return _to_rest(estimates, rest, 1 - np.asarray(share, dtype=np.float64), alpha)
+
+
+def covariance_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, alpha: float) -> Contrasts:
+    """Return the covariance with membership of every group, and the largest absolute one.
+
+    ``cov(x, 1_g) = share (p_g - p_all) = share (1 - share)(p_g - p_rest)`` for a number ``p`` that is a mean of ``x``.
+    """
+    part = np.asarray(share, dtype=np.float64)
+    return _to_rest(estimates, rest, part * (1 - part), alpha)
+
+
+def _to_rest(estimates: Estimates, rest: Estimates, away: Floats, alpha: float) -> Contrasts:
+    """Return ``away`` times the difference of every group to everybody outside it."""
+    p, q = estimates.value, rest.value
+    error, width = estimates.slack + rest.slack, _width(estimates)
+    alone = (away <= 0) & ~np.isnan(p)  # the group is everybody
+
+    def limits(level: float) -> Limits:
+        low, high = _mover(p, estimates.sampling_limits(level), q, rest.sampling_limits(level))
+        low, high = np.maximum(away * (low - error), -width), np.minimum(away * (high + error), width)
+        return np.where(alone, 0.0, low), np.where(alone, 0.0, high)
+
+    return differences(np.where(alone, 0.0, away * (p - q)), limits, alpha, width)
+
+
+def _exponential(logs: Contrasts) -> Contrasts:
+    """Ratios from their logarithms; the largest absolute logarithm is the ratio furthest from 1."""
+    gap = logs.gap
+    furthest = Gap(math.exp(-gap.value), math.exp(-gap.high), math.exp(-gap.low), gap.groups, gap.undefined)
+    with np.errstate(over="ignore"):
+        value, low, high = (frozen(np.exp(v)) for v in (logs.value, logs.low, logs.high))
+    return Contrasts(value, low, high, furthest)
+
+
+def _log_ratio(p: Floats, q: Floats) -> Floats:
+    with np.errstate(invalid="ignore"):  # 0/0 is undefined
+        return np.asarray(_logarithm(p) - _logarithm(q))
+
+
+def ratio_to_reference(estimates: Estimates, reference: int, alpha: float) -> Contrasts:
+    """Return every group divided by the reference group, and the ratio furthest from 1; no number may be negative.
+
+    A positive rate over a reference of 0 is infinite; ``0/0`` is undefined. The gap is ``min over groups of min(r,
+    1/r)``.
+    """
+    assert estimates.support[0] >= 0
+    p = estimates.value
+
+    def limits(level: float) -> Limits:
+        ends = estimates.limits(level)
+        low, high = _log_mover(p, ends, p[reference], (ends[0][reference], ends[1][reference]))
+        low[reference] = high[reference] = 0.0
+        return low, high
+
+    value = _log_ratio(p, p[reference])
+    if not np.isnan(p[reference]):
+        value[reference] = 0.0
+    found, slack = _exponential(differences(value, limits, alpha, math.inf, reference)), estimates.slack
+    if not slack.any():
+        return found
+    counted = np.arange(len(p)) != reference
+    least = np.maximum(p - slack, 0.0) / (p[reference] + slack[reference])
+    most = _divide_up(p + slack, max(float(p[reference] - slack[reference]), 0.0))
+    error = np.where(counted, np.maximum(found.value - least, most - found.value), 0.0)
+    near = np.where((least <= 1) & (most >= 1), 1.0, np.maximum(_below_one(least), _below_one(most)))
+    far = np.minimum(_below_one(least), _below_one(most))
+    return _with_bound(found, error, *(float(np.nanmin(v[counted], initial=1.0)) for v in (far, near)))
+
+
+def _divide_up(above: Floats, below: float) -> Floats:
+    """The quotients, infinite over 0."""
+    return above / below if below > 0 else np.where(np.isnan(above), np.nan, np.inf)
+
+
+def _below_one(ratio: Floats) -> Floats:
+    """``min(r, 1/r)``."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.minimum(ratio, 1 / ratio))
+
+
+def ratio_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, alpha: float) -> Contrasts:
+    """Return every group divided by everybody, and the ratio furthest from 1; no number may be negative.
+
+    ``p_g / p_all = 1 / (share + (1 - share) p_rest / p_g)`` rises with ``p_g / p_rest``, a ratio of two independent
+    samples whose limits it therefore inherits.
+    """
+    assert estimates.support[0] >= 0
+    p, q, share = estimates.value, rest.value, np.asarray(share, dtype=np.float64)
+    log_share, log_away = _logarithm(share), _logarithm(np.maximum(1 - share, 0.0))
+    alone = (share >= 1) & (p > 0)
+
+    def of_everybody(log_ratio: Floats) -> Floats:
+        with np.errstate(invalid="ignore"):
+            return np.where(alone, 0.0, -np.logaddexp(log_share, log_away - log_ratio))
+
+    def limits(level: float) -> Limits:
+        low, high = _log_mover(p, estimates.limits(level), q, rest.limits(level))
+        return of_everybody(low), of_everybody(high)
+
+    return _exponential(differences(of_everybody(_log_ratio(p, q)), limits, alpha, math.inf))
+
+
+# ---------------------------------------------------------------------- the worst group, and the worst of several gaps
+
+
+def worst(estimates: Estimates, alpha: float, *, smallest: bool) -> Gap:
+    """Return the smallest (or largest) number over groups.
+
+    For the smallest, ``low`` is the least lower limit, for which no multiplicity is needed; ``high`` is the least upper
+    limit, which must hold for all groups (Šidák).
+    """
+    missing = np.isnan(estimates.value)
+    defined, undefined = np.flatnonzero(~missing), indices(missing)
+    if not len(defined):
+        return Gap(math.nan, *estimates.support, (), undefined)
+    p, slack = estimates.value[defined], estimates.slack[defined]
+    loose = _take(estimates.limits(alpha), defined)
+    strict = _take(estimates.limits(2 * sidak(alpha / 2, len(p))), defined)
+    if smallest:
+        group, low, high = np.argmin(p), loose[0].min(), strict[1].min()
+        bound = _error(p.min(), (p - slack).min(), (p + slack).min())
+        low = estimates.support[0] if undefined else low
+    else:
+        group, low, high = np.argmax(p), strict[0].max(), loose[1].max()
+        bound = _error(p.max(), (p - slack).max(), (p + slack).max())
+        high = estimates.support[1] if undefined else high
+    return Gap(float(p[group]), float(low), float(high), (int(defined[group]),), undefined, bound)
+
+
+def combine(*gaps: Gap, smallest: bool = False) -> Gap:
+    """Return the largest (or smallest) of several gaps; each of ``n`` at ``alpha / n`` gives miscoverage ``alpha``."""
+    sign = -1 if smallest else 1
+    defined = [gap for gap in gaps if not math.isnan(gap.value)]
+    undefined = tuple(sorted({group for gap in gaps for group in gap.undefined}))
+    pick = min if smallest else max
+    low, high = pick(gap.low for gap in gaps), pick(gap.high for gap in gaps)
+    if not defined:
+        return Gap(math.nan, low, high, (), undefined)
+    top = max(defined, key=lambda gap: sign * gap.value)
+    return Gap(top.value, low, high, top.groups, undefined)

@@ -1,0 +1,27 @@
+"""What Hypothesis and loops over worlds draw: how many in a pull request, and how many in full.
+
+``HYPOTHESIS_PROFILE`` chooses: ``project`` draws a third of the examples and worlds, ``full`` (``make test-full``) and
+``explore`` draw all. A law that counts how often something happens has a fixed number of worlds and does not ask here.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "project")
+
+
+def examples(most: int) -> int:
+    """Return how many examples of at most ``most`` the profile draws; a few are always drawn."""
+    return most if PROFILE != "project" else max(most // 3, min(most, 3))
+
+
+def load_profile() -> None:
+    """Load the profile: no deadline, since the machine may be busy; the same examples each time, but to explore."""
+    drawn = examples(settings.get_profile("default").max_examples)
+    settings.register_profile("project", deadline=None, derandomize=True, max_examples=drawn)
+    settings.register_profile("full", deadline=None, derandomize=True)
+    settings.register_profile("explore", deadline=None, print_blob=True)
+    settings.load_profile(PROFILE)

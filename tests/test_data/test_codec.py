@@ -1,0 +1,144 @@
+"""What is declared is saved, comes back bit by bit, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from fairfix.data.codec import (
+    Array,
+    EndToEnd,
+    Part,
+    Saved,
+    Setting,
+    list_of,
+    one_of,
+    real,
+    text,
+    truth,
+    whole,
+)
+from fairfix.errors import ArtifactError
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Numbers that increase."""
+
+    at: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Thing(Saved):
+    """A part of every kind."""
+
+    kind: ClassVar[str] = "thing"
+    parts: ClassVar[Mapping[str, Part]] = {
+        "names": Setting(list_of(text, least=1), "names"),
+        "colour": Setting(one_of("red", "blue")),
+        "many": Setting(whole(1, 9)),
+        "on": Setting(truth),
+        "share": Setting(real(0.0, 1.0)),
+        "weights": Array("<f8", ("names", 2), 0.0),
+        "extra": Array("<i8", (None,), optional=True),
+        "runs": EndToEnd(
+            Run,
+            "lengths",
+            {"at": Array("<f8", (None,))},
+            "names",
+            lambda run: bool((np.diff(run.at) > 0).all()),
+        ),
+    }
+    names: tuple[str, ...]
+    colour: str
+    many: int
+    on: bool
+    share: float
+    weights: npt.NDArray[np.float64]
+    runs: tuple[Run, ...]
+    extra: npt.NDArray[np.int64] | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether names differ."""
+        return len(set(self.names)) == len(self.names)
+
+
+def thing(names: int = 2, extra: bool = True) -> Thing:
+    """Return a thing of so many names."""
+    runs = tuple(Run(np.arange(k + 1.0)) for k in range(names))
+    more = np.array([-1, 5]) if extra else None
+    return Thing(tuple(map(str, range(names))), "red", 3, True, 0.5, np.ones((names, 2)), runs, more)
+
+
+@given(names=st.integers(1, 5), extra=st.booleans())
+def test_what_is_saved_comes_back(names: int, extra: bool) -> None:
+    """Through JSON and arrays, a second state is the first."""
+    settings, arrays = thing(names, extra).state()
+    again = Thing.from_state(json.loads(json.dumps(settings)), arrays).state()
+
+    assert again[0] == settings
+    assert {name: a.tobytes() for name, a in again[1].items()} == {n: a.tobytes() for n, a in arrays.items()}
+    assert ("extra" in arrays) == extra
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"names": []},
+        {"names": ["a", "a"]},
+        {"names": ["a", 1]},
+        {"names": ["a", "b", "c"]},
+        {"colour": "green"},
+        {"colour": ["red"]},
+        {"many": 0},
+        {"many": True},
+        {"many": 2.0},
+        {"on": 1},
+        {"share": 1},
+        {"share": float("nan")},
+        {"lengths": [1, 1]},
+        {"lengths": [1, 2.0]},
+        {"lengths": [3]},
+        {"more": 1},
+        {"weights": np.ones((2, 3))},
+        {"weights": np.ones((3, 2))},
+        {"weights": np.ones((2, 2), dtype=np.float32)},
+        {"weights": np.full((2, 2), np.nan)},
+        {"weights": np.full((2, 2), np.inf)},
+        {"weights": np.full((2, 2), -1e-9)},
+        {"weights": None},
+        {"at": np.zeros(3)},
+        {"another": np.zeros(3)},
+        {"extra": np.zeros(3)},
+    ],
+)
+def test_what_is_not_declared_is_refused(change: dict[str, Any]) -> None:
+    """Another type, shape, range, number of parts, or parts that contradict each other are an artifact error."""
+    settings, arrays = thing().state()
+    for name, value in change.items():
+        if name in arrays or isinstance(value, np.ndarray):
+            arrays[name] = value
+        else:
+            settings[name] = value
+
+    with pytest.raises(ArtifactError, match="parts of this thing do not fit together"):
+        Thing.from_state(settings, arrays)
+
+
+@pytest.mark.parametrize("name", [*thing().state()[0], *thing().state()[1]])
+def test_a_missing_part_is_refused(name: str) -> None:
+    """All but what is optional has to be there."""
+    settings, arrays = ({n: v for n, v in part.items() if n != name} for part in thing().state())
+    if name == "extra":
+        assert Thing.from_state(settings, arrays).extra is None
+    else:
+        with pytest.raises(ArtifactError, match=f"'{name}'"):
+            Thing.from_state(settings, arrays)
