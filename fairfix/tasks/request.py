@@ -520,7 +520,10 @@ def function_of(
     signature = inspect.Signature(kept)
 
     def task(*args: Any, **kwargs: Any) -> R:
-        given = dict(signature.bind(*args, **kwargs).arguments)
+        try:
+            given = dict(signature.bind(*args, **kwargs).arguments)
+        except TypeError as error:  # which does not know the name of the function
+            raise TypeError(f"fairfix.{name}() {error}") from None
         explicit = frozenset(given)
         if more:
             given["parameters"] = {one: given.pop(one) for one in more if one in given}
