@@ -16,6 +16,9 @@ from tests.strategies import examples
 Floats = npt.NDArray[np.float64]
 Data = tuple[Floats, Floats, npt.NDArray[np.int64]]
 
+REACHED = {"tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7, "tol_feas": 1e-7}
+"""What the conic solver reaches on any processor, a tenth of what is asked of values here; its own 1e-8 it may miss."""
+
 
 def data(seed: int, groups: int = 3, rows: int = 120, *, binary: bool = False) -> Data:
     """Return rows whose groups follow different lines."""
@@ -59,7 +62,7 @@ def test_the_optimum_is_that_of_a_general_solver(loss: str, seed: int) -> None:
     each = cp.square(form - y) if loss == "square" else cp.logistic(form) - cp.multiply(y, form)
     held = [cp.sum(each[codes == k]) / (codes == k).sum() <= bounds[k] for k in range(3)]
     other = cp.Problem(cp.Minimize(cp.sum(each) / y.size + 1e-3 * cp.sum_squares(w)), held)
-    other.solve(solver=cp.CLARABEL)
+    other.solve(solver=cp.CLARABEL, **REACHED)
 
     assert found.objective == pytest.approx(other.value, abs=1e-6)
     assert 0 <= found.objective - found.bound + 1e-12 <= 1e-7
@@ -175,7 +178,7 @@ def test_the_bound_of_averages_is_below_all_of_them() -> None:
     off = A @ (np.array(seen).T @ q) - y
     held = [cp.sum_squares(off[codes == k]) / (codes == k).sum() <= bounds[k] for k in range(3)]
     cost = cp.Minimize(cp.sum_squares(off) / y.size)
-    least = cp.Problem(cost, [*held, q >= 0, cp.sum(q) == 1]).solve(solver="CLARABEL")
+    least = cp.Problem(cost, [*held, q >= 0, cp.sum(q) == 1]).solve(solver=cp.CLARABEL, **REACHED)
 
     assert isinstance(found, MembersSolution)
     assert found.bound - 1e-6 <= least <= found.objective + 1e-6
@@ -202,7 +205,7 @@ def test_values_moved_into_a_range_hold_what_no_line_does(seed: int, wrong: int)
 
     w, b, t = cp.Variable(), cp.Variable(), cp.Variable()
     own = [cp.sum_squares(w * x[codes == k] + b - y[codes == k]) / (codes == k).sum() <= t for k in (0, 1)]
-    least = cp.Problem(cp.Minimize(t), own).solve(solver=cp.CLARABEL)
+    least = cp.Problem(cp.Minimize(t), own).solve(solver=cp.CLARABEL, **REACHED)
     grid = [one.ravel() for one in np.meshgrid(np.geomspace(0.01, 10, 120), np.linspace(-2, 3, 120))]
     reached = moved(*grid).max(axis=0).min()
     bound = 1.3 * reached
