@@ -32,7 +32,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from fairfix.noisy.bounds import Pair, labelled_bounds, soft_bounds, tv_bounds, widest
 from fairfix.noisy.rates import DEMANDS, RATIOS, Floats, Parity, Ratio, flipped, require_labels, shortfalls

@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import linprog
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from fairfix.optim.arrays import Floats, Ints, shares_of
 from fairfix.optim.newton import descend, newton_step

@@ -32,7 +32,7 @@ from typing import Protocol
 
 import numpy as np
 from scipy.special import expit
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from fairfix.optim.arrays import Floats, Ints, distinct_rows, shares_of
 from fairfix.optim.newton import STEPS, descend, newton_step

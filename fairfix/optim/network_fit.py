@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from fairfix.optim.arrays import Floats, Ints, shares_of
 from fairfix.optim.network import CLIP, Candidates, Listed, Network, Variants, change

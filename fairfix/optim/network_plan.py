@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from fairfix.optim.arrays import Floats, shares_of
 from fairfix.optim.network import CLIP, Candidates, Listed, Network, Variants, change

@@ -51,7 +51,7 @@ def run_audit(request: AuditRequest) -> AuditResult:
     """Return the result of an audit; writes nothing."""
     if request.profile and request.from_counts is None and "missing_group" not in request.explicit:
         request = replace(request, missing_group="group")  # its tables give unknown groups rows of their own
-    allowances = tuple(Allowance.parse(text) for text in request.fail_on_worse)  # type: ignore[union-attr]
+    allowances = tuple(Allowance.parse(text) for text in request.fail_on_worse)  # type: ignore[union-attr]  # a tuple in a request
     waivers, old = waivers_of(request), _baseline(request.baseline)
     counts: CountFile | None = None
     data: Dataset | None = None
@@ -89,7 +89,7 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
         exact=exact,
         threads=request.threads,
         checks=tuple(map(Check.parse, request.fail_on)),
-        gate_on=request.gate_on,  # type: ignore[arg-type]
+        gate_on=request.gate_on,
         suppress_below=request.suppress_below,
     )
 
@@ -121,7 +121,7 @@ def _of_data(request: AuditRequest, data: Dataset) -> tuple[AuditReport, CountFi
     if request.noise_membership:
         from fairfix.noisy.membership import audit_membership, parse_membership
 
-        groups, independent = parse_membership(request.noise_membership), request.noise_independent  # type: ignore[arg-type]
+        groups, independent = parse_membership(request.noise_membership), request.noise_independent  # type: ignore[arg-type]  # a tuple in a request
         report = audit_membership(
             source, reading, groups, settings, independent=independent, seed=request.seed, more=more
         )
@@ -263,7 +263,7 @@ def _compare_results(
     name = request.baseline if isinstance(request.baseline, str) else "given"
     try:
         require_comparable(old, content, name)
-        section, checks = compare(old, content, allowances, _usual(), request.gate_on)  # type: ignore[arg-type]
+        section, checks = compare(old, content, allowances, _usual(), request.gate_on)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise DataError(f"`baseline`: {name} is incomplete or was changed: {error!r}") from error
     _add_changes(content, section, checks, allowances, f"the baseline {name}")
@@ -291,7 +291,7 @@ def _compare_rows(
     old, new = map(audit_dict, reports)
     limits = Changes(matched, settings.confidence, settings.reference).limits
     judged = {**new, "checks": content["checks"]}
-    section, checks = compare(old, judged, allowances, _usual(), request.gate_on, limits)  # type: ignore[arg-type]
+    section, checks = compare(old, judged, allowances, _usual(), request.gate_on, limits)
     doubt(checks, matched)
     if matched.share < 1:
         both, every = f"{len(matched.new):,}", f"{len(after):,}"

@@ -309,7 +309,7 @@ class Plan:
     @property
     def fits(self) -> tuple[tuple[Contender, float | None], ...]:
         """Every fit that is to be made."""
-        return fits(self.contenders, self.request.slacks)  # type: ignore[arg-type]
+        return fits(self.contenders, self.request.slacks)  # type: ignore[arg-type]  # a tuple in a request
 
     def run(self, done: Callable[[int], None] = lambda fits: None) -> CompareResult:
         """Make the comparison; ``done`` is called with 1 after every fit."""
@@ -318,7 +318,7 @@ class Plan:
         outcome = compare_table(
             table,
             self.contenders,
-            slacks=request.slacks,  # type: ignore[arg-type]
+            slacks=request.slacks,  # type: ignore[arg-type]  # a tuple in a request
             confidence=request.confidence,
             seed=request.seed,
             holdout=request.holdout,

@@ -64,7 +64,7 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
         )
         source = ScoredSource(source, model)
         part = "prediction" if model.score_scale == "decision" else "score"
-        columns = replace(columns, **{part: MODEL_SCORE})  # type: ignore[arg-type]
+        columns = replace(columns, **{part: MODEL_SCORE})  # type: ignore[arg-type]  # a part of one name
     columns, inferred = infer_columns(
         columns, source.schema, score_from_model=model is not None, score_needed=score_needed
     )
@@ -77,7 +77,7 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     if model is not None and model.score_scale == "raw":
         options["score_scale"] = "raw"
     cuts = () if request.threshold is None else (request.threshold,)
-    reading = Reading(columns, thresholds=cuts, missing_rows=request.missing, **options)  # type: ignore[arg-type]
+    reading = Reading(columns, thresholds=cuts, missing_rows=request.missing, **options)
     reading.check(protected=protected_needed)
     return Dataset(source, reading, inferred, model)
 
@@ -111,7 +111,7 @@ def noise_of(request: DataRequest) -> Noise | None:
         return None
     table, columns = None, request.noise_columns
     if request.noise is not None and not columns:
-        table = read_noise(open_source(request.noise), request.noise_probability)  # type: ignore[arg-type]
+        table = read_noise(open_source(request.noise), request.noise_probability)
         log.info("%s holds %s", table.source, WORDS[table.form])
     elif request.noise is not None:
         if len(columns) not in (2, 3):
@@ -120,7 +120,7 @@ def noise_of(request: DataRequest) -> Noise | None:
             )
         table = tabulate(open_source(request.noise), *columns)
     radii = None if request.noise_radius is None else parse_radii(str(request.noise_radius))
-    return Noise(table, radii, request.noise_epsilon, request.noise_class_conditional, request.noise_keep)  # type: ignore[arg-type]
+    return Noise(table, radii, request.noise_epsilon, request.noise_class_conditional, request.noise_keep)
 
 
 def waivers_of(request: GateRequest) -> list[Waiver]:

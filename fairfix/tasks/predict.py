@@ -37,7 +37,7 @@ class Predictions:
         shared = self.request.duplicate_ids == "share"
         return self.repaired.predict_source(
             self.source,
-            missing_score=self.request.missing,  # type: ignore[arg-type]
+            missing_score=self.request.missing,
             duplicate_ids=shared,
         )
 
@@ -49,7 +49,7 @@ def predictions_of(request: PredictRequest) -> Predictions:
     artifact = getattr(request.artifact, "repaired", request.artifact)
     repaired = artifact if isinstance(artifact, Repaired) else Repaired.load(artifact)
     if request.unseen_group:
-        repaired = replace(repaired, unseen_group=request.unseen_group)  # type: ignore[arg-type]
+        repaired = replace(repaired, unseen_group=request.unseen_group)
     source = _scored(open_source(request.data), repaired, request)
     if repaired.predictor.needs_protected:
         names = ", ".join(repaired.reading.columns.protected)

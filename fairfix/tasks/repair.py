@@ -94,7 +94,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         data, averaged = _averaged(data, repairer)
     features = _learned_from(request, data, repairer)
     _check_ids(request, data)
-    asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)  # type: ignore[arg-type]
+    asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
     if repairer.streams:
         outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
     else:
@@ -123,7 +123,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         outcome.repairer.parameters,
         outcome.predictor,
         at_predict_time(outcome.reading, outcome.predictor),
-        request.unseen_group,  # type: ignore[arg-type]
+        request.unseen_group,
         identity_columns(_without_score(data), data.reading),
         hash_key(request.seed, data_fingerprint),
         _base(request, data, outcome.predictor, averaged),

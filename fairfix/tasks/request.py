@@ -14,9 +14,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fairfix.errors import UsageError
+
+if TYPE_CHECKING:  # they import numpy
+    from fairfix.auditing.checks import GateOn
+    from fairfix.data.reading import MissingGroup, MissingRows, ScoreScale, Task
+    from fairfix.models.repaired import MissingScore, UnseenGroup
+    from fairfix.noisy.description import Form, Keep
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -190,19 +196,19 @@ class DataRequest(Request):
         "SCORE",
         kind=float,
     )
-    score_scale: str = parameter(
+    score_scale: ScoreScale = parameter(
         "probability",
         "What a score is: p, 2p-1, log-odds, or no probability.",
         choices=("probability", "margin", "logit", "raw"),
     )
-    missing_group: str = parameter(
+    missing_group: MissingGroup = parameter(
         "error", "Rows whose group is missing.", choices=("error", "group", "drop")
     )
-    missing: str = parameter(
+    missing: MissingRows = parameter(
         "error", "Rows whose score, label or weight is missing.", choices=("error", "drop")
     )
     max_groups: int = parameter(1000, "More distinct values than this are no groups.", at_least=2)
-    task: str = parameter(
+    task: Task = parameter(
         "classification",
         "What the label is: 0/1, or a real number.",
         choices=("classification", "regression"),
@@ -217,12 +223,12 @@ class DataRequest(Request):
         "TRUE,NOISY[,LABEL]",
         listed=True,
     )
-    noise_probability: str | None = parameter(
+    noise_probability: Form | None = parameter(
         None,
         "What its probabilities are.  [default: found from what sums to 1]",
         choices=("joint", "true-given-noisy", "noisy-given-true"),
     )
-    noise_keep: str | None = parameter(
+    noise_keep: Keep | None = parameter(
         None,
         "What of the table holds for the data, if their groups have other shares.",
         choices=("true-given-noisy", "noisy-given-true"),
@@ -248,7 +254,7 @@ class GateRequest(DataRequest):
     fail_on: Names = parameter(
         (), "Fail on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'.", "CHECK"
     )
-    gate_on: str = parameter("interval", "What has to hold the limits.", choices=("interval", "point"))
+    gate_on: GateOn = parameter("interval", "What has to hold the limits.", choices=("interval", "point"))
     waivers: Sequence[Mapping[str, Any]] = ()
     """Tables of ``check``, ``reason``, ``expires`` and perhaps ``limit``, as in the configuration."""
     today: date | None = None
@@ -362,7 +368,7 @@ class RepairRequest(GateRequest):
     )
     holdout: float = parameter(0.3, "Share of the rows kept for the proof.")
     validation: float = parameter(0.2, "Share of the rows that select, when a parameter has several values.")
-    unseen_group: str = parameter(
+    unseen_group: UnseenGroup = parameter(
         "error",
         "At predict time, rows of a group the fit has not seen.",
         choices=("error", "base", "abstain"),
@@ -404,12 +410,12 @@ class PredictRequest(Request):
     trust_model: str | None = parameter(
         None, "Load a pickle-family model file, which runs its code, if it has this hash.", "sha256:HASH"
     )
-    unseen_group: str | None = parameter(
+    unseen_group: UnseenGroup | None = parameter(
         None,
         "Rows of a group the fit has not seen.  [default: as the artifact says]",
         choices=("error", "base", "abstain"),
     )
-    missing: str = parameter("error", "Rows whose score is missing.", choices=("error", "abstain"))
+    missing: MissingScore = parameter("error", "Rows whose score is missing.", choices=("error", "abstain"))
     duplicate_ids: str = parameter("error", DUPLICATE_IDS, choices=("error", "share"))
 
 
