@@ -7,11 +7,10 @@ nothing else is ever touched, and what is generated does not depend on the termi
 
 from __future__ import annotations
 
-import ast
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import partial
 from importlib import import_module
@@ -26,6 +25,7 @@ from fairfix.methods import available
 from fairfix.report import FORMATS, GATED
 from fairfix.tasks.explain import INTERVALS, needs_of
 from fairfix.tasks.request import EXCLUDES, REQUIRES
+from house import rooms_below
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -135,35 +135,11 @@ def formats() -> str:
 
 
 def imports() -> str:
-    """Return which room imports which, those with the fewest rooms below them first."""
-    home = Path(fairfix.__file__).parent
-    below: dict[str, set[str]] = {}
-    for path in sorted(home.rglob("*.py")):
-        room = path.relative_to(home).parts[0].removesuffix(".py")
-        if not room.startswith("__"):
-            below.setdefault(room, set()).update(set(_imported(path)) - {room})
-
-    def depth(room: str) -> int:
-        return 1 + max((depth(other) for other in below[room]), default=0)
-
+    """Return which room imports which, those with the fewest floors below them first."""
+    below = rooms_below(Path(fairfix.__file__).parent)
     width = max(map(len, below))
-    lines = [
-        f"{room:{width}}  {' '.join(sorted(below[room]))}".rstrip()
-        for room in sorted(below, key=lambda r: (depth(r), r))
-    ]
+    lines = [f"{room:{width}}  {' '.join(sorted(others))}".rstrip() for room, others in below.items()]
     return "```text\n" + "\n".join(lines) + "\n```\n"
-
-
-def _imported(path: Path) -> Iterator[str]:
-    """Yield the rooms that a module imports when it runs, inside functions too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = [ast.Pass()]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("fairfix"):
-            names = [f"{node.module}.{alias.name}".split(".")[1] for alias in node.names]
-            yield from (name for name in names if not name.startswith("__"))
 
 
 MAKERS: dict[str, Callable[[], str]] = {

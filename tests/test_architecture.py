@@ -10,6 +10,9 @@ from pathlib import Path
 
 import fairfix
 
+from tests.scripts import script
+
+HOUSE_PLAN = script("docs/house.py")
 HOUSE = Path(fairfix.__file__).parent
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(HOUSE.rglob("*.py"))}
 
@@ -54,30 +57,6 @@ LONGER = {
 """Module or class -> why it is longer."""
 
 
-def room_of(path: Path) -> str:
-    """Return the room of a module."""
-    return path.relative_to(HOUSE).parts[0].removesuffix(".py")
-
-
-def imports_of(path: Path) -> set[str]:
-    """Return the dotted names a module imports, inside functions too, type-checking blocks excepted."""
-    hidden = {
-        id(inner)
-        for node in ast.walk(TREES[path])
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for inner in ast.walk(node)
-    }
-    found = set()
-    for node in ast.walk(TREES[path]):
-        if id(node) in hidden:
-            continue
-        if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{name.name}" for name in node.names}
-    return found
-
-
 def calls_of(tree: ast.AST) -> set[str]:
     """Return what is called in a module, as it is written."""
     return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
@@ -87,7 +66,7 @@ def test_imports_follow_the_plan() -> None:
     """A room imports only rooms below it; what it imports from outside is what its work needs."""
     wrong = []
     for path in TREES:
-        room, names = room_of(path), imports_of(path)
+        room, names = HOUSE_PLAN.room_of(path, HOUSE), HOUSE_PLAN.imports_of(path)
         if room in ("__init__", "__main__"):
             continue
         rooms = {name.split(".")[1] for name in names if name.startswith("fairfix.")} - {"__version__", room}

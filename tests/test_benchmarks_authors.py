@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 from fairfix.optim.ramp import Cell, ramp, solve
+
+from tests.scripts import script
 
 Draw = tuple[np.ndarray, np.ndarray]
 
@@ -17,14 +16,7 @@ Draw = tuple[np.ndarray, np.ndarray]
 @pytest.fixture(scope="module")
 def authors() -> ModuleType:
     """The module, loaded from the folder of the benchmarks."""
-    path = Path(__file__).parents[1] / "benchmarks" / "authors.py"
-    spec = importlib.util.spec_from_file_location("benchmarks_authors", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return script("benchmarks/authors.py")
 
 
 @pytest.fixture(scope="module")

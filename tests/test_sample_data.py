@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -12,20 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.scripts import script
+
 FOLDER = Path(__file__).parents[1] / "sample_data"
 
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    """The generator as a module."""
-    spec = importlib.util.spec_from_file_location("generate", FOLDER / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["generate"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["generate"]
+def generator() -> ModuleType:
+    """The script that makes the data."""
+    return script("sample_data/generate.py")
 
 
 def test_it_is_small() -> None:
@@ -34,9 +26,9 @@ def test_it_is_small() -> None:
 
 
 @pytest.mark.slow
-def test_the_script_makes_the_files(script: ModuleType, tmp_path: Path) -> None:
+def test_the_script_makes_the_files(generator: ModuleType, tmp_path: Path) -> None:
     """Generated anew, every file holds the same table."""
-    script.write(tmp_path)
+    generator.write(tmp_path)
     for path in tmp_path.iterdir():
         read = pd.read_parquet if path.suffix == ".parquet" else pd.read_csv
         pd.testing.assert_frame_equal(
@@ -44,12 +36,12 @@ def test_the_script_makes_the_files(script: ModuleType, tmp_path: Path) -> None:
         )
 
 
-def test_the_model_gives_the_scores(script: ModuleType) -> None:
+def test_the_model_gives_the_scores(generator: ModuleType) -> None:
     """The model that the demo builds is the one that scored every file, whatever the format makes of gaps."""
-    model = script.fitted_model()
+    model = generator.fitted_model()
     for name in ("loans.parquet", "loans.csv", "new_applicants.csv"):
         rows = pd.read_parquet(FOLDER / name) if name.endswith("parquet") else pd.read_csv(FOLDER / name)
-        score = model.predict_proba(rows[list(script.FEATURES)])[:, 1]
+        score = model.predict_proba(rows[list(generator.FEATURES)])[:, 1]
 
         np.testing.assert_allclose(score, rows.score, atol=2e-5)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.scripts import script
 
 SETS = 100
 
@@ -15,14 +14,7 @@ SETS = 100
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
     """The benchmark that measures this at length."""
-    path = Path(__file__).parents[2] / "benchmarks" / "gates.py"
-    spec = importlib.util.spec_from_file_location("gates_bench", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["gates_bench"] = module
-    spec.loader.exec_module(module)
-    return module
+    return script("benchmarks/gates.py")
 
 
 def test_false_alarms_at_parity(bench: ModuleType) -> None:
