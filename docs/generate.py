@@ -20,9 +20,9 @@ import fairfix
 from fairfix.auditing.comparisons import KINDS, MEANINGS
 from fairfix.auditing.metrics import FLIP_SCOPES, MEANS, METRICS, RATES
 from fairfix.cli import COMMANDS, cli
-from fairfix.cli.options import spoken
 from fairfix.methods import available
 from fairfix.report import FORMATS, GATED
+from fairfix.report.words import as_options
 from fairfix.tasks.explain import INTERVALS, needs_of
 from fairfix.tasks.request import EXCLUDES, REQUIRES
 from house import rooms_below
@@ -59,13 +59,13 @@ def together() -> str:
     """Return which options need or exclude which others."""
 
     def named(names: tuple[str, ...], word: str) -> str:
-        return f" {word} ".join(f"`{spoken(f'`{name}`')}`" for name in names)
+        return f" {word} ".join(f"`{as_options(f'`{name}`')}`" for name in names)
 
     rows = [
         (named((name,), ""), f"needs {named(others, 'or')}", why or " ") for name, others, why in REQUIRES
     ]
     rows += [(named((name,), ""), f"not with {named(others, 'or')}", why) for name, others, why in EXCLUDES]
-    return table(("option", "goes", "why"), [(one, goes, spoken(why)) for one, goes, why in rows])
+    return table(("option", "goes", "why"), [(one, goes, as_options(why)) for one, goes, why in rows])
 
 
 def metrics() -> str:

@@ -158,10 +158,9 @@ def _show_warning(message: Any, category: type[Warning], *_: Any) -> None:
 
 def _echo(message: str) -> None:
     """Write a line of the library to stderr, with its parameters as options."""
-    from fairfix.cli.options import spoken
-    from fairfix.report.words import harmless
+    from fairfix.report.words import as_options, harmless
 
-    click.echo(harmless(f"fairfix: {spoken(message)}"), err=True)
+    click.echo(harmless(f"fairfix: {as_options(message)}"), err=True)
 
 
 class _Talk(logging.Handler):

@@ -14,27 +14,12 @@ import click
 from click.core import ParameterSource
 
 from fairfix.errors import ConfigError, ExitStatus, UsageError
+from fairfix.report.words import as_options
 from fairfix.tasks.request import GateRequest, Request, parameters_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
 Made = TypeVar("Made", bound=Request)
-
-ARGUMENTS = frozenset(("data", "result", "artifact"))
-"""Parameters that the command line takes without a name."""
-
-QUOTED = re.compile(r"`([a-z_]+)(?:=([^`]*))?`")
-"""A parameter in a message or a help, perhaps with a value."""
-
-
-def spoken(text: str) -> str:
-    """Return a text of the library with its parameters as the command line writes them: ``--noise FILE``, DATA."""
-
-    def option_for(match: re.Match[str]) -> str:
-        name = match[1].upper() if match[1] in ARGUMENTS else "--" + match[1].replace("_", "-")
-        return name if match[2] is None else f"{name} {match[2]}"
-
-    return QUOTED.sub(option_for, text)
 
 
 def option(*names: str, **settings: Any) -> Decorator[Any]:
@@ -83,7 +68,7 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
             envvar = "FAIRFIX_DATA" if name == "data" else None
             made.append(click.argument(name, envvar=envvar, type=click.Path(), required=data_required))
             continue
-        settings: dict[str, Any] = {"help": spoken(domain.help), "default": default}
+        settings: dict[str, Any] = {"help": as_options(domain.help), "default": default}
         if domain.metavar:
             settings["metavar"] = domain.metavar
         if domain.choices:

@@ -12,8 +12,9 @@ from typing import Any
 import click
 
 from fairfix.cli.config import PATHS
-from fairfix.cli.options import spoken, talk
+from fairfix.cli.options import talk
 from fairfix.errors import UsageError
+from fairfix.report.words import as_options
 
 WRITTEN = ("output", "counts_out", "picture")
 """Options that name a file to write."""
@@ -74,7 +75,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
 
 
 def _written(given: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(spoken(f"`{name}={given[name]}`"), given[name]) for name in WRITTEN if given.get(name)]
+    return [(as_options(f"`{name}={given[name]}`"), given[name]) for name in WRITTEN if given.get(name)]
 
 
 def check_files(written: Sequence[tuple[str, str]], given: Mapping[str, Any]) -> None:
@@ -86,7 +87,7 @@ def check_files(written: Sequence[tuple[str, str]], given: Mapping[str, Any]) ->
         (as the user wrote it, file) of every file to write.
     """
     read = [name for name in ("result", *sorted(PATHS)) if name not in WRITTEN and given.get(name)]
-    seen = {Path(given[name]).resolve(): spoken(f"`{name}`") for name in read}
+    seen = {Path(given[name]).resolve(): as_options(f"`{name}`") for name in read}
     for text, path in written:
         place = Path(path).resolve()
         if not place.parent.is_dir():

@@ -6,9 +6,10 @@ with ``render(result, ...) -> str``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+
+from fairfix.report.words import as_options
 
 FORMATS = ("text", "json", "markdown", "html", "junit", "github", "sarif")
 """Names of the formats; each is the module ``fairfix.report.NAME_``."""
@@ -21,7 +22,9 @@ NO_CHECKS = (
 )
 
 
-def renderer(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """Return the function that renders a result's JSON form."""
-    render: Callable[[Mapping[str, Any]], str] = import_module(f"fairfix.report.{name}_").render
-    return render
+def renderer(name: str) -> Callable[..., str]:
+    """Return the function that renders a result's JSON form; all but JSON write parameters as options."""
+    render: Callable[..., str] = import_module(f"fairfix.report.{name}_").render
+    if name == "json":
+        return render
+    return lambda result, **settings: render(as_options(result), **settings)

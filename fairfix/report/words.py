@@ -10,6 +10,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+ARGUMENTS = frozenset(("data", "result", "artifact"))
+"""Parameters that the command line takes without a name."""
+
+QUOTED = re.compile(r"`([a-z_]+)(?:=([^`]*))?`")
+"""A parameter in a message, a note or a help, perhaps with a value."""
+
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 """What has no shape, breaks a line, or changes how other characters look."""
 
@@ -37,6 +43,22 @@ def readable(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         return {named(k) if key == "per_group" else k: readable(one, k) for k, one in value.items()}
     return value
+
+
+def as_options(value: Any) -> Any:
+    """Return a text, or a JSON form, with its parameters as the command line writes them: ``--noise FILE``, DATA."""
+    if isinstance(value, str):
+        return QUOTED.sub(_option, value)
+    if isinstance(value, (list, tuple)):
+        return [as_options(one) for one in value]
+    if isinstance(value, dict):
+        return {key: as_options(one) for key, one in value.items()}
+    return value
+
+
+def _option(match: re.Match[str]) -> str:
+    name = match[1].upper() if match[1] in ARGUMENTS else "--" + match[1].replace("_", "-")
+    return name if match[2] is None else f"{name} {match[2]}"
 
 
 def harmless(text: str) -> str:

@@ -14,8 +14,8 @@ import fairfix
 import pandas as pd
 import pytest
 from fairfix.cli import run
-from fairfix.cli.options import spoken
 from fairfix.errors import FairfixError, UsageError
+from fairfix.report.words import as_options
 from fairfix.tasks.request import (
     EXCLUDES,
     REQUIRES,
@@ -301,14 +301,16 @@ def test_what_does_not_go_together_is_said(name: str, others: tuple[str, ...], c
         assert f"`{name}`" in str(told.value)
         assert "--" not in str(told.value)
         flags = [
-            ["d.parquet"] if one == "data" else [spoken(f"`{one}`"), *([] if value is True else texts(value))]
+            ["d.parquet"]
+            if one == "data"
+            else [as_options(f"`{one}`"), *([] if value is True else texts(value))]
             for one, value in given.items()
         ]
         if "data" not in given and "from_counts" not in given:
             flags.append(["d.parquet"])
         status, _, err = call(command, *(part for flag in flags for part in flag))
         assert status == 2
-        assert spoken(str(told.value)) in err
+        assert as_options(str(told.value)) in err
 
 
 def texts(value: Any) -> list[str]:
