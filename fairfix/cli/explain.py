@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import click
 
 from fairfix.cli.options import debug_option, option
+from fairfix.report.words import as_options
 
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -36,30 +37,22 @@ def command(name: str | None, format_: str, debug: bool) -> int:
     """
     from fairfix.tasks.explain import explain, overview
 
-    if name is None:
-        listed = overview()
-        if format_ == "json":
-            _echo_json({heading: dict(entries) for heading, entries in listed})
-            return 0
-        for heading, entries in listed:
-            click.echo(heading)
-            _echo_table([(f"  {word}", text) for word, text in entries])
-            click.echo()
-        click.echo("fairfix explain NAME says more of each.")
-        return 0
-    found = explain(name)
+    of = None if name is None else explain(name)
+    parts = [(of.name, of.lines)] if of else overview()
     if format_ == "json":
-        _echo_json(found.to_dict())
+        content = of.to_dict() if of else {as_options(title): dict(lines) for title, lines in parts}
+        click.echo(json.dumps(as_options(content), indent=2, ensure_ascii=False))
         return 0
-    click.echo(found.name)
-    _echo_table([(f"  {word}", text) for word, text in found.lines])
-    if any(word == "check" for word, _ in found.lines):
+    for title, lines in parts:
+        click.echo(as_options(title))
+        _echo_table(lines)
+        if not of:
+            click.echo()
+    if not of:
+        click.echo("fairfix explain NAME says more of each.")
+    elif "check" in dict(of.lines):
         click.echo("The limits of checks are examples; fairfix has none of its own.")
     return 0
-
-
-def _echo_json(content: object) -> None:
-    click.echo(json.dumps(content, indent=2, ensure_ascii=False))
 
 
 def _echo_table(rows: Sequence[tuple[str, str]]) -> None:
@@ -67,10 +60,9 @@ def _echo_table(rows: Sequence[tuple[str, str]]) -> None:
     import textwrap
 
     width = shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 110
-    left = max(len(word) for word, _ in rows) + 2
+    left = max(len(word) for word, _ in rows) + 4
     last = ""
     for word, text in rows:
-        lines = textwrap.wrap(text, max(width - left, 30), break_long_words=False) or [""]
-        for line in lines:
-            click.echo(f"{'' if word == last else word:{left}}{line}")
+        for line in textwrap.wrap(as_options(text), max(width - left, 30), break_long_words=False) or [""]:
+            click.echo(f"{'' if word == last else '  ' + word:{left}}{line}")
             last = word

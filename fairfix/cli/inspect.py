@@ -10,6 +10,7 @@ import click
 
 from fairfix.cli.options import debug_option, option
 from fairfix.errors import ArtifactError
+from fairfix.report.words import as_options
 
 
 @click.command("inspect")
@@ -88,10 +89,8 @@ def _lines(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Iterator[s
         if "solution" in facts:
             yield from _solution(facts["solution"])
         yield from _proof(facts["proof"]["holdout"])
-        for warning in facts["warnings"]:
-            yield f"warning           {warning}"
-        for note in facts.get("notes", ()):
-            yield f"note              {note}"
+        for kind in ("warning", "note"):
+            yield from (f"{kind:<18}{as_options(text)}" for text in facts.get(f"{kind}s", ()))
     yield f"versions          {_pairs(manifest['versions'])}; seed {manifest['seed']}"
     yield f"file              {manifest['sha256']}"
 

@@ -42,10 +42,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     predictions, rows = predictions_of(request_of(ctx, PredictRequest)), 0
     with (
         atomic_output(given["output"]) as file,
-        working(given, "rows written", predictions.source.rows) as done,
+        working(given, "rows written", predictions.rows) as done,
         TableWriter(file, given["output"], predictions.schema) as writer,
     ):
-        for batch in predictions.batches():
+        for batch in predictions.batches:
             writer.write(batch)
             rows += batch.num_rows
             done(batch.num_rows)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fairfix import __version__
-from fairfix.auditing.as_json import check_dict, columns_dict, number, reading_dict, value_dict
+from fairfix.auditing.as_json import check_dict, columns_dict, present, reading_dict, value_dict
 from fairfix.data.reading import Reading
 from fairfix.individual.flips import described
 from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Note
-from fairfix.tasks.fitting import Outcome, RowCounts
+from fairfix.tasks.fitting import Outcome
 from fairfix.tasks.proof import Proof, ProofRow
 
 if TYPE_CHECKING:
@@ -23,15 +23,16 @@ COMPARE_SCHEMA = "fairfix.compare/1"
 
 
 def _row(row: ProofRow) -> dict[str, Any]:
-    out: dict[str, Any] = {"name": row.name, "id": row.id, "attribute": row.attribute or None}
-    out |= {"before": value_dict(row.before), "after": value_dict(row.after)}
-    if row.change is not None:
-        out["change"] = value_dict(row.change)
-    if row.delivered is not None:
-        out["delivered"] = row.delivered
-    if row.expected is not None:
-        out["expected"] = row.expected
-    return out
+    return {
+        "name": row.name,
+        "id": row.id,
+        "attribute": row.attribute or None,
+        "before": value_dict(row.before),
+        "after": value_dict(row.after),
+        **present(
+            change=row.change and value_dict(row.change), delivered=row.delivered, expected=row.expected
+        ),
+    }
 
 
 def _proof(proof: Proof) -> dict[str, Any]:
@@ -39,35 +40,43 @@ def _proof(proof: Proof) -> dict[str, Any]:
         {"attribute": attribute, "mean": mean, "upper": upper}
         for attribute, (mean, upper) in proof.noise.items()
     ]
-    table = [_row(row) for row in proof.table]
-    out = {"rows": proof.rows, "randomized": proof.randomized, "table": table, "noise": noise}
+    out = {"rows": proof.rows, "randomized": proof.randomized, "table": list(map(_row, proof.table))}
+    out["noise"] = noise
     if proof.other:
-        out["reading"] = "drawn" if proof.drawn else "rounded"
-        out["other"] = [_row(row) for row in proof.other]
+        out |= {"reading": "drawn" if proof.drawn else "rounded", "other": list(map(_row, proof.other))}
     return out
 
 
-def message_dict(note: Note) -> dict[str, str]:
-    """Return what is said, with its code where it has one."""
-    code = {"code": note.code} if note.code else {}
-    return {"severity": note.severity, **code, "text": str(note)}
+def _message(note: Note) -> dict[str, str]:
+    return {"severity": note.severity, **present(code=note.code), "text": str(note)}
 
 
-def rows_dict(rows: RowCounts) -> dict[str, Any]:
+def rows_dict(read: int, used: int, excluded: Mapping[str, int]) -> dict[str, Any]:
     """Return how many rows came in, how many are used, and why the others are not."""
-    excluded = [{"reason": why, "rows": many} for why, many in rows.excluded.items()]
-    return {"read": rows.read, "used": rows.used, "excluded": excluded}
+    left_out = [{"reason": why, "rows": many} for why, many in excluded.items()]
+    return {"read": read, "used": used, "excluded": left_out}
+
+
+def _data(
+    source: str, rows: Mapping[str, Any], reading: Reading, inferred: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "source": source,
+        "rows": rows,
+        "columns": columns_dict(reading),
+        "inferred": dict(inferred),
+    }
 
 
 def repair_dict(
     outcome: Outcome,
     repaired: Repaired,
     source: str,
-    rows: RowCounts,
+    rows: Mapping[str, Any],
     inferred: Mapping[str, str],
     fingerprint: str,
 ) -> dict[str, Any]:
-    """Return the JSON form of a repair."""
+    """Return the JSON form of a repair; ``rows`` is that of :func:`rows_dict`."""
     verdict, settings = outcome.holdout.after.verdict, outcome.holdout.after.settings
     same = described(outcome.reading.columns.protected, outcome.repairer.comparables)
     individual = outcome.repairer.criterion.startswith("decision_flips")
@@ -80,13 +89,7 @@ def repair_dict(
         "criterion": outcome.criterion,
         **({"does_not_count": same} if individual else {}),
         "seed": repaired.seed,
-        "data": {
-            "source": source,
-            "rows": rows_dict(rows),
-            "columns": columns_dict(outcome.reading),
-            "inferred": dict(inferred),
-            "fingerprint": fingerprint,
-        },
+        "data": {**_data(source, rows, outcome.reading, inferred), "fingerprint": fingerprint},
         "settings": {
             **reading_dict(outcome.reading),
             "confidence": settings.confidence,
@@ -105,14 +108,15 @@ def repair_dict(
         "solution": outcome.predictor.trace.state(),
         "proof": {"fit": _proof(outcome.fit), "holdout": _proof(outcome.holdout)},
         "checks": [check_dict(result, settings.gate_on) for result in outcome.checks],
-        "messages": [message_dict(note) for note in outcome.messages],
+        "messages": list(map(_message, outcome.messages)),
         "warnings": list(outcome.warnings),
         "notes": list(outcome.notes),
     }
 
 
 def _point(point: Point) -> dict[str, Any]:
-    out: dict[str, Any] = {"title": point.title, "slack": _slack(point.slack)}
+    slack = "inf" if point.slack == math.inf else point.slack
+    out: dict[str, Any] = {"title": point.title, "slack": slack}
     if point.failure:
         return {**out, "failure": point.failure}
     return {
@@ -122,34 +126,24 @@ def _point(point: Point) -> dict[str, Any]:
         "randomized": point.randomized,
         "protected_at_predict": point.needs_protected,
         "front": list(point.front),
-        "messages": [message_dict(note) for note in point.notes],
-        "notes": [str(note) for note in point.notes],
+        "messages": list(map(_message, point.notes)),
+        "notes": list(map(str, point.notes)),
     }
-
-
-def _slack(slack: float | None) -> float | str | None:
-    return "inf" if slack == math.inf else None if slack is None else number(slack)
 
 
 def compare_dict(
     outcome: ComparisonOutcome,
     source: str,
-    rows: RowCounts,
+    rows: Mapping[str, Any],
     inferred: Mapping[str, str],
     settings: Mapping[str, Any],
-    reading: Reading,
 ) -> dict[str, Any]:
-    """Return the JSON form of a comparison."""
+    """Return the JSON form of a comparison; ``rows`` is that of :func:`rows_dict`."""
     return {
         "schema": COMPARE_SCHEMA,
         "fairfix": __version__,
-        "data": {
-            "source": source,
-            "rows": rows_dict(rows),
-            "columns": columns_dict(reading),
-            "inferred": dict(inferred),
-        },
-        "settings": {**reading_dict(reading), **settings},
+        "data": _data(source, rows, outcome.reading, inferred),
+        "settings": {**reading_dict(outcome.reading), **settings},
         "split": {"fit": outcome.fitted, "holdout": outcome.held},
         "contenders": [
             {"title": title, "parameters": {k: v for k, v in parameters.items() if k != "slack"}}

@@ -24,7 +24,18 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.noisy.description import Noise
-from fairfix.tasks.dataset import Dataset, apply_waivers, file_name, log, noise_of, open_data, waivers_of
+from fairfix.report.layout import HEADLINES
+from fairfix.tasks.dataset import (
+    COLUMNS,
+    READ_AS,
+    Dataset,
+    apply_waivers,
+    file_name,
+    log,
+    noise_of,
+    open_data,
+    waivers_of,
+)
 from fairfix.tasks.request import AuditRequest, function_of
 from fairfix.tasks.result import Result
 
@@ -62,10 +73,27 @@ def run_audit(request: AuditRequest) -> AuditResult:
             request if request.baseline_data is not None else replace(request, id=None),
             protected_needed=not request.noise_membership,
         )
-        try:
-            report, counts = _of_data(request, data)
-        except _TooSmallError as error:
-            return AuditResult({}, None, error.counts, str(error))
+        settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
+        more = _individual(request, data) if request.individual else None
+        if request.counts_out:
+            counts = count(
+                data.source,
+                data.reading,
+                threads=settings.threads,
+                inferred=data.inferred,
+                model=_model(request, data),
+            )
+            try:
+                report = audit_counts(counts, settings, more)
+                require_two_groups(report)
+            except (
+                DataError
+            ) as error:  # a piece of data makes no report of its own: none if nothing hangs on it
+                if settings.checks or request.fail_on_worse:
+                    raise
+                return AuditResult({}, None, counts, str(error))
+        else:
+            report = _of_data(request, data, settings, more)
     content = audit_dict(report)
     if request.profile:
         from fairfix.auditing.profiles import profile
@@ -107,17 +135,15 @@ def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
 # ---------------------------------------------------------------------- data
 
 
-def _of_data(request: AuditRequest, data: Dataset) -> tuple[AuditReport, CountFile | None]:
-    """Audit data; return the report, and the counts that are to be saved."""
-    source, reading, model = data.source, data.reading, data.model
-    exact = not (request.one_pass or request.counts_out)
-    settings = _settings(request, request.protected, exact=exact)
-    more = _individual(request, data) if request.individual else None
-    used = {"file": file_name(request.model), "sha256": model.sha256} if model else {}
+def _model(request: AuditRequest, data: Dataset) -> dict[str, str]:
+    """Return which file scored the rows; empty where they came with scores."""
+    return {"file": file_name(request.model), "sha256": data.model.sha256} if data.model else {}
+
+
+def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: More | None) -> AuditReport:
+    """Audit data: by recorded groups, behind noise, or by probabilities of membership."""
+    source, reading = data.source, data.reading
     noise = _noise(request, data)
-    if request.counts_out:
-        counts = count(source, reading, threads=settings.threads, inferred=data.inferred, model=used)
-        return _of_piece(request, counts, settings, more), counts
     if request.noise_membership:
         from fairfix.noisy.membership import audit_membership, parse_membership
 
@@ -130,39 +156,14 @@ def _of_data(request: AuditRequest, data: Dataset) -> tuple[AuditReport, CountFi
 
         report = audit_noisy(source, reading, noise, settings, seed=request.seed, more=more)
         for check in settings.checks:
-            if check.comparison.scope == "between_groups" and check.comparison.attribute in (
-                None,
-                *request.protected,
-            ):
-                log.info(
-                    "check %r is about the recorded groups; of the true ones: %s",
-                    check.text,
-                    check.true_groups,
-                )
+            of = check.comparison
+            if of.scope == "between_groups" and of.attribute in (None, *request.protected):
+                plain = "check %r is about the recorded groups; of the true ones: %s"
+                log.info(plain, check.text, check.true_groups)
     else:
         report = audit_data(source, reading, settings, more)
     require_two_groups(report)
-    return replace(report, inferred=data.inferred, model=used), None
-
-
-class _TooSmallError(DataError):
-    """Counts of a piece of data make no report of their own."""
-
-    def __init__(self, reason: str, counts: CountFile) -> None:
-        super().__init__(reason)
-        self.counts = counts
-
-
-def _of_piece(request: AuditRequest, counts: CountFile, settings: Settings, more: More | None) -> AuditReport:
-    """Audit what was counted; that a piece makes no report of its own is no error if nothing hangs on the report."""
-    try:
-        report = audit_counts(counts, settings, more)
-        require_two_groups(report)
-    except DataError as error:
-        if settings.checks or request.fail_on_worse:
-            raise
-        raise _TooSmallError(str(error), counts) from error
-    return report
+    return replace(report, inferred=data.inferred, model=_model(request, data))
 
 
 def save_counts(result: AuditResult, request: AuditRequest) -> None:
@@ -224,17 +225,13 @@ def _of_counts(request: AuditRequest) -> AuditReport:
 
 def _check_agreement(request: AuditRequest, reading: Reading) -> None:
     """Raise where a parameter says something else than the counts were taken with."""
-    columns, cuts = reading.columns, reading.thresholds
-    cut = request.threshold  # that of the counts was rounded to the type of the scores
+    cuts, cut = (
+        reading.thresholds,
+        request.threshold,
+    )  # that of the counts was rounded to the type of the scores
     same = cut is not None and bool(cuts) and math.isclose(cuts[0], cut, rel_tol=1e-3, abs_tol=1e-7)
-    held = {
-        name: getattr(columns, name)
-        for name in ("label", "score", "prediction", "probability", "weight", "protected", "strata")
-    }
-    held |= {
-        name: getattr(reading, name)
-        for name in ("task", "score_scale", "positive_label", "missing_group", "max_groups")
-    }
+    held = {name: getattr(reading.columns, name) for name in (*COLUMNS, "probability")}
+    held |= {name: getattr(reading, name) for name in READ_AS}
     held |= {"missing": reading.missing_rows, "threshold": cut if same else cuts}
     for name, value in held.items():
         asked = getattr(request, name)
@@ -263,7 +260,7 @@ def _compare_results(
     name = request.baseline if isinstance(request.baseline, str) else "given"
     try:
         require_comparable(old, content, name)
-        section, checks = compare(old, content, allowances, _usual(), request.gate_on)
+        section, checks = compare(old, content, allowances, list(HEADLINES), request.gate_on)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise DataError(f"`baseline`: {name} is incomplete or was changed: {error!r}") from error
     _add_changes(content, section, checks, allowances, f"the baseline {name}")
@@ -291,7 +288,7 @@ def _compare_rows(
     old, new = map(audit_dict, reports)
     limits = Changes(matched, settings.confidence, settings.reference).limits
     judged = {**new, "checks": content["checks"]}
-    section, checks = compare(old, judged, allowances, _usual(), request.gate_on, limits)
+    section, checks = compare(old, judged, allowances, list(HEADLINES), request.gate_on, limits)
     doubt(checks, matched)
     if matched.share < 1:
         both, every = f"{len(matched.new):,}", f"{len(after):,}"
@@ -311,13 +308,6 @@ def _add_changes(
     content["baseline"] = section
     content["checks"] += checks
     content["verdict"] = worst(content["checks"])
-
-
-def _usual() -> list[str]:
-    """Return the comparisons of the short report."""
-    from fairfix.report.layout import HEADLINES
-
-    return list(HEADLINES)
 
 
 def _with_ids(source: Source, reading: Reading, name: str) -> Table:

@@ -7,20 +7,19 @@ lie in one picture. Beside them stand the base, as it is, and the best constant.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fairfix.auditing.audit import audit
+from fairfix.auditing.audit import More, audit
 from fairfix.auditing.metrics import METRICS
-from fairfix.auditing.results import AuditReport, Settings, Value
+from fairfix.auditing.results import Settings, Value
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
-from fairfix.errors import DataError, FairfixError, FairfixWarning, UsageError
+from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
 from fairfix.methods import available
@@ -29,9 +28,9 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
-from fairfix.tasks.as_json import compare_dict
+from fairfix.tasks.as_json import compare_dict, rows_dict
 from fairfix.tasks.dataset import Dataset, learned_features, log, noise_of, open_data
-from fairfix.tasks.fitting import RowCounts, split_rows, warned, with_threshold
+from fairfix.tasks.fitting import recorded, split_rows, warned, with_threshold
 from fairfix.tasks.proof import results_on
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
@@ -49,7 +48,7 @@ GAPS = (
 QUALITIES = ("accuracy", "log_loss", "square_loss", "absolute_loss")
 """What is shown of quality, over everybody; where it applies."""
 
-CHANCES = 256
+DISTINCT = 256
 """Up to so many different chances of a decision are told apart in what is said of true groups."""
 
 
@@ -113,7 +112,6 @@ def compare_table(
     said here. ``done`` is called with 1 after every fit of :func:`fits`. A method that cannot be fitted is a point with
     its failure.
     """
-    settings = Settings(confidence=confidence, intersect=len(table.reading.columns.protected) > 1)
     table = replace(table, reading=with_threshold(table.reading))
     if table.rows.score is not None and table.reading.binary and table.reading.threshold is None:
         raise DataError("the base decisions need a threshold on the score; give one with `threshold`")
@@ -126,19 +124,15 @@ def compare_table(
     noisy = replace(learning, noise=noise, seen_by_model=seen_by_model)
     grouped = replace(learning, protected_as_feature=True)
     scored = RepairProblem(fitted, many_fits=True)
-    held = table.take(split.holdout)
+    judge = _Judge(table.take(split.holdout), noise, confidence)
     fit_seed = int(fit_rng.integers(2**63))
-
-    def given_to(repairer: Repairer) -> RepairProblem:
-        if repairer.knows_noise:
-            return noisy
-        if repairer.sees_groups:
-            return grouped
-        return learning if repairer.learns else scored
-
-    points = [*_baselines(scored, held, settings, noise)]
+    points = [*_baselines(fitted, judge)]
     for contender, slack in fits(contenders, slacks):
-        points.append(_point(contender, slack, given_to(contender.repairer), held, settings, fit_seed, noise))
+        one = contender.repairer
+        problem = (
+            noisy if one.knows_noise else grouped if one.sees_groups else learning if one.learns else scored
+        )
+        points.append(_point(contender, slack, problem, judge, fit_seed))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
     return ComparisonOutcome(
@@ -158,132 +152,113 @@ def fits(
 
 
 def _point(
-    contender: Contender,
-    slack: float | None,
-    problem: RepairProblem,
-    held: Table,
-    settings: Settings,
-    seed: int,
-    noise: Noise | None,
+    contender: Contender, slack: float | None, problem: RepairProblem, judge: _Judge, seed: int
 ) -> Point:
     """Return the point of one fit; every fit begins with the same random numbers, whatever came before."""
     repairer = contender.repairer if slack is None else replace(contender.repairer, slack=slack)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", FairfixWarning)
+    with recorded() as caught:
         try:
             predictor = repairer.fit(problem, rng=np.random.default_rng(seed))
         except FairfixError as error:
             return Point(contender.title, slack, failure=str(error))
     notes = messages((*warned(caught), *predictor.trace.notes))
-    judged = _judged(held, predictor, settings, repairer.comparables, noise)
+    judged = judge.repaired(predictor, repairer.comparables)
     return replace(judged, title=contender.title, slack=slack, notes=notes)
 
 
-def _judged(
-    held: Table,
-    predictor: RepairedPredictor,
-    settings: Settings,
-    comparable: Comparable,
-    noise: Noise | None,
-) -> Point:
-    """Return what a repair does to held-out rows.
+@dataclass(frozen=True)
+class _Judge:
+    """Held-out rows, what is said of the noise of their groups, and the confidence of every interval."""
 
-    Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
-    and errors are its own; decisions that are rounded from it have their own rates and errors, and nothing else.
-    """
-    _, repaired, random = results_on(held, predictor)
-    flips = of_predictor(held, predictor, comparable, settings.confidence)
-    report = audit(repaired, repaired.reading, settings, flips)
-    share = float(np.average(random, weights=held.rows.weight))
-    decided = predictor.gives == "decision"
-    either = decided or predictor.is_probability
-    point = _of_report(report, decided=either, randomized=share, protected=predictor.needs_protected)
-    behind = _behind(repaired, noise, settings, predictor if decided else None)
-    point = replace(point, gaps={**point.gaps, **behind})
-    if not (decided and predictor.is_probability):
-        return point
-    scored = held.with_score(predictor.predict(held))
-    own = _of_report(audit(scored, scored.reading, settings), decided=False)
-    distances = {name: gap for name, gap in own.gaps.items() if name.startswith("ks")}
-    return replace(point, gaps={**distances, **point.gaps}, qualities={**own.qualities, **point.qualities})
+    held: Table
+    noise: Noise | None
+    confidence: float
+
+    def repaired(self, predictor: RepairedPredictor, comparable: Comparable) -> Point:
+        """Return what a repair does to the rows.
+
+        Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
+        and errors are its own; decisions that are rounded from it have their own rates and errors, and nothing else.
+        """
+        held = self.held
+        _, repaired, random = results_on(held, predictor)
+        flips = of_predictor(held, predictor, comparable, self.confidence)
+        decided = predictor.gives == "decision"
+        point = replace(
+            self.scored(repaired, flips, decided=decided or predictor.is_probability),
+            randomized=float(np.average(random, weights=held.rows.weight)),
+            needs_protected=predictor.needs_protected,
+        )
+        point = self.with_true_groups(point, repaired, predictor if decided else None)
+        if not (decided and predictor.is_probability):
+            return point
+        own = self.scored(held.with_score(predictor.predict(held)))
+        distances = {name: gap for name, gap in own.gaps.items() if name.startswith("ks")}
+        return replace(
+            point, gaps={**distances, **point.gaps}, qualities={**own.qualities, **point.qualities}
+        )
+
+    def scored(self, table: Table, flips: More | None = None, *, decided: bool = False) -> Point:
+        """Return the numbers of an audit; of decisions, what is about the score beside them is left out."""
+        settings = Settings(confidence=self.confidence, intersect=len(table.reading.columns.protected) > 1)
+        report = audit(table, table.reading, settings, flips)
+        gaps = {
+            f"{name} [{block.attribute}]": block.comparisons[name].value
+            for block in report.blocks
+            if not block.stratum
+            for name in GAPS
+            if name in block.comparisons and not (decided and name.startswith("ks"))
+        }
+        metrics = report.overall.metrics
+        shown = [name for name in QUALITIES[: 1 if decided else None] if name in metrics]
+        return Point("", None, gaps, {name: metrics[name] for name in shown})
+
+    def with_true_groups(
+        self, point: Point, table: Table, predictor: RepairedPredictor | None = None
+    ) -> Point:
+        """Return the point with the largest gaps of true groups that any noise allows which fits the noise table.
+
+        Of decisions with more than :data:`DISTINCT` chances the bounds are those of cells, which hold and may be wider.
+        """
+        if self.noise is None or table.reading.task != "classification":
+            return point
+        many = table.rows.decision is not None and np.unique(table.rows.decision).size > DISTINCT
+        claim = Told(replace(self.noise, epsilon=None, class_conditional=False), (), math.inf)
+        behind = true_groups_of(table, claim, 1.0 - self.confidence, None if many else predictor)
+        return replace(point, gaps={**point.gaps, **worst_of(behind)})
 
 
-def _of_report(
-    report: AuditReport, *, decided: bool, randomized: float = 0.0, protected: bool = False
-) -> Point:
-    """Return the numbers of an audit; of decisions, what is about the score beside them is left out."""
-    gaps = {
-        f"{name} [{block.attribute}]": block.comparisons[name].value
-        for block in report.blocks
-        if not block.stratum
-        for name in GAPS
-        if name in block.comparisons and not (decided and name.startswith("ks"))
-    }
-    metrics = report.overall.metrics
-    qualities = {
-        name: metrics[name] for name in QUALITIES if name in metrics and not (decided and name != "accuracy")
-    }
-    return Point("", None, gaps, qualities, randomized, protected)
-
-
-def _behind(
-    table: Table, noise: Noise | None, settings: Settings, predictor: RepairedPredictor | None = None
-) -> dict[str, Value]:
-    """Return the largest gaps of true groups that any noise allows which fits the table.
-
-    Of decisions with more than :data:`CHANCES` chances the bounds are those of cells, which hold and may be wider.
-    """
-    if noise is None or table.reading.task != "classification":
-        return {}
-    chances = table.rows.decision
-    many = chances is not None and np.unique(chances).size > CHANCES
-    claim = Told(replace(noise, epsilon=None, class_conditional=False), (), math.inf)
-    return worst_of(true_groups_of(table, claim, 1.0 - settings.confidence, None if many else predictor))
-
-
-def _baselines(
-    problem: RepairProblem, held: Table, settings: Settings, noise: Noise | None
-) -> Iterator[Point]:
+def _baselines(fitted: Table, judge: _Judge) -> Iterator[Point]:
     """Yield the base score as it is, and the constant that the labels of the fit make best."""
+    held, tables = judge.held, {}
     if held.rows.score is not None:
-        scored = held if held.reading.score_scale == "raw" else held.with_score(_score(held))
-        yield _unrepaired("base", scored, settings, noise)
-    label = problem.table.rows.label
-    if label is not None:
-        mean = float(np.average(label, weights=problem.table.rows.weight))
-        constant = held.with_score(np.full(len(held), mean))
-        yield _unrepaired("constant", constant, settings, noise)
-
-
-def _unrepaired(title: str, scored: Table, settings: Settings, noise: Noise | None) -> Point:
-    """Return the point of scores as they are."""
-    point = _of_report(audit(scored, scored.reading, settings), decided=False)
-    return replace(point, title=title, gaps={**point.gaps, **_behind(scored, noise, settings)})
-
-
-def _score(table: Table) -> Any:
-    return table.rows.score if table.reading.task == "regression" else table.probability
+        plain = held.reading.score_scale == "raw" or held.reading.task == "regression"
+        tables["base"] = held if plain else held.with_score(held.probability)
+    if fitted.rows.label is not None:
+        mean = float(np.average(fitted.rows.label, weights=fitted.rows.weight))
+        tables["constant"] = held.with_score(np.full(len(held), mean))
+    for title, table in tables.items():
+        yield judge.with_true_groups(replace(judge.scored(table), title=title), table)
 
 
 def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
     """Yield the points with the frontiers they lie on: no other has both a smaller gap and a better quality."""
     axes = {(gap, quality) for point in points for gap in point.gaps for quality in point.qualities}
-    fronts: dict[int, list[str]] = {i: [] for i in range(len(points))}
+    fronts: list[list[str]] = [[] for _ in points]
     for gap, quality in sorted(axes):
         sign = -1.0 if METRICS[quality].better == "larger" else 1.0
-        place = {
-            i: (point.gaps[gap].value, sign * point.qualities[quality].value)
+        places = [
+            (point.gaps[gap].value, sign * point.qualities[quality].value, i)
             for i, point in enumerate(points)
             if gap in point.gaps and quality in point.qualities
-        }
-        place = {i: at for i, at in place.items() if all(math.isfinite(part) for part in at)}
+        ]
         best = math.inf
-        for i, (_, loss) in sorted(place.items(), key=lambda item: item[1]):
+        for _, loss, i in sorted(place for place in places if np.isfinite(place).all()):
             if loss < best:
                 fronts[i].append(f"{gap}|{quality}")
                 best = loss
-    for i, point in enumerate(points):
-        yield replace(point, front=tuple(fronts[i]))
+    for point, front in zip(points, fronts, strict=True):
+        yield replace(point, front=tuple(front))
 
 
 # ---------------------------------------------------------------------- from a request to a result
@@ -328,7 +303,7 @@ class Plan:
             seen_by_model=data.seen_by_model,
             done=done,
         )
-        rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
+        rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
         settings: dict[str, Any] = {
             "confidence": request.confidence,
             "seed": request.seed,
@@ -338,7 +313,7 @@ class Plan:
         if self.noise is not None and self.noise.table is not None:
             noisy = self.noise.table
             settings["noise"] = {"table": noisy.source, "assumption": "N2" if noisy.by_label else "N1"}
-        content = compare_dict(outcome, data.source.name, rows, data.inferred, settings, outcome.reading)
+        content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
         return CompareResult(content, outcome)
 
 

@@ -18,10 +18,17 @@ from fairfix.errors import UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.user_file import ScoringModel, load_model
 from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
+from fairfix.report.layout import STATES
 from fairfix.tasks.request import DataRequest, GateRequest
 
 log = logging.getLogger("fairfix")
 """What a task has to say while it works; the command line shows it on stderr."""
+
+COLUMNS = ("protected", "label", "score", "prediction", "weight", "strata")
+"""Parameters that name the columns of all data."""
+
+READ_AS = ("task", "score_scale", "positive_label", "missing_group", "max_groups")
+"""Parameters that say how the columns are read, by the names that a reading has for them."""
 
 INDEX_NAME = re.compile(r"__index_level_\d+__")
 """What pandas calls the index of a frame in a Parquet file; row numbers are no feature."""
@@ -48,9 +55,8 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
         raise UsageError("name the `data`: a file, a folder, a pattern, a data frame or an Arrow table")
     if protected_needed and not request.protected:
         raise UsageError("name the protected column with `protected=COLUMN`")
-    parts = ("protected", "label", "score", "prediction", "weight", "strata")
     columns = Columns(
-        **{name: getattr(request, name) for name in parts},
+        **{name: getattr(request, name) for name in COLUMNS},
         probability=getattr(request, "probability", None),
         id=getattr(request, "id", None),
     )
@@ -70,10 +76,7 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     )
     for part, name in inferred.items():
         log.info("%s is column %r (by its name)", part, name)
-    options: dict[str, Any] = {
-        name: getattr(request, name)
-        for name in ("task", "score_scale", "positive_label", "missing_group", "max_groups")
-    }
+    options: dict[str, Any] = {name: getattr(request, name) for name in READ_AS}
     if model is not None and model.score_scale == "raw":
         options["score_scale"] = "raw"
     cuts = () if request.threshold is None else (request.threshold,)
@@ -132,8 +135,6 @@ def apply_waivers(content: dict[str, Any], waivers: list[Waiver], request: GateR
     """Add to a result what the waivers do to its checks; without any, nothing."""
     if not waivers:
         return
-    from fairfix.report.layout import STATES
-
     today = request.today or datetime.now(UTC).date()
     content["checks"], states = apply(content["checks"], waivers, today)
     content["verdict"] = worst(content["checks"])

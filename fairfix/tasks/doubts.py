@@ -56,7 +56,7 @@ ROWS = {None: "rows", 1: "positives", 0: "negatives"}
 
 @dataclass(frozen=True)
 class Asked:
-    """A comparison, by its parts, and the largest value that is allowed on the rows of the fit.
+    """A comparison, by its identifier, and the largest value that is allowed on the rows of the fit.
 
     ``slack`` is None where none is stated for all groups.
     """
@@ -65,14 +65,10 @@ class Asked:
     slack: float | None
 
     @property
-    def metric(self) -> str:
-        """What is compared."""
-        return Comparison.parse(self.comparison).metric
-
-    @property
     def is_gap(self) -> bool:
         """Whether it is 0 where groups are alike."""
-        return self.metric == "ks" or Comparison.parse(self.comparison).kind in ("difference", "covariance")
+        of = Comparison.parse(self.comparison)
+        return of.metric == "ks" or of.kind in ("difference", "covariance")
 
 
 def show(value: Value) -> str:
@@ -143,8 +139,8 @@ def of_rounding(asked: Asked, fitted: Value, before: Value, after: Value, step: 
     what = "leaves the gap" if kept else f"misses the slack {asked.slack:g}"
     yield Caution(
         f"rounding {what}: with deterministic decisions {asked.comparison} is {fitted.value:.4f} on the rows of the "
-        f"fit; on held-out rows it was {before.value:.4f} and is {after.value:.4f}. Draw the decisions (--decisions "
-        "randomized) to hold it",
+        f"fit; on held-out rows it was {before.value:.4f} and is {after.value:.4f}. Draw the decisions "
+        "(`decisions=randomized`) to hold it",
         "rounding",
     )
 
@@ -178,8 +174,8 @@ def of_small_groups(
     ``again`` fits the repair to the rows of the fit in a mask; ``cost`` is what a repair costs rows, in units of
     :data:`MATERIAL`, and ``unit`` what that is a share of, in words.
     """
-    cells = fit.reading.columns.strata, fit.reading.columns.protected
-    groups, names = fit.groups((*cells[0], *cells[1])), {}
+    columns = fit.reading.columns
+    groups, names = fit.groups((*columns.strata, *columns.protected)), {}
     small = np.zeros(len(groups.levels), dtype=bool)
     for label in EVENTS.get(metric, ()):
         inside, weight = _event(fit, label)
@@ -204,12 +200,11 @@ def of_small_groups(
     if len({groups.levels[c] for c in np.unique(groups.codes[kept])}) < 2:
         alone, why = 0.0, "a single group is left then, and there is nothing to repair"
     else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FairfixWarning)
-            try:
+        try:
+            with warnings.catch_warnings(action="ignore", category=FairfixWarning):
                 alone, why = cost(others, again(kept)), "fitted again without"
-            except FairfixError:
-                return  # the method cannot be fitted to the others
+        except FairfixError:
+            return  # the method cannot be fitted to the others
     if paid - alone >= max(MATERIAL, paid / 2):
         named = ", ".join(names[k] for k in sorted(names))
         which, them = ("group", "it") if len(names) == 1 else ("groups", "them")

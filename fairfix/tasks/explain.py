@@ -80,11 +80,10 @@ def explain(text: str) -> Explanation:
     name = text.strip().lower().replace("-", "_").replace(" ", "_")
     if re.search(r"[<>=\[]", text):
         return _check(text)
-    if ALIASES.get(name, name) in METRICS:
-        return _metric(name)
-    first, _, rest = name.partition(".")
-    if rest and ALIASES.get(first, first) in METRICS:
-        return _comparison(name)
+    first, dot, rest = name.partition(".")
+    metric = METRICS.get(ALIASES.get(first, first))
+    if metric is not None and bool(dot) == bool(rest):
+        return _comparison(name) if rest else _metric(metric)
     if name in (*KINDS, *SCOPES, *FLIP_SCOPES, *MEANINGS):
         return _part(name)
     near = get_close_matches(name, [*names(), *MEANINGS], 3)
@@ -94,21 +93,13 @@ def explain(text: str) -> Explanation:
     raise UsageError(f"nothing is called {text!r}; {hint}")
 
 
-# ---------------------------------------------------------------------- what there is
-
-
 def needs_of(metric: Metric) -> str:
     """Return what data must have for a metric, in words."""
     return "; ".join(NEEDS[need] for need in metric.needs)
 
 
-# ---------------------------------------------------------------------- explanations
-
-
-def _metric(name: str) -> Explanation:
-    metric = METRICS[ALIASES.get(name, name)]
-    lines = list(_of_metric(metric))
-    lines.append(("comparisons", ", ".join(metric.comparisons)))
+def _metric(metric: Metric) -> Explanation:
+    lines = [*_of_metric(metric), ("comparisons", ", ".join(metric.comparisons))]
     lines.append(("check", example(metric, metric.comparisons[0])))
     if metric.of_groups:
         lines.append(("check", f"{metric.name}[race=GROUP]<0.5"))
@@ -135,7 +126,7 @@ def _comparison(name: str) -> Explanation:
     of = Check.parse(f"{name}>0").comparison
     metric, check = of.entry, ("check", example(of.entry, of.part))
     if of.of_true_groups:
-        return Explanation(of.id, (("is", of.definition), ("ask with", "--noise FILE"), check))
+        return Explanation(of.id, (("is", of.definition), ("ask with", "`noise=FILE`"), check))
     if not of.exists:
         raise UsageError(
             f"{name}: a report has no {of.part} of {of.metric}; it has {', '.join(metric.comparisons)}"
@@ -143,9 +134,7 @@ def _comparison(name: str) -> Explanation:
     lines = [("is", of.meaning), ("of", f"{of.metric} = {metric.formula}")]
     lines += [line for line in _of_metric(metric) if line[0] not in ("is", "also called")]
     lines += [("interval", text) for text in _comparing(of)]
-    if needed := _asked_by(of.scope):
-        lines.append(("ask with", needed))
-    return Explanation(of.id, (*lines, check))
+    return Explanation(of.id, (*lines, *_asked_by(of.scope), check))
 
 
 def _comparing(of: Comparison) -> Iterator[str]:
@@ -161,15 +150,19 @@ def _comparing(of: Comparison) -> Iterator[str]:
         yield INTERVALS["strata"]
 
 
-def _asked_by(scope: str) -> str:
-    """Return the option that comparisons of a scope are asked for with."""
-    return {
-        "to_reference": "--reference race=GROUP",
-        "within_strata": "--strata COLUMN",
-        "under_flips": "--individual --model FILE",
-        "under_comparable": "--individual --model FILE --comparable COLUMN=VALUE,VALUE",
-        "under_everybody": "--individual --model FILE --comparable COLUMN=VALUE,VALUE",
-    }.get(scope, "")
+ASKED_BY: Mapping[str, str] = {
+    "to_reference": "`reference=race=GROUP`",
+    "within_strata": "`strata=COLUMN`",
+    "under_flips": "`individual` `model=FILE`",
+    "under_comparable": "`individual` `model=FILE` `comparable=COLUMN=VALUE,VALUE`",
+    "under_everybody": "`individual` `model=FILE` `comparable=COLUMN=VALUE,VALUE`",
+}
+"""Parameters by which comparisons of a scope are asked for."""
+
+
+def _asked_by(scope: str) -> Iterator[tuple[str, str]]:
+    if scope in ASKED_BY:
+        yield "ask with", ASKED_BY[scope]
 
 
 def _part(name: str) -> Explanation:
@@ -178,25 +171,23 @@ def _part(name: str) -> Explanation:
     lines = [("is", MEANINGS[key] if key == name else f"{key}: {MEANINGS[key]}") for key in keys]
     of = [metric for metric in METRICS.values() if not set(keys).isdisjoint(metric.comparisons)]
     lines.append(("of", ", ".join(metric.name for metric in of)))
-    if needed := _asked_by(name.rpartition(".")[2]):
-        lines.append(("ask with", needed))
     first = next(key for key in keys if key in of[0].comparisons)
-    return Explanation(name, (*lines, ("check", example(of[0], first))))
+    return Explanation(name, (*lines, *_asked_by(name.rpartition(".")[2]), ("check", example(of[0], first))))
 
 
 def _check(text: str) -> Explanation:
     check = Check.parse(text)
     of = check.comparison
     group = f"the {'true ' if of.of_true_groups else ''}group {of.group!r} of " if of.group else ""
-    known = of.part in MEANINGS
+    meaning = of.definition if of.part in MEANINGS else f"{of.metric} = {of.entry.formula}"
     return Explanation(
         check.text,
         (
             ("looks at", f"{of.id}, {group}{of.attribute or 'every attribute that is audited'}"),
-            ("is", of.definition if known else f"{of.metric} = {of.entry.formula}"),
+            ("is", meaning),
             ("fails", f"the whole interval is {check.operator} {check.limit:g}"),
             ("passes", "no part of the interval is, and no group is undefined"),
-            ("undecided", "otherwise; with --gate-on point the value alone decides"),
+            ("undecided", "otherwise; with `gate_on=point` the value alone decides"),
         ),
     )
 
@@ -211,16 +202,16 @@ def example(metric: Metric, comparison: str) -> str:
 
 def overview() -> list[tuple[str, list[tuple[str, str]]]]:
     """Return (heading, (name, what it is)) of everything there is."""
-    metrics: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
+    out: dict[str, list[tuple[str, str]]] = {
+        "Metrics": [],
+        "Of single persons (`individual`)": [],
+        "Comparisons": [],
+        "Of distances and flips": [],
+    }
+    groups, persons, comparisons, others = out.values()
     for metric in METRICS.values():
-        told = metric.formula + (f" (also {', '.join(metric.aliases)})" if metric.aliases else "")
-        metrics["individual" in metric.needs].append((metric.name, told))
-    return [
-        ("Metrics", metrics[False]),
-        ("Of single persons (--individual)", metrics[True]),
-        ("Comparisons", [(name, text) for name, text in MEANINGS.items() if "." in name or name in KINDS]),
-        (
-            "Of distances and flips",
-            [(name, text) for name, text in MEANINGS.items() if "." not in name and name not in KINDS],
-        ),
-    ]
+        aliases = f" (also {', '.join(metric.aliases)})" if metric.aliases else ""
+        (persons if "individual" in metric.needs else groups).append((metric.name, metric.formula + aliases))
+    for name, text in MEANINGS.items():
+        (comparisons if "." in name or name in KINDS else others).append((name, text))
+    return list(out.items())

@@ -56,15 +56,6 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class RowCounts:
-    """Rows that came in, rows that are used, and why the others are not."""
-
-    read: int
-    used: int
-    excluded: Mapping[str, int]
-
-
-@dataclass(frozen=True)
 class Outcome:
     """A fitted repair with its proof.
 
@@ -190,26 +181,25 @@ def repair_table(
     split = split_rows(table, split_rng, validation=validation if choices else 0.0, holdout=holdout)
     if not split.holdout.size:
         raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise `holdout`")
-    notes: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", FairfixWarning)
-        learned = (None, unlabelled, features, protected_as_feature, pairs, noise, seen_by_model)
+    fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
+    learned = (None, unlabelled, features, protected_as_feature, pairs, noise, seen_by_model)
+    with recorded() as caught:
         problem = RepairProblem(table.take(split.fit), *learned, many_fits=bool(choices))
         best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
-        fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
         if selection:
             problem = RepairProblem(fitted, *learned)
         predictor = best.fit(problem, rng=fit_rng)
-    notes += warned(caught)
-    notes += [*predictor.trace.notes, *_unproven(table, split)]
-    plain = replace(settings, checks=())
+    notes = [*warned(caught), *predictor.trace.notes, *_unproven(table, split)]
     notes += _undecidable(table, predictor)
     held, aside = _answered(table.take(split.holdout), predictor)
-    notes += aside
-    notes += _cost_of_rounding(best, predictor, held, plain)
-    also, claim = (_criterion(best, table.reading),), _behind(best, noise)
-    proof = prove(held, predictor, settings, also, comparable=best.comparables, claim=claim)
-    of_fit = prove(fitted, predictor, plain, also, of_fit=True, comparable=best.comparables, claim=claim)
+    plain = replace(settings, checks=())
+    notes += [*aside, *_cost_of_rounding(best, predictor, held, plain)]
+    claim = None
+    if noise is not None and best.demands:
+        claim = Told(best.noise_in_force(noise), best.demands, best.slack)
+    more: Any = {"also": (_criterion(best, table.reading),), "comparable": best.comparables, "claim": claim}
+    proof = prove(held, predictor, settings, **more)
+    of_fit = prove(fitted, predictor, plain, **more, of_fit=True)
 
     def again(kept: Bools) -> RepairedPredictor:
         problem = RepairProblem(fitted.take(np.flatnonzero(kept)), *learned)
@@ -217,24 +207,9 @@ def repair_table(
 
     free = noise is None and unlabelled is None and not pairs and fitted.rows.label is not None
     first = _doubts(best, predictor, fitted, (of_fit, proof), again if free else None, held)
-    return Outcome(
-        best,
-        predictor,
-        split,
-        {"fit": split.fit.size, "validation": split.validation.size, "holdout": split.holdout.size},
-        selection,
-        of_fit,
-        proof,
-        messages((*first, *proof.claims, *notes)),
-        table.reading,
-    )
-
-
-def _behind(repairer: Repairer, noise: Noise | None) -> Told | None:
-    """Return what a repair says of true groups; None where it knows of none."""
-    if noise is None or not repairer.demands:
-        return None
-    return Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
+    sizes = {name: part.size for name, part in vars(split).items()}
+    notes = [*first, *proof.claims, *notes]
+    return Outcome(best, predictor, split, sizes, selection, of_fit, proof, messages(notes), table.reading)
 
 
 HELD_ROWS = 1 << 20
@@ -269,37 +244,25 @@ def repair_stream(
     settings = replace(settings or Settings(), intersect=len(reading.columns.protected) > 1)
     counted = scan(source, reading, exact=False, losses=False)
     reading, used = counted.reading, counted.counts.used
-    salt, fit_rng = seed, np.random.default_rng(seed).spawn(2)[1]
     kept = min(holdout, HELD_ROWS / used), min(1 - holdout, SHOWN_ROWS / used)
-    held, shown = _sampled(source, reading, salt, [(0.0, kept[0]), (holdout, holdout + kept[1])])
+    held, shown = _sampled(source, reading, seed, [(0.0, kept[0]), (holdout, holdout + kept[1])])
     passes: list[int] = []
 
     def rows() -> Iterator[Table]:
         passes.append(0)
-        for table in _streamed(source, reading, salt, holdout):
+        for table in _streamed(source, reading, seed, holdout):
             passes[-1] += len(table)
             yield table
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", FairfixWarning)
-        predictor = repairer.learn(rows, rng=fit_rng)
+    with recorded() as caught:
+        predictor = repairer.learn(rows, rng=np.random.default_rng(seed).spawn(2)[1])
     held, aside = _answered(held, predictor)
-    notes = [*warned(caught), *aside]
     of_fit = prove(shown, predictor, replace(settings, checks=()))
     proof = prove(held, predictor, settings)
     first = _doubts(repairer, predictor, shown, (of_fit, proof), None, held)
-    outcome = Outcome(
-        repairer,
-        predictor,
-        None,
-        {"fit": max(passes), "validation": 0, "holdout": len(held)},
-        (),
-        of_fit,
-        proof,
-        messages((*first, *notes, *predictor.trace.notes)),
-        reading,
-    )
-    return outcome, counted
+    notes = messages((*first, *warned(caught), *aside, *predictor.trace.notes))
+    sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
+    return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading), counted
 
 
 def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Caution]]:
@@ -329,15 +292,12 @@ def _sampled(
     for before, _, batch in stream_batches(source, reading):
         place = _places(before, batch.num_rows, salt)
         for rows, (low, high) in zip(kept, spans, strict=True):
-            rows.append(batch.filter(arrow_array((place >= low) & (place < high))))
-    tables = [
-        assemble([b for b in rows if b.num_rows], reading, source.name)
-        for rows in kept
-        if any(b.num_rows for b in rows)
-    ]
-    if len(tables) < len(spans):
+            part = batch.filter(arrow_array((place >= low) & (place < high)))
+            if part.num_rows:
+                rows.append(part)
+    if not all(kept):
         raise DataError(f"{source.name} has too few rows to hold some out for the proof; raise `holdout`")
-    return tables
+    return [assemble(rows, reading, source.name) for rows in kept]
 
 
 def _streamed(source: Source, reading: Reading, salt: int, holdout: float) -> Iterator[Table]:
@@ -418,20 +378,17 @@ def _doubts(
     attribute = attribute_name(groups.columns)
     if repairer.demands:  # of true groups, as far as anything is known of them
         asked = replace(asked, comparison=Comparison.parse(asked.comparison).to(TRUE_GROUPS).id)
-    rows = [
-        next((row for row in proof.table if (row.id, row.attribute) == (asked.comparison, attribute)), None)
-        for proof in shown
-    ]
-    fit, holdout = rows
+    wanted, metric = (asked.comparison, attribute), Comparison.parse(asked.comparison).metric
+    fit, holdout = (
+        next((row for row in proof.table if (row.id, row.attribute) == wanted), None) for proof in shown
+    )
     if holdout is not None:
         if fit is not None and predictor.trace.randomized is not None:
-            step = one_row(fitted, groups, asked.metric)
+            step = one_row(fitted, groups, metric)
             yield from of_rounding(asked, fit.after, holdout.before, holdout.after, step)
         yield from of_gaps(asked, holdout.before, holdout.after)
-    certain = (
-        predictor.gives == "decision" or not shown[0].randomized
-    )  # what is expected, not one draw of values
-    if fit is not None and certain and predictor.trace.randomized is None and not repairer.demands:
+    expected = predictor.gives == "decision" or not shown[0].randomized  # not one draw of values
+    if fit is not None and expected and predictor.trace.randomized is None and not repairer.demands:
         yield from of_slack(asked, fit.after.value)
     if not any(isinstance(note, Caution) and note.code == "selection" for note in predictor.trace.notes):
         taken = next((r for r in shown[1].table if r.name == "selection_rate"), None)
@@ -440,7 +397,7 @@ def _doubts(
             yield from of_selection(taken.before, taken.after, taken.change)
     if learn is not None:
         unit = "the decisions" if _decided(predictor, held) else "the square loss"
-        yield from of_small_groups(asked.metric, fitted, held, predictor, learn, _cost, unit)
+        yield from of_small_groups(metric, fitted, held, predictor, learn, _cost, unit)
 
 
 def _decided(predictor: RepairedPredictor, held: Table) -> bool:
@@ -451,7 +408,6 @@ def _decided(predictor: RepairedPredictor, held: Table) -> bool:
 def _cost(table: Table, predictor: RepairedPredictor) -> float:
     """Return what a repair costs rows: accuracy, or the rise of the square loss as a share of it."""
     base, repaired, _ = results_on(table, predictor)
-    weight = table.rows.weight
     if _decided(predictor, table):
         then, now = base.chance, repaired.chance
         assert then is not None
@@ -459,8 +415,14 @@ def _cost(table: Table, predictor: RepairedPredictor) -> float:
         return expected_accuracy(base, then) - expected_accuracy(base, now)
     if table.rows.label is None or base.reading.score_scale == "raw":
         return math.nan
-    was, now_ = (float(np.average(loss_of("square_loss", one), weights=weight)) for one in (base, repaired))
-    return (now_ - was) / was if was > 0 else math.nan
+    losses = (loss_of("square_loss", one) for one in (base, repaired))
+    loss, left = (float(np.average(one, weights=table.rows.weight)) for one in losses)
+    return (left - loss) / loss if loss > 0 else math.nan
+
+
+def recorded() -> warnings.catch_warnings[list[warnings.WarningMessage]]:
+    """Return a context that yields the list of all warnings inside it, of ours also those that come again."""
+    return warnings.catch_warnings(record=True, action="always", category=FairfixWarning)
 
 
 def warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
@@ -478,7 +440,7 @@ def _undecidable(table: Table, predictor: RepairedPredictor) -> Iterator[str]:
         yield (
             f"{alike:,} of the {int(drawn.sum()):,} rows whose result is drawn equal another in every column, so which "
             "of them gets which hangs on their order, and results as drawn are of each part as a file of its own; "
-            "name a column of identities with --id"
+            "name a column of identities with `id`"
         )
 
 

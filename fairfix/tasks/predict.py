@@ -21,25 +21,11 @@ from fairfix.tasks.result import Result
 
 @dataclass(frozen=True)
 class Predictions:
-    """Rows with their predictions, made a batch at a time."""
+    """Rows with their predictions, made a batch at a time; ``rows`` is their number, where it is known."""
 
-    repaired: Repaired
-    source: Source
-    request: PredictRequest
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns of the rows, and those that prediction adds."""
-        return self.repaired.output_schema(self.source)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in order."""
-        shared = self.request.duplicate_ids == "share"
-        return self.repaired.predict_source(
-            self.source,
-            missing_score=self.request.missing,
-            duplicate_ids=shared,
-        )
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    rows: int | None
 
 
 def predictions_of(request: PredictRequest) -> Predictions:
@@ -55,7 +41,9 @@ def predictions_of(request: PredictRequest) -> Predictions:
         names = ", ".join(repaired.reading.columns.protected)
         what = "decisions" if repaired.predictor.gives == "decision" else "values"
         log.info("%s use the protected attribute (%s)", what, names)
-    return Predictions(repaired, source, request)
+    shared = request.duplicate_ids == "share"
+    batches = repaired.predict_source(source, missing_score=request.missing, duplicate_ids=shared)
+    return Predictions(repaired.output_schema(source), batches, source.rows)
 
 
 def _scored(source: Source, repaired: Repaired, request: PredictRequest) -> Source:
@@ -91,7 +79,7 @@ def _predict(request: PredictRequest) -> pa.Table:
         The artifact is damaged, or the data is not like that of the repair.
     """
     predictions = predictions_of(request)
-    return pa.Table.from_batches(predictions.batches(), predictions.schema)
+    return pa.Table.from_batches(predictions.batches, predictions.schema)
 
 
 predict = function_of("predict", PredictRequest, _predict)

@@ -167,21 +167,26 @@ def prove(
     before = audit(base, base.reading, replace(settings, checks=()), was)
     after = audit(repaired, repaired.reading, settings, now, each)
     shown = COMPARED_VALUES if predictor.gives == "value" else COMPARED
+    pairs = None if of_fit else _Pairs(base, repaired, settings)
     rows = [
         *_overall_rows(base, repaired, before, after, settings),
-        *_comparison_rows(
-            before, after, (*shown, *also), None if of_fit else _Pairs(base, repaired, settings)
-        ),
+        *_comparison_rows(before, after, (*shown, *also), pairs),
     ]
-    if random.any() or (of_fit and predictor.trace.redrawn):
-        rows = list(_beside(rows, table, predictor, repaired, random, settings, of_fit=of_fit))
-    valued = predictor.gives == "value" and not predictor.is_probability
-    noise = dict(_noise(after, repaired)) if valued else {}
+    if predictor.gives == "value" and (random.any() or (of_fit and predictor.trace.redrawn)):
+        expected = _expected(table, predictor, of_fit)
+        rows = [replace(row, expected=expected.get(row.name)) for row in rows]
+    elif (
+        random.any() and table.draw is not None
+    ):  # else nobody knows with which draws the rule will be shipped
+        delivered = _delivered(table, repaired, settings)
+        rows = [replace(row, delivered=delivered.get(row.name)) for row in rows]
+    noise: dict[str, tuple[float, float]] = {}
+    if predictor.gives == "value" and not predictor.is_probability:
+        noise = {block.attribute: _noise(repaired, block) for block in after.blocks if not block.stratum}
     share = float(np.average(random, weights=table.rows.weight))
     other = list(_other_reading(table, predictor, settings, also)) if predictor.is_probability else []
-    if (
-        other and predictor.gives == "value"
-    ):  # what is about the probability stands with the draws, whose rates are its
+    if other and predictor.gives == "value":
+        # what is about the probability stands with the draws, whose rates are its
         other += [row for row in rows if _of_score(row.id)]
         rows = [row for row in rows if not _of_score(row.id)]
     return Proof(
@@ -203,44 +208,23 @@ EXACT = 20_000
 decimal that is shown. Errors of ``m`` rows are like independent ones: of each, so many over ``sqrt(m)`` do the same."""
 
 
-def _beside(
-    rows: Sequence[ProofRow],
-    table: Table,
-    predictor: RepairedPredictor,
-    repaired: Table,
-    random: Bools,
-    settings: Settings,
-    *,
-    of_fit: bool,
-) -> Iterator[ProofRow]:
-    """Yield the rows of a proof with what is delivered of drawn decisions, or expected of drawn values."""
-    if predictor.gives == "value":
-        expected = _expected(table, predictor, of_fit)
-        for row in rows:
-            yield replace(row, expected=expected.get(row.name))
-        return
-    if table.draw is None:  # nobody knows with which draws the rule will be shipped
-        yield from rows
-        return
+def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, float]:
+    """Return the numbers with the decisions as they are drawn, by the names of their rows; without undefined ones."""
     chance = repaired.chance
     assert chance is not None
-    decided = np.where(random, 0.0, chance)
-    drawn = np.flatnonzero(random)
+    assert table.draw is not None
+    drawn = np.flatnonzero(is_random(chance))
+    decided = chance.copy()
     decided[drawn] = table.draw(drawn) < chance[drawn]
     done = repaired.with_decision(decided)
     report = audit(done, done.reading, replace(settings, checks=()))
-    delivered = {
-        name: report.overall.metrics[name].value
-        for name in ("selection_rate", "accuracy")
-        if name in report.overall.metrics
-    }
+    metrics = report.overall.metrics
+    out = {name: metrics[name].value for name in ("selection_rate", "accuracy") if name in metrics}
     for block in report.blocks:
         if not block.stratum:
             named = block.comparisons.items()
-            delivered |= {f"{name} [{block.attribute}]": one.value.value for name, one in named}
-    for row in rows:
-        value = delivered.get(row.name, math.nan)
-        yield row if math.isnan(value) else replace(row, delivered=value)
+            out |= {f"{name} [{block.attribute}]": one.value.value for name, one in named}
+    return {name: value for name, value in out.items() if not math.isnan(value)}
 
 
 def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[str, float]:
@@ -286,9 +270,8 @@ def _other_reading(
     base, repaired, _ = read(table, predictor, False)
     plain = replace(settings, checks=())
     before, after = (audit(one, one.reading, plain) for one in (base, repaired))
-    for row in _overall_rows(base, repaired, before, after, settings):
-        if row.id not in LOSSES:
-            yield row
+    every = _overall_rows(base, repaired, before, after, settings)
+    yield from (row for row in every if row.id not in LOSSES)
     yield from _comparison_rows(before, after, (*COMPARED, *also), _Pairs(base, repaired, plain))
 
 
@@ -335,16 +318,10 @@ def _base(table: Table, predictor: RepairedPredictor, of_fit: bool) -> Table:
     return table.with_score(trace.base.predict(table) if own is None else own)
 
 
-def _noise(report: AuditReport, table: Table) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Yield attribute -> mean and quantile of the largest distance to everybody that chance alone makes."""
-    for block in report.blocks:
-        if block.stratum:
-            continue
-        groups = table.groups(block.columns)
-        weight = table.rows.weight
-        mass = np.bincount(groups.codes, weight)
-        sizes = mass if weight is None else mass**2 / np.bincount(groups.codes, weight**2)
-        yield block.attribute, ks_noise(sizes)
+def _noise(table: Table, block: Block) -> tuple[float, float]:
+    """Return mean and quantile of the largest distance to everybody that chance alone makes."""
+    codes = table.groups(block.columns).codes
+    return ks_noise(np.bincount(codes, table.weight) ** 2 / np.bincount(codes, table.weight**2))
 
 
 class _Pairs:
@@ -372,16 +349,13 @@ class _Pairs:
             was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
             return Value(value, now.low - was.high, now.high - was.low)
         ends: Any = "true groups are not seen row by row"
-        if of.metric in LOSSES and not self._ends_at_1(of.metric):
+        if of.metric in LOSSES and not (of.metric == "square_loss" and self.tables[0].reading.binary):
             ends = "a few rows can make the whole of a loss without an upper end"
         elif not of.of_true_groups:
             ends = self.changes.limits(of, block.columns)
         if isinstance(ends, str):
             return Value(value, math.nan, math.nan, f"no interval of this change: {ends}")
         return Value(value, min(ends[0], value), max(ends[1], value))
-
-    def _ends_at_1(self, loss: str) -> bool:
-        return loss == "square_loss" and self.tables[0].reading.binary
 
 
 def _comparison_rows(
@@ -396,10 +370,11 @@ def _comparison_rows(
             if identifier in block.comparisons and identifier in other.comparisons:
                 was, now = (one.comparisons[identifier].value for one in (other, block))
                 change, value = None, now.value - was.value
-                if not math.isnan(value):
+                if pairs is not None and not math.isnan(value):
+                    change = pairs.change(identifier, block, value)
+                elif not math.isnan(value):
                     why = "no interval of this change: the rule was made of these rows"
                     change = Value(value, math.nan, math.nan, why)
-                    change = change if pairs is None else pairs.change(identifier, block, value)
                 yield ProofRow(identifier, was, now, change, block.attribute)
 
 
@@ -410,12 +385,12 @@ def _overall_rows(
     was, now = before.overall.metrics, after.overall.metrics
     then, chance = base.chance, repaired.chance
     if then is not None and chance is not None:
-        change = _paired(chance - then, base, settings)
-        yield ProofRow("selection_rate", was["selection_rate"], now["selection_rate"], change)
+        changes = {"selection_rate": chance - then}
         if base.reading.binary:
-            y = base.rows.label == 1
-            right = np.where(y, chance, 1 - chance) - np.where(y, then, 1 - then)
-            yield ProofRow("accuracy", was["accuracy"], now["accuracy"], _paired(right, base, settings))
+            right = base.rows.label == 1
+            changes["accuracy"] = np.where(right, chance, 1 - chance) - np.where(right, then, 1 - then)
+        for name, change in changes.items():  # paired: sharper than two intervals apart
+            yield ProofRow(name, was[name], now[name], _mean(change, base, settings, (-1.0, 1.0)))
     if base.rows.label is None:
         return
     if repaired.reading.columns.probability and base.reading.binary:
@@ -428,12 +403,15 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
     """Yield log loss and square loss of the decision probabilities, beside those of the base score."""
     chance = table.rows.decision
     assert chance is not None
-    given = np.where(table.rows.label == 1, chance, 1 - chance)
-    with np.errstate(divide="ignore"):
-        loss = _log_loss(-np.log(given), table, settings)
+    right = np.where(table.rows.label == 1, chance, 1 - chance)
+    if wrong := int(np.count_nonzero(right == 0)):
+        why = f"infinite: {wrong:,} rows are decided against their label with certainty, as every threshold does"
+        loss = Value(math.nan, math.nan, math.nan, why)
+    else:
+        loss = _mean(-np.log(right), table, settings, (0.0, math.inf))
     was = before.overall.metrics
     yield ProofRow("log_loss", was.get("log_loss", NO_CHANCE), loss)
-    square = _mean((1 - given) ** 2, table, settings, (0.0, 1.0))
+    square = _mean((1 - right) ** 2, table, settings, (0.0, 1.0))
     yield ProofRow("square_loss", was.get("square_loss", NO_CHANCE), square)
 
 
@@ -460,23 +438,10 @@ def loss_of(name: str, table: Table) -> Floats:
     return np.asarray(np.abs(u - y) if name == "absolute_loss" else (u - y) ** 2)
 
 
-def _log_loss(loss: Floats, table: Table, settings: Settings) -> Value:
-    """Return the log loss of the decision probabilities, or why it is infinite."""
-    wrong = int(np.count_nonzero(np.isinf(loss)))
-    if wrong:
-        why = f"infinite: {wrong:,} rows are decided against their label with certainty, as every threshold does"
-        return Value(math.nan, math.nan, math.nan, why)
-    return _mean(loss, table, settings, (0.0, math.inf))
-
-
-def _paired(difference: Floats, table: Table, settings: Settings) -> Value:
-    """Return the mean of a difference per row with its interval: sharper than two intervals apart."""
-    return _mean(difference, table, settings, (-1.0, 1.0))
-
-
-def _mean(values: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
+def _mean(parts: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
+    """Return the mean of a number per row, whose smallest and largest possible value are ``support``."""
     weight = table.weight
-    sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
+    sums = (weight, weight**2, weight * parts, weight * parts * parts, weight * np.abs(parts))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
     estimate = Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(1.0 - settings.confidence)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
-from fairfix.data.files import Source, open_source
+from fairfix.data.files import open_source
 from fairfix.data.scan import count_table, read_table
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import DataError, UsageError
@@ -31,7 +31,7 @@ from fairfix.models.repaired import (
 )
 from fairfix.models.scoring import MODEL_SCORE, Averaged, ScoredSource
 from fairfix.noisy.description import Noise
-from fairfix.tasks.as_json import repair_dict
+from fairfix.tasks.as_json import repair_dict, rows_dict
 from fairfix.tasks.dataset import (
     Dataset,
     apply_waivers,
@@ -42,11 +42,11 @@ from fairfix.tasks.dataset import (
     open_data,
     waivers_of,
 )
-from fairfix.tasks.fitting import HELD_ROWS, Outcome, RowCounts, repair_stream, repair_table
+from fairfix.tasks.fitting import HELD_ROWS, Outcome, repair_stream, repair_table
 from fairfix.tasks.request import RepairRequest, function_of
 from fairfix.tasks.result import Result
 
-FACTS = (
+FACTS = [
     "data",
     "settings",
     "split",
@@ -58,7 +58,7 @@ FACTS = (
     "messages",
     "warnings",
     "notes",
-)
+]
 """Parts of the result that the artifact keeps."""
 
 
@@ -89,9 +89,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
     data = open_data(request, score_needed=not repairer.learns)
     noise = _noise(request, repairer)
-    averaged = None
-    if repairer.averages:
-        data, averaged = _averaged(data, repairer)
+    data, averaged = _averaged(data, repairer) if repairer.averages else (data, None)
     features = _learned_from(request, data, repairer)
     _check_ids(request, data)
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
@@ -99,7 +97,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
     else:
         table, data_fingerprint = _read(request, data, repairer, features)
-        rows = RowCounts(table.rows.read, len(table), table.rows.excluded)
+        rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
         outcome = repair_table(
             table,
             repairer,
@@ -115,16 +113,15 @@ def run_repair(request: RepairRequest) -> RepairResult:
             noise=noise,
             seen_by_model=data.seen_by_model,
         )
-    for severity in ("warning", "note"):
-        for text in outcome.warnings if severity == "warning" else outcome.notes:
-            log.info("%s: %s", severity, text)
+    for note in outcome.messages:
+        log.info("%s: %s", note.severity, note)
     repaired = Repaired(
         repairer.name,
         outcome.repairer.parameters,
         outcome.predictor,
         at_predict_time(outcome.reading, outcome.predictor),
         request.unseen_group,
-        identity_columns(_without_score(data), data.reading),
+        _identity(data),
         hash_key(request.seed, data_fingerprint),
         _base(request, data, outcome.predictor, averaged),
         {},
@@ -168,11 +165,10 @@ def chosen_method(
         if isinstance(value, str) and not rule.text:
             value = value.split(",")
         parts = value if isinstance(value, (list, tuple)) else [value]
-        parsed = tuple(rule.parse(method.name, one, str(part)) for part in parts)
-        if len(parsed) > 1 and not rule.selectable:
+        fixed[one], *others = parsed = [rule.parse(method.name, one, str(part)) for part in parts]
+        if others and not rule.selectable:
             raise UsageError(f"`{one}` takes one value, got {given[one]!r}")
-        fixed[one] = parsed[0]
-        if len(parsed) > 1:
+        if others:
             choices[one] = tuple(dict.fromkeys(parsed))
     repairer = method(**fixed)
     repairer.variants(choices)  # checks every value before any data is read
@@ -222,7 +218,7 @@ def _read(
     by_id = reading.columns.id is not None
     few = source.about_rows <= HELD_ROWS  # else draws that no method needs are not worth the memory
     kept = repairer.draws or request.pairs is not None or by_id or few
-    identity = identity_columns(_without_score(data), reading) if kept else {}
+    identity = _identity(data) if kept else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if by_id else {}
     raw = {name: types.get(name, source.schema.field(name).type) for name in identity}
     plain = (PLAIN_SCORE,) if repairer.averages else ()
@@ -240,7 +236,7 @@ def _from_stream(
     repairer: Repairer,
     choices: Mapping[str, Any],
     settings: Settings,
-) -> tuple[Outcome, RowCounts, str]:
+) -> tuple[Outcome, Mapping[str, Any], str]:
     """Learn from the data as it is read; return the outcome, what became of the rows, and the data's fingerprint."""
     if choices:
         raise UsageError(
@@ -253,7 +249,7 @@ def _from_stream(
         data.source, data.reading, repairer, settings=settings, seed=request.seed, holdout=request.holdout
     )
     counts = scanned.counts
-    rows = RowCounts(counts.read, counts.used, counts.excluded)
+    rows = rows_dict(counts.read, counts.used, counts.excluded)
     return outcome, rows, fingerprint(counts, data.source.schema)
 
 
@@ -266,22 +262,20 @@ def _pairs(request: RepairRequest) -> tuple[tuple[str, str], ...]:
         raise DataError(
             f"{source.name} has the columns {', '.join(source.columns)}; pairs are two columns of ids"
         )
-    out = list(zip(*(_texts(source, name) for name in source.columns), strict=True))
-    if any(one is None for pair in out for one in pair):
+    batches = (
+        b
+        for p in source.parts(source.columns, dict.fromkeys(source.columns, pa.string()))
+        for b in p.batches()
+    )
+    texts = ((column.cast(pa.string()).to_pylist() for column in batch.columns) for batch in batches)
+    out = tuple(pair for columns in texts for pair in zip(*columns, strict=True))
+    if any(None in pair for pair in out):
         raise DataError(f"{source.name} has a pair with a missing id; remove it")
     if not out:
         raise DataError(f"{source.name} has no pairs; write two ids per row, or leave out `pairs`")
-    if (same := next((a for a, b in out if a == b), None)) is not None:
-        raise DataError(f"{source.name} has a pair of {same!r} with itself, which says nothing; remove it")
-    return tuple(out)
-
-
-def _texts(source: Source, name: str) -> list[Any]:
-    """Return a column as texts."""
-    parts = source.parts([name], {name: pa.string()})
-    return [
-        text for part in parts for b in part.batches() for text in b.column(0).cast(pa.string()).to_pylist()
-    ]
+    if same := [a for a, b in out if a == b]:
+        raise DataError(f"{source.name} has a pair of {same[0]!r} with itself, which says nothing; remove it")
+    return out
 
 
 def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
@@ -306,10 +300,11 @@ def _check_ids(request: RepairRequest, data: Dataset) -> None:
         check_unique([batch.column(0) for part in parts for batch in part.batches()], name)
 
 
-def _without_score(data: Dataset) -> pa.Schema:
-    """Return the schema of the data as it comes, without a score that a model file fills in."""
-    made = (MODEL_SCORE, PLAIN_SCORE)
-    return pa.schema([field for field in data.source.schema if data.model is None or field.name not in made])
+def _identity(data: Dataset) -> dict[str, str]:
+    """Return the columns that identify a row, among those of the data as it comes: not a score of a model file."""
+    made = () if data.model is None else (MODEL_SCORE, PLAIN_SCORE)
+    own = pa.schema([field for field in data.source.schema if field.name not in made])
+    return identity_columns(own, data.reading)
 
 
 def _averaged(data: Dataset, repairer: Repairer) -> tuple[Dataset, Averaged]:

@@ -33,34 +33,25 @@ Names = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Domain:
-    """What a parameter may be, and how it is shown.
-
-    Attributes
-    ----------
-    kind
-        Type of a value: text, a number, a flag; ``object`` for data, which may be a path or in memory.
-    many
-        Whether it takes several values.
-    listed
-        Whether the command line splits its text at commas.
-    """
+    """What a parameter may be, and how it is shown."""
 
     help: str
-    metavar: str
-    kind: type
-    many: bool
-    listed: bool
-    choices: tuple[str, ...]
-    at_least: float | None
-    positional: bool
+    metavar: str = ""
+    kind: type = str
+    """Type of a value: text, a number, a flag; ``object`` for data, which may be a path or in memory."""
+    many: bool = False
+    """Whether it takes several values."""
+    listed: bool = False
+    """Whether the command line splits its text at commas."""
+    choices: Sequence[str] = ()
+    at_least: float | None = None
+    positional: bool = False
 
     def value_of(self, name: str, value: Any, default: Any) -> Any:
         """Return a value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`."""
         if value is None or value is default:
             return default
-        if self.many:
-            return tuple(self._one(name, one) for one in _entries(value))
-        return self._one(name, value)
+        return tuple(self._one(name, one) for one in _entries(value)) if self.many else self._one(name, value)
 
     def _one(self, name: str, value: Any) -> Any:
         if self.kind is object:
@@ -91,30 +82,19 @@ def _entries(value: Any) -> list[Any]:
     return [value] if isinstance(value, (str, int, float)) else list(value)
 
 
-def parameter(
-    default: Any,
-    help: str,  # noqa: A002  the word that click and argparse use for the same thing
-    metavar: str = "",
-    *,
-    kind: type = str,
-    listed: bool = False,
-    choices: Sequence[str] = (),
-    at_least: float | None = None,
-    positional: bool = False,
-) -> Any:
-    """Return a field of a request; see :class:`Domain`. A default that is a tuple takes several values."""
-    kind = (
-        kind
-        if default is None or default == ()
-        else type(default[0] if isinstance(default, tuple) else default)
-    )
-    domain = Domain(
-        help, metavar, kind, isinstance(default, tuple), listed, tuple(choices), at_least, positional
-    )
-    return field(default=default, metadata={"domain": domain}, kw_only=not positional)
+def parameter(default: Any, help: str, metavar: str = "", **domain: Any) -> Any:  # noqa: A002  as click has it
+    """Return a field of a request; arguments are those of :class:`Domain`.
+
+    Its kind is that of the default, if there is one; a default that is a tuple takes several values.
+    """
+    many = isinstance(default, tuple)
+    if default is not None and default != ():
+        domain["kind"] = type(default[0] if many else default)
+    made = Domain(help, metavar, many=many, **domain)
+    return field(default=default, metadata={"domain": made}, kw_only=not made.positional)
 
 
-def source(help: str, metavar: str = "FILE", *, positional: bool = False) -> Any:  # noqa: A002
+def source(help: str, metavar: str = "FILE", *, positional: bool = False) -> Any:  # noqa: A002  as click has it
     """Return a field that names data: a path, or what is in memory already."""
     return parameter(None, help, metavar, kind=object, positional=positional)
 
@@ -161,12 +141,7 @@ class DataRequest(Request):
     data: Any = source(
         "The rows: a file, a folder, a pattern, a data frame or an Arrow table.", "DATA", positional=True
     )
-    protected: Names = parameter(
-        (),
-        "Column whose groups are compared.",
-        "COLUMN",
-        listed=True,
-    )
+    protected: Names = parameter((), "Column whose groups are compared.", "COLUMN", listed=True)
     label: str | None = parameter(
         None, "Observed outcome, 0/1.  [default: label, y, y_true or target]", "COLUMN"
     )
