@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,19 +24,8 @@ from fairfix.data.scan import scan
 from fairfix.errors import ColumnError, UsageError
 
 USUAL = (
-    "race",
-    "ethnicity",
-    "sex",
-    "gender",
-    "age_group",
-    "age_band",
-    "religion",
-    "disability",
-    "nationality",
-    "national_origin",
-    "marital_status",
-    "veteran_status",
-    "sexual_orientation",
+    *("race", "ethnicity", "sex", "gender", "age_group", "age_band", "religion", "disability"),
+    *("nationality", "national_origin", "marital_status", "veteran_status", "sexual_orientation"),
 )
 """Usual names of protected columns, without capitals, blanks and hyphens."""
 
@@ -52,47 +42,43 @@ INDEX = re.compile(r"(^|_)(id|uuid|key)$")
 
 @dataclass
 class _Survey:
-    """What was seen of one column: how many values are missing, its values where they are few, its ends."""
+    """What was seen of one column: how many values are missing, how often each is there if they are few, the ends."""
 
     missing: int = 0
-    values: dict[str, int] | None = field(default_factory=dict)
+    counts: Counter[str] | None = field(default_factory=Counter)
     low: float = np.inf
     high: float = -np.inf
 
     def add(self, column: pa.Array) -> None:
         """Look at some more values."""
-        self.missing += column.null_count
-        column = column.drop_null()
-        if pa.types.is_floating(column.type):
-            self.missing += int(pc.sum(pc.is_nan(column)).as_py() or 0)
-            column = column.filter(pc.invert(pc.is_nan(column)))
+        missing = column.is_null(nan_is_null=True)
+        self.missing += missing.true_count
+        column = column.filter(pc.invert(missing))
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)) and len(column):
             ends = pc.min_max(column)
             self.low = min(self.low, float(ends["min"].as_py()))
             self.high = max(self.high, float(ends["max"].as_py()))
-        if self.values is None or pa.types.is_nested(column.type):
-            self.values = None
+        if self.counts is None or pa.types.is_nested(column.type):
+            self.counts = None
             return
         for entry in pc.value_counts(column):
-            text = str(entry["values"].as_py())
-            self.values[text] = self.values.get(text, 0) + entry["counts"].as_py()
-            if len(self.values) > MANY:
-                self.values = None
+            self.counts[str(entry["values"].as_py())] += entry["counts"].as_py()
+            if len(self.counts) > MANY:
+                self.counts = None
                 return
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What the file will say, and why."""
+    """What the file will say, and why: candidates for groups by name and by values, and the column of ids."""
 
     reading: Reading
     usual: tuple[str, ...]
     others: tuple[str, ...]
-    ids: tuple[str, ...]
+    identity: str
     seen: Mapping[str, _Survey]
-    rows: int
     guessed: bool
 
 
@@ -132,14 +118,9 @@ def first_configuration(
             raise ColumnError(
                 f"column {name!r} has the single group {min(levels)!r}; an audit compares at least two"
             )
-    ids = tuple(name for name in source.columns if INDEX.search(name.lower()) and name not in columns.roles)
-    guessed = not columns.protected and not usual
-    return (
-        "\n".join(_lines(Draft(reading, usual, others, ids, seen, rows, guessed), source.name, data)) + "\n"
-    )
-
-
-# ---------------------------------------------------------------------- looking
+    ids = [name for name in source.columns if INDEX.search(name.lower()) and name not in columns.roles]
+    draft = Draft(reading, usual, others, [*ids, "COLUMN"][0], seen, not columns.protected and not usual)
+    return _text(draft, f"{_plain(source.name)} ({rows:,} rows)", data)
 
 
 def _surveyed(source: Source) -> tuple[dict[str, _Survey], int]:
@@ -158,12 +139,10 @@ def _candidates(
     source: Source, columns: Columns, seen: Mapping[str, _Survey]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the columns that look like groups: by a usual name, and by few values of text alone."""
-    usual, others = [], []
+    usual, others, taken = [], [], replace(columns, protected=()).roles
     for column in source.schema:
-        values = seen[column.name].values
-        if column.name in replace(columns, protected=()).roles or values is None:
-            continue
-        if not 2 <= len(values) <= FEW:
+        counts = seen[column.name].counts
+        if column.name in taken or counts is None or not 2 <= len(counts) <= FEW:
             continue
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if re.sub(r"[\s-]+", "_", column.name.strip().lower()) in USUAL:
@@ -177,9 +156,11 @@ def _reading(columns: Columns, seen: Mapping[str, _Survey], positive_label: str 
     """Return how the data has to be read for an audit to run."""
     label = seen[columns.label] if columns.label else None
     task: Any = "classification"
-    if label is not None and positive_label is None and not _is_binary(label):
+    few = None if label is None else label.counts
+    binary = few is not None and {text.strip().lower() for text in few} <= TRUTHS
+    if label is not None and positive_label is None and not binary:
         if not np.isfinite(label.low):
-            shown = ", ".join(map(repr, sorted(label.values)[:SHOWN])) if label.values else "many values"
+            shown = ", ".join(map(repr, sorted(few)[:SHOWN])) if few else "many values"
             raise UsageError(
                 f"the label {columns.label!r} holds {shown}; name the positive value with `positive_label=VALUE`, or "
                 "another column with `label`"
@@ -190,8 +171,7 @@ def _reading(columns: Columns, seen: Mapping[str, _Survey], positive_label: str 
         low, high = SCORE_RANGE["probability"]
         if seen[columns.score].low < low or seen[columns.score].high > high:
             scale = "raw"
-    given = (columns.label, columns.score, columns.prediction)
-    gaps = any(seen[name].missing for name in given if name)
+    gaps = any(seen[name].missing for name in (columns.label, columns.score, columns.prediction) if name)
     groups = any(seen[name].missing for name in columns.protected)
     return Reading(
         columns,
@@ -203,39 +183,46 @@ def _reading(columns: Columns, seen: Mapping[str, _Survey], positive_label: str 
     )
 
 
-def _is_binary(survey: _Survey) -> bool:
-    return survey.values is not None and {value.strip().lower() for value in survey.values} <= TRUTHS
+TEXT = """\
+# Settings of fairfix for this folder, begun by 'fairfix init' from {source}.
+# Now 'fairfix audit' needs nothing else. Keys are the long options of the commands; a flag beats an
+# environment variable (FAIRFIX_LABEL), which beats this file. 'fairfix audit --show-settings' prints what
+# holds.
+
+data = {data}
+
+{groups}
+
+{label}
+
+{scores}
+
+[audit]
+# A check is a condition under which the audit fails, with exit status 1; the limits are yours to set.
+# 'fairfix explain' lists what can be limited.
+# fail-on = ["{check}>LIMIT"]
+{crossed}# strata = ["COLUMN"]   # also compare within each level of this column
+
+[repair]
+# id = {identity}   # identifies a row; draws randomised decisions
+# output = "repaired.fairfix"
+"""
 
 
-# ---------------------------------------------------------------------- saying
-
-
-def _lines(draft: Draft, name: str, data: str) -> Iterator[str]:
-    yield f"# Settings of fairfix for this folder, begun by 'fairfix init' from {_plain(name)} ({draft.rows:,} rows)."
-    yield "# Now 'fairfix audit' needs nothing else. Keys are the long options of the commands; a flag beats an"
-    yield "# environment variable (FAIRFIX_LABEL), which beats this file. 'fairfix audit --show-settings' prints what"
-    yield "# holds."
-    yield ""
-    yield f"data = {_toml(data)}"
-    yield ""
-    yield from _of_groups(draft)
-    yield ""
-    yield from _of_label(draft)
-    yield ""
-    yield from _of_scores(draft)
-    yield from _of_gaps(draft)
-    yield ""
-    yield "[audit]"
-    yield "# A check is a condition under which the audit fails, with exit status 1; the limits are yours to set."
-    yield "# 'fairfix explain' lists what can be limited."
-    yield f'# fail-on = ["{"ks" if draft.reading.task == "regression" else "dp.difference"}>LIMIT"]'
-    if len(draft.reading.columns.protected) > 1:
-        yield "# intersect = true   # also the cells of all protected columns together"
-    yield '# strata = ["COLUMN"]   # also compare within each level of this column'
-    yield ""
-    yield "[repair]"
-    yield f"# id = {_toml(draft.ids[0] if draft.ids else 'COLUMN')}   # identifies a row; draws randomised decisions"
-    yield '# output = "repaired.fairfix"'
+def _text(draft: Draft, source: str, data: str) -> str:
+    several = len(draft.reading.columns.protected) > 1
+    return TEXT.format(
+        source=source,
+        data=_toml(data),
+        groups="\n".join(_of_groups(draft)),
+        label="\n".join(_of_label(draft)),
+        scores="\n".join((*_of_scores(draft), *_of_gaps(draft))),
+        check="ks" if draft.reading.task == "regression" else "dp.difference",
+        crossed="# intersect = true   # also the cells of all protected columns together\n"
+        if several
+        else "",
+        identity=_toml(draft.identity),
+    )
 
 
 def _of_groups(draft: Draft) -> Iterator[str]:
@@ -246,7 +233,7 @@ def _of_groups(draft: Draft) -> Iterator[str]:
     for title, names in (("By their names", draft.usual), ("Others with few values", draft.others)):
         if names:
             yield f"# {title}:"
-            yield from (f"#   {_plain(name)}: {_values(draft.seen[name])}" for name in names)
+            yield from (f"#   {_plain(name)}: {_content(draft.seen[name])}" for name in names)
     yield f"protected = [{', '.join(_toml(_listed(name)) for name in chosen)}]"
 
 
@@ -257,7 +244,7 @@ def _of_label(draft: Draft) -> Iterator[str]:
         yield "# No column has a usual name of a label, so only what needs none is measured."
         yield '# label = "COLUMN"   # the observed outcome, 0/1'
         return
-    yield f"# The observed outcome: {_values(draft.seen[label])}."
+    yield f"# The observed outcome: {_content(draft.seen[label])}."
     yield f"label = {_toml(label)}"
     if reading.positive_label is not None:
         yield f"positive-label = {_toml(reading.positive_label)}"
@@ -281,9 +268,8 @@ def _of_scores(draft: Draft) -> Iterator[str]:
         yield "# These are no probabilities. If they are 2p-1 or log-odds, say margin or logit; a raw score needs a"
         yield "# threshold for decisions."
         yield 'score-scale = "raw"'
-    yield "# threshold = SCORE   # a score at or above it is a positive decision" + (
-        "; 0.5 if left out" if reading.score_scale == "probability" else ""
-    )
+    default = "; 0.5 if left out" if reading.score_scale == "probability" else ""
+    yield f"# threshold = SCORE   # a score at or above it is a positive decision{default}"
 
 
 def _of_gaps(draft: Draft) -> Iterator[str]:
@@ -296,17 +282,14 @@ def _of_gaps(draft: Draft) -> Iterator[str]:
         yield 'missing-group = "group"'
 
 
-def _values(survey: _Survey) -> str:
+def _content(survey: _Survey) -> str:
+    """Return what a column holds: its most frequent values, or its ends."""
     missing = f", {survey.missing:,} missing" if survey.missing else ""
-    if survey.values is None:
-        ends = (
-            f"numbers from {survey.low:g} to {survey.high:g}"
-            if np.isfinite(survey.low)
-            else f"more than {MANY} values"
-        )
-        return ends + missing
-    common: Sequence[str] = sorted(survey.values, key=lambda value: (-survey.values[value], value))  # type: ignore[index]
-    shown = ", ".join(f"{_plain(value)} {survey.values[value]:,}" for value in common[:SHOWN])
+    if survey.counts is None:
+        numbers = f"numbers from {survey.low:g} to {survey.high:g}"
+        return (numbers if np.isfinite(survey.low) else f"more than {MANY} values") + missing
+    common = sorted(survey.counts.items(), key=lambda one: (-one[1], one[0]))
+    shown = ", ".join(f"{_plain(text)} {many:,}" for text, many in common[:SHOWN])
     return shown + (f" and {len(common) - SHOWN} more" if len(common) > SHOWN else "") + missing
 
 

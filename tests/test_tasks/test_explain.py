@@ -13,6 +13,7 @@ from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.errors import UsageError
+from fairfix.report.words import as_options
 from fairfix.tasks.explain import example, explain, names, overview
 
 from tests.conftest import Frames
@@ -112,7 +113,7 @@ def test_everything_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert {name for part in told.values() for name in part} == {*METRICS, *MEANINGS}
-    assert [heading for heading, _ in overview()] == list(told)
+    assert [as_options(heading) for heading, _ in overview()] == list(told)
 
 
 def test_the_command_prints_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
