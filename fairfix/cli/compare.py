@@ -50,11 +50,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
 
     check_outputs(given, gated=False)
     picture = given["picture"]
-    kind = Path(picture).suffix.lower().removeprefix(".") if picture else ""
+    kind = Path(picture or "").suffix.lower().removeprefix(".")
     if picture and kind not in FORMATS:
-        raise UsageError(
-            f"--picture {picture}: the name must end in {' or '.join('.' + one for one in FORMATS)}"
-        )
+        ends = " or ".join(f".{one}" for one in FORMATS)
+        raise UsageError(f"--picture {picture}: the name must end in {ends}")
     plan = plan_of(request_of(ctx, CompareRequest))
     with working(given, "comparing", len(plan.fits)) as done:
         result = plan.run(done)

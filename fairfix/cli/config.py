@@ -11,7 +11,7 @@ command knows is an error: a typo must not switch a gate off. ``[[waivers]]`` ar
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -52,17 +52,15 @@ def find_config(start: Path) -> Path | None:
     return None
 
 
-def load_config(
-    path: Path, known: Mapping[str, frozenset[str]], methods: frozenset[str] = frozenset()
-) -> Config:
+def load_config(path: Path, options: Mapping[str, frozenset[str]], methods: frozenset[str]) -> Config:
     """Read a configuration file.
 
     Parameters
     ----------
-    known
+    options
         Option names (with underscores) of each command.
     methods
-        Names of the repair methods, whose tables may stand inside ``[repair]``.
+        Names of the repair methods, whose tables may stand inside those of commands.
 
     Raises
     ------
@@ -75,35 +73,33 @@ def load_config(
     waivers = content.pop(WAIVERS, [])
     if not isinstance(waivers, list):
         raise ConfigError(f"{path}: {WAIVERS!r} holds tables; write each as [[{WAIVERS}]]")
-    commands: dict[str, dict[str, Any]] = {name: {} for name in known}
-    shared = {key: value for key, value in content.items() if not (key in known and isinstance(value, dict))}
-    for key, value in shared.items():
-        name = _name(key)
-        takers = [command for command, options in known.items() if name in options]
-        if not takers:
-            raise ConfigError(
-                _unknown(key, "", path, {*known, *(o for options in known.values() for o in options)})
-            )
-        for command in takers:
-            commands[command][name] = _value(name, value, path)
-    of_methods: dict[str, dict[str, Any]] = {}
-    for command, table in content.items():
-        if command not in known or not isinstance(table, dict):
-            continue
-        plain = {
-            key: value for key, value in table.items() if not (key in methods and isinstance(value, dict))
-        }
-        commands[command] |= _read_table(f"[{command}]", plain, known[command] | methods, path)
-        for method in table.keys() - plain.keys():
-            of_methods[method] = _read_table(f"[{command}.{method}]", table[method], known[command], path)
+    tables = _taken(content, options)
+    shared = _settings("", content, frozenset().union(*options.values()), path, options)
+    commands, of_methods = {}, {}
+    for command, own in options.items():
+        table = tables.get(command, {})
+        nested = _taken(table, methods)
+        commands[command] = {name: value for name, value in shared.items() if name in own}
+        commands[command] |= _settings(f"[{command}]", table, own, path, methods)
+        for method, inner in nested.items():
+            of_methods[method] = _settings(f"[{command}.{method}]", inner, own, path)
     return Config(path, commands, of_methods, waivers)
 
 
-def _read_table(name: str, table: Mapping[str, Any], options: frozenset[str], path: Path) -> dict[str, Any]:
-    """Return the values of a table by option name."""
+def _taken(table: dict[str, Any], names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Take the tables of these names out of a table."""
+    return {name: table.pop(name) for name in names if isinstance(table.get(name), dict)}
+
+
+def _settings(
+    where: str, table: Mapping[str, Any], options: frozenset[str], path: Path, tables: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return the values of a table by option name; ``tables`` are the names that tables inside it may have."""
     for key in table:
         if _name(key) not in options:
-            raise ConfigError(_unknown(key, name, path, set(options)))
+            near = get_close_matches(_name(key), {*options, *tables}, 1)
+            hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ""
+            raise ConfigError(f"{path}: unknown key {key!r}{f' in {where}' if where else ''}{hint}")
     return {_name(key): _value(_name(key), value, path) for key, value in table.items()}
 
 
@@ -137,9 +133,3 @@ def _written(text: Any, path: Path) -> Any:
     """Return ``FORMAT=FILE`` with the file relative to the configuration's folder."""
     kind, sign, file = str(text).partition("=")
     return f"{kind}={path.parent / file}" if sign and file else text
-
-
-def _unknown(key: str, table: str, path: Path, known: set[str]) -> str:
-    near = get_close_matches(_name(key), known, 1)
-    hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ""
-    return f"{path}: unknown key {key!r}" + (f" in {table}" if table else "") + hint

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from fairfix.cli.options import debug_option, option
+from fairfix.cli.options import debug_option, format_option
 from fairfix.report.words import as_options
 
 
@@ -22,7 +22,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 @click.command("explain")
 @click.argument("name", required=False, shell_complete=_names)
-@option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="Format on stdout.")
+@format_option()
 @debug_option
 def command(name: str | None, format_: str, debug: bool) -> int:
     """Say what a metric, a comparison or a check is.

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from fairfix.cli.options import column_names, debug_option, option, quiet_option, talk
-from fairfix.cli.outputs import check_output
+from fairfix.cli.outputs import check_outputs
 from fairfix.errors import UsageError
 
 
@@ -51,7 +51,7 @@ def command(data: str, **given: Any) -> int:
     from fairfix.tasks.starter import first_configuration
 
     target = Path(given["output"])
-    check_output({**given, "data": data})
+    check_outputs({**given, "data": data})
     if target.exists() and not given["force"]:
         raise UsageError(f"{target} is there already; --force overwrites it, --output writes another file")
     source = open_source(data)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fairfix.cli.options import debug_option, option, quiet_option, talk
-from fairfix.cli.outputs import check_output
+from fairfix.cli.outputs import check_outputs
 
 
 @click.command("merge")
@@ -30,7 +30,7 @@ def command(counts: tuple[str, ...], **given: Any) -> int:
     """
     from fairfix.tasks.merge import merge
 
-    check_output(given)
+    check_outputs(given)
     total = merge(counts, given["name"])
     total.save(given["output"])
     talk(

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_options
-from fairfix.tasks.request import GateRequest, Request, parameters_of
+from fairfix.tasks.request import Domain, GateRequest, Request, parameters_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -47,12 +47,12 @@ LISTED = re.compile(r'\s*"((?:[^"]|"")*)"\s*(?:,|$)|([^,]*)(?:,|$)')
 """A name of a list with commas: in double quotes, or up to the next comma."""
 
 
-def column_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+def column_names(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:
     """Split ``a,b`` and drop repeats: ``--protected race,sex`` is ``--protected race --protected sex``.
 
     A name in double quotes is taken as it is, commas and blanks included: ``--protected '"race, self",sex'``.
     """
-    parts = [part for value in values for part in LISTED.finditer(value)]
+    parts = [part for text in texts for part in LISTED.finditer(text)]
     names = (p[2].strip() if p[1] is None else p[1].replace('""', '"') for p in parts)
     return tuple(dict.fromkeys(name for name in names if name))
 
@@ -68,19 +68,12 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
             envvar = "FAIRFIX_DATA" if name == "data" else None
             made.append(click.argument(name, envvar=envvar, type=click.Path(), required=data_required))
             continue
-        settings: dict[str, Any] = {"help": as_options(domain.help), "default": default}
-        if domain.metavar:
-            settings["metavar"] = domain.metavar
-        if domain.choices:
-            settings["type"] = click.Choice(domain.choices)
-        elif domain.kind is bool:
-            settings["is_flag"] = True
-        elif domain.kind is object:
-            settings["type"] = click.Path()
-        elif domain.kind is int:
-            settings["type"] = click.IntRange(None if domain.at_least is None else int(domain.at_least))
-        elif domain.kind is float and not domain.many:
-            settings["type"] = float if domain.at_least is None else click.FloatRange(domain.at_least)
+        settings: dict[str, Any] = {
+            "help": as_options(domain.help),
+            "default": default,
+            "type": _type(domain),
+        }
+        settings |= {"metavar": domain.metavar or None, "is_flag": domain.kind is bool}
         if domain.many:
             texts = [f"{one:g}" for one in default]
             settings |= {"multiple": True, "default": texts, "show_default": False}
@@ -92,6 +85,19 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
             settings["help"] = settings["help"].removesuffix(".") + "; repeatable."
         made.append(option("--" + name.replace("_", "-"), **settings))
     return stacked(*made)
+
+
+def _type(domain: Domain) -> Any:
+    """Return the type of an option as click has it; texts that the request splits and reads stay texts."""
+    if domain.choices:
+        return click.Choice(domain.choices)
+    if domain.kind is object:
+        return click.Path()
+    if domain.kind is int:
+        return click.IntRange(None if domain.at_least is None else int(domain.at_least))
+    if domain.kind is float and not domain.many:
+        return float if domain.at_least is None else click.FloatRange(domain.at_least)
+    return None
 
 
 def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:
@@ -142,12 +148,17 @@ undecided_option = option(
 )
 
 
+def format_option(formats: Sequence[str] = ("text", "json")) -> Decorator[Any]:
+    """Return the option of what is printed."""
+    return option("--format", "format_", type=click.Choice(formats), default="text", help="Format on stdout.")
+
+
 def output_options() -> Decorator[Any]:
     """Return the options of formats and files."""
     from fairfix.report import FORMATS
 
     return stacked(
-        option("--format", "format_", type=click.Choice(FORMATS), default="text", help="Format on stdout."),
+        format_option(FORMATS),
         option(
             "--out",
             multiple=True,

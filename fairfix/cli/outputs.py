@@ -27,11 +27,9 @@ def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 def rendered(result: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     """Return the text to print, and (file, content) of the files to write."""
-    printed = render(given["format_"], result, detail=given["detail"], terminal=True)
-    files = [_format_and_file(text) for text in given["out"]]
-    return printed, [
-        (path, render(name, result, detail=given["detail"], terminal=False)) for name, path in files
-    ]
+    detail, files = given["detail"], map(_format_and_file, given["out"])
+    contents = [(path, render(name, result, detail=detail, terminal=False)) for name, path in files]
+    return render(given["format_"], result, detail=detail, terminal=True), contents
 
 
 def publish(
@@ -47,8 +45,9 @@ def publish(
         _append_summary(result, given)
 
 
-def _formats(given: Mapping[str, Any]) -> tuple[str, ...]:
-    return (given["format_"], *(_format_and_file(text)[0] for text in given["out"]))
+def _formats(given: Mapping[str, Any]) -> list[str]:
+    """Return the formats that are printed or written; none of a command that has none."""
+    return [given.get("format_", ""), *(_format_and_file(text)[0] for text in given.get("out", ()))]
 
 
 def _append_summary(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -64,28 +63,17 @@ def _append_summary(result: Mapping[str, Any], given: Mapping[str, Any]) -> None
 
 
 def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
-    """Raise for an output that cannot be written, before the work is done; ``gated``: whether there are checks."""
+    """Raise for a file that cannot be written, is written twice, or is read by the same run, before the work is done.
+
+    ``gated`` is whether there are checks, which the formats of CI are made of.
+    """
     from fairfix.report import GATED, NO_CHECKS
 
     for name in _formats(given):
         if name in GATED and not gated:
             raise UsageError(NO_CHECKS.format(name=name))
-    named = [(f"--out {text}", _format_and_file(text)[1]) for text in given["out"]]
-    check_files([*named, *_written(given)], given)
-
-
-def _written(given: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(as_options(f"`{name}={given[name]}`"), given[name]) for name in WRITTEN if given.get(name)]
-
-
-def check_files(written: Sequence[tuple[str, str]], given: Mapping[str, Any]) -> None:
-    """Raise for a file that cannot be written, is written twice, or is read by the same run.
-
-    Parameters
-    ----------
-    written
-        (as the user wrote it, file) of every file to write.
-    """
+    written = [(f"--out {text}", _format_and_file(text)[1]) for text in given.get("out", ())]
+    written += [(as_options(f"`{name}={given[name]}`"), given[name]) for name in WRITTEN if given.get(name)]
     read = [name for name in ("result", *sorted(PATHS)) if name not in WRITTEN and given.get(name)]
     seen = {Path(given[name]).resolve(): as_options(f"`{name}`") for name in read}
     for text, path in written:
@@ -97,11 +85,6 @@ def check_files(written: Sequence[tuple[str, str]], given: Mapping[str, Any]) ->
         if place in seen:
             raise UsageError(f"{text}: this file is also that of {seen[place]}; name another one")
         seen[place] = text
-
-
-def check_output(given: Mapping[str, Any]) -> None:
-    """Raise where the file of ``--output`` cannot be written."""
-    check_files(_written(given), given)
 
 
 def _format_and_file(text: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fairfix.cli.options import option, options_of, request_of, run_options, show_settings, talk
-from fairfix.cli.outputs import check_output
+from fairfix.cli.outputs import check_outputs
 from fairfix.cli.progress import working
 from fairfix.tasks.request import PredictRequest
 
@@ -35,7 +35,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix predict repaired.fairfix new.parquet -o decided.parquet
     """
     show_settings(ctx)
-    check_output(given)
+    check_outputs(given)
     from fairfix.data.files import TableWriter, atomic_output
     from fairfix.tasks.predict import predictions_of
 
