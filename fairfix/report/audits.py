@@ -189,21 +189,20 @@ def _groups(block: Json, result: Json, where: str) -> Grid:
     def value_of(metric: str) -> Callable[[Json], str]:
         return lambda group: show(group["metrics"][metric]["value"])
 
-    columns: Columns = {
-        **GROUP,
-        **{title: value_of(metric) for metric, title in group_metrics(result)},
-    }
+    columns: Columns = {**GROUP, **{title: value_of(metric) for metric, title in group_metrics(result)}}
     everybody = [] if "stratum" in block else [result["overall"]]
     return Grid.of(columns, [*block["groups"], *everybody], 1, f"Groups of {where}")
 
 
 def _comparisons(block: Json, where: str, *, detail: bool) -> Grid:
-    by_id = {c["id"]: c for c in block["comparisons"]}
-    titles = {name: name for name in by_id} if detail else HEADLINES
-    rows = tuple(
-        (title, interval(by_id[name]), _who(by_id[name])) for name, title in titles.items() if name in by_id
-    )
-    return Grid(("comparison", "value [interval]", "between"), rows, 3, f"Comparisons of {where}")
+    by_id = {one["id"]: one for one in block["comparisons"]}
+    shown = list(by_id.values()) if detail else [by_id[name] for name in HEADLINES if name in by_id]
+    columns: Columns = {
+        "comparison": "id" if detail else lambda one: HEADLINES[one["id"]],
+        "value [interval]": interval,
+        "between": _who,
+    }
+    return Grid.of(columns, shown, 3, f"Comparisons of {where}")
 
 
 def _who(comparison: Json) -> str:

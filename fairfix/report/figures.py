@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fairfix.auditing.comparisons import Comparison
@@ -15,6 +15,7 @@ from fairfix.report.layout import (
     Columns,
     Grid,
     Json,
+    Section,
     between,
     interval,
     show,
@@ -72,8 +73,12 @@ def _ends(drawn: Iterable[Dot]) -> list[float | None]:
     return [end for dot in drawn for end in (dot.value, dot.low, dot.high)]
 
 
-def _numbers(value: Json) -> tuple[str, str, str, str]:
-    return show(value["value"]), show(value["low"]), show(value["high"]), str(value.get("reason", ""))
+NUMBERS = ("value", "low", "high", "note")
+
+
+def _numbers(value: Json) -> tuple[str, ...]:
+    """Return the cells of a value: the number, its ends, and what is to be noted."""
+    return *(show(value[part]) for part in NUMBERS[:3]), str(value.get("reason", ""))
 
 
 def attribute(block: Json, result: Json) -> Iterator[Part]:
@@ -115,10 +120,10 @@ def _rate(
         f"{show(high)} ({highest}); everybody {everybody.text}."
     )
     table = tuple(
-        (group["group"], f"{group['rows']:,}", *_numbers(group["metrics"][metric]))
+        (group["group"], GROUP["rows"](group), *_numbers(group["metrics"][metric]))
         for group in (*block["groups"], overall)
     )
-    grid = Grid(("group", "rows", "value", "low", "high", "note"), table, 1, heading)
+    grid = Grid(("group", "rows", *NUMBERS), table, 1, heading)
     return Figure(heading, svg.dots(rows, span, everybody), description, grid, captioned=True)
 
 
@@ -181,10 +186,8 @@ def _distribution(block: Json, shares: Json) -> Part:
             f"{a:.1%} and {b:.1%} of them at or below it: a KS distance of {abs(a - b):.4f}, the thick upright line."
         )
         mark = Gap(gap["score"], min(a, b), max(a, b), f"KS {abs(a - b):.3f}")
-    rows = tuple(
-        (show(score), show(all_), *(show(below[name][i]) for name in names))
-        for i, (score, all_) in enumerate(zip(scores, shares["everybody"], strict=True))
-    )
+    columns = [scores, shares["everybody"], *(below[name] for name in names)]
+    rows = tuple(tuple(map(show, row)) for row in zip(*columns, strict=True))
     title = f"Score distributions by {block['attribute']}"
     grid = Grid(("score", "everybody", *names), rows, 0, "Share below the score")
     drawing = svg.lines(curves, ("score", "share below"), _middle(scores), mark)
@@ -199,35 +202,31 @@ def _middle(scores: Sequence[float]) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
+CALIBRATION: Columns = {
+    "group": "group",
+    "score": lambda one: f"{show(one['from'])} to {show(one['to'])}",
+    "rows": lambda one: f"{one['rows']:,}" if "rows" in one else "",
+    "mean score": lambda one: show(one["mean_score"]),
+    "rate of y = 1": lambda one: show(one["rate"]),
+}
+
+
 def _calibration(block: Json) -> Part:
     """Return the rate of positives against the mean score, per score bin and group."""
     names = _with_curves(block)
     groups = [group for group in block["groups"] if group["group"] in names and group.get("calibration")]
     curves = [Curve("as scored", ((0.0, 0.0), (1.0, 1.0)), quiet=True, marks=True)]
     for group in groups:
-        points = (
-            (one["mean_score"], one["rate"])
-            for one in group["calibration"]
-            if one.get("rows", FEW_ROWS) >= FEW_ROWS
-        )
+        bins = [one for one in group["calibration"] if one.get("rows", FEW_ROWS) >= FEW_ROWS]
+        points = ((one["mean_score"], one["rate"]) for one in bins)
         curves.append(Curve(group["group"], tuple(p for p in points if None not in p), marks=True))
     text = (
         "Rate of y = 1 against the mean score, per bin of the score and group; on the dashed diagonal a score is "
         f"right as a probability. Bins with fewer than {FEW_ROWS} rows of a group are in the table only."
     )
-    rows = tuple(
-        (
-            group["group"],
-            f"{show(one['from'])} to {show(one['to'])}",
-            f"{one['rows']:,}" if "rows" in one else "",
-            show(one["mean_score"]),
-            show(one["rate"]),
-        )
-        for group in groups
-        for one in group["calibration"]
-    )
+    bins = [{"group": group["group"], **one} for group in groups for one in group["calibration"]]
     title, axes = f"Calibration by {block['attribute']}", ("mean score", "rate of y = 1")
-    grid = Grid(("group", "score", "rows", *axes), rows, 2, title)
+    grid = Grid.of(CALIBRATION, bins, 2, title)
     figure = Figure(title, svg.lines(curves, axes, (0.0, 1.0)), text, grid, captioned=True)
     return Part(title, figures=(figure,), size="wide")
 
@@ -241,8 +240,8 @@ def true_gaps(noise: Json) -> Iterator[Part]:
             continue
         heading = f"{TITLES[comparison['name']]}, true groups"
         description = f"{heading}: " + "; ".join(f"{row.name} {row.text}" for row in rows) + "."
-        table = tuple((row.name, show(row.value), show(row.low), show(row.high)) for row in rows)
-        grid = Grid(("figure", "value", "low", "high"), table, 1, heading)
+        table = tuple((row.name, *map(show, (row.value, row.low, row.high))) for row in rows)
+        grid = Grid(("figure", *NUMBERS[:3]), table, 1, heading)
         drawing = svg.dots(rows, svg.span_of(_ends(rows), zero=True, most=1.0))
         figures.append(Figure(heading, drawing, description, grid))
     if figures:
@@ -282,10 +281,10 @@ def before_after(proof: Json, title: str) -> Iterator[Part]:
         ends = _ends(dot for _, before, after in drawn for dot in (before, after))
         heading = f"{title}: {HINTS.get(name) or titled(name)}"
         described = (f"{metric} before {before.text}, after {after.text}" for metric, before, after in drawn)
-        table = tuple(
+        both = tuple(
             (row["name"], when, *_numbers(row[when])) for row in rows for when in ("before", "after")
         )
-        grid = Grid(("metric", "when", "value", "low", "high", "note"), table, 2, heading)
+        grid = Grid(("metric", "when", *NUMBERS), both, 2, heading)
         span = svg.span_of(ends, zero=True, most=1.0 if name in ("ratios", "rates") else None)
         figures.append(Figure(heading, svg.pairs(drawn, span), "; ".join(described) + ".", grid))
     if figures:
@@ -303,6 +302,14 @@ def _axis(row: Json) -> str:
         return "gaps" if small else name
     rate = comparison.metric in GROUP_METRICS and comparison.entry.scale == "share"
     return "rates" if rate else name
+
+
+PICTURES: Mapping[str, Callable[[Section, Json], Iterator[Part]]] = {
+    "attribute": lambda section, result: attribute(section.about, result),
+    "proof": lambda section, _: before_after(section.about, section.title),
+    "true groups": lambda section, _: true_gaps(section.about),
+}
+"""Pictures of a section of a result, by the kind of the section; others have none."""
 
 
 def frontier(result: Json) -> Part:

@@ -121,27 +121,20 @@ def _counts(result: Json) -> str:
 
 def _rows(result: Json) -> Grid:
     rows = result["data"]["rows"]
-    counted = [("read", rows["read"]), ("used", rows["used"])]
-    counted += [(f"left out: {one['reason']}", one["rows"]) for one in rows["excluded"]]
-    table = tuple((name, f"{number:,}") for name, number in counted)
+    counted = {name: rows[name] for name in ("read", "used")}
+    counted |= {f"left out: {one['reason']}": one["rows"] for one in rows["excluded"]}
+    table = tuple((name, f"{number:,}") for name, number in counted.items())
     return Grid(("rows", "number"), table, 1, "Rows of the data")
 
 
 def _section(section: Section, ident: str, result: Json) -> Shown:
     """Return a section with its tables and what can be drawn of it."""
-    drawn: Iterator[Part] = iter(())
-    limits: tuple[tuple[str, str, str], ...] = ()
-    if section.kind == "attribute":
-        drawn = figures.attribute(section.about, result)
-    elif section.kind == "proof":
-        drawn = figures.before_after(section.about, section.title)
-    elif section.kind == "true groups":
-        drawn = figures.true_gaps(section.about)
-    elif section.kind == "checks":
-        limits = tuple(
-            (str(check["check"]), str(check["attribute"]), f"{limit(check)}: {measured(check, result)}.")
-            for check in section.about["checks"]
-        )
+    draw = figures.PICTURES.get(section.kind)
+    drawn = draw(section, result) if draw else ()
+    limits = tuple(
+        (str(check["check"]), str(check["attribute"]), f"{limit(check)}: {measured(check, result)}.")
+        for check in (section.about["checks"] if section.kind == "checks" else ())
+    )
     title = titled(section.title) if section.kind == "gap" else section.title
     return Shown(title, (Part(grids=section.grids), *drawn), section.lines, ident, limits)
 

@@ -179,9 +179,9 @@ def parted(name: str) -> tuple[str, str]:
 def titled(name: str) -> str:
     """Return the words for a metric or a usual comparison, with its attribute where the name has one."""
     identifier, attribute = parted(name)
-    title = HEADLINES.get(identifier, identifier)
-    if identifier in GROUP_METRICS:
-        title = METRICS[identifier].title
+    title = (
+        METRICS[identifier].title if identifier in GROUP_METRICS else HEADLINES.get(identifier, identifier)
+    )
     return f"{title} {attribute}" if attribute else title
 
 
@@ -195,14 +195,9 @@ def kind_of(result: Json) -> str:
 
 def layout(result: Json, *, detail: bool = False) -> Iterator[Section]:
     """Yield the sections of a result's JSON form."""
-    kind = kind_of(result)
-    if kind == "repair":
-        return _repair(result, detail=detail)
-    if kind == "compare":
-        return _compare(result)
     from fairfix.report.audits import sections  # made of the parts of this module
 
-    return sections(result, detail=detail)
+    return {"audit": sections, "repair": _repair, "compare": _compare}[kind_of(result)](result, detail=detail)
 
 
 CHECKS: Columns = {
@@ -361,7 +356,7 @@ def solution_facts(solution: Json) -> Iterator[str]:
 # ---------------------------------------------------------------------- comparison
 
 
-def _compare(result: Json) -> Iterator[Section]:
+def _compare(result: Json, *, detail: bool) -> Iterator[Section]:
     yield Section(f"fairfix comparison on {result['data']['source']}", tuple(_compare_facts(result)))
     points = [point for point in result["points"] if "failure" not in point]
     qualities = dict.fromkeys(name for point in points for name in point["qualities"])

@@ -59,10 +59,11 @@ def _estimates(noise: Json, figures: Sequence[Json]) -> Columns:
     """Return the columns of estimates and worst cases; where nothing was recorded, no number hangs on what was."""
 
     def ends(level: str, prefix: str = "") -> Callable[[Json], str]:
-        low, high = f"{prefix}low", f"{prefix}high"
-        return lambda f: (
-            between(*(f["bounds"][level][e] for e in (low, high))) if level in f["bounds"] else "–"
-        )
+        def cell(figure: Json) -> str:
+            bounds = figure["bounds"].get(level)
+            return between(bounds[f"{prefix}low"], bounds[f"{prefix}high"]) if bounds else "–"
+
+        return cell
 
     def identified(figure: Json) -> str:
         error = figure.get("standard_error")
