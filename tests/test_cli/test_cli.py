@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,15 +44,38 @@ def people(rows: int = 3000, gap: float = 0.3, seed: int = 0) -> pa.Table:
 
 
 @pytest.fixture
+def call(call: Call) -> Call:
+    """Run a command, of which the first part may be a whole line; return (status, stdout, stderr)."""
+    return lambda line, *more: call(*shlex.split(line), *more)
+
+
+@pytest.fixture
 def data(tmp_path: Path) -> str:
     """A Parquet file of scored people."""
     pq.write_table(people(), tmp_path / "data.parquet")
     return "data.parquet"
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a repair of the scored people."""
+    folder = tmp_path_factory.mktemp("repaired")
+    pq.write_table(people(), folder / "data.parquet")
+    line = f"repair {folder}/data.parquet --protected race --method ramp --id id --no-config"
+    assert cli.run([*line.split(), "-o", str(folder / "repaired.fairfix")]) == 0
+    return folder
+
+
+@pytest.fixture
+def repaired(folder: Path, data: str) -> str:
+    """The repair beside its data, as a file of its own."""
+    shutil.copy(folder / "repaired.fairfix", "repaired.fairfix")
+    return "repaired.fairfix"
+
+
 def test_audit_runs_with_nothing_but_the_protected_column(call: Call, data: str) -> None:
     """Label and score are found by their names, and stderr says so; without limits the status is 0."""
-    status, out, err = call("audit", data, "--protected", "race")
+    status, out, err = call(AUDIT)
 
     assert status == 0
     assert "demographic parity difference" in out
@@ -60,7 +85,7 @@ def test_audit_runs_with_nothing_but_the_protected_column(call: Call, data: str)
 
 def test_status_0_when_every_check_passes(call: Call, data: str) -> None:
     """A check whose whole interval lies within the limit passes."""
-    status, out, _ = call("audit", data, "--protected", "race", "--fail-on", "dp.difference>0.9")
+    status, out, _ = call(AUDIT, "--fail-on", "dp.difference>0.9")
 
     assert status == 0
     assert "PASS" in out
@@ -68,7 +93,7 @@ def test_status_0_when_every_check_passes(call: Call, data: str) -> None:
 
 def test_status_1_when_a_check_fails(call: Call, data: str) -> None:
     """A check whose whole interval lies beyond the limit fails."""
-    status, out, _ = call("audit", data, "--protected", "race", "--fail-on", "dp.difference>0.05")
+    status, out, _ = call(AUDIT, "--fail-on", "dp.difference>0.05")
 
     assert status == 1
     assert "FAIL" in out
@@ -87,7 +112,7 @@ def test_status_3_when_a_check_is_undecided(call: Call, tmp_path: Path) -> None:
 def test_fail_beats_undecided(call: Call, data: str) -> None:
     """1 beats 3: one failing check decides."""
     checks = ("--fail-on", "dp.difference>0.05", "--fail-on", "dp.difference>0.27")
-    status, out, _ = call("audit", data, "--protected", "race", *checks)
+    status, out, _ = call(AUDIT, *checks)
     verdicts = {line.split()[0] for line in out.splitlines() if "dp.difference" in line}
 
     assert status == 1
@@ -110,11 +135,11 @@ def test_status_70_for_a_bug(call: Call, data: str, monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError("oh")
 
     monkeypatch.setattr("fairfix.tasks.audit.run_audit", broken)
-    status, _, err = call("audit", data, "--protected", "race")
+    status, _, err = call(AUDIT)
     assert status == 70
     assert "bug in fairfix: ZeroDivisionError" in err
     assert "Traceback" not in err
-    assert "Traceback" in call("audit", data, "--protected", "race", "--debug")[2]
+    assert "Traceback" in call(AUDIT, "--debug")[2]
 
 
 def test_status_130_when_interrupted(call: Call, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,107 +150,59 @@ def test_status_130_when_interrupted(call: Call, data: str, monkeypatch: pytest.
 
     monkeypatch.setattr("fairfix.tasks.audit.run_audit", interrupted)
 
-    assert call("audit", data, "--protected", "race")[0] == 130
+    assert call(AUDIT)[0] == 130
 
 
+REPAIR = "repair data.parquet --protected race --method ramp"
+AUDIT = "audit data.parquet --protected race"
 BAD_CALLS = {
-    "unknown command": (("wobble",), "No such command"),
-    "unknown option": (("audit", "data.parquet", "--wobble"), "No such option"),
-    "no data": (("audit",), "Missing argument"),
-    "no such file": (("audit", "nothing.parquet", "--protected", "race"), "does not exist"),
-    "no protected": (("audit", "data.parquet"), "--protected"),
-    "wrong column": (("audit", "data.parquet", "--protected", "rase"), "did you mean 'race'"),
-    "one column twice": (("audit", "data.parquet", "--protected", "race", "--label", "race"), "one part"),
-    "text as score": (
-        ("audit", "data.parquet", "--protected", "race", "--score", "sex"),
-        "numbers are needed",
-    ),
-    "real labels": (
-        ("audit", "data.parquet", "--protected", "race", "--label", "score", "--prediction", "label"),
-        "binary",
-    ),
-    "bad check": (
-        ("audit", "data.parquet", "--protected", "race", "--fail-on", "dp>>1"),
-        "cannot read the check",
-    ),
-    "unknown metric": (
-        ("audit", "data.parquet", "--protected", "race", "--fail-on", "acuracy.min<1"),
-        "did you mean",
-    ),
-    "check of nobody": (
-        ("audit", "data.parquet", "--protected", "race", "--fail-on", "ks[age]>1"),
-        "not audited",
-    ),
-    "bad out": (("audit", "data.parquet", "--protected", "race", "--out", "pdf=x"), "FORMAT=FILE"),
-    "no folder": (
-        ("audit", "data.parquet", "--protected", "race", "--out", "json=no/x.json"),
-        "does not exist",
-    ),
-    "bad threshold": (
-        ("audit", "data.parquet", "--protected", "race", "--threshold", "half"),
-        "not a valid float",
-    ),
-    "NaN threshold": (("audit", "data.parquet", "--protected", "race", "--threshold", "nan"), "is no score"),
-    "threshold out of range": (
-        ("audit", "data.parquet", "--protected", "race", "--threshold", "5"),
-        "from 0 to 1",
-    ),
-    "no output folder": (
-        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "-o", "no/x.fairfix"),
-        "does not exist",
-    ),
-    "bad confidence": (("audit", "data.parquet", "--protected", "race", "--confidence", "95"), "confidence"),
-    "10,000 groups": (("audit", "data.parquet", "--protected", "id"), "does not look like groups"),
+    "unknown command": ("wobble", "No such command"),
+    "unknown option": ("audit data.parquet --wobble", "No such option"),
+    "no data": ("audit", "Missing argument"),
+    "no such file": ("audit nothing.parquet --protected race", "does not exist"),
+    "no protected": ("audit data.parquet", "--protected"),
+    "wrong column": ("audit data.parquet --protected rase", "did you mean 'race'"),
+    "one column twice": (f"{AUDIT} --label race", "one part"),
+    "text as score": (f"{AUDIT} --score sex", "numbers are needed"),
+    "real labels": (f"{AUDIT} --label score --prediction label", "binary"),
+    "bad check": (f"{AUDIT} --fail-on 'dp>>1'", "cannot read the check"),
+    "unknown metric": (f"{AUDIT} --fail-on 'acuracy.min<1'", "did you mean"),
+    "check of nobody": (f"{AUDIT} --fail-on 'ks[age]>1'", "not audited"),
+    "bad out": (f"{AUDIT} --out pdf=x", "FORMAT=FILE"),
+    "no folder": (f"{AUDIT} --out json=no/x.json", "does not exist"),
+    "bad threshold": (f"{AUDIT} --threshold half", "not a valid float"),
+    "NaN threshold": (f"{AUDIT} --threshold nan", "is no score"),
+    "threshold out of range": (f"{AUDIT} --threshold 5", "from 0 to 1"),
+    "no output folder": (f"{REPAIR} -o no/x.fairfix", "does not exist"),
+    "bad confidence": (f"{AUDIT} --confidence 95", "confidence"),
+    "10,000 groups": ("audit data.parquet --protected id", "does not look like groups"),
     "unknown method": (
-        ("repair", "data.parquet", "--protected", "race", "--method", "magic"),
+        "repair data.parquet --protected race --method magic",
         "choose one of fair-regression",
     ),
-    "no method": (("repair", "data.parquet", "--protected", "race"), "choose one of fair-regression"),
-    "a rate for a constraint that finds its own": (
-        (
-            "repair",
-            "data.parquet",
-            "--protected",
-            "race",
-            "--method",
-            "ramp",
-            "--rho",
-            "0.3",
-            "--constraint",
-            "covariance",
-        ),
+    "no method": ("repair data.parquet --protected race", "choose one of fair-regression"),
+    "a rate for one that finds its own": (
+        f"{REPAIR} --rho 0.3 --constraint covariance",
         "finds its own rates",
     ),
-    "negative slack": (
-        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--slack", "-1"),
-        "at least 0",
-    ),
-    "gamma is text": (
-        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--gamma", "x"),
-        "not a number",
-    ),
-    "two slacks": (
-        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--slack", "0,1"),
-        "one value",
-    ),
-    "no holdout": (
-        ("repair", "data.parquet", "--protected", "race", "--method", "ramp", "--holdout", "0"),
-        "--holdout",
-    ),
-    "no artifact": (("predict", "nothing.fairfix", "data.parquet", "-o", "x.csv"), "cannot be read"),
-    "no artifact to see": (("inspect", "nothing.fairfix"), "cannot be read"),
-    "not an artifact": (("inspect", "data.parquet"), "not a sound"),
-    "no result": (("report", "nothing.json"), "does not exist"),
-    "config missing": (("audit", "data.parquet", "--config", "nothing.toml"), "does not exist"),
+    "negative slack": (f"{REPAIR} --slack -1", "at least 0"),
+    "gamma is text": (f"{REPAIR} --gamma x", "not a number"),
+    "two slacks": (f"{REPAIR} --slack 0,1", "one value"),
+    "no holdout": (f"{REPAIR} --holdout 0", "--holdout"),
+    "no artifact": ("predict nothing.fairfix data.parquet -o x.csv", "cannot be read"),
+    "no artifact to see": ("inspect nothing.fairfix", "cannot be read"),
+    "not an artifact": ("inspect data.parquet", "not a sound"),
+    "no result": ("report nothing.json", "does not exist"),
+    "config missing": ("audit data.parquet --config nothing.toml", "does not exist"),
 }
 
 
 @pytest.mark.parametrize("name", BAD_CALLS)
 def test_status_2_when_it_did_not_run(name: str, call: Call, data: str) -> None:
     """Usage and data errors: status 2, one line on stderr that says the remedy, nothing on stdout, no file."""
-    arguments, words = BAD_CALLS[name]
+    line, words = BAD_CALLS[name]
     before = sorted(Path().iterdir())
-    status, out, err = call(*arguments)
+    status, out, err = call(line)
 
     assert status == 2
     assert words in err
@@ -285,9 +262,8 @@ def test_damaged_parquet_is_one_line(content: bytes, call: Call, data: str) -> N
     assert len(err.strip().splitlines()) == 1
 
 
-def test_a_truncated_parquet_leaves_no_output(call: Call, data: str) -> None:
+def test_a_truncated_parquet_leaves_no_output(call: Call, data: str, repaired: str) -> None:
     """When reading stops half-way, no output file appears."""
-    assert call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id")[0] == 0
     whole = Path(data).read_bytes()
     Path("cut.parquet").write_bytes(whole[: len(whole) // 2] + whole[-400:])
     status, _, err = call("predict", "repaired.fairfix", "cut.parquet", "-o", "out.parquet")
@@ -310,14 +286,8 @@ def test_empty_csv_is_an_error(text: str, call: Call) -> None:
 def test_missing_values_by_policy(call: Call) -> None:
     """Rows are dropped or made a group when asked, and every row is accounted for."""
     write(changed("race", [None, None, None]), "gaps.parquet")
-    dropped = json.loads(
-        call("audit", "gaps.parquet", "--protected", "race", "--missing-group", "drop", "--format", "json")[1]
-    )
-    grouped = json.loads(
-        call("audit", "gaps.parquet", "--protected", "race", "--missing-group", "group", "--format", "json")[
-            1
-        ]
-    )
+    line = "audit gaps.parquet --protected race --format json --missing-group"
+    dropped, grouped = (json.loads(call(f"{line} {policy}")[1]) for policy in ("drop", "group"))
     rows = dropped["data"]["rows"]
 
     assert rows == {"read": 300, "used": 297, "excluded": [{"reason": "missing group (race)", "rows": 3}]}
@@ -331,9 +301,7 @@ def test_a_group_without_positives_cannot_pass(call: Call) -> None:
     red = np.array(table["race"].to_pylist()) == "red"
     label = np.where(red, 0, table["label"].to_numpy())
     write(table.set_column(3, "label", pa.array(label)), "none.parquet")
-    status, out, _ = call(
-        "audit", "none.parquet", "--protected", "race", "--fail-on", "eop.difference>0.99", "--format", "json"
-    )
+    status, out, _ = call("audit none.parquet --protected race --fail-on 'eop.difference>0.99' --format json")
     result = json.loads(out)
     group = next(g for g in result["attributes"][0]["groups"] if g["group"] == "red")
 
@@ -364,20 +332,8 @@ def test_two_fitting_names_are_an_error(call: Call) -> None:
 
 def test_one_scan_several_outputs(call: Call, data: str) -> None:
     """--out writes every format from the same result as stdout."""
-    status, out, _ = call(
-        "audit",
-        data,
-        "--protected",
-        "race",
-        "--format",
-        "json",
-        "--out",
-        "json=a.json",
-        "--out",
-        "markdown=a.md",
-        "--out",
-        "text=a.txt",
-    )
+    outs = "--out json=a.json --out markdown=a.md --out text=a.txt"
+    status, out, _ = call(f"{AUDIT} --format json {outs}")
 
     assert status == 0
     assert Path("a.json").read_text() == out
@@ -387,7 +343,7 @@ def test_one_scan_several_outputs(call: Call, data: str) -> None:
 
 def test_a_saved_result_renders_again(call: Call, data: str) -> None:
     """`report` gives the same text as the audit did."""
-    _, text, _ = call("audit", data, "--protected", "race", "--fail-on", "ks>0.9", "--out", "json=a.json")
+    _, text, _ = call(AUDIT, "--fail-on", "ks>0.9", "--out", "json=a.json")
 
     assert call("report", "a.json")[1] == text
     assert call("report", "a.json", "--format", "json")[1] == Path("a.json").read_text()
@@ -403,7 +359,7 @@ def test_same_input_same_bytes(call: Call, data: str) -> None:
         for t in "12"
     }
     for name in ("a", "b"):
-        call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id", "-o", f"{name}.fairfix")
+        call(REPAIR, "--id", "id", "-o", f"{name}.fairfix")
         call("predict", f"{name}.fairfix", data, "-o", f"{name}.parquet")
 
     assert len(audits) == 1
@@ -444,43 +400,32 @@ def test_commands_run_from_the_configuration_alone(call: Call, data: str) -> Non
     assert '"gamma": 0.1' in call("inspect", "../from_config.fairfix", "--format", "json")[1]
 
 
-def every_option() -> list[tuple[str, str]]:
-    """Return (command, long name) of all that the configuration can say."""
-    found = []
-    for name, options in known_options().items():
-        command = importlib.import_module(f"fairfix.cli.{name}").command
-        for param in command.get_params(click.Context(command)):
-            longs = [text[2:] for text in param.opts if text.startswith("--")]
-            key = longs[0] if longs else str(param.name)
-            if key.replace("-", "_") in options:
-                found.append((name, key))
-        assert sum(one == name for one, _ in found) == len(options)
-    return found
-
-
-def plausible(command: str, key: str) -> str:
+def plausible(param: click.Parameter) -> str:
     """Return a value of an option, as TOML."""
-    one = importlib.import_module(f"fairfix.cli.{command}").command
-    param = next(p for p in one.get_params(click.Context(one)) if f"--{key}" in p.opts or p.opts == [key])
     if isinstance(param, click.Option) and param.is_flag:
         return "true"
     if isinstance(param.type, click.Choice):
         return f'"{param.type.choices[-1]}"'
     number = isinstance(param.type, (click.types.IntParamType, click.types.FloatParamType))
-    return "7" if number else '"json=x"' if key == "out" else '"x"'
+    return "7" if number else '"json=x"' if param.name == "out" else '"x"'
 
 
-@pytest.mark.parametrize(("command", "key"), every_option())
-def test_every_option_is_a_key_of_the_configuration(command: str, key: str, call: Call) -> None:
+@pytest.mark.parametrize("name", known_options())
+def test_every_option_is_a_key_of_the_configuration(name: str, call: Call) -> None:
     """By the name it has on the command line, at the top and in the table of its command."""
-    value = plausible(command, key)
-    needed = "".join(f'{one} = "x"\n' for one in ("data", "output", "artifact") if one != key)
-    for text in (f"{key} = {value}\n{needed}", f"{needed}[{command}]\n{key} = {value}"):
-        Path("fairfix.toml").write_text(text)
-        status, out, err = call(command, "--show-settings")
+    command = importlib.import_module(f"fairfix.cli.{name}").command
+    keys: dict[str, str] = {}
+    for param in command.get_params(click.Context(command)):
+        key = next((text[2:] for text in param.opts if text.startswith("--")), str(param.name))
+        if key.replace("-", "_") in known_options()[name]:
+            keys[key] = plausible(param)
+    assert len(keys) == len(known_options()[name])
+    for top in ("", f"[{name}]\n"):
+        Path("fairfix.toml").write_text(top + "".join(f"{key} = {text}\n" for key, text in keys.items()))
+        status, out, err = call(name, "--show-settings")
         assert status == 0, err
-        (line,) = [one for one in out.splitlines() if one.startswith(f"{key} = ")]
-        assert line.endswith("# configuration")
+        assert all(line.endswith("# configuration") for line in out.splitlines()[1:])
+        assert [line.partition(" = ")[0] for line in out.splitlines()[1:]] == list(keys)
 
 
 def test_files_of_the_configuration_are_relative_to_it(call: Call, data: str) -> None:
@@ -518,7 +463,7 @@ def test_pyproject_table_is_read(call: Call, data: str) -> None:
 def test_a_typo_in_the_configuration_is_an_error(text: str, words: str, call: Call, data: str) -> None:
     """Unknown keys, bad TOML and wrong shapes: status 2, with the nearest name."""
     Path("fairfix.toml").write_text(text)
-    status, _, err = call("repair", data, "--protected", "race", "--method", "ramp")
+    status, _, err = call(REPAIR)
 
     assert status == 2
     assert words in err
@@ -534,7 +479,7 @@ def decided(name: str) -> pa.Table:
 
 def test_repair_predict_audit(call: Call, data: str) -> None:
     """The whole way: repair, prove, apply, audit what was decided."""
-    status, out, _ = call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id")
+    status, out, _ = call(REPAIR, "--id", "id")
     assert status == 0
     assert "Proof on held-out rows" in out
     assert call("predict", "repaired.fairfix", data, "-o", "out.parquet")[0] == 0
@@ -542,33 +487,22 @@ def test_repair_predict_audit(call: Call, data: str) -> None:
 
     assert table.column_names == [*pq.read_schema(data).names, *OUTPUT.names]
     assert table.num_rows == 3000
-    assert (
-        call(
-            "audit",
-            "out.parquet",
-            "--protected",
-            "race",
-            "--probability",
-            "p_positive",
-            "--fail-on",
-            "dp.difference>0.15",
-        )[0]
-        == 0
-    )
-    assert call("audit", "out.parquet", "--protected", "race", "--prediction", "decision")[0] == 0
+    audit = "audit out.parquet --protected race"
+    assert call(f"{audit} --probability p_positive --fail-on 'dp.difference>0.15'")[0] == 0
+    assert call(f"{audit} --prediction decision")[0] == 0
 
 
 def test_the_repaired_model_that_still_fails_gives_1(call: Call, data: str) -> None:
     """Slack as large as the gap leaves the gap, and the gate sees it on held-out rows."""
     gate = ("--fail-on", "dp.difference>0.01")
-    status, _, _ = call("repair", data, "--protected", "race", "--method", "ramp", "--slack", "1", *gate)
+    status, _, _ = call(REPAIR, "--slack", "1", *gate)
 
     assert status == 1
 
 
 def test_decisions_hang_on_the_person_not_the_batch(call: Call, data: str) -> None:
     """Reversed rows, half of the rows, CSV instead of Parquet: the same person, the same decision."""
-    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id", "--gamma", "0.5")
+    call(REPAIR, "--id", "id", "--gamma", "0.5")
     table = pq.read_table(data)
     pq.write_table(table.take(np.arange(2999, -1, -1)), "reversed.parquet", row_group_size=100)
     pyarrow.csv.write_csv(table.slice(0, 1500), "half.csv")
@@ -588,7 +522,7 @@ def test_without_an_id_the_values_are_the_identity(call: Call, data: str) -> Non
 
     A column that is needed for it is asked for.
     """
-    call("repair", data, "--protected", "race", "--method", "ramp", "--gamma", "0.5")
+    call(REPAIR, "--gamma", "0.5")
     table = pq.read_table(data)
     pq.write_table(pa.concat_tables([table, table]).drop_columns(["label"]), "twice.parquet")
     assert call("predict", "repaired.fairfix", "twice.parquet", "-o", "out.parquet")[0] == 0
@@ -607,7 +541,7 @@ def test_without_an_id_the_values_are_the_identity(call: Call, data: str) -> Non
 
 def test_the_share_of_positive_decisions_is_the_probability(call: Call, data: str) -> None:
     """Drawn decisions agree with their probabilities on average."""
-    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id", "--gamma", "1")
+    call(REPAIR, "--id", "id", "--gamma", "1")
     call("predict", "repaired.fairfix", data, "-o", "out.parquet")
     table = pq.read_table("out.parquet")
     chance, decision = table["p_positive"].to_numpy(), table["decision"].to_numpy()
@@ -627,15 +561,11 @@ def test_duplicate_ids_are_refused_or_shared(call: Call, data: str) -> None:
     assert call(*repair, "--duplicate-ids", "share")[0] == 0
     assert call("predict", "repaired.fairfix", "twice.parquet", "-o", "out.csv")[0] == 2
     assert not Path("out.csv").exists()
-    assert (
-        call("predict", "repaired.fairfix", "twice.parquet", "-o", "out.csv", "--duplicate-ids", "share")[0]
-        == 0
-    )
+    assert call("predict repaired.fairfix twice.parquet -o out.csv --duplicate-ids share")[0] == 0
 
 
-def test_unseen_groups_by_policy(call: Call, data: str) -> None:
+def test_unseen_groups_by_policy(call: Call, data: str, repaired: str) -> None:
     """A group the fit has not seen: an error by default, the base decision, or nothing at all."""
-    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id")
     table = pq.read_table(data)
     race = ["green", *table["race"].to_pylist()[1:]]
     score = pa.array([0.7, *table["score"].to_pylist()[1:]])
@@ -653,9 +583,8 @@ def test_unseen_groups_by_policy(call: Call, data: str) -> None:
     assert (first["p_positive"], first["decision"], first["randomized"]) == (None, None, False)
 
 
-def test_missing_scores_at_predict_time(call: Call, data: str) -> None:
+def test_missing_scores_at_predict_time(call: Call, data: str, repaired: str) -> None:
     """A missing score is an error, or an undecided row when asked; every row comes out."""
-    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id")
     table = pq.read_table(data)
     pq.write_table(
         table.set_column(4, "score", pa.array([None, *table["score"].to_pylist()[1:]])), "new.parquet"
@@ -670,9 +599,7 @@ def test_missing_scores_at_predict_time(call: Call, data: str) -> None:
 
 def test_selection_among_several_values(call: Call, data: str) -> None:
     """Several values of a parameter: a validation part chooses, and the result says how."""
-    _, out, _ = call(
-        "repair", data, "--protected", "race", "--method", "ramp", "--gamma", "0.02,0.1,1", "--format", "json"
-    )
+    _, out, _ = call(f"{REPAIR} --gamma 0.02,0.1,1 --format json")
     result = json.loads(out)
     chosen = [s for s in result["selection"] if s["chosen"]]
 
@@ -692,9 +619,8 @@ def test_crossed_columns_are_repaired_together(call: Call, data: str) -> None:
         assert rows[f"selection_rate.difference.between_groups [{attribute}]"] < 1e-9
 
 
-def test_an_output_column_that_is_there_already_is_refused(call: Call, data: str) -> None:
+def test_an_output_column_that_is_there_already_is_refused(call: Call, data: str, repaired: str) -> None:
     """Predicting twice into the same file would overwrite decisions."""
-    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id")
     call("predict", "repaired.fairfix", data, "-o", "out.parquet")
     status, _, err = call("predict", "repaired.fairfix", "out.parquet", "-o", "again.parquet")
 
@@ -704,10 +630,7 @@ def test_an_output_column_that_is_there_already_is_refused(call: Call, data: str
 
 def test_infinite_slack_is_saved(call: Call, data: str) -> None:
     """JSON has no infinity; the parameter is the text inf, and the artifact loads."""
-    assert (
-        call("repair", data, "--protected", "race", "--method", "ramp", "--slack", "inf", "--id", "id")[0]
-        == 0
-    )
+    assert call(f"{REPAIR} --slack inf --id id")[0] == 0
     assert "slack inf" in call("inspect", "repaired.fairfix")[1]
     assert call("predict", "repaired.fairfix", data, "-o", "out.csv.gz")[0] == 0
     assert pyarrow.csv.read_csv(pa.input_stream("out.csv.gz", compression="gzip")).num_rows == 3000
@@ -715,7 +638,7 @@ def test_infinite_slack_is_saved(call: Call, data: str) -> None:
 
 def test_inspect_says_what_is_needed(call: Call, data: str) -> None:
     """Method, parameters, columns, the protected attribute, the proof and the hash are shown."""
-    call("repair", data, "--protected", "race", "--method", "ramp", "--id", "id", "--slack", "0.02")
+    call(REPAIR, "--id", "id", "--slack", "0.02")
     _, text, _ = call("inspect", "repaired.fairfix")
     manifest = json.loads(call("inspect", "repaired.fairfix", "--format", "json")[1])
 
@@ -754,9 +677,7 @@ def test_a_model_file_scores_the_rows(call: Call) -> None:
     assert call("predict", "repaired.fairfix", "rows.parquet", "-o", "out.parquet")[0] == 2
     assert call("predict", "repaired.fairfix", "rows.parquet", "-o", "out.parquet", *trust)[0] == 0
     joblib.dump(LogisticRegression(C=9).fit(frame[["x", "z"]], frame.label), "other.joblib")
-    assert (
-        call("predict", "repaired.fairfix", "rows.parquet", "-o", "o.csv", "--model", "other.joblib")[0] == 2
-    )
+    assert call("predict repaired.fairfix rows.parquet -o o.csv --model other.joblib")[0] == 2
 
 
 def test_regression_targets(call: Call) -> None:
@@ -765,61 +686,30 @@ def test_regression_targets(call: Call) -> None:
     y = rng.normal(50, 10, 1000)
     rows = {"race": ["a", "b"] * 500, "y": y, "y_pred": y + rng.normal(0, 3, 1000) + np.tile([0, 2], 500)}
     pq.write_table(pa.table(rows), "real.parquet")
-    status, out, _ = call(
-        "audit", "real.parquet", "--protected", "race", "--task", "regression", "--format", "json"
-    )
+    status, out, _ = call("audit real.parquet --protected race --task regression --format json")
     group = json.loads(out)["attributes"][0]["groups"][1]["metrics"]
 
     assert status == 0
     assert group["mean_error"]["value"] == pytest.approx(2, abs=0.5)
-    assert group.keys() == {
-        "mean_score",
-        "mean_label",
-        "mean_error",
-        "square_loss",
-        "absolute_loss",
-        "scoring_rate",
-    }
+    means = {"mean_score", "mean_label", "mean_error"}
+    assert group.keys() == means | {"square_loss", "absolute_loss", "scoring_rate"}
 
 
 # ---------------------------------------------------------------------- as a process
 
 
-def test_colour_only_on_a_terminal(data: str) -> None:
-    """Piped output has no escape sequences, and words carry every verdict."""
+def test_a_pipe_gets_no_colours_and_ascii_where_it_must(data: str) -> None:
+    """Words carry every verdict; where the locale cannot show them, lines and dashes are plain."""
     done = subprocess.run(
-        [sys.executable, "-m", "fairfix", "audit", data, "--protected", "race", "--fail-on", "ks>0.01"],
-        capture_output=True,
-        check=False,
-    )
-
-    assert done.returncode == 1
-    assert b"\x1b" not in done.stdout
-    assert b"FAIL" in done.stdout
-
-
-def test_an_ascii_terminal_gets_ascii(data: str) -> None:
-    """Where the locale cannot show them, lines and dashes are plain."""
-    done = subprocess.run(
-        [sys.executable, "-m", "fairfix", "audit", data, "--protected", "race"],
+        [sys.executable, "-m", "fairfix", *AUDIT.split(), "--fail-on", "ks>0.01"],
         capture_output=True,
         check=False,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )
 
-    assert done.returncode == 0
-    done.stdout.decode("ascii")
-
-
-def test_a_closed_pipe_is_no_bug(data: str) -> None:
-    """`fairfix audit ... | head` ends quietly."""
-    audit = f"{sys.executable} -m fairfix audit {data} --protected race --format json"
-    shell = f"{audit} | head -c 10; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False)
-
-    assert done.returncode in (0, 141)
-    assert b"Traceback" not in done.stderr
-    assert b"bug" not in done.stderr
+    assert done.returncode == 1
+    assert "\x1b" not in done.stdout.decode("ascii")
+    assert b"FAIL" in done.stdout
 
 
 def shell(line: str, data: str) -> tuple[int, str]:
@@ -906,7 +796,7 @@ def test_rows_of_a_stratum_that_the_fit_has_not_seen(call: Call, data: str, tmp_
 def test_unlabelled_rows_come_from_a_file_of_their_own(call: Call, data: str, tmp_path: Path) -> None:
     """They change the thresholds and not the number of rows that prove something."""
     pq.write_table(people(9000, seed=5).drop_columns(["label"]), tmp_path / "more.parquet")
-    given = ("repair", data, "--protected", "race", "--method", "ramp", "--format", "json", "--id", "id")
+    given = (*REPAIR.split(), "--format", "json", "--id", "id")
     plain, more = (json.loads(call(*given, *also)[1]) for also in ((), ("--unlabelled", "more.parquet")))
 
     assert plain["split"] == more["split"]
@@ -918,9 +808,7 @@ def test_unlabelled_rows_come_from_a_file_of_their_own(call: Call, data: str, tm
 def test_words_and_numbers_are_chosen_among(call: Call, data: str) -> None:
     """A rate may be a word or a number; the validation part chooses, and is then fitted to as well."""
     given = ("--rho", "joint,mean,0.4", "--gamma", "0.05,0.5", "--shape", "centred,one-sided")
-    status, out, _ = call(
-        "repair", data, "--protected", "race", "--method", "ramp", *given, "--format", "json"
-    )
+    status, out, _ = call(REPAIR, *given, "--format", "json")
     result = json.loads(out)
 
     assert status == 0
@@ -930,7 +818,7 @@ def test_words_and_numbers_are_chosen_among(call: Call, data: str) -> None:
 
 def test_a_solver_that_streams_writes_the_same_kind_of_artifact(call: Call, data: str) -> None:
     """The stochastic solver goes through the whole way of a repair."""
-    given = ("repair", data, "--protected", "race", "--method", "ramp", "--solver", "sgd", "--id", "id")
+    given = (*REPAIR.split(), "--solver", "sgd", "--id", "id")
     status, out, _ = call(*given, "--format", "json")
 
     assert status == 0
@@ -942,9 +830,7 @@ def test_a_solver_that_streams_writes_the_same_kind_of_artifact(call: Call, data
 
 def test_covariance_is_audited_and_gated(call: Call, data: str) -> None:
     """The covariance of selection and group is a comparison of the audit, and bounded by the repair."""
-    status, out, _ = call(
-        "audit", data, "--protected", "race", "--format", "json", "--fail-on", "dp.covariance>0.01"
-    )
+    status, out, _ = call(f"{AUDIT} --format json --fail-on 'dp.covariance>0.01'")
     block = json.loads(out)["attributes"][0]
     found = {c["id"]: c["value"] for c in block["comparisons"]}
     share = [g["share"] for g in block["groups"]]
@@ -955,7 +841,7 @@ def test_covariance_is_audited_and_gated(call: Call, data: str) -> None:
         share[0] * share[1] * between, abs=1e-12
     )
     given = ("--constraint", "covariance", "--slack", "0.01", "--format", "json")
-    _, out, _ = call("repair", data, "--protected", "race", "--method", "ramp", *given)
+    _, out, _ = call(REPAIR, *given)
     fitted = {row["name"]: row["after"]["value"] for row in json.loads(out)["proof"]["fit"]["table"]}
     assert fitted["selection_rate.covariance.to_overall [race]"] == pytest.approx(0.01, abs=1e-9)
 
@@ -999,7 +885,7 @@ def test_nothing_that_is_read_is_written(
     """An output in place of the data, of the baseline or of another output is refused before anything is read."""
     Path("below").mkdir()
     before = Path(data).read_bytes()
-    status, out, err = call("audit", data, "--protected", "race", *arguments)
+    status, out, err = call(AUDIT, *arguments)
 
     assert (status, out) == (2, "")
     assert words in err
@@ -1007,10 +893,9 @@ def test_nothing_that_is_read_is_written(
     assert sorted(path.name for path in Path().iterdir()) == ["below", data]
 
 
-def test_a_prediction_does_not_replace_its_rows(call: Call, data: str) -> None:
-    call("repair", data, "--protected", "race", "--method", "ramp", "-o", "a.fairfix")
-    for name in (data, "a.fairfix"):
-        assert call("predict", "a.fairfix", data, "-o", name)[0] == 2
+def test_a_prediction_does_not_replace_its_rows(call: Call, data: str, repaired: str) -> None:
+    for name in (data, repaired):
+        assert call("predict", repaired, data, "-o", name)[0] == 2
     assert "decision" not in pq.read_schema(data).names
 
 
@@ -1020,9 +905,7 @@ def test_what_is_no_file_is_written_to(call: Call, data: str) -> None:
     Path("real.json").write_text("old")
     Path("link.json").symlink_to("real.json")
     reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
-    assert (
-        call("audit", data, "--protected", "race", "--out", "github=pipe", "--out", "json=link.json")[0] == 0
-    )
+    assert call(f"{AUDIT} --out github=pipe --out json=link.json")[0] == 0
 
     assert os.read(reader, 100_000).startswith(b"::notice")
     os.close(reader)
@@ -1036,8 +919,8 @@ def test_what_is_no_file_is_written_to(call: Call, data: str) -> None:
 )
 def test_a_device_stays_one(call: Call, data: str) -> None:
     """Also one that has no room, which is an error like any other."""
-    assert call("audit", data, "--protected", "race", "--out", "html=/dev/null")[0] == 0
-    status, out, err = call("audit", data, "--protected", "race", "--out", "json=/dev/full")
+    assert call(AUDIT, "--out", "html=/dev/null")[0] == 0
+    status, out, err = call(AUDIT, "--out", "json=/dev/full")
 
     assert Path("/dev/null").is_char_device()
     assert (status, out) == (2, "")

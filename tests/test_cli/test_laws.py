@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,11 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frames: Frames) -> pd.
     frame = frames(300)
     frame.to_parquet("d.parquet")
     return frame
+
+
+def status(line: str, *more: str) -> int:
+    """Run a line of the shell, and return how it ended."""
+    return run([*shlex.split(line), *more])
 
 
 def saved(path: str, kind: str) -> dict[str, Any]:
@@ -74,9 +80,7 @@ def test_a_ratio_to_a_rate_of_zero_says_that_it_is_infinite(rows: pd.DataFrame) 
     """The rate of the reference is 0 and others are not: the ratio is worst, and each null says why."""
     rows.loc[rows.race == "r0", "label"] = 0
     rows.to_parquet("d.parquet")
-    assert (
-        run(["audit", "d.parquet", "--protected", "race", "--reference", "r0", "--out", "json=a.json"]) == 0
-    )
+    assert status("audit d.parquet --protected race --reference r0 --out json=a.json") == 0
 
     result = saved("a.json", "audit")
     found = {one["id"]: one for one in result["attributes"][0]["comparisons"]}["base_rate.ratio.to_reference"]
@@ -100,25 +104,15 @@ def test_what_flips_to_groups_not_seen_get_is_unknown_and_says_so(rows: pd.DataF
     assert all(one["reason"] for one in nulls(result))
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+@pytest.mark.parametrize("form", ["text", "html"])
 def test_a_change_without_limits_is_shown(form: str, rows: pd.DataFrame) -> None:
     """Fewer than two effective rows of unbounded loss have no limits; the report of the repair is made all the same."""
     some = rows.head(26).assign(
         label=lambda f: 1e6 * f.x, score=lambda f: f.x, race=["a", "b"] * 13, weight=range(1, 27)
     )
     some.to_parquet("d.parquet")
-    given = [
-        "--task",
-        "regression",
-        "--method",
-        "fair-regression",
-        "--protected",
-        "race",
-        "--holdout",
-        "0.05",
-    ]
-    more = ["--weight", "weight", "--out", "json=r.json", "--format", form]
-    assert run(["repair", "d.parquet", *given, *more]) == 0
+    line = "repair d.parquet --task regression --method fair-regression --protected race --holdout 0.05"
+    assert status(f"{line} --weight weight --out json=r.json --format {form}") == 0
 
     changes = [row.get("change", {}) for row in saved("r.json", "repair")["proof"]["holdout"]["table"]]
     assert any(change.get("low", 0) is None and change["value"] is not None for change in changes)
@@ -146,36 +140,16 @@ def test_columns_without_values_tell_nothing_and_are_no_error(rows: pd.DataFrame
 def test_labels_that_are_all_the_same_are_reduced(rows: pd.DataFrame) -> None:
     """A target without spread has the one model: its value, for everybody."""
     rows.assign(label=3.0).to_parquet("d.parquet")
-    given = [
-        "--task",
-        "regression",
-        "--method",
-        "fair-regression",
-        "--solver",
-        "reduction",
-        "--protected",
-        "race",
-    ]
-    assert run(["repair", "d.parquet", *given, "--features", "x", "--quiet"]) == 0
+    line = "repair d.parquet --task regression --method fair-regression --solver reduction --protected race"
+    assert status(f"{line} --features x --quiet") == 0
     assert run(["predict", "repaired.fairfix", "d.parquet", "-o", "p.csv", "--quiet"]) == 0
     assert np.allclose(pd.read_csv("p.csv").prediction, 3.0)
 
 
 def test_sensei_without_flips_has_a_radius(rows: pd.DataFrame) -> None:
     """Nothing is flipped, so every rho holds the slack, and the least of the grid is taken."""
-    given = [
-        "--method",
-        "sensei",
-        "--solver",
-        "linear",
-        "--radius",
-        "0.1",
-        "--features",
-        "x",
-        "--protected",
-        "race",
-    ]
-    assert run(["repair", "d.parquet", *given, "--out", "json=r.json"]) == 0
+    line = "repair d.parquet --method sensei --solver linear --radius 0.1 --features x --protected race"
+    assert status(f"{line} --out json=r.json") == 0
     assert any("no decision changes with flips" in note for note in saved("r.json", "repair")["notes"])
 
 
@@ -213,12 +187,8 @@ def test_the_remedy_of_a_check_leads_to_one_that_is_there(
 def trusted(frame: pd.DataFrame, labels: Any) -> list[str]:
     """Return the options of a model file of ``x`` and ``member``, fitted to these labels."""
     joblib.dump(LogisticRegression().fit(frame[["x", "member"]], labels), "m.joblib")
-    return [
-        "--model",
-        "m.joblib",
-        "--trust-model",
-        f"sha256:{hashlib.sha256(Path('m.joblib').read_bytes()).hexdigest()}",
-    ]
+    digest = hashlib.sha256(Path("m.joblib").read_bytes()).hexdigest()
+    return ["--model", "m.joblib", "--trust-model", f"sha256:{digest}"]
 
 
 def test_what_was_repaired_can_be_predicted_whatever_the_classes_are_called(rows: pd.DataFrame) -> None:
@@ -263,18 +233,8 @@ def test_draws_do_not_hang_on_the_format(group: list[Any], rows: pd.DataFrame) -
 
 def test_the_criterion_of_a_repair_is_in_its_proof(rows: pd.DataFrame) -> None:
     """Real values decide nothing, so what their repair makes constant is the score."""
-    given = [
-        "--task",
-        "regression",
-        "--method",
-        "sensei",
-        "--features",
-        "x",
-        "--protected",
-        "race",
-        "--quiet",
-    ]
-    assert run(["repair", "d.parquet", *given, "--out", "json=r.json"]) == 0
+    line = "repair d.parquet --task regression --method sensei --features x --protected race --quiet"
+    assert status(f"{line} --out json=r.json") == 0
     result = saved("r.json", "repair")
     assert any(row["name"].startswith(result["criterion"]) for row in result["proof"]["fit"]["table"])
 

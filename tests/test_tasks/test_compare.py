@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.resources import files
@@ -82,6 +83,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("runs")
     pq.write_table(frame(), folder / "people.parquet")
     base = ["compare", str(folder / "people.parquet"), "--protected", "sex", "--slacks", "0.02,0.1"]
+    base += ["--methods", "ramp,fair-regression"]
     places = folder / "svg", folder / "png"
     for place in places:
         place.mkdir()
@@ -237,17 +239,9 @@ def test_a_score_of_any_range_is_a_feature_and_a_base(
     people = frame()
     points = np.round(100 * np.asarray(people["score"]))
     pq.write_table(people.set_column(3, "score", pa.array(points)), tmp_path / "p.parquet")
-    command = ["compare", str(tmp_path / "p.parquet"), "--protected", "sex", "--slacks", "0.1", "--no-config"]
-    command += [
-        "--score-scale",
-        "raw",
-        "--methods",
-        "logloss,ramp,fair-regression",
-        "--features",
-        "score",
-        "--format",
-        "json",
-    ]
+    line = "--protected sex --slacks 0.1 --no-config --score-scale raw --features score --format json"
+    command = ["compare", str(tmp_path / "p.parquet"), *shlex.split(line)]
+    command += ["--methods", "logloss,ramp,fair-regression"]
 
     assert run(command) == 2
     assert "give one with --threshold" in capsys.readouterr().err
@@ -276,12 +270,10 @@ def test_worst_cases_of_true_groups_are_those_of_an_audit(table: Table) -> None:
     gap = "selection_rate.difference.{} [sex]"
     worst, recorded = gap.format("true_groups.worst_case"), gap.format("between_groups")
 
-    points = compare_table(
-        table, [Contender("ramp", available()["ramp"]())], slacks=(0.1,), noise=Noise(known)
-    ).points
-    exact = compare_table(
-        table, [Contender("ramp", available()["ramp"]())], slacks=(0.1,), noise=Noise(NONE)
-    ).points
+    ramp = [Contender("ramp", available()["ramp"]())]
+    points, exact = (
+        compare_table(table, ramp, slacks=(0.1,), noise=Noise(noise)).points for noise in (known, NONE)
+    )
     for some, same in zip(points, exact, strict=True):
         assert same.gaps[worst].value == pytest.approx(same.gaps[recorded].value, abs=1e-9)
         assert some.gaps[worst].value >= some.gaps[recorded].value - 1e-9
