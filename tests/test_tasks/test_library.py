@@ -110,7 +110,11 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
             "weight": "weight",
         },
     ),
-    "individual": ("audit", "--protected race --individual", {"protected": ("race",), "individual": True}),
+    "individual": (
+        "audit",
+        "--protected member --individual",
+        {"protected": ("member",), "individual": True},
+    ),
     "noise": (
         "audit",
         "--protected guessed --noise noise.csv --noise-radius r0=0.3,r1=0.2,r2=0.2 --seed 3",
