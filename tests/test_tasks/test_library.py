@@ -112,8 +112,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "individual": (
         "audit",
-        "--protected member --individual",
-        {"protected": ("member",), "individual": True},
+        "--protected member --individual --features x,town",
+        {"protected": ("member",), "individual": True, "features": ["x", "town"]},
     ),
     "noise": (
         "audit",
