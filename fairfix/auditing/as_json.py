@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from fairfix import __version__
-from fairfix.auditing.checks import GateOn, record
+from fairfix.auditing.checks import record
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.results import (
     AuditReport,
@@ -25,6 +25,7 @@ from fairfix.auditing.results import (
     ScoreShares,
     Value,
 )
+from fairfix.data.choices import GateOn
 from fairfix.data.reading import Reading
 
 AUDIT_SCHEMA = "fairfix.audit/1"

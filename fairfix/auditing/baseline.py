@@ -33,8 +33,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairfix.auditing.as_json import AUDIT_SCHEMA, number
-from fairfix.auditing.checks import Check, GateOn, Ruling, record
+from fairfix.auditing.checks import Check, Ruling, record
 from fairfix.auditing.comparisons import Comparison
+from fairfix.data.choices import GateOn
 from fairfix.errors import DataError, UsageError
 
 CHANGE = "change."

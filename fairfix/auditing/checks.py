@@ -29,11 +29,11 @@ from typing import Any, Literal
 
 from fairfix.auditing.comparisons import KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
 from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, NOISE_METRICS, SCOPES
+from fairfix.data.choices import GateOn, Undecided
 from fairfix.data.names import written_attribute
 from fairfix.errors import ExitStatus, UsageError
 
 Verdict = Literal["pass", "fail", "undecided"]
-GateOn = Literal["interval", "point"]
 Code = Literal[
     "beyond_limit",
     "within_limit",
@@ -60,7 +60,6 @@ SEVERITIES: Mapping[str, Severity] = {
 
 AT_ANY_LIMIT = frozenset(("not_computed", "not_shown", "not_comparable", "few_common_rows"))
 """Codes of checks that are undecided whatever the limit is, also where there is a value."""
-Undecided = Literal["exit3", "pass", "fail"]
 
 _EXPRESSION = re.compile(
     r"\s*(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?\s*(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s*"

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from fairfix import __version__
 from fairfix.auditing.audit import More, judge
 from fairfix.auditing.results import AuditReport, Settings
+from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.codec import (
     Array,
     Arrays,
@@ -46,7 +47,7 @@ from fairfix.data.codec import (
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Floats, Grid, Ints
 from fairfix.data.files import open_source
-from fairfix.data.reading import SCORE_RANGE, Columns, MissingGroup, MissingRows, Reading, ScoreScale, Task
+from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.scan import Scan, check_whole, scan, summed
 from fairfix.errors import ArtifactError, DataError, UsageError
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from fairfix.auditing.checks import Check, GateOn, Ruling, Verdict
+from fairfix.auditing.checks import Check, Ruling, Verdict
+from fairfix.data.choices import GateOn
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 

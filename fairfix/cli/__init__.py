@@ -88,7 +88,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  until the end
-    _talk_on_stderr()
+    log = logging.getLogger("fairfix")
+    log.handlers, log.propagate = [_Talk()], False
+    log.setLevel(logging.INFO)
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", FairfixWarning)
@@ -100,25 +102,23 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as stop:
         return int(stop.exit_code)
     except click.UsageError as error:
-        return _say(error.format_message(), _usage_hint(error), ExitStatus.DID_NOT_RUN)
+        hint = f"Try '{error.ctx.command_path} --help' for help." if error.ctx else ""
+        return _say(ExitStatus.DID_NOT_RUN, error.format_message(), hint)
     except click.ClickException as error:  # click would exit with 1, which means a failed check here
-        return _say(error.format_message(), "", ExitStatus.DID_NOT_RUN)
+        return _say(ExitStatus.DID_NOT_RUN, error.format_message())
     except (click.Abort, KeyboardInterrupt):
-        return _say("interrupted", "", ExitStatus.INTERRUPTED)
-    except (
-        BrokenPipeError,
-        SystemExit,
-    ):  # click makes an exit with 1 of a broken pipe, which means a failed check
+        return _say(ExitStatus.INTERRUPTED, "interrupted")
+    except (BrokenPipeError, SystemExit):  # click exits with 1 at a broken pipe, which means a failed check
         return _closed_pipe()
     except FairfixError as error:
         if debug:
             traceback.print_exc()
-        return _say(str(error), "", error.exit_status)
+        return _say(error.exit_status, str(error))
     except OSError as error:
         if error.errno not in FULL:
             return _bug(error, debug)
         _closed_pipe()
-        return _say(f"cannot write to stdout: {error.strerror}", "", ExitStatus.DID_NOT_RUN)
+        return _say(ExitStatus.DID_NOT_RUN, f"cannot write to stdout: {error.strerror}")
     except Exception as error:  # the last gate: everything else is our fault
         return _bug(error, debug)
 
@@ -131,18 +131,14 @@ def _bug(error: Exception, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     more = "" if debug else "run again with --debug for the traceback"
-    return _say(f"this is a bug in fairfix: {type(error).__name__}: {error}", more, ExitStatus.BUG)
+    return _say(ExitStatus.BUG, f"this is a bug in fairfix: {type(error).__name__}: {error}", more)
 
 
-def _say(message: str, hint: str, status: ExitStatus) -> int:
+def _say(status: ExitStatus, message: str, hint: str = "") -> int:
     _echo(message)
     if hint:
         click.echo(hint, err=True)
     return int(status)
-
-
-def _usage_hint(error: click.UsageError) -> str:
-    return f"Try '{error.ctx.command_path} --help' for help." if error.ctx else ""
 
 
 def _closed_pipe() -> int:
@@ -169,9 +165,3 @@ class _Talk(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line."""
         _echo(record.getMessage())
-
-
-def _talk_on_stderr() -> None:
-    log = logging.getLogger("fairfix")
-    log.handlers, log.propagate = [_Talk()], False
-    log.setLevel(logging.INFO)

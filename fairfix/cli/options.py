@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import re
 from collections.abc import Callable, Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 from click.core import ParameterSource
 
+from fairfix.data.choices import Undecided
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_options
 from fairfix.tasks.request import Domain, GateRequest, Request, parameters_of
@@ -103,14 +106,11 @@ def _type(domain: Domain) -> Any:
 def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:
     """Return the request that the options of a command make."""
     names = parameters_of(kind)
-    explicit = frozenset(name for name in names if _source(ctx, name) is not ParameterSource.DEFAULT)
+    unsaid = (None, ParameterSource.DEFAULT)
+    explicit = frozenset(name for name in names if ctx.get_parameter_source(name) not in unsaid)
     if issubclass(kind, GateRequest):
         more |= _waivers(ctx)
     return kind(**{name: ctx.params[name] for name in names} | more, explicit=explicit)
-
-
-def _source(ctx: click.Context, name: str) -> ParameterSource:
-    return ctx.get_parameter_source(name) or ParameterSource.DEFAULT
 
 
 def _waivers(ctx: click.Context) -> dict[str, Any]:
@@ -125,9 +125,6 @@ def _waivers(ctx: click.Context) -> dict[str, Any]:
 
 def today() -> date:
     """Return the day by which waivers are judged: FAIRFIX_TODAY, that of SOURCE_DATE_EPOCH, or the clock's, in UTC."""
-    import os
-    from datetime import UTC, datetime
-
     named, epoch = os.environ.get("FAIRFIX_TODAY"), os.environ.get("SOURCE_DATE_EPOCH")
     try:
         if named:
@@ -142,7 +139,7 @@ def today() -> date:
 
 undecided_option = option(
     "--undecided",
-    type=click.Choice(["exit3", "pass", "fail"]),
+    type=click.Choice(get_args(Undecided)),
     default="exit3",
     help="What an undecided check does to the exit status.",
 )
@@ -270,7 +267,7 @@ def show_settings(ctx: click.Context) -> None:
     """Where ``--show-settings`` asks for it, print the merged settings as TOML with their sources, and stop."""
     if not ctx.params["show_settings"]:
         return
-    words = {
+    words: dict[Any, str] = {
         ParameterSource.COMMANDLINE: "command line",
         ParameterSource.ENVIRONMENT: "environment",
         ParameterSource.DEFAULT_MAP: "configuration",
@@ -279,18 +276,13 @@ def show_settings(ctx: click.Context) -> None:
         click.echo(f"# configuration: {Path(ctx.params['config']).name}")
     for param in ctx.command.get_params(ctx):
         if param.name not in HIDDEN_SETTINGS and param.name in ctx.params:
-            where = words.get(_source(ctx, param.name), "default")
+            where = words.get(ctx.get_parameter_source(param.name), "default")
             click.echo(f"{_key(param).replace('_', '-')} = {_toml(ctx.params[param.name])}  # {where}")
     ctx.exit(ExitStatus.OK)
 
 
 def _toml(value: Any) -> str:
-    if value is None:
-        return '""'
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    if isinstance(value, (int, float)):
+    """Return a value as TOML has it: as JSON, but for infinity and what is not there."""
+    if isinstance(value, float):
         return str(value)
-    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '""' if value is None else json.dumps(value, ensure_ascii=False)

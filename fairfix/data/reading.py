@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.counts import Floats
 from fairfix.errors import DataError, UsageError
-
-Task = Literal["classification", "regression"]
-ScoreScale = Literal["probability", "margin", "logit", "raw"]
-MissingGroup = Literal["error", "group", "drop"]
-MissingRows = Literal["error", "drop"]
 
 SCORE_RANGE: Mapping[str, tuple[float, float]] = {"probability": (0.0, 1.0), "margin": (-1.0, 1.0)}
 """Scales whose values must lie in a known range."""

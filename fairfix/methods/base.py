@@ -18,9 +18,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from fairfix.data.choices import Task
 from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
-from fairfix.data.reading import Reading, Task
+from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Comparable

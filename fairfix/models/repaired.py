@@ -12,27 +12,25 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 
 import fairfix.models.mixtures  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
+from fairfix.data.choices import MissingScore, ScoreScale, Task, UnseenGroup
 from fairfix.data.codec import list_of, map_of, one_of, or_none, record, text
 from fairfix.data.container import Artifact, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.draws import Seen, decide, draws_of, identity_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source
-from fairfix.data.reading import Columns, Reading, ScoreScale, Task
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import FitTrace
-
-UnseenGroup = Literal["error", "base", "abstain"]
-MissingScore = Literal["error", "abstain"]
 
 OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("randomized", pa.bool_())])
 """Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``."""

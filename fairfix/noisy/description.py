@@ -27,21 +27,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.choices import Form, Keep, Probabilities
 from fairfix.data.counts import Floats
 from fairfix.data.encoder import group_codes
 from fairfix.data.files import Source
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noisy.transports import smallest_shares, total_variation, transport_columns, transport_rows
 
-Form = Literal["count", "joint", "true-given-noisy", "noisy-given-true"]
-Keep = Literal["true-given-noisy", "noisy-given-true"]
-
-FORMS: tuple[Form, ...] = ("joint", "true-given-noisy", "noisy-given-true")
+FORMS: tuple[Form, ...] = get_args(Probabilities)
 """What a probability can be."""
 
 ROUNDED = 1e-3

@@ -109,13 +109,7 @@ def _criterion(repairer: Repairer, reading: Reading) -> str:
 
 
 def split_rows(table: Table, rng: np.random.Generator, *, validation: float, holdout: float) -> Split:
-    """Split at random inside each (cell, label).
-
-    Raises
-    ------
-    UsageError
-        The shares leave nothing to fit on.
-    """
+    """Split at random inside each (cell, label), by shares that leave rows to fit on."""
     if not (0 <= validation < 1 and 0 < holdout < 1 and validation + holdout < 1):
         raise UsageError(
             f"`validation={validation:g}` and `holdout={holdout:g}` must be shares that leave rows to fit on; "
@@ -266,13 +260,7 @@ def repair_stream(
 
 
 def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Caution]]:
-    """Return the held-out rows that the predictor has an answer for, and what is to be said of the others.
-
-    Raises
-    ------
-    DataError
-        It has an answer for none.
-    """
+    """Return the held-out rows that the predictor has an answer for, and what is to be said of the others."""
     answered = ~np.isnan(predictor.predict(held))
     if answered.all():
         return held, []

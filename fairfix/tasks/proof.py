@@ -278,13 +278,7 @@ def _other_reading(
 def results_on(
     table: Table, predictor: RepairedPredictor, *, of_fit: bool = False
 ) -> tuple[Table, Table, Bools]:
-    """Return the rows with base results, the rows with repaired results, and which of these are left to chance.
-
-    Raises
-    ------
-    DataError
-        Decisions are repaired and the score has no threshold.
-    """
+    """Return the rows with base results, the rows with repaired results, and which of these are left to chance."""
     return (_values if predictor.gives == "value" else _decisions)(table, predictor, of_fit)
 
 

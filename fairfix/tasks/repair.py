@@ -141,13 +141,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
 def chosen_method(
     name: str | None, parameters: Mapping[str, Any]
 ) -> tuple[Repairer, dict[str, tuple[Any, ...]]]:
-    """Return the repairer, and the parameters of which several values were given.
-
-    Raises
-    ------
-    UsageError
-        No such method, or a parameter that it has not, or a value it cannot take.
-    """
+    """Return the repairer, and the parameters of which several values were given."""
     methods = available()
     if name not in methods:
         asked = f"`method={name}`: unknown" if name else "no `method`"

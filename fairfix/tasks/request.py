@@ -14,15 +14,21 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_args
 
+from fairfix.data.choices import (
+    DuplicateIds,
+    GateOn,
+    Keep,
+    MissingGroup,
+    MissingRows,
+    MissingScore,
+    Probabilities,
+    ScoreScale,
+    Task,
+    UnseenGroup,
+)
 from fairfix.errors import UsageError
-
-if TYPE_CHECKING:  # they import numpy
-    from fairfix.auditing.checks import GateOn
-    from fairfix.data.reading import MissingGroup, MissingRows, ScoreScale, Task
-    from fairfix.models.repaired import MissingScore, UnseenGroup
-    from fairfix.noisy.description import Form, Keep
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -174,19 +180,19 @@ class DataRequest(Request):
     score_scale: ScoreScale = parameter(
         "probability",
         "What a score is: p, 2p-1, log-odds, or no probability.",
-        choices=("probability", "margin", "logit", "raw"),
+        choices=get_args(ScoreScale),
     )
     missing_group: MissingGroup = parameter(
-        "error", "Rows whose group is missing.", choices=("error", "group", "drop")
+        "error", "Rows whose group is missing.", choices=get_args(MissingGroup)
     )
     missing: MissingRows = parameter(
-        "error", "Rows whose score, label or weight is missing.", choices=("error", "drop")
+        "error", "Rows whose score, label or weight is missing.", choices=get_args(MissingRows)
     )
     max_groups: int = parameter(1000, "More distinct values than this are no groups.", at_least=2)
     task: Task = parameter(
         "classification",
         "What the label is: 0/1, or a real number.",
-        choices=("classification", "regression"),
+        choices=get_args(Task),
     )
     noise: Any = source(
         "The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) with a count "
@@ -198,15 +204,15 @@ class DataRequest(Request):
         "TRUE,NOISY[,LABEL]",
         listed=True,
     )
-    noise_probability: Form | None = parameter(
+    noise_probability: Probabilities | None = parameter(
         None,
         "What its probabilities are.  [default: found from what sums to 1]",
-        choices=("joint", "true-given-noisy", "noisy-given-true"),
+        choices=get_args(Probabilities),
     )
     noise_keep: Keep | None = parameter(
         None,
         "What of the table holds for the data, if their groups have other shares.",
-        choices=("true-given-noisy", "noisy-given-true"),
+        choices=get_args(Keep),
     )
     noise_radius: str | Mapping[str, float] | None = parameter(
         None, "Total variation between each true group and the group recorded as it.", "GROUP=NUMBER,..."
@@ -229,7 +235,7 @@ class GateRequest(DataRequest):
     fail_on: Names = parameter(
         (), "Fail on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'.", "CHECK"
     )
-    gate_on: GateOn = parameter("interval", "What has to hold the limits.", choices=("interval", "point"))
+    gate_on: GateOn = parameter("interval", "What has to hold the limits.", choices=get_args(GateOn))
     waivers: Sequence[Mapping[str, Any]] = ()
     """Tables of ``check``, ``reason``, ``expires`` and perhaps ``limit``, as in the configuration."""
     today: date | None = None
@@ -333,7 +339,7 @@ class RepairRequest(GateRequest):
         "before]",
         "COLUMN",
     )
-    duplicate_ids: str = parameter("error", DUPLICATE_IDS, choices=("error", "share"))
+    duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
     unlabelled: Any = source(
         "More scored rows with the same columns but no label, to learn rates from.", "DATA"
     )
@@ -346,7 +352,7 @@ class RepairRequest(GateRequest):
     unseen_group: UnseenGroup = parameter(
         "error",
         "At predict time, rows of a group the fit has not seen.",
-        choices=("error", "base", "abstain"),
+        choices=get_args(UnseenGroup),
     )
     output: str | None = None
     """The artifact to write; None writes none."""
@@ -388,10 +394,10 @@ class PredictRequest(Request):
     unseen_group: UnseenGroup | None = parameter(
         None,
         "Rows of a group the fit has not seen.  [default: as the artifact says]",
-        choices=("error", "base", "abstain"),
+        choices=get_args(UnseenGroup),
     )
-    missing: MissingScore = parameter("error", "Rows whose score is missing.", choices=("error", "abstain"))
-    duplicate_ids: str = parameter("error", DUPLICATE_IDS, choices=("error", "share"))
+    missing: MissingScore = parameter("error", "Rows whose score is missing.", choices=get_args(MissingScore))
+    duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
 
 
 # ---------------------------------------------------------------------- which go together
@@ -461,13 +467,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
 
 
 def check_together(request: Request) -> None:
-    """Raise where parameters do not go together.
-
-    Raises
-    ------
-    UsageError
-        Names the parameter, the one it needs or excludes, and why.
-    """
+    """Raise a UsageError where parameters do not go together; it names both, and says why."""
     for name, excluded, why in EXCLUDES:
         for other in excluded:
             if request.has(name) and request.has(other):

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairfix.auditing.checks import Undecided, exit_status
+from fairfix.auditing.checks import exit_status
+from fairfix.data.choices import Undecided
 
 
 @dataclass(frozen=True, repr=False)

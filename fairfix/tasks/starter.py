@@ -85,21 +85,14 @@ class Draft:
 def first_configuration(
     source: Source, data: str, columns: Columns, *, positive_label: str | None = None
 ) -> str:
-    """Return the text of a configuration with which an audit of the data runs.
+    """Return the text of a configuration with which an audit of the data runs; ``data`` is how it names the source.
 
-    Parameters
-    ----------
-    source, data
-        The data, and how the configuration names it.
-    columns
-        What is said of the columns; the rest is inferred.
-    positive_label
-        The positive value of the label, where it is not 0/1.
+    Columns that are not named are inferred.
 
     Raises
     ------
     UsageError, DataError
-        Something that has to be known cannot be inferred, or an audit would not run; names the option.
+        Something that has to be known cannot be inferred, or an audit would not run; names the parameter.
     """
     columns, _ = infer_columns(columns, source.schema)
     source.require(columns.roles)

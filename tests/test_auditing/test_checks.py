@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from fairfix.auditing.checks import Check, GateOn, exit_status
+from fairfix.auditing.checks import Check, exit_status
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import FLIP_SCOPES, METRICS
+from fairfix.data.choices import GateOn
 from fairfix.errors import ExitStatus, UsageError
 from hypothesis import given
 from hypothesis import strategies as st

@@ -56,8 +56,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from fairfix.data.choices import Task
 from fairfix.data.counts import Floats
-from fairfix.data.reading import Reading, Task
+from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, Solver, param

@@ -51,7 +51,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairfix.data.reading import Reading, Task
+from fairfix.data.choices import Task
+from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.individual.flips import Comparable, check_comparable, parse_comparable
 from fairfix.methods.base import Repairer, RepairProblem, param

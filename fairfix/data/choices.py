@@ -1,0 +1,21 @@
+"""Choices: parameters that are one of a few words, which requests offer and the rooms below them act on.
+
+This module imports nothing, since every ``--help`` needs it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Task = Literal["classification", "regression"]
+ScoreScale = Literal["probability", "margin", "logit", "raw"]
+MissingGroup = Literal["error", "group", "drop"]
+MissingRows = Literal["error", "drop"]
+GateOn = Literal["interval", "point"]
+Undecided = Literal["exit3", "pass", "fail"]
+UnseenGroup = Literal["error", "base", "abstain"]
+MissingScore = Literal["error", "abstain"]
+DuplicateIds = Literal["error", "share"]
+Probabilities = Literal["joint", "true-given-noisy", "noisy-given-true"]
+Form = Literal["count", Probabilities]
+Keep = Literal["true-given-noisy", "noisy-given-true"]
