@@ -37,7 +37,7 @@ def draw(result: Mapping[str, Any], kind: str) -> bytes:
     """
     if find_spec("matplotlib") is None:
         raise UsageError(
-            "a picture needs matplotlib, which is not installed: pip install 'fairfix[plot]', or leave out --picture"
+            "a picture needs matplotlib, which is not installed: pip install 'fairfix[plot]', or leave out `picture`"
         )
     from matplotlib import rc_context
     from matplotlib.figure import Figure

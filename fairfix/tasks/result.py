@@ -28,7 +28,7 @@ class Result:
         return dict(self.content)
 
     def to_json(self) -> str:
-        """Return the text that ``--format json`` prints."""
+        """Return the text that the format ``json`` prints."""
         return self.render("json")
 
     def render(self, format: str, **settings: Any) -> str:  # noqa: A002  the option's word
