@@ -122,14 +122,9 @@ def _value(name: str, value: Any, path: Path) -> Any:
     """Return a value as the command line would hold it; file names become relative to the file's folder."""
     if name in PATHS and isinstance(value, str):
         return value if Path(value).is_absolute() else str(path.parent / value)
-    if name == "out":
-        return [_written(one, path) for one in (value if isinstance(value, list) else [value])]
+    if name == "out":  # FORMAT=FILE
+        written = [str(text).partition("=") for text in (value if isinstance(value, list) else [value])]
+        return [f"{kind}={path.parent / file}" if file else kind + sign for kind, sign, file in written]
     if isinstance(value, dict):
         raise ConfigError(f"{path}: {name!r} holds a table where a value is expected")
     return value
-
-
-def _written(text: Any, path: Path) -> Any:
-    """Return ``FORMAT=FILE`` with the file relative to the configuration's folder."""
-    kind, sign, file = str(text).partition("=")
-    return f"{kind}={path.parent / file}" if sign and file else text

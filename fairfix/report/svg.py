@@ -155,7 +155,8 @@ def lines(
         marked = inside if curve.marks else _at_levels(inside, levels)
         out.append(_path(curve.points, across, up, style))
         out += [_shape(style.shape, across(x), up(y), style.colour) for x, y in marked]
-        named = _along(inside, i, len(loud)) if curve.marks else _at_levels(inside, levels[:1])
+        at = int((i + 0.5) / len(loud) * len(inside))  # each name at its own part of the way
+        named = inside[at : at + 1] if curve.marks else _at_levels(inside, levels[:1])
         name = chr(ord("A") + i) if lettered else shortened(curve.name, 16)
         names += [_name(name, across(x), up(y), up.places[0], style, bold=lettered) for x, y in named]
         styles.append((f"{name}: {curve.name}" if lettered else curve.name, style))
@@ -328,12 +329,6 @@ def _frame(across: _Scale, up: _Scale, axes: tuple[str, str]) -> str:
 def _at_levels(points: Sequence[Place], levels: Sequence[float]) -> list[Place]:
     """Return the points of a curve whose heights are nearest to the levels."""
     return [min(points, key=lambda p: (abs(p[1] - level), p[0])) for level in levels] if points else []
-
-
-def _along(points: Sequence[Place], i: int, many: int) -> Sequence[Place]:
-    """Return the point that carries the name of one of many curves: each its own part of the way."""
-    at = int((i + 0.5) / many * len(points))
-    return points[at : at + 1]
 
 
 def _name(name: str, x: float, y: float, bottom: float, style: _Style, *, bold: bool) -> str:

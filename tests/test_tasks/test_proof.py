@@ -28,6 +28,11 @@ from tests.data import people
 from tests.strategies import examples
 
 
+def read(data: pd.DataFrame) -> Table:
+    """Return rows of race, label and score as they are read."""
+    return read_table(data, Reading(Columns(("race",), label="label", score="score")))
+
+
 def table(n: int = 2000, seed: int = 0, *, label: bool = True) -> Table:
     """Return scored rows; the group c is small."""
     data = people(n, seed)[["race", "score", "label"]]
@@ -146,7 +151,7 @@ def test_a_rule_that_decides_the_same_for_everybody_is_called_out() -> None:
     data = pd.DataFrame(
         {"race": ["a", "b"] * 100, "score": rng.random(200) * 0.2, "label": rng.integers(0, 2, 200)}
     )
-    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")))
+    rows = read(data)
 
     assert any("for everybody" in note for note in repair_table(rows, Ramp()).warnings)
 
@@ -174,7 +179,7 @@ def scored(shift: float, many: int = 4000) -> Table:
     race = np.array(["a", "b"])[np.arange(many) % 2]
     score = np.clip(rng.uniform(0.2, 0.8, many) + shift * (race == "a"), 0, 1)
     data = pd.DataFrame({"race": race, "score": score, "label": (rng.random(many) < score).astype(int)})
-    return read_table(data, Reading(Columns(("race",), label="label", score="score")))
+    return read(data)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +226,7 @@ def test_a_small_group_that_makes_the_cost_is_named_with_it() -> None:
     z = rng.normal(size=race.size)
     label = rng.random(race.size) < 1 / (1 + np.exp(np.where(race == "b", 0.0, -3 * z)))
     data = pd.DataFrame({"race": race, "score": 1 / (1 + np.exp(-z)), "label": label.astype(int)})
-    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")))
+    rows = read(data)
     outcome = repair_table(rows, Ramp(constraint="equalized_odds"))
     (told,) = (n for n in outcome.messages if n.code == "small_group")
     fit, held = data.iloc[outcome.split.fit], rows.take(outcome.split.holdout)
@@ -256,7 +261,7 @@ def test_a_slack_that_is_missed_on_the_rows_of_the_fit_is_named() -> None:
     race, truth = rng.choice(["a", "b"], 2000), rng.beta(2, 2, 2000)
     data = pd.DataFrame({"race": race, "label": (rng.random(2000) < truth).astype(int)})
     data = data.assign(score=np.where(race == "a", truth, truth**2))
-    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")))
+    rows = read(data)
     loose, kept = (
         repair_table(rows, Ramp(constraint="equal_opportunity", slack=0.05, calibrate=how))
         for how in ("none", "isotonic")
@@ -277,7 +282,7 @@ def test_what_is_expected_of_drawn_values_is_within_the_slack_of_few_rows() -> N
         rng.integers(0, 11, 160) / 10,
     )
     data = pd.DataFrame({"race": race, "score": score, "label": (rng.random(160) < score).astype(int)})
-    rows = read_table(data, Reading(Columns(("race",), label="label", score="score")))
+    rows = read(data)
     outcome = repair_table(rows, FairRegression(slack=0.02))
     row = next(row for row in outcome.fit.table if row.name == "ks.to_overall [race]")
 

@@ -49,14 +49,8 @@ def test_what_is_written_runs(kind: str, capsys: pytest.CaptureFixture[str]) -> 
     """Label, score and the column with a usual name are set, other candidates are comments, no limit is set."""
     content, text = written(people(), kind=kind)
 
-    assert content == {
-        "data": f"data.{kind}",
-        "protected": ["sex"],
-        "label": "label",
-        "score": "score",
-        "audit": {},
-        "repair": {},
-    }
+    columns = {"protected": ["sex"], "label": "label", "score": "score"}
+    assert content == {"data": f"data.{kind}", **columns, "audit": {}, "repair": {}}
     assert "#   region: " in text
     assert "#   age" not in text
     assert '# id = "applicant_id"' in text
