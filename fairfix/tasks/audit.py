@@ -76,21 +76,15 @@ def run_audit(request: AuditRequest) -> AuditResult:
         settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
         more = _individual(request, data) if request.individual else None
         if request.counts_out:
-            counts = count(
-                data.source,
-                data.reading,
-                threads=settings.threads,
-                inferred=data.inferred,
-                model=_model(request, data),
-            )
+            about: Any = {"inferred": data.inferred, "model": _model(request, data)}
+            counts = count(data.source, data.reading, threads=settings.threads, **about)
             try:
                 report = audit_counts(counts, settings, more)
                 require_two_groups(report)
-            except (
-                DataError
-            ) as error:  # a piece of data makes no report of its own: none if nothing hangs on it
+            except DataError as error:
                 if settings.checks or request.fail_on_worse:
                     raise
+                # a piece of data makes no report of its own, and nothing hangs on one
                 return AuditResult({}, None, counts, str(error))
         else:
             report = _of_data(request, data, settings, more)
