@@ -1,28 +1,27 @@
 """Files in, batches out; results in, files out.
 
 A :class:`Source` is data that can be read more than once in independent parts:
-one or many Parquet or CSV files, or a table in memory. It yields Arrow record
-batches of the columns asked for and knows nothing of their meaning. Writing is
-atomic: a file appears whole or not at all.
-
-Parquet is read with ``pre_buffer=False`` and a small buffer: the default caches
-the column chunks of the whole file, about 1 GB at 100 million rows.
+one or many files of one kind (:mod:`fairfix.data.sources`), or a table in memory.
+It yields Arrow record batches of the columns asked for and knows nothing of their
+meaning. Writing is atomic: a file appears whole or not at all.
 """
 
 from __future__ import annotations
 
 import errno
 import glob
-import gzip
 import json
 import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Self
+from pkgutil import iter_modules
+from typing import IO, Any, ClassVar
 
 import pyarrow as pa
 
@@ -33,12 +32,6 @@ BATCH_ROWS = 65_536
 
 PART_ROWS = 1_000_000
 """Row groups are joined up to about this many rows, so that a part is worth a thread."""
-
-CSV_BLOCK = 1 << 20
-"""Bytes of CSV text parsed at a time."""
-
-PARQUET = (".parquet", ".pq")
-CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
 @dataclass(frozen=True)
@@ -104,43 +97,43 @@ def missing_column(name: str, columns: Sequence[str], where: str) -> str:
     return f"{where} has no column {name!r}; {hint}it has: {shown}{quoted}"
 
 
-# ---------------------------------------------------------------------- Parquet
+# ---------------------------------------------------------------------- files
 
 
-class ParquetSource(Source):
-    """One or more Parquet files with the same columns."""
+class FileSource(Source):
+    """Files of one kind with the same columns. A kind is a module in ``fairfix/data/sources`` with a subclass."""
+
+    kind: ClassVar[str]
+    """What messages call it."""
+    endings: ClassVar[tuple[str, ...]]
+    """Of its files' names, in small letters."""
 
     def __init__(self, paths: Sequence[Path], name: str) -> None:
-        import pyarrow.parquet as pq
-
         self.name = name
-        self._files = []
-        for path in paths:
-            with _readable(path, "Parquet"):
-                self._files.append((path, pq.read_metadata(path)))
-        self.schema = self._files[0][1].schema.to_arrow_schema()
+        self.paths = list(paths)
 
-    @property
-    def rows(self) -> int:
-        """Number of rows, from the files' footers."""
-        return sum(meta.num_rows for _, meta in self._files)
-
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
-        """Return runs of row groups of about a million rows."""
-        out = []
-        for path, meta in self._files:
-            _same_columns(path, meta.schema.to_arrow_schema().names, columns, self.name)
-            coded = [name for name, kind in (types or {}).items() if pa.types.is_dictionary(kind)]
-            rows = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-            out += [
-                Part(path.name, _parquet_reader(path, run, list(columns), coded), sum(rows[: run[0]]))
-                for run in _runs(rows)
-            ]
-        return out
+    @classmethod
+    def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> AbstractContextManager[Any]:
+        """Return a context with ``write_batch``; ``path`` tells the dialect. A kind without it is only read."""
+        raise DataError(f"{path.name}: {cls.kind} files are read, not written; take another ending")
 
 
-def _runs(rows: Sequence[int]) -> Iterator[list[int]]:
-    """Yield consecutive indices whose rows add up to about ``PART_ROWS``."""
+@cache
+def file_kinds() -> dict[str, type[FileSource]]:
+    """Return the kind of file for each ending; every module of ``fairfix/data/sources`` is searched."""
+    from fairfix.data import sources
+
+    return {
+        ending: member
+        for info in iter_modules(sources.__path__, f"{sources.__name__}.")
+        for member in vars(import_module(info.name)).values()
+        if isinstance(member, type) and issubclass(member, FileSource) and "kind" in vars(member)
+        for ending in member.endings
+    }
+
+
+def joined(rows: Sequence[int]) -> Iterator[list[int]]:
+    """Yield runs of consecutive indices; the pieces of a run have about ``PART_ROWS`` rows together."""
     run: list[int] = []
     total = 0
     for i, n in enumerate(rows):
@@ -151,82 +144,6 @@ def _runs(rows: Sequence[int]) -> Iterator[list[int]]:
             run, total = [], 0
     if run:
         yield run
-
-
-def _parquet_reader(
-    path: Path, groups: list[int], columns: list[str], coded: list[str]
-) -> Callable[[], Iterator[pa.RecordBatch]]:
-    def batches() -> Iterator[pa.RecordBatch]:
-        import pyarrow.parquet as pq
-
-        with (
-            _readable(path, "Parquet"),
-            pq.ParquetFile(path, read_dictionary=coded, pre_buffer=False, buffer_size=1 << 20) as file,
-        ):
-            yield from file.iter_batches(BATCH_ROWS, groups, columns, use_threads=False)
-
-    return batches
-
-
-# ---------------------------------------------------------------------- CSV
-
-
-class CsvSource(Source):
-    """One or more CSV files (comma or, by the name ``.tsv``, tab) with the same header."""
-
-    text = True
-
-    def __init__(self, paths: Sequence[Path], name: str) -> None:
-        self.name = name
-        self._paths = list(paths)
-        for path in paths:
-            if not path.stat().st_size:
-                raise DataError(f"{path.name} is empty")
-        with _readable(paths[0], "CSV"), _open_csv(paths[0], None, None) as reader:
-            self.schema = reader.schema
-        twice = {n for n in self.schema.names if self.schema.names.count(n) > 1}
-        if twice:
-            raise DataError(f"{name} has the column {min(twice)!r} more than once; rename one")
-
-    @property
-    def about_rows(self) -> int:
-        """Roughly how many rows there are, at a hundred bytes a row."""
-        return sum(path.stat().st_size for path in self._paths) // 100
-
-    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
-        """Return one part per file: CSV text has no places to start from."""
-        return [Part(path.name, self._reader(path, list(columns), types)) for path in self._paths]
-
-    def _reader(
-        self, path: Path, columns: list[str], types: Mapping[str, pa.DataType] | None
-    ) -> Callable[[], Iterator[pa.RecordBatch]]:
-        # every file gets the types of the first, so that "01" does not turn into 1 from file to file
-        wanted = {name: self.schema.field(name).type for name in columns} | dict(types or {})
-        wanted = {name: kind for name, kind in wanted.items() if not pa.types.is_null(kind)}
-        # truth values are spelled in many ways; as booleans they have one name each
-        wanted |= {n: pa.bool_() for n in columns if pa.types.is_boolean(self.schema.field(n).type)}
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            with _readable(path, "CSV"), _open_csv(path, columns, wanted) as reader:
-                yield from reader
-
-        return batches
-
-
-def _open_csv(path: Path, columns: list[str] | None, types: Mapping[str, pa.DataType] | None) -> Any:
-    from pyarrow import csv
-
-    return csv.open_csv(
-        pa.input_stream(str(path), compression="gzip" if _zipped(path) else None),
-        read_options=csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK),
-        parse_options=csv.ParseOptions(delimiter=_separator(path), newlines_in_values=True),
-        convert_options=csv.ConvertOptions(
-            include_columns=columns,
-            column_types=types,
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,  # "NA" in quotes is a name, NA without is a missing value
-        ),
-    )
 
 
 # ---------------------------------------------------------------------- memory
@@ -280,13 +197,16 @@ def _open_files(text: str) -> Source:
     if "://" in text:
         raise DataError(f"{text} is a URL; fairfix reads local files: copy it here first")
     paths = _find(text)
-    kinds = {_kind(path) for path in paths}
+    kinds = {kind.kind: kind for kind in map(_kind, paths)}
     if len(kinds) > 1:
+        endings = [ending for ending in file_kinds() if any(_has(path, ending) for path in paths)]
         raise DataError(
-            f"{text} holds Parquet and CSV files; name one kind by a pattern that ends in .parquet or .csv"
+            f"{text} holds {' and '.join(sorted(kinds))} files; name one kind by a pattern that ends in "
+            f"{' or '.join(endings)}"
         )
     name = paths[0].name if len(paths) == 1 else f"{Path(text).name or text} ({len(paths)} files)"
-    return ParquetSource(paths, name) if kinds == {"parquet"} else CsvSource(paths, name)
+    (kind,) = kinds.values()
+    return kind(paths, name)
 
 
 def _find(text: str) -> list[Path]:
@@ -298,11 +218,12 @@ def _find(text: str) -> list[Path]:
             file
             for file in path.rglob("*")
             if file.is_file()
-            and file.name.lower().endswith(PARQUET + CSV)
+            and _has(file, *file_kinds())
             and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
         )
         if not files:
-            raise DataError(f"the folder {text} holds no Parquet or CSV file")
+            names = sorted({kind.kind for kind in file_kinds().values()})
+            raise DataError(f"the folder {text} holds no {', '.join(names[:-1])} or {names[-1]} file")
         return files
     matches = sorted(Path(p) for p in glob.glob(text, recursive=True) if Path(p).is_file())  # noqa: PTH207  absolute patterns too
     if not matches:
@@ -311,31 +232,26 @@ def _find(text: str) -> list[Path]:
     return matches
 
 
-def _kind(path: Path) -> str:
-    name = path.name.lower()
-    if name.endswith(PARQUET):
-        return "parquet"
-    if name.endswith(CSV):
-        return "csv"
-    raise DataError(f"{path.name}: unknown kind of file; known are {', '.join(PARQUET + CSV)}")
+def _has(path: Path, *endings: str) -> bool:
+    return path.name.lower().endswith(endings)
 
 
-def _separator(path: Path) -> str:
-    return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
+def _kind(path: Path) -> type[FileSource]:
+    for ending, kind in file_kinds().items():
+        if _has(path, ending):
+            return kind
+    raise DataError(f"{path.name}: unknown kind of file; known are {', '.join(file_kinds())}")
 
 
-def _zipped(path: Path) -> bool:
-    return path.name.lower().endswith(".gz")
-
-
-def _same_columns(path: Path, there: Sequence[str], columns: Sequence[str], name: str) -> None:
+def same_columns(path: Path, there: Sequence[str], columns: Sequence[str], name: str) -> None:
+    """Raise a ColumnError where one of several files lacks a column."""
     for column in columns:
         if column not in there:
             raise ColumnError(missing_column(column, list(there), f"{path.name} (of {name})"))
 
 
 @contextmanager
-def _readable(path: Path, kind: str) -> Iterator[None]:
+def readable(path: Path, kind: str) -> Iterator[None]:
     """Turn what Arrow says of a damaged file into one line that names the file."""
     try:
         yield
@@ -445,31 +361,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         file.write(text.encode("utf-8"))
 
 
-class TableWriter:
-    """Writes record batches of one schema to Parquet or CSV, by the file's name; a context that finishes the file."""
-
-    def __init__(self, file: IO[bytes], path: str | os.PathLike[str], schema: pa.Schema) -> None:
-        self._zip: gzip.GzipFile | None = None
-        if _kind(Path(path)) == "parquet":
-            import pyarrow.parquet as pq
-
-            self._writer: Any = pq.ParquetWriter(file, schema)
-        else:
-            from pyarrow import csv
-
-            if _zipped(Path(path)):  # neither name nor time inside: same rows, same bytes
-                self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
-            options = csv.WriteOptions(delimiter=_separator(Path(path)))
-            self._writer = csv.CSVWriter(self._zip or file, schema, write_options=options)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._writer.close()
-        if self._zip is not None:
-            self._zip.close()
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch."""
-        self._writer.write_batch(batch)
+def table_writer(
+    file: IO[bytes], path: str | os.PathLike[str], schema: pa.Schema
+) -> AbstractContextManager[Any]:
+    """Return a context whose ``write_batch`` writes batches of one schema, in the kind that the file's name says."""
+    return _kind(Path(path)).writer(file, Path(path), schema)
