@@ -60,7 +60,10 @@ def report(commits: list[str], folder: Path) -> Iterator[str]:
                 if i:  # the first writes the byte code
                     times.setdefault((job, commit), []).append(value)
     yield "## Start-up"
-    yield f"Milliseconds of processor time of whole processes, median of {ROUNDS}, audits of {ROWS:,} rows."
+    yield (
+        f"Milliseconds of processor time of whole processes, median of {ROUNDS}, audits of {ROWS:,} rows. "
+        "An audit loads `scipy.special` for its quantiles, text `rich`, HTML `jinja2`."
+    )
     cells = [
         [job, *(f"{statistics.median(times[job, commit]):.0f}" for commit in (*commits, "HEAD"))]
         for job in JOBS

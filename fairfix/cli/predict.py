@@ -43,10 +43,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     with (
         atomic_output(given["output"]) as file,
         working(given, "rows written", predictions.source.rows) as done,
-        table_writer(file, given["output"], predictions.schema) as writer,
+        table_writer(file, given["output"], predictions.schema) as write,
     ):
         for batch in predictions.batches():
-            writer.write_batch(batch)
+            write(batch)
             rows += batch.num_rows
             done(batch.num_rows)
     talk(f"wrote {rows:,} rows to {given['output']}")

@@ -1,9 +1,8 @@
 """Files in, batches out; results in, files out.
 
-A :class:`Source` is data that can be read more than once in independent parts:
-one or many files of one kind (:mod:`fairfix.data.sources`), or a table in memory.
-It yields Arrow record batches of the columns asked for and knows nothing of their
-meaning. Writing is atomic: a file appears whole or not at all.
+A :class:`Source` is data that can be read more than once in independent parts: one or many files of one kind
+(:mod:`fairfix.data.sources`), or a table in memory. It yields Arrow record batches of the columns asked for and knows
+nothing of their meaning. Writing is atomic: a file appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -32,6 +31,9 @@ BATCH_ROWS = 65_536
 
 PART_ROWS = 1_000_000
 """Row groups are joined up to about this many rows, so that a part is worth a thread."""
+
+Write = Callable[[pa.RecordBatch], None]
+"""Appends a batch to a file."""
 
 
 @dataclass(frozen=True)
@@ -76,28 +78,28 @@ class Source(ABC):
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or there twice."""
-        for name in columns:
-            if name not in self.columns:
-                raise ColumnError(missing_column(name, self.columns, self.name))
-            if self.columns.count(name) > 1:
-                raise ColumnError(f"{self.name} has the column {name!r} more than once; rename one")
+        require(columns, self.columns, self.name)
 
 
-def missing_column(name: str, columns: Sequence[str], where: str) -> str:
-    """Return the message for a column that is not there."""
-    from difflib import get_close_matches
+def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
+    """Raise a ColumnError where one of the names is not among the columns, or there twice."""
+    for name in names:
+        if columns.count(name) > 1:
+            raise ColumnError(f"{where} has the column {name!r} more than once; rename one")
+        if name in columns:
+            continue
+        from difflib import get_close_matches
 
-    near = get_close_matches(name, columns, 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
-    whole = next((one for one in columns if "," in one and name in map(str.strip, one.split(","))), None)
-    quoted = (
-        "" if whole is None else f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'"
-    )
-    return f"{where} has no column {name!r}; {hint}it has: {shown}{quoted}"
-
-
-# ---------------------------------------------------------------------- files
+        near = get_close_matches(name, columns, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
+        whole = next((one for one in columns if "," in one and name in map(str.strip, one.split(","))), None)
+        comma = (
+            ""
+            if whole is None
+            else f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'"
+        )
+        raise ColumnError(f"{where} has no column {name!r}; {hint}it has: {shown}{comma}")
 
 
 class FileSource(Source):
@@ -113,8 +115,8 @@ class FileSource(Source):
         self.paths = list(paths)
 
     @classmethod
-    def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> AbstractContextManager[Any]:
-        """Return a context with ``write_batch``; ``path`` tells the dialect. A kind without it is only read."""
+    def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> AbstractContextManager[Write]:
+        """Return a context that yields what appends batches; ``path`` tells the dialect. Without it, only reading."""
         raise DataError(f"{path.name}: {cls.kind} files are read, not written; take another ending")
 
 
@@ -146,9 +148,6 @@ def joined(rows: Sequence[int]) -> Iterator[list[int]]:
         yield run
 
 
-# ---------------------------------------------------------------------- memory
-
-
 class FrameSource(Source):
     """A table already in memory."""
 
@@ -169,13 +168,7 @@ class FrameSource(Source):
 
 
 def open_source(data: Any) -> Source:
-    """Return a source for a path, a glob, a folder, an Arrow table, a pandas frame or a dict of columns.
-
-    Raises
-    ------
-    DataError
-        Nothing is there, it is of no known format, or formats are mixed.
-    """
+    """Return a source for a path, a glob, a folder, an Arrow table, a pandas frame or a dict of columns."""
     if isinstance(data, Source):
         return data
     if isinstance(data, (str, os.PathLike)):
@@ -184,7 +177,7 @@ def open_source(data: Any) -> Source:
         return FrameSource(pa.table(data) if isinstance(data, pa.Table) else pa.Table.from_batches([data]))
     if isinstance(data, Mapping):
         with _convertible("dict"):
-            return FrameSource(pa.table({str(name): pa.array(values) for name, values in data.items()}))
+            return FrameSource(pa.table({str(name): pa.array(column) for name, column in data.items()}))
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         with _convertible("data frame"):
             return FrameSource(pa.Table.from_pandas(data, preserve_index=False))
@@ -243,13 +236,6 @@ def _kind(path: Path) -> type[FileSource]:
     raise DataError(f"{path.name}: unknown kind of file; known are {', '.join(file_kinds())}")
 
 
-def same_columns(path: Path, there: Sequence[str], columns: Sequence[str], name: str) -> None:
-    """Raise a ColumnError where one of several files lacks a column."""
-    for column in columns:
-        if column not in there:
-            raise ColumnError(missing_column(column, list(there), f"{path.name} (of {name})"))
-
-
 @contextmanager
 def readable(path: Path, kind: str) -> Iterator[None]:
     """Turn what Arrow says of a damaged file into one line that names the file."""
@@ -274,21 +260,18 @@ def _convertible(kind: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, ValueError, TypeError) as error:
-        said = "; ".join(map(str, error.args)) or type(error).__name__
-        raise DataError(f"the {kind} cannot be turned into columns of one type each: {said}") from error
+        reason = "; ".join(map(str, error.args)) or type(error).__name__
+        raise DataError(f"the {kind} cannot be turned into columns of one type each: {reason}") from error
 
 
-def read_json(path: str | os.PathLike[str], said: str = "") -> Any:
-    """Return what a JSON file holds; ``said`` opens the message of an error."""
+def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
+    """Return what a JSON file holds; ``opening`` begins the message of an error."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise DataError(f"{said}{path} does not exist") from error
+        raise DataError(f"{opening}{path} does not exist") from error
     except (OSError, ValueError) as error:
-        raise DataError(f"{said}{path} is not a JSON result: {error}") from error
-
-
-# ---------------------------------------------------------------------- writing
+        raise DataError(f"{opening}{path} is not a JSON result: {error}") from error
 
 
 @contextmanager
@@ -296,63 +279,44 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Yield a binary file that takes the place of ``path`` when the block ends well, and vanishes when not.
 
     What is no file, such as ``/dev/null``, ``/dev/stdout`` or a named pipe, is written to and never replaced. A link
-    stays one; the file behind it is replaced.
-
-    Raises
-    ------
-    DataError
-        The folder does not exist or cannot be written to, or the disk is full.
+    stays one; the file behind it is replaced. A DataError where the folder cannot be written to, or the disk is full.
     """
     target = Path(path)
     if target.is_dir():
         raise DataError(f"{target} is a folder; name a file")
     named = target.is_absolute() and target.parts[1] in ("dev", "proc")
     special = named or (target.exists() and not target.is_file())
+    temporary = None
     try:
-        with _opened(target) if special else _replacing(target.resolve()) as file:
-            yield file
+        if special:
+            file: IO[bytes] = target.open("wb")
+        else:
+            place = target.resolve()
+            handle, temporary = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+            file = os.fdopen(handle, "wb")
     except OSError as error:
-        if error.errno not in FULL:
-            raise
         raise DataError(f"cannot write {target}: {error.strerror}") from error
+    try:
+        with file:
+            yield file
+            if temporary is not None:
+                file.flush()
+                os.fsync(file.fileno())
+        if temporary is not None:
+            os.umask(mask := os.umask(0))  # the mask can only be read by setting it
+            Path(temporary).chmod(0o666 & ~mask)
+            Path(temporary).replace(place)
+    except BaseException as error:
+        if temporary is not None:
+            with suppress(OSError):
+                Path(temporary).unlink()
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise DataError(f"cannot write {target}: {error.strerror}") from error
+        raise
 
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """Errors of a place that has no room for more."""
-
-
-def _opened(target: Path) -> IO[bytes]:
-    try:
-        return target.open("wb")
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror}") from error
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[IO[bytes]]:
-    """Yield a file beside the target, which it becomes at the end."""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(target)
-    except BaseException:
-        with suppress(OSError):
-            Path(temporary).unlink()
-        raise
-
-
-def _umask() -> int:
-    """Return the process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -363,6 +327,6 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def table_writer(
     file: IO[bytes], path: str | os.PathLike[str], schema: pa.Schema
-) -> AbstractContextManager[Any]:
-    """Return a context whose ``write_batch`` writes batches of one schema, in the kind that the file's name says."""
+) -> AbstractContextManager[Write]:
+    """Return a context that yields what appends batches of one schema, in the kind that the file's name says."""
     return _kind(Path(path)).writer(file, Path(path), schema)

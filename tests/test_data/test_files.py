@@ -305,10 +305,10 @@ def test_what_is_written_can_be_read(name: str, tmp_path: Path, frames: Frames) 
     for _ in range(2):
         with (
             atomic_output(tmp_path / name) as file,
-            table_writer(file, tmp_path / name, table.schema) as writer,
+            table_writer(file, tmp_path / name, table.schema) as write,
         ):
             for batch in table.to_batches(max_chunksize=100):
-                writer.write_batch(batch)
+                write(batch)
         written.append((tmp_path / name).read_bytes())
 
     assert read(open_source(tmp_path / name)).to_pydict() == table.to_pydict()

@@ -367,8 +367,8 @@ def test_an_unfinished_output_vanishes(tmp_path: Path) -> None:
     schema = pa.schema([("a", pa.int64())])
 
     def write_and_fail() -> None:
-        with atomic_output(tmp_path / "o.parquet") as file, table_writer(file, "o.parquet", schema) as writer:
-            writer.write_batch(pa.record_batch({"a": [1]}, schema=schema))
+        with atomic_output(tmp_path / "o.parquet") as file, table_writer(file, "o.parquet", schema) as write:
+            write(pa.record_batch({"a": [1]}, schema=schema))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
@@ -11,7 +12,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from fairfix.data import files
-from fairfix.data.files import FileSource, Part, joined, readable, same_columns
+from fairfix.data.files import FileSource, Part, Write, joined, readable, require
 
 
 class ArrowSource(FileSource):
@@ -36,19 +37,18 @@ class ArrowSource(FileSource):
         out = []
         for path, rows in self._rows.items():
             with _open(path) as file:
-                same_columns(path, file.schema.names, columns, self.name)
+                require(columns, file.schema.names, f"{path.name} (of {self.name})")
             before = [0, *accumulate(rows)]
-            out += [
-                Part(path.name, _reader(path, run, list(columns)), before[run[0]]) for run in joined(rows)
-            ]
+            pieces = ((partial(_batches, path, run, list(columns)), before[run[0]]) for run in joined(rows))
+            out += [Part(path.name, batches, first) for batches, first in pieces]
         return out
 
     @classmethod
     @contextmanager
-    def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> Iterator[Any]:
-        """Yield Arrow's writer."""
+    def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> Iterator[Write]:
+        """Yield Arrow's writing of a batch."""
         with pa.ipc.new_file(file, schema) as writer:
-            yield writer
+            yield writer.write_batch
 
 
 @contextmanager
@@ -65,14 +65,11 @@ def _rows_of(path: Path) -> list[int]:
         return [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
 
 
-def _reader(path: Path, run: list[int], columns: list[str]) -> Callable[[], Iterator[pa.RecordBatch]]:
-    def batches() -> Iterator[pa.RecordBatch]:
-        with _open(path) as file:
-            places = sorted({file.schema.get_field_index(name) for name in columns})
-        with _open(path, places) as file:
-            for i in run:
-                batch = file.get_batch(i).select(columns)
-                for start in range(0, batch.num_rows, files.BATCH_ROWS):
-                    yield batch.slice(start, files.BATCH_ROWS)
-
-    return batches
+def _batches(path: Path, run: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    with _open(path) as file:
+        places = sorted({file.schema.get_field_index(name) for name in columns})
+    with _open(path, places) as file:
+        for i in run:
+            batch = file.get_batch(i).select(columns)
+            for start in range(0, batch.num_rows, files.BATCH_ROWS):
+                yield batch.slice(start, files.BATCH_ROWS)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 
-from fairfix.data.files import FileSource, Part, readable
+from fairfix.data.files import FileSource, Part, Write, readable
 from fairfix.errors import DataError
 
 BLOCK = 1 << 20
@@ -42,27 +43,17 @@ class CsvSource(FileSource):
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return one part per file: CSV text has no places to start from."""
-        return [Part(path.name, self._reader(path, list(columns), types)) for path in self.paths]
-
-    def _reader(
-        self, path: Path, columns: list[str], types: Mapping[str, pa.DataType] | None
-    ) -> Callable[[], Iterator[pa.RecordBatch]]:
         # every file gets the types of the first, so that "01" does not turn into 1 from file to file
         wanted = {name: self.schema.field(name).type for name in columns} | dict(types or {})
         wanted = {name: kind for name, kind in wanted.items() if not pa.types.is_null(kind)}
         # truth values are spelled in many ways; as booleans they have one name each
         wanted |= {n: pa.bool_() for n in columns if pa.types.is_boolean(self.schema.field(n).type)}
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            with readable(path, self.kind), _open(path, columns, wanted) as reader:
-                yield from reader
-
-        return batches
+        return [Part(path.name, partial(_batches, path, list(columns), wanted)) for path in self.paths]
 
     @classmethod
     @contextmanager
-    def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> Iterator[Any]:
-        """Yield Arrow's writer; what is packed has neither name nor time inside: same rows, same bytes."""
+    def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> Iterator[Write]:
+        """Yield Arrow's writing of a batch; what is packed has no name and no time inside: same rows, same bytes."""
         from pyarrow import csv
 
         packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if _zipped(path) else None
@@ -71,7 +62,12 @@ class CsvSource(FileSource):
             packed or nullcontext(file) as stream,
             csv.CSVWriter(stream, schema, write_options=options) as writer,
         ):
-            yield writer
+            yield writer.write_batch
+
+
+def _batches(path: Path, columns: list[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    with readable(path, CsvSource.kind), _open(path, columns, types) as reader:
+        yield from reader
 
 
 def _open(path: Path, columns: list[str] | None, types: Mapping[str, pa.DataType] | None) -> Any:

@@ -6,15 +6,16 @@ about 1 GB at 100 million rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pyarrow as pa
 
 from fairfix.data import files
-from fairfix.data.files import FileSource, Part, joined, readable, same_columns
+from fairfix.data.files import FileSource, Part, Write, joined, readable, require
 
 
 class ParquetSource(FileSource):
@@ -42,35 +43,29 @@ class ParquetSource(FileSource):
         """Return runs of row groups of about a million rows."""
         out = []
         for path, meta in self._files:
-            same_columns(path, meta.schema.to_arrow_schema().names, columns, self.name)
+            require(columns, meta.schema.to_arrow_schema().names, f"{path.name} (of {self.name})")
             coded = [name for name, kind in (types or {}).items() if pa.types.is_dictionary(kind)]
             rows = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-            out += [
-                Part(path.name, _reader(path, run, list(columns), coded), sum(rows[: run[0]]))
-                for run in joined(rows)
-            ]
+            for run in joined(rows):
+                batches = partial(_batches, path, run, list(columns), coded)
+                out.append(Part(path.name, batches, sum(rows[: run[0]])))
         return out
 
     @classmethod
     @contextmanager
-    def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> Iterator[Any]:
-        """Yield Arrow's writer."""
+    def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> Iterator[Write]:
+        """Yield Arrow's writing of a batch."""
         import pyarrow.parquet as pq
 
         with pq.ParquetWriter(file, schema) as writer:
-            yield writer
+            yield writer.write_batch
 
 
-def _reader(
-    path: Path, groups: list[int], columns: list[str], coded: list[str]
-) -> Callable[[], Iterator[pa.RecordBatch]]:
-    def batches() -> Iterator[pa.RecordBatch]:
-        import pyarrow.parquet as pq
+def _batches(path: Path, groups: list[int], columns: list[str], coded: list[str]) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
 
-        with (
-            readable(path, ParquetSource.kind),
-            pq.ParquetFile(path, read_dictionary=coded, pre_buffer=False, buffer_size=1 << 20) as file,
-        ):
-            yield from file.iter_batches(files.BATCH_ROWS, groups, columns, use_threads=False)
-
-    return batches
+    with (
+        readable(path, ParquetSource.kind),
+        pq.ParquetFile(path, read_dictionary=coded, pre_buffer=False, buffer_size=1 << 20) as file,
+    ):
+        yield from file.iter_batches(files.BATCH_ROWS, groups, columns, use_threads=False)
