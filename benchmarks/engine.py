@@ -34,9 +34,10 @@ import pyarrow.parquet as pq
 from fairfix.auditing.audit import audit
 from fairfix.auditing.distances import View, candidate_bins, distances
 from fairfix.auditing.results import Settings
-from fairfix.data.files import BATCH_ROWS, CSV_BLOCK, open_source
+from fairfix.data.files import BATCH_ROWS, open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import collect, scan
+from fairfix.data.sources.csv import BLOCK
 
 Job = Callable[[], object]
 
@@ -105,7 +106,7 @@ def read_csv(path: Path) -> None:
     coded = pa.dictionary(pa.int32(), pa.string())
     reader = pyarrow.csv.open_csv(
         path,
-        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK),
+        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK),
         convert_options=pyarrow.csv.ConvertOptions(
             include_columns=list(USED), column_types=dict.fromkeys(GROUPS, coded)
         ),

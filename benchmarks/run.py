@@ -17,6 +17,7 @@ PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 SCRIPTS = {
     "engine.py": ("--large",),
+    "startup.py": ("8030bc5",),  # before scipy's quantiles and the HTML template
     "ramp.py": (),
     "ramp_speed.py": (),
     "ramp_accuracy.py": (),

@@ -21,7 +21,7 @@ from fairfix.auditing.comparisons import KINDS, MEANINGS
 from fairfix.auditing.metrics import FLIP_SCOPES, MEANS, METRICS, RATES
 from fairfix.cli import COMMANDS, cli
 from fairfix.methods import available
-from fairfix.report import FORMATS, GATED
+from fairfix.report import FORMATS, is_gated
 from fairfix.report.words import as_options
 from fairfix.tasks.explain import INTERVALS, needs_of
 from fairfix.tasks.request import EXCLUDES, REQUIRES
@@ -130,7 +130,7 @@ def formats() -> str:
     for name in FORMATS:
         doc = (import_module(f"fairfix.report.{name}_").__doc__ or "").partition("\n")[0]
         told = doc.partition(": ")[2].partition(". ")[0].rstrip(".")
-        rows.append((f"`{name}`", told, "audit, repair" if name in GATED else "audit, repair, compare"))
+        rows.append((f"`{name}`", told, "audit, repair" if is_gated(name) else "audit, repair, compare"))
     return table(("format", "is", "of"), rows)
 
 

@@ -31,7 +31,7 @@ from fairfix.tasks.request import AuditRequest
 def command(ctx: click.Context, /, **given: Any) -> int:
     """Measure how a model treats groups, and gate on it.
 
-    DATA is a Parquet or CSV file, a folder of them, or a quoted pattern.
+    DATA is a Parquet, CSV or Arrow file, a folder of them, or a quoted pattern.
 
     \b
     fairfix audit loans.parquet --protected race

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +68,10 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
 
     ``gated`` is whether there are checks, which the formats of CI are made of.
     """
-    from fairfix.report import GATED, NO_CHECKS
+    from fairfix.report import NO_CHECKS, is_gated
 
     for name in _formats(given):
-        if name in GATED and not gated:
+        if not gated and is_gated(name):
             raise UsageError(NO_CHECKS.format(name=name))
     written = [(f"--out {text}", _format_and_file(text)[1]) for text in given.get("out", ())]
     written += [(as_options(f"`{name}={given[name]}`"), given[name]) for name in WRITTEN if given.get(name)]
@@ -103,12 +104,17 @@ def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool
     make: Callable[..., str] = renderer(name)
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "") if terminal else "utf8"
     ascii_only = not encoding.startswith("utf")
-    if name != "text":
-        text = make(result, detail=detail) if name in ("markdown", "html") else make(result)
-        if ascii_only and name in ("html", "junit"):  # a character reference reads alike in any encoding
-            return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
-        return text
     shown = terminal and sys.stdout.isatty()
-    colour = shown and not os.environ.get("NO_COLOR")
-    width = shutil.get_terminal_size((160, 24)).columns if shown else 160
-    return make(result, detail=detail, width=width, color=colour, ascii_only=ascii_only)
+    settings = {
+        "detail": detail,
+        "width": shutil.get_terminal_size((160, 24)).columns if shown else 160,
+        "color": shown and not os.environ.get("NO_COLOR"),
+        "ascii_only": ascii_only,
+    }
+    taken = signature(make).parameters
+    text = make(result, **{setting: value for setting, value in settings.items() if setting in taken})
+    if ascii_only and text.startswith(
+        "<"
+    ):  # in HTML and XML a character reference reads alike in any encoding
+        return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+    return text

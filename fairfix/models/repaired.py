@@ -140,8 +140,10 @@ class Repaired:
         }
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Repaired:
+    def load(cls, path: str | os.PathLike[str], more_kinds: Callable[[], object] = dict) -> Repaired:
         """Read an artifact and build its predictor.
+
+        ``more_kinds`` imports kinds of predictors that no module of this room defines; called only for such a one.
 
         Raises
         ------
@@ -150,6 +152,8 @@ class Repaired:
         """
         artifact = read(path)
         try:
+            if artifact.manifest["predictor"]["kind"] not in RepairedPredictor.kinds:
+                more_kinds()
             return cls._of(artifact)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ArtifactError(f"{path}: the manifest is incomplete or malformed: {error!r}") from error

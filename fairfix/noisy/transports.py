@@ -11,7 +11,6 @@ import itertools
 import math
 
 import numpy as np
-from scipy.optimize import nnls
 
 from fairfix.noisy.rates import Floats
 
@@ -52,6 +51,8 @@ def transport_rows(C: Floats, noisy: Floats) -> Floats:
     Masses of true groups are those, 0 or more, whose noise comes nearest to the noisy groups of the data (least
     squares); what is left is put right by :func:`transport_columns`, which see for errors.
     """
+    from scipy.optimize import nnls  # 0.3 s, which an audit without noise need not wait for
+
     lead = np.broadcast_shapes(C.shape[:-2], noisy.shape[:-1])
     T = noise_of(np.broadcast_to(C, (*lead, *C.shape[-2:])))
     mass = np.broadcast_to(noisy, (*lead, noisy.shape[-1]))

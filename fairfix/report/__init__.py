@@ -1,25 +1,37 @@
-"""Reports: one file per format, all rendered from the JSON form.
+"""Reports: one module per format, all rendered from the JSON form.
 
-Every format reads the JSON form of a result only, so a saved one can be rendered again later. A format is a module here
-with ``render(result, ...) -> str``.
+Every format reads the JSON form of a result only, so a saved one can be rendered again later. The format ``NAME`` is
+the module ``NAME_`` here, with ``render(result, ...) -> str``; it is found by its name. The command line gives the
+settings that ``render`` has a parameter for: ``detail``, ``width``, ``color``, ``ascii_only``. A module with
+``GATED = True`` tells of checks only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
+from pkgutil import iter_modules
 
 from fairfix.report.words import as_options
 
-FORMATS = ("text", "json", "markdown", "html", "junit", "github", "sarif")
-"""Names of the formats; each is the module ``fairfix.report.NAME_``."""
+FIRST = ("text", "json")
+"""Formats that lists begin with; the others follow by name."""
 
-GATED = ("junit", "github", "sarif")
-"""Formats that tell of checks, for CI; a comparison has none."""
+FORMATS = (
+    *FIRST,
+    *sorted({one.name[:-1] for one in iter_modules(__path__) if one.name.endswith("_")} - {*FIRST}),
+)
+"""Names of the formats."""
 
 NO_CHECKS = (
     "a comparison of methods gates nothing, so it has no checks for {name}; take text, json, markdown or html"
 )
+
+
+def is_gated(name: str) -> bool:
+    """Return whether a format tells of checks only, for CI; a comparison has none."""
+    return getattr(import_module(f"fairfix.report.{name}_"), "GATED", False)
 
 
 def renderer(name: str) -> Callable[..., str]:
@@ -27,4 +39,4 @@ def renderer(name: str) -> Callable[..., str]:
     render: Callable[..., str] = import_module(f"fairfix.report.{name}_").render
     if name == "json":
         return render
-    return lambda result, **settings: render(as_options(result), **settings)
+    return wraps(render)(lambda result, **settings: render(as_options(result), **settings))

@@ -15,6 +15,8 @@ from urllib.parse import quote
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import judged, limit, measured, rule, sentence
 
+GATED = True
+
 PROPERTIES = (
     *("value", "low", "high", "limit", "operator", "attribute", "columns", "groups"),
     *("verdict", "code", "reason", "gate_on", "complete"),

@@ -102,7 +102,7 @@ def _metric(metric: Metric) -> Explanation:
     lines = [*_of_metric(metric), ("comparisons", ", ".join(metric.comparisons))]
     lines.append(("check", example(metric, metric.comparisons[0])))
     if metric.of_groups:
-        lines.append(("check", f"{metric.name}[race=GROUP]<0.5"))
+        lines.append(("check", f"{metric.name}[race=GROUP]{'>' if metric.better == 'smaller' else '<'}0.5"))
     return Explanation(metric.name, tuple(lines))
 
 

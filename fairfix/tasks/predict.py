@@ -33,7 +33,7 @@ def predictions_of(request: PredictRequest) -> Predictions:
     if request.artifact is None or request.data is None:
         raise UsageError("name the `artifact` and the `data` that it decides on")
     artifact = getattr(request.artifact, "repaired", request.artifact)
-    repaired = artifact if isinstance(artifact, Repaired) else Repaired.load(artifact)
+    repaired = artifact if isinstance(artifact, Repaired) else Repaired.load(artifact, _kinds_of_methods)
     if request.unseen_group:
         repaired = replace(repaired, unseen_group=request.unseen_group)
     source = _scored(open_source(request.data), repaired, request)
@@ -44,6 +44,13 @@ def predictions_of(request: PredictRequest) -> Predictions:
     shared = request.duplicate_ids == "share"
     batches = repaired.predict_source(source, missing_score=request.missing, duplicate_ids=shared)
     return Predictions(repaired.output_schema(source), batches, source.rows)
+
+
+def _kinds_of_methods() -> None:
+    """Import the repair methods, some of which may bring a kind of predictor of their own."""
+    from fairfix.methods import available
+
+    available()
 
 
 def _scored(source: Source, repaired: Repaired, request: PredictRequest) -> Source:
@@ -95,4 +102,4 @@ def load(path: str) -> Repaired | CountFile | Result:
     """
     if str(path).endswith(".json"):
         return Result(read_json(path))
-    return CountFile.load(path) if kind_of(path) == COUNTS else Repaired.load(path)
+    return CountFile.load(path) if kind_of(path) == COUNTS else Repaired.load(path, _kinds_of_methods)

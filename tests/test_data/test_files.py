@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from fairfix.data import files as io
-from fairfix.data.files import Source, TableWriter, atomic_output, open_source, write_text
+from fairfix.data.files import Source, atomic_output, open_source, table_writer, write_text
 from fairfix.errors import ColumnError, DataError
 
 from tests.conftest import Frames
@@ -36,23 +37,27 @@ def write(path: Path, table: pa.Table = ROWS) -> Path:
     if name.endswith((".parquet", ".pq")):
         pq.write_table(table, path)
         return path
+    if name.endswith((".arrow", ".feather")):
+        feather.write_feather(table, path, chunksize=2)
+        return path
     text = frame.to_csv(index=False, sep="\t" if ".tsv" in name.removesuffix(".csv") else ",").encode()
     path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     return path
 
 
 NAMES = ["d.parquet", "d.pq", "d.csv", "d.tsv", "d.csv.gz", "d.tsv.gz", "D.CSV", "D.TSV.GZ", "d[1].csv"]
+NAMES += ["d.arrow", "D.FEATHER"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_of_file_holds_the_same_rows(name: str, tmp_path: Path) -> None:
-    """Parquet, comma and tab, packed or not, capital letters or brackets in the name."""
+    """Parquet, Arrow, comma and tab, packed or not, capital letters or brackets in the name."""
     source = open_source(write(tmp_path / name))
 
     assert source.columns == ("g", "x", "s")
     assert read(source).to_pydict() == ROWS.to_pydict()
     assert read(source, ["s", "g"]).column_names == ["s", "g"]
-    assert source.rows == (3 if "p" in name.split(".")[-1] else None)
+    assert source.rows == (None if source.text else 3)
 
 
 def test_tabs_are_told_by_the_last_ending(tmp_path: Path) -> None:
@@ -114,16 +119,20 @@ def test_what_is_no_data_is_refused(data: Any) -> None:
         open_source(data)
 
 
+@pytest.mark.parametrize("name", ["d.parquet", "d.arrow"])
 @pytest.mark.parametrize("row_group", [1, 3, 10, 1000])
 @pytest.mark.parametrize("part", [1, 7, 10_000])
 def test_parts_cover_the_file_in_order(
-    row_group: int, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, row_group: int, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row groups are joined into parts; each part knows how many rows come before and can be read again."""
     monkeypatch.setattr(io, "PART_ROWS", part)
     table = pa.table({"x": range(50)})
-    pq.write_table(table, tmp_path / "d.parquet", row_group_size=row_group)
-    parts = open_source(tmp_path / "d.parquet").parts(["x"])
+    if name == "d.parquet":
+        pq.write_table(table, tmp_path / name, row_group_size=row_group)
+    else:
+        feather.write_feather(table, tmp_path / name, chunksize=row_group)
+    parts = open_source(tmp_path / name).parts(["x"])
     for _ in range(2):
         before = 0
         for piece in parts:
@@ -204,7 +213,9 @@ PACKED = gzip.compress(b"g,s\n" + b"a,0.5\n" * 1000, mtime=0)
         ("d.parquet", b"g,s\na,1\n", "cannot be read as Parquet"),
         ("d.parquet", WHOLE[:-100], "cannot be read as Parquet"),
         ("d.parquet", WHOLE[:50] + b"\0" * 400 + WHOLE[450:], "cannot be read as Parquet"),
-        ("d.xlsx", b"PK", r"d\.xlsx: unknown kind of file; known are \.parquet"),
+        ("d.arrow", b"", "cannot be read as Arrow"),
+        ("d.feather", b"FEA1" + WHOLE, "cannot be read as Arrow"),
+        ("d.xlsx", b"PK", r"d\.xlsx: unknown kind of file; known are .*\.parquet"),
     ],
 )
 def test_damaged_files_are_named(name: str, content: bytes, words: str, tmp_path: Path) -> None:
@@ -227,7 +238,7 @@ def test_text_in_another_coding_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     """Between the first look and the reading."""
-    for name in ("d.parquet", "d.csv"):
+    for name in ("d.parquet", "d.csv", "d.arrow"):
         source = open_source(write(tmp_path / name))
         (tmp_path / name).unlink()
         with pytest.raises(DataError, match=rf"{name} does not exist"):
@@ -239,8 +250,8 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     [
         ("nope.csv", "nope.csv does not exist"),
         ("nope*.csv", r"nope\*.csv matches no file"),
-        ("empty", "holds no Parquet or CSV file"),
-        ("both", r"holds Parquet and CSV files.*ends in \.parquet"),
+        ("empty", "holds no Arrow, CSV or Parquet file"),
+        ("both", r"holds CSV and Parquet files.*ends in \.csv or \.parquet$"),
         ("s3://bucket/d.parquet", "is a URL"),
     ],
 )
@@ -274,7 +285,7 @@ def test_missing_and_twofold_columns_are_named(tmp_path: Path) -> None:
 
 def test_a_second_file_without_the_column_is_named(tmp_path: Path) -> None:
     """The message says which file."""
-    for kind in ("parquet", "csv"):
+    for kind in ("parquet", "csv", "arrow"):
         folder = tmp_path / kind
         folder.mkdir()
         write(folder / f"1.{kind}", pa.table({"g": ["a"], "s": [1]}))
@@ -294,10 +305,10 @@ def test_what_is_written_can_be_read(name: str, tmp_path: Path, frames: Frames) 
     for _ in range(2):
         with (
             atomic_output(tmp_path / name) as file,
-            TableWriter(file, tmp_path / name, table.schema) as writer,
+            table_writer(file, tmp_path / name, table.schema) as write,
         ):
             for batch in table.to_batches(max_chunksize=100):
-                writer.write(batch)
+                write(batch)
         written.append((tmp_path / name).read_bytes())
 
     assert read(open_source(tmp_path / name)).to_pydict() == table.to_pydict()
@@ -312,7 +323,7 @@ def test_an_unknown_output_kind_is_refused(tmp_path: Path) -> None:
         pytest.raises(DataError, match="unknown kind of file"),
         atomic_output(tmp_path / "o.xlsx") as file,
     ):
-        TableWriter(file, tmp_path / "o.xlsx", ROWS.schema)
+        table_writer(file, tmp_path / "o.xlsx", ROWS.schema)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,0 +1,94 @@
+"""CSV files with commas or, by the name ``.tsv``, tabs; packed by gzip where the name ends in ``.gz``."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from fairfix.data.files import FileSource, Part, Write, readable
+from fairfix.errors import DataError
+
+BLOCK = 1 << 20
+"""Bytes of text parsed at a time."""
+
+
+class CsvSource(FileSource):
+    """One or more CSV files with the same header."""
+
+    kind = "CSV"
+    endings = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+    text = True
+
+    def __init__(self, paths: Sequence[Path], name: str) -> None:
+        super().__init__(paths, name)
+        for path in paths:
+            if not path.stat().st_size:
+                raise DataError(f"{path.name} is empty")
+        with readable(paths[0], self.kind), _open(paths[0], None, None) as reader:
+            self.schema = reader.schema
+        twice = {n for n in self.schema.names if self.schema.names.count(n) > 1}
+        if twice:
+            raise DataError(f"{name} has the column {min(twice)!r} more than once; rename one")
+
+    @property
+    def about_rows(self) -> int:
+        """Roughly how many rows there are, at a hundred bytes a row."""
+        return sum(path.stat().st_size for path in self.paths) // 100
+
+    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+        """Return one part per file: CSV text has no places to start from."""
+        # every file gets the types of the first, so that "01" does not turn into 1 from file to file
+        wanted = {name: self.schema.field(name).type for name in columns} | dict(types or {})
+        wanted = {name: kind for name, kind in wanted.items() if not pa.types.is_null(kind)}
+        # truth values are spelled in many ways; as booleans they have one name each
+        wanted |= {n: pa.bool_() for n in columns if pa.types.is_boolean(self.schema.field(n).type)}
+        return [Part(path.name, partial(_batches, path, list(columns), wanted)) for path in self.paths]
+
+    @classmethod
+    @contextmanager
+    def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> Iterator[Write]:
+        """Yield Arrow's writing of a batch; what is packed has no name and no time inside: same rows, same bytes."""
+        from pyarrow import csv
+
+        packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if _zipped(path) else None
+        options = csv.WriteOptions(delimiter=_separator(path))
+        with (
+            packed or nullcontext(file) as stream,
+            csv.CSVWriter(stream, schema, write_options=options) as writer,
+        ):
+            yield writer.write_batch
+
+
+def _batches(path: Path, columns: list[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    with readable(path, CsvSource.kind), _open(path, columns, types) as reader:
+        yield from reader
+
+
+def _open(path: Path, columns: list[str] | None, types: Mapping[str, pa.DataType] | None) -> Any:
+    from pyarrow import csv
+
+    return csv.open_csv(
+        pa.input_stream(str(path), compression="gzip" if _zipped(path) else None),
+        read_options=csv.ReadOptions(use_threads=False, block_size=BLOCK),
+        parse_options=csv.ParseOptions(delimiter=_separator(path), newlines_in_values=True),
+        convert_options=csv.ConvertOptions(
+            include_columns=columns,
+            column_types=types,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,  # "NA" in quotes is a name, NA without is a missing value
+        ),
+    )
+
+
+def _separator(path: Path) -> str:
+    return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
+
+
+def _zipped(path: Path) -> bool:
+    return path.name.lower().endswith(".gz")
