@@ -22,7 +22,7 @@ the thresholds are exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -136,11 +136,11 @@ class Grid:
         return (grid_index >> (self.exponent - coarser.exponent)) - coarser.first + passed
 
 
-def _floors(values: Floats, exponent: int) -> Floats:
-    """Return ``floor(values * 2**exponent)``, exactly: a negative value that underflows lies below zero."""
-    scaled = values * float(np.ldexp(1.0, exponent))
+def _floors(scores: Floats, exponent: int) -> Floats:
+    """Return ``floor(scores * 2**exponent)``, exactly: a negative score that underflows lies below zero."""
+    scaled = scores * float(np.ldexp(1.0, exponent))
     if exponent < 0:
-        scaled[(scaled == 0) & (values < 0)] = -1.0
+        scaled[(scaled == 0) & (scores < 0)] = -1.0
     return np.floor(scaled, out=scaled)
 
 
@@ -227,33 +227,40 @@ class Counts:
         if self.grid is None or grid == self.grid:
             return self
         into = self.grid.onto(grid)
-
-        tables = {name: getattr(self, name) for name in ("rows", "mass", "square_mass")}
-        moved: dict[str, Any] = {
-            name: moved_bins(t, into, grid.size) for name, t in tables.items() if t is not None
+        moved: Any = {
+            name: moved_bins(t, into, grid.size) for name, t in self._tables() if name != "decisions"
         }
         return replace(self, grid=grid, **moved)
+
+    def _tables(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        """Yield the name and the table of what is counted, but for the sums."""
+        for name in ("rows", "mass", "square_mass", "decisions"):
+            if (table := getattr(self, name)) is not None:
+                yield name, table
 
     def __add__(self, other: Counts) -> Counts:
         """Return the counts of both data sets together."""
         if (self.keys, self.weighted, self.has_labels) != (other.keys, other.weighted, other.has_labels):
             raise ValueError("counts of different columns, weights or labels cannot be added")
-        read: dict[str, Any] = {
-            "read": self.read + other.read,
-            "excluded": _added_counts(self.excluded, other.excluded),
+        excluded = {
+            reason: self.excluded.get(reason, 0) + other.excluded.get(reason, 0)
+            for reason in sorted({*self.excluded, *other.excluded})
         }
+        read: dict[str, Any] = {"read": self.read + other.read, "excluded": excluded}
         if not self.used or not other.used:  # an empty part has no cells and no grid worth keeping
             return replace(self if self.used or not other.used else other, **read)
         if self._holds() != other._holds():
             raise ValueError("counts of different thresholds, decisions or losses cannot be added")
-        left, right = _on_common_grid(self, other)
+        left, right = self, other
+        if self.grid != other.grid:
+            assert self.grid is not None
+            assert other.grid is not None
+            # many parts with scores far apart must not add up to a huge table
+            grid = self.grid.covering(other.grid, most=max(self.grid.size, other.grid.size, 2048))
+            left, right = self.regrid(grid), other.regrid(grid)
         cells = tuple(sorted({*left.cells, *right.cells}))
         left, right = left._spread(cells), right._spread(cells)
-        added: dict[str, Any] = {
-            name: getattr(left, name) + getattr(right, name)
-            for name in ("rows", "mass", "square_mass", "decisions")
-            if getattr(left, name) is not None
-        }
+        added: Any = {name: table + getattr(right, name) for name, table in left._tables()}
         sums = {name: table + right.sums[name] for name, table in left.sums.items()}
         return replace(left, **added, sums=sums, **read)
 
@@ -282,8 +289,7 @@ class Counts:
         cells: tuple[tuple[str, ...], ...],
     ) -> Counts:
         """Return counts of other cells, whose every table went through ``change`` along the cell axis."""
-        tables = {name: getattr(self, name) for name in ("rows", "mass", "square_mass", "decisions")}
-        changed: dict[str, Any] = {name: change(table) for name, table in tables.items() if table is not None}
+        changed: Any = {name: change(table) for name, table in self._tables()}
         sums = {name: change(table) for name, table in self.sums.items()}
         return replace(self, keys=keys, cells=cells, sums=sums, **changed)
 
@@ -326,19 +332,3 @@ def moved_bins(table: npt.NDArray[Any], into: Ints, size: int) -> npt.NDArray[An
     out = np.zeros((*table.shape[:-1], size), dtype=table.dtype)
     np.add.at(out, (..., into), table)  # type: ignore[arg-type]  # numpy's stubs know no tuples here
     return out
-
-
-def _added_counts(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
-    """Return reason -> rows of both, reasons in sorted order."""
-    return {reason: a.get(reason, 0) + b.get(reason, 0) for reason in sorted({*a, *b})}
-
-
-def _on_common_grid(a: Counts, b: Counts) -> tuple[Counts, Counts]:
-    """Return both counts on the finest grid that each of them folds into."""
-    if a.grid is None or b.grid is None or a.grid == b.grid:
-        return a, b
-    most = max(
-        a.grid.size, b.grid.size, 2048
-    )  # many parts with scores far apart must not add up to a huge table
-    grid = a.grid.covering(b.grid, most=most)
-    return a.regrid(grid), b.regrid(grid)

@@ -37,8 +37,8 @@ def infer_columns(
         return columns, inferred
     if score is None:
         raise ColumnError(
-            "no score column: name it with --score COLUMN (or decisions with --prediction, or a model file "
-            f"with --model); the columns are {', '.join(schema.names)}"
+            "no score column: name it with `score=COLUMN` (or decisions with `prediction`, or a model file "
+            f"with `model`); the columns are {', '.join(schema.names)}"
         )
     kind = schema.field(score).type
     if score in DECISIONS and not pa.types.is_floating(kind):

@@ -73,27 +73,18 @@ class Columns:
     def check(self, *, protected: bool = True) -> None:
         """Raise where one column plays two parts that exclude each other, or none is ``protected`` and one must be."""
         if protected and not self.protected:
-            raise UsageError("no protected column is named; name one with --protected COLUMN")
-        parts = [
-            *((name, "--strata") for name in self.strata),
-            *((name, "--protected") for name in self.protected),
-            (self.label, "--label"),
-            (self.score, "--score"),
-            (self.prediction, "--prediction"),
-            (self.probability, "--probability"),
-            (self.weight, "--weight"),
-        ]
+            raise UsageError("no protected column is named; name one with `protected=COLUMN`")
         seen: dict[str, str] = {}
-        for name, option in parts:
-            if name is None:
-                continue
-            if name in seen:
-                raise UsageError(
-                    f"column {name!r} is given to {seen[name]} and to {option}; it can play one part"
-                )
-            seen[name] = option
+        for part in ("strata", "protected", "label", "score", "prediction", "probability", "weight"):
+            names = getattr(self, part)
+            for name in names if isinstance(names, tuple) else filter(None, (names,)):
+                if name in seen:
+                    raise UsageError(
+                        f"column {name!r} is given to `{seen[name]}` and to `{part}`; it can play one part"
+                    )
+                seen[name] = part
         if self.prediction and self.probability:
-            raise UsageError("--prediction and --probability both say what was decided; give one of them")
+            raise UsageError("`prediction` and `probability` both say what was decided; give one of them")
 
 
 @dataclass(frozen=True)
@@ -127,7 +118,7 @@ class Reading:
         for cut in self.thresholds:
             if not (math.isfinite(cut) and low <= cut <= high):
                 raise UsageError(
-                    f"--threshold {cut:g} is no score of the scale {self.score_scale!r}"
+                    f"`threshold={cut:g}` is no score of the scale {self.score_scale!r}"
                     + (f", which goes from {low:g} to {high:g}" if math.isfinite(low) else "")
                 )
 
@@ -135,13 +126,20 @@ class Reading:
         """Return the reading of decisions in data of a schema: with a threshold, as the scores are rounded."""
         return self.with_threshold().in_type_of(schema)
 
-    def with_threshold(self) -> Reading:
-        """Return the reading with the threshold of its score scale, unless it has one or needs none."""
+    def with_threshold(self, *, learned: bool = False) -> Reading:
+        """Return the reading with the threshold of its score scale, unless it has one or needs none.
+
+        With ``learned``, a probability that is yet to be learned, where there is no score, has one as well.
+        """
         columns = self.columns
-        decided = columns.prediction or columns.probability or self.task == "regression"
-        if self.thresholds or not columns.score or decided or self.score_scale not in NATURAL_THRESHOLD:
+        cut = NATURAL_THRESHOLD.get(self.score_scale)
+        if not columns.score:
+            cut = 0.5 if learned else None
+        elif columns.prediction or columns.probability:
+            cut = None
+        if self.thresholds or self.task == "regression" or cut is None:
             return self
-        return replace(self, thresholds=(NATURAL_THRESHOLD[self.score_scale],))
+        return replace(self, thresholds=(cut,))
 
     def in_type_of(self, schema: pa.Schema) -> Reading:
         """Return the reading with its thresholds in the float type of the score column.
@@ -191,4 +189,4 @@ def to_probability(score: Floats, scale: ScoreScale) -> Floats:
         return (1.0 + score) / 2.0
     if scale == "logit":
         return 1.0 / (1.0 + np.exp(-np.clip(score, -745.0, 745.0)))
-    raise DataError("a raw score stands for no probability; say --score-scale probability, margin or logit")
+    raise DataError("a raw score stands for no probability; say `score_scale=probability`, margin or logit")

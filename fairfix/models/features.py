@@ -123,7 +123,7 @@ class Features:
         )
         columns += [_learn_levels(name, "group", *_group(table, name), weight) for name in groups]
         if not columns:
-            raise DataError("there are no feature columns to learn from; name some with --features")
+            raise DataError("there are no feature columns to learn from; name some with `features`")
         return cls(tuple(columns))
 
     @property
@@ -268,7 +268,7 @@ def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], wei
     if kind == "category" and distinct > MOST_LEVELS and distinct > codes.size / 2:
         raise DataError(
             f"feature column {name!r} has {distinct:,} different texts in {codes.size:,} rows, which looks like a name "
-            "and not like a feature; name it with --id, or leave it out with --features"
+            "and not like a feature; name it with `id`, or leave it out with `features`"
         )
     order = sorted(np.flatnonzero(mass > 0).tolist(), key=lambda i: (-mass[i], levels[i]))[:MOST_LEVELS]
     return Feature(name, kind, levels=tuple(sorted(levels[i] for i in order)))
@@ -280,7 +280,7 @@ def kind_of(name: str, kind: pa.DataType) -> Kind:
     if pa.types.is_temporal(value):
         raise ColumnError(
             f"feature column {name!r} holds dates or times ({value}); turn it into a number (days since a day, the "
-            "month), or leave it out with --features"
+            "month), or leave it out with `features`"
         )
     if pa.types.is_boolean(value):
         return "boolean"
@@ -291,7 +291,7 @@ def kind_of(name: str, kind: pa.DataType) -> Kind:
         return "category"
     raise ColumnError(
         f"feature column {name!r} is of type {value}, which is neither number nor text; convert it, or leave it out "
-        "with --features"
+        "with `features`"
     )
 
 
@@ -323,7 +323,7 @@ def _columns(table: Table, one: Feature, *, gaps: bool) -> list[Floats]:
 
 def _column(table: Table, name: str) -> pa.Array:
     if name not in table.features.column_names:
-        raise ColumnError(f"there is no feature column {name!r}; name the features with --features")
+        raise ColumnError(f"there is no feature column {name!r}; name the features with `features`")
     column = table.features.column(name).combine_chunks()
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
@@ -335,7 +335,7 @@ def _group(table: Table, name: str) -> tuple[Ints, tuple[str, ...]]:
 
 def _score(table: Table) -> Floats:
     if table.rows.score is None:
-        raise DataError("a score column is needed; name it with --score")
+        raise DataError("a score column is needed; name it with `score`")
     if table.reading.task == "regression" or table.reading.score_scale == "raw":
         return table.rows.score
     chance = np.clip(table.probability, LEAST_CHANCE, 1 - LEAST_CHANCE)
@@ -344,12 +344,10 @@ def _score(table: Table) -> Floats:
 
 def _reals(column: pa.Array, name: str) -> Floats:
     """Return a number or boolean column as float64 with NaN for missing; infinities are refused."""
-    values, missing = numbers(column, name, "feature", remedy=" as in the fit; convert it")
-    if missing is not None:
-        values = np.where(missing, np.nan, values)
-    if np.isinf(values).any():
-        row = int(np.argmax(np.isinf(values)))
+    entries: Floats = numbers(column, name, "feature", remedy=" as in the fit; convert it")
+    if np.isinf(entries).any():
+        row = int(np.argmax(np.isinf(entries)))
         raise DataError(
-            f"feature column {name!r} holds {values[row]} (row {row + 1:,} of those used); mend or remove it"
+            f"feature column {name!r} holds {entries[row]} (row {row + 1:,} of those used); mend or remove it"
         )
-    return values
+    return entries

@@ -5,7 +5,7 @@ weights in other files are not followed. It runs in one thread on the processor.
 
 What the graph says and what it means here::
 
-    one input of d columns         a matrix; the columns are named by --features
+    one input of d columns         a matrix; the columns are named by ``features``
     several inputs, or one of one  a column each, by the names of the inputs
     map or matrix beside a label   P(y = c | x), c from the labels that the operators of the graph carry
     a label alone                  the decision
@@ -142,7 +142,7 @@ def _classes(path: str, graph: Any, labels: Any) -> NDArray[Any]:
     if labels.type == "tensor(string)":
         raise ModelError(
             f"model file {path} does not say which classes its probabilities are of; convert it with a ZipMap at its "
-            "end, or write its scores into a column and name it with --score"
+            "end, or write its scores into a column and name it with `score`"
         )
     return np.array([0, 1])
 

@@ -272,7 +272,7 @@ class Repaired:
         if rows.kept is not None and missing == "error":
             raise DataError(
                 f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows from row "
-                f"{first + 1:,} of {encoder.where}; fill them, or leave these rows undecided with --missing abstain"
+                f"{first + 1:,} of {encoder.where}; fill them, or leave these rows undecided with `missing=abstain`"
             )
         result, drawn = self._result(batch, rows, encoder, first, seen)
         undecided = np.isnan(result)
@@ -325,7 +325,7 @@ class Repaired:
         raise DataError(
             f"group {name!r} of {' x '.join(groups.columns)!r} was not there in the fit "
             f"({int(unseen.sum()):,} of the {len(table):,} rows from row {first + 1:,} of {encoder.where}); "
-            "repair again with such rows, or choose --unseen-group base (the base decision) or abstain"
+            "repair again with such rows, or choose `unseen_group=base` (the base decision) or abstain"
         )
 
     def _identities(self, batch: pa.RecordBatch, drawn: Bools) -> Iterator[bytes]:
@@ -402,7 +402,7 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     raise DataError(
         f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
         f"(the first again in row {again:,}); ids draw the randomised decisions, so they must be unique: "
-        "mend them, name another column, or let rows of one id share one draw with --duplicate-ids share"
+        "mend them, name another column, or let rows of one id share one draw with `duplicate_ids=share`"
     )
 
 

@@ -229,7 +229,7 @@ class ScoringModel:
 
 # ----------------------------------------------------------------------------------------- loading
 def file_hash(path: str | Path) -> str:
-    """Return ``"sha256:<hex>"`` of a file: what ``--trust-model`` takes."""
+    """Return ``"sha256:<hex>"`` of a file: what ``trust_model`` takes."""
     return _hash(_read(path))
 
 
@@ -275,7 +275,7 @@ def load_model(
     if pinned not in (None, sha256):
         raise ModelError(
             f"model file {path} is not the one you trust: it has the hash {sha256}, "
-            f"--trust-model says {pinned}. If you know why it changed, pin it anew: --trust-model {sha256}"
+            f"`trust_model` says {pinned}. If you know why it changed, pin it anew: `trust_model={sha256}`"
         )
     read = READERS.get(suffix, _from_pickle)
     estimator = _constructed(path, lambda: read(path, data, sha256, trusted=pinned is not None))
@@ -292,7 +292,7 @@ def _pin(trust: str) -> str:
     pinned = trust.strip().lower()
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", pinned):
         raise ModelError(
-            f"--trust-model takes sha256: and the file's 64 hexadecimal digits, not {trust!r}; "
+            f"`trust_model` takes sha256: and the file's 64 hexadecimal digits, not {trust!r}; "
             "without the option, the refusal prints the hash of the file"
         )
     return pinned
@@ -346,8 +346,8 @@ def _from_pickle(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -
     if not trusted:
         raise ModelError(
             f"model file {path} is a pickle, and loading a pickle runs the code in it, so it was not loaded. "
-            "The safer way: write the model's scores into a column and name it with --score. "
-            f"If you trust whoever made this very file: --trust-model {sha256}"
+            "The safer way: write the model's scores into a column and name it with `score`. "
+            f"If you trust whoever made this very file: `trust_model={sha256}`"
         )
     import joblib
 
@@ -362,7 +362,7 @@ def _from_skops(path: str | Path, data: bytes, sha256: str, *, trusted: bool) ->
         raise ModelError(
             f"model file {path} holds types that skops does not know to be safe, so it was not loaded: "
             f"{', '.join(unknown)}. The safer way: write the model's scores into a column and name it with "
-            f"--score. If you trust these types and whoever made this very file: --trust-model {sha256}"
+            f"`score`. If you trust these types and whoever made this very file: `trust_model={sha256}`"
         )
     return skops_io.loads(data, trusted=unknown)
 
@@ -445,23 +445,23 @@ def _columns(
         if own is None:
             raise ModelError(
                 f"model {path} does not say which columns it was fitted on (no feature_names_in_); name them "
-                f"in its order with --features (its n_features_in_ is {_n_features(estimator) or 'unknown'})"
+                f"in its order with `features` (its n_features_in_ is {_n_features(estimator) or 'unknown'})"
             )
         return own, own
     given = tuple(features)
     if len(set(given)) < len(given):
-        raise ModelError(f"--features names a column more than once: {_listing(given)}")
+        raise ModelError(f"`features` names a column more than once: {_listing(given)}")
     if own is not None and set(own) == set(given):
         return own, own
     if own is not None and not _are_made_up(own):
         raise ModelError(
-            f"--features does not agree with model {path}, which knows its columns: only the model has "
-            f"{_listing(sorted(set(own) - set(given)))}, only --features has "
-            f"{_listing(sorted(set(given) - set(own)))}; leave --features out"
+            f"`features` does not agree with model {path}, which knows its columns: only the model has "
+            f"{_listing(sorted(set(own) - set(given)))}, only `features` has "
+            f"{_listing(sorted(set(given) - set(own)))}; leave `features` out"
         )
     expected = len(own) if own is not None else _n_features(estimator)
     if expected not in (None, len(given)):
-        raise ModelError(f"--features names {len(given)} columns, model {path} was fitted on {expected}")
+        raise ModelError(f"`features` names {len(given)} columns, model {path} was fitted on {expected}")
     return given, own
 
 
@@ -507,7 +507,7 @@ def _classes(path: str, estimator: Any) -> tuple[Any, ...]:
 
 def _positive(path: str, classes: tuple[Any, ...], positive_label: str | None) -> int:
     """Return the index of the class that is scored."""
-    if not classes:  # a number has no class; the label column may still need --positive-label
+    if not classes:  # a number has no class; the label column may still need ``positive_label``
         return 0
     if len(classes) == 1:
         raise ModelError(f"model {path} knows a single class, {classes[0]!r}: there is nothing to score")
@@ -518,7 +518,7 @@ def _positive(path: str, classes: tuple[Any, ...], positive_label: str | None) -
         if set(classes) == {0, 1}:  # trained on encoded labels, while the label column holds names
             return classes.index(1)
         raise ModelError(
-            f"--positive-label {positive_label!r} is not among the classes of model {path}: "
+            f"`positive_label` {positive_label!r} is not among the classes of model {path}: "
             f"{_listing(classes)}"
         )
     return texts.index(positive_label)
@@ -536,7 +536,7 @@ def _obvious_positive(path: str, classes: tuple[Any, ...]) -> int:
         return classes.index(max(classes))
     raise ModelError(
         f"model {path} does not tell which class is positive ({why}); its classes are {_listing(classes)}; "
-        f"choose one with --positive-label, for example --positive-label {classes[-1]}"
+        f"choose one with `positive_label`, for example `positive_label={classes[-1]}`"
     )
 
 

@@ -219,7 +219,7 @@ def test_a_pickle_is_refused_and_not_opened(tmp_path: Path, suffix: str) -> None
     with pytest.raises(ModelError) as refusal:
         load_model(path)
     assert not trapped.exists()
-    for part in (f"--trust-model {file_hash(path)}", "runs the code", "--score"):
+    for part in (f"`trust_model={file_hash(path)}`", "runs the code", "`score`"):
         assert part in str(refusal.value)
 
 
@@ -304,7 +304,7 @@ def test_unknown_types_in_skops_are_listed_until_pinned(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as refusal:
         load_model(path)
     assert all(name in str(refusal.value) for name in types)
-    assert f"--trust-model {file_hash(path)}" in str(refusal.value)
+    assert f"`trust_model={file_hash(path)}`" in str(refusal.value)
     model = load_model(path, trust=file_hash(path))
     np.testing.assert_array_equal(model.score(numbers()), forest.predict_proba(numbers())[:, 1])
 
@@ -488,7 +488,7 @@ def test_text_classes_need_the_positive_one(
 ) -> None:
     """Text classes are listed until one is chosen; then the scores are those of the chosen class."""
     model = maker().fit(numbers(), coded(classes))
-    with pytest.raises(ModelError, match=r"'yes'.*--positive-label"):
+    with pytest.raises(ModelError, match=r"'yes'.*`positive_label`"):
         loaded(model, tmp_path)
     with pytest.raises(ModelError, match=r"'maybe' is not among .*'yes'"):
         loaded(model, tmp_path, positive_label="maybe")
@@ -502,7 +502,7 @@ def test_text_classes_need_the_positive_one(
 def test_classes_one_and_two_are_not_guessed(tmp_path: Path) -> None:
     """Where 'class 1' and 'the larger class' contradict each other, the user decides."""
     model = LogisticRegression().fit(numbers(), coded([1, 2]))
-    with pytest.raises(ModelError, match=r"1 is often the positive class.*--positive-label"):
+    with pytest.raises(ModelError, match=r"1 is often the positive class.*`positive_label`"):
         loaded(model, tmp_path)
     sure = [loaded(model, tmp_path, positive_label=name).score(numbers()) for name in ("1", "2")]
     np.testing.assert_array_equal(np.column_stack(sure), model.predict_proba(numbers()))
@@ -520,7 +520,7 @@ def test_more_than_two_classes_are_one_against_the_rest(tmp_path: Path, positive
         (margin, margin.decision_function(X)[:, column]),
         (vote, vote.predict(X) == column),
     ):
-        with pytest.raises(ModelError, match=r"more than two classes.*--positive-label"):
+        with pytest.raises(ModelError, match=r"more than two classes.*`positive_label`"):
             loaded(model, tmp_path)
         np.testing.assert_allclose(
             loaded(model, tmp_path, positive_label=positive).score(X), expected, rtol=1e-12
@@ -544,7 +544,7 @@ def test_a_single_class_and_several_labels_at_once_are_refused(tmp_path: Path) -
 
 
 def test_a_number_has_no_positive_class(tmp_path: Path) -> None:
-    """--positive-label is for the label column where the model predicts a number."""
+    """``positive_label`` is for the label column where the model predicts a number."""
     model = loaded(LinearRegression().fit(numbers(), numbers().age), tmp_path, positive_label="yes")
 
     assert model.score_scale == "raw"
@@ -594,7 +594,7 @@ def test_a_model_fitted_on_arrays_must_be_told_its_columns(tmp_path: Path) -> No
     """Without names the user gives them, in the model's order, as many as the model was fitted on."""
     X = numbers()
     model = LogisticRegression().fit(X.to_numpy(), label(X))
-    with pytest.raises(ModelError, match=r"--features \(its n_features_in_ is 3\)"):
+    with pytest.raises(ModelError, match=r"`features` \(its n_features_in_ is 3\)"):
         loaded(model, tmp_path)
     with pytest.raises(ModelError, match=r"names 2 columns, .* fitted on 3"):
         loaded(model, tmp_path, features=["age", "debt"])
@@ -607,10 +607,10 @@ def test_a_model_fitted_on_arrays_must_be_told_its_columns(tmp_path: Path) -> No
 
 
 def test_given_features_must_agree_with_the_models_own(tmp_path: Path) -> None:
-    """For a model that knows its names, --features may repeat them in any order but not change them."""
+    """For a model that knows its names, ``features`` may repeat them in any order but not change them."""
     model = loaded(logistic(), tmp_path, features=["debt", "income", "age"])
     assert model.feature_names == ("age", "income", "debt")
-    with pytest.raises(ModelError, match="only the model has 'debt', only --features has 'sex'"):
+    with pytest.raises(ModelError, match="only the model has 'debt', only `features` has 'sex'"):
         loaded(logistic(), tmp_path, features=["age", "income", "sex"])
 
 
