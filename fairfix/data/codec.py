@@ -280,14 +280,48 @@ class EndToEnd(Part):
         return made
 
 
+@dataclass(frozen=True)
+class Inner(Part):
+    """A thing or a mapping that has parts of its own, which are kept beside those of what holds it.
+
+    Attributes
+    ----------
+    make
+        Makes it of its parts, by their names.
+    parts
+        How each is kept.
+    """
+
+    make: Callable[..., Any]
+    parts: Mapping[str, Part]
+
+    def save(self, name: str, value: Any, state: State) -> None:
+        """Put the parts into the state."""
+        for own, part in self.parts.items():
+            part.save(own, value[own] if isinstance(value, Mapping) else getattr(value, own), state)
+
+    def load(self, name: str, state: State) -> Any:
+        """Take the parts out of the state."""
+        return self.make(**{own: part.load(own, state) for own, part in self.parts.items()})
+
+
 # ---------------------------------------------------------------------- what is saved
 
 
 class Saved(ABC):
-    """What is saved by its parts: a name for each value, and how it is kept."""
+    """What is saved by its parts: a name for each value, and how it is kept.
+
+    A subclass with a ``kind`` of its own is found by it, in its base's ``kinds``, when a file is read.
+    """
 
     parts: ClassVar[Mapping[str, Part]] = {}
     kind: ClassVar[str]
+    kinds: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in cls.__dict__:
+            cls.kinds[cls.kind] = cls
 
     @property
     def sound(self) -> bool:

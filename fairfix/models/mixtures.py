@@ -9,7 +9,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fairfix.data.codec import ABOVE_0, BELOW_1, Array, Part, Setting, list_of, need, real, truth, whole
+from fairfix.data.codec import (
+    ABOVE_0,
+    BELOW_1,
+    Array,
+    Inner,
+    Part,
+    Setting,
+    list_of,
+    need,
+    real,
+    truth,
+    whole,
+)
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError
@@ -17,13 +29,8 @@ from fairfix.models.scorers import OfScorers, Scorer, ScorerPart, ScorersPart
 from fairfix.optim.blind_rates import BlindMixture, Chances, EqualRates
 from fairfix.optim.plugin_rule import PluginRule
 
-RULE: Mapping[str, Part] = {
-    "part": Array("<i8", (None,)),
-    "cut": Array("<f8", (None,)),
-    "below": Array("<i8", (None,)),
-    "upto": Array("<f8", (None,)),
-    "values": Array("<f8", (None,)),
-}
+TYPES = {"part": "<i8", "cut": "<f8", "below": "<i8", "upto": "<f8", "values": "<f8"}
+RULE = Inner(PluginRule, {name: Array(kind, (None,)) for name, kind in TYPES.items()})
 """How the tree of a plug-in rule is kept."""
 
 
@@ -41,20 +48,11 @@ class PluginScore(OfScorers):
     """
 
     kind: ClassVar[str] = "plugin_score"
-    parts: ClassVar[Mapping[str, Part]] = {"label": ScorerPart(), "group": ScorerPart(), **RULE}
+    parts: ClassVar[Mapping[str, Part]] = {"label": ScorerPart(), "group": ScorerPart(), "rule": RULE}
 
     label: Scorer
     group: Scorer
     rule: PluginRule
-
-    def held(self) -> Mapping[str, Any]:
-        """Return the value of every part."""
-        return {"label": self.label, "group": self.group} | {name: getattr(self.rule, name) for name in RULE}
-
-    @classmethod
-    def made_of(cls, held: Mapping[str, Any]) -> PluginScore:
-        """Return what has these values of its parts."""
-        return cls(held["label"], held["group"], PluginRule(**{name: held[name] for name in RULE}))
 
     @property
     def sound(self) -> bool:
@@ -126,11 +124,6 @@ class ModelMixture(OfScorers):
         return abs(float(self.weights.sum()) - 1.0) < 1e-9
 
     @property
-    def scorers(self) -> tuple[Scorer, ...]:
-        """All models."""
-        return self.models
-
-    @property
     def randomized(self) -> bool:
         """Whether rows draw a model."""
         return len(self.models) > 1 and not self.averaged
@@ -145,10 +138,6 @@ class ModelMixture(OfScorers):
             return np.asarray(self.weights @ scores)
         drawn = np.searchsorted(np.cumsum(self.weights)[:-1], table.draws, side="right")
         return np.asarray(scores[drawn, np.arange(len(table))])
-
-    def unrepaired(self, table: Table) -> Floats:
-        """Return the value of each row: it hangs on no group."""
-        return self.predict(table)
 
     def drawn(self, table: Table) -> Bools:
         """Return which rows have a value that hangs on a draw: all, where models are drawn."""
@@ -170,6 +159,7 @@ class BlindRule(OfScorers):
     """
 
     kind: ClassVar[str] = "blind_rule"
+    gives: ClassVar[Literal["decision"]] = "decision"
     parts: ClassVar[Mapping[str, Part]] = {
         "scorers": ScorersPart("scorer", "scorers"),
         "groups": Setting(list_of(whole(2), least=1)),
@@ -221,11 +211,6 @@ class BlindRule(OfScorers):
         return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), mixture)
 
     @property
-    def gives(self) -> Literal["decision", "value"]:
-        """What a prediction is: a probability to draw with."""
-        return "decision"
-
-    @property
     def scorers(self) -> tuple[Scorer, ...]:
         """All of them."""
         return (self.label, *(one for pair in self.groups for one in pair))
@@ -238,10 +223,6 @@ class BlindRule(OfScorers):
     def predict(self, table: Table) -> Floats:
         """Return the chance of a positive decision of each row."""
         return self.mixture.chance(*probabilities_of(table, self.label, self.groups))
-
-    def unrepaired(self, table: Table) -> Floats:
-        """Return the chance of each row: it hangs on no group."""
-        return self.predict(table)
 
 
 def probabilities_of(

@@ -34,7 +34,7 @@ from fairfix.data.counts import Bools, Floats
 from fairfix.data.table import Table
 from fairfix.models.features import Features
 from fairfix.models.members import Member
-from fairfix.models.predictors import CURVES, GROUPS, OfGroups, RepairedPredictor, decided
+from fairfix.models.predictors import CURVES, GROUPS, OfCurves, OfGroups, RepairedPredictor, decided
 from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.quantiles import Levels, Tube
 from fairfix.optim.robust_log_loss import marginal, truncated
@@ -66,9 +66,9 @@ class Scorer:
             out = self.member.predict(self.features.matrix(table, gaps=self.member.sees_gaps))
         return self.bounded(out)
 
-    def bounded(self, values: Floats) -> Floats:
-        """Return values moved into the bounds."""
-        return values if self.bounds is None else np.clip(values, *self.bounds)
+    def bounded(self, scores: Floats) -> Floats:
+        """Return scores moved into the bounds."""
+        return scores if self.bounds is None else np.clip(scores, *self.bounds)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -151,8 +151,9 @@ class OfScorers(RepairedPredictor):
 
     @property
     def scorers(self) -> tuple[Scorer, ...]:
-        """All scorers it looks at."""
-        raise NotImplementedError
+        """All scorers it looks at: those among its fields."""
+        held = [one if isinstance(one, tuple) else (one,) for one in vars(self).values()]
+        return tuple(one for few in held for one in few if isinstance(one, Scorer))
 
     @property
     def gives(self) -> Literal["decision", "value"]:
@@ -190,11 +191,6 @@ class Unrepaired(OfScorers):
 
     scorer: Scorer
 
-    @property
-    def scorers(self) -> tuple[Scorer, ...]:
-        """The one scorer."""
-        return (self.scorer,)
-
     def predict(self, table: Table) -> Floats:
         """Return the score of each row."""
         return self.scorer(table)
@@ -214,11 +210,6 @@ class GroupedScore(OfGroups, OfScorers):
     """
 
     scorer: Scorer
-
-    @property
-    def scorers(self) -> tuple[Scorer, ...]:
-        """The one scorer."""
-        return (self.scorer,)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -356,7 +347,7 @@ class TruncatedLogit(GroupedScore):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCurves(GroupedScore):
+class ScoreCurves(OfCurves, GroupedScore):
     r"""A piecewise linear rule on ``f = 2 s - 1`` for a score ``s``: one per group, or one for everybody.
 
     .. math:: P(\text{decision} = 1 \mid f, k) = g_k(f)
@@ -368,28 +359,18 @@ class ScoreCurves(GroupedScore):
     """
 
     kind: ClassVar[str] = "score_curves"
+    gives: ClassVar[Literal["decision"]] = "decision"
     parts: ClassVar[Mapping[str, Part]] = {**GROUPS, "scorer": ScorerPart(), "curves": CURVES}
 
     curves: tuple[Piecewise, ...]
 
-    @property
-    def gives(self) -> Literal["decision", "value"]:
-        """What a prediction is: a probability to draw with."""
-        return "decision"
-
-    @property
-    def randomized(self) -> bool:
-        """Whether some curve takes a value strictly between 0 and 1."""
-        return not all(curve.sharp for curve in self.curves)
-
-    def predict(self, table: Table) -> Floats:
-        """Return the curve of each row's group at its score; NaN for groups not seen in the fit."""
-        score = 2.0 * self.scorer(table) - 1.0
-        return self.by_group(table, lambda k, rows: self.curves[k](score[rows]))
+    def ranking(self, table: Table) -> Floats:
+        """Return the scorer's score of each row."""
+        return 2.0 * self.scorer(table) - 1.0
 
     def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
         """Return each curve at the scores, unless there is one rule or the score looks at the group too."""
         if not self.columns or self.scorer.groups:
             return None
-        score = 2.0 * self.scorer(table) - 1.0
+        score = self.ranking(table)
         return self.levels, np.stack([curve(score) for curve in self.curves], axis=-1)
