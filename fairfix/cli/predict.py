@@ -36,17 +36,17 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     show_settings(ctx)
     check_output(given)
-    from fairfix.data.files import TableWriter, atomic_output
+    from fairfix.data.files import atomic_output, table_writer
     from fairfix.tasks.predict import predictions_of
 
     predictions, rows = predictions_of(request_of(ctx, PredictRequest)), 0
     with (
         atomic_output(given["output"]) as file,
         working(given, "rows written", predictions.source.rows) as done,
-        TableWriter(file, given["output"], predictions.schema) as writer,
+        table_writer(file, given["output"], predictions.schema) as write,
     ):
         for batch in predictions.batches():
-            writer.write(batch)
+            write(batch)
             rows += batch.num_rows
             done(batch.num_rows)
     talk(f"wrote {rows:,} rows to {given['output']}")

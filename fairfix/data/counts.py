@@ -37,22 +37,15 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Grid:
-    """Half-open score bins ``[k, k + 1) / 2**exponent`` for ``first <= k <= last``, cut at thresholds too.
-
-    Parameters
-    ----------
-    exponent
-        Fineness: a bin is ``2**-exponent`` wide (in units of the score). May be negative.
-    first, last
-        Index of the lowest and of the highest grid bin.
-    thresholds
-        Sorted decision thresholds; each is the lower edge of a bin, so ``score >= threshold`` is exact.
-    """
+    """Half-open score bins ``[k, k + 1) / 2**exponent`` for ``first <= k <= last``, cut at thresholds too."""
 
     exponent: int
+    """Fineness: a bin is ``2**-exponent`` wide (in units of the score). May be negative."""
     first: int
     last: int
+    """Index of the lowest and of the highest grid bin."""
     thresholds: tuple[float, ...] = ()
+    """Sorted decision thresholds; each is the lower edge of a bin, so ``score >= threshold`` is exact."""
 
     @classmethod
     def over(cls, low: float, high: float, *, bins: int = 1024, thresholds: Sequence[float] = ()) -> Grid:
@@ -146,42 +139,28 @@ def _floors(scores: Floats, exponent: int) -> Floats:
 
 @dataclass(frozen=True)
 class Counts:
-    """Weighted counts over (cell x label x score bin), with the sums that bins cannot give exactly.
-
-    Attributes
-    ----------
-    keys
-        Columns that make up a cell: the strata first, then the protected columns.
-    cells
-        One tuple of levels per cell, sorted; only cells that have rows.
-    grid
-        Bins of the score; None when there is no score (then there is one bin).
-    rows
-        Rows per cell, label and bin, int64 of shape (C, L, B). ``L`` is 2 with binary labels, else 1.
-    mass, square_mass
-        Sums of weights and of squared weights, float64 of the same shape; None when unweighted.
-    decisions
-        Shape (C, L, 4): sums of ``w q``, ``w (1 - q)``, ``w^2 q``, ``w^2 (1 - q)`` where ``q`` is the
-        probability of a positive decision (0 or 1 for hard decisions); None when decisions follow from
-        a threshold on the score.
-    sums
-        Per name, shape (C, L, 2): sums of ``w v`` and ``w v^2`` of a real quantity ``v`` (score, losses).
-    read
-        Rows read, used or not.
-    excluded
-        Rows read but not counted, by reason. ``read == rows.sum() + sum(excluded.values())``.
-    """
+    """Weighted counts over (cell x label x score bin), with the sums that bins cannot give exactly."""
 
     keys: tuple[str, ...]
+    """Columns that make up a cell: the strata first, then the protected columns."""
     cells: tuple[tuple[str, ...], ...]
+    """One tuple of levels per cell, sorted; only cells that have rows."""
     grid: Grid | None
+    """Bins of the score; None when there is no score (then there is one bin)."""
     rows: Ints
+    """Rows per cell, label and bin, int64 of shape (C, L, B). ``L`` is 2 with binary labels, else 1."""
     mass: Floats | None = None
     square_mass: Floats | None = None
+    """Sums of weights and of squared weights, float64 of the same shape; None when unweighted."""
     decisions: Floats | None = None
+    """Shape (C, L, 4): sums of ``w q``, ``w (1 - q)``, ``w^2 q``, ``w^2 (1 - q)`` where ``q`` is the probability of a
+    positive decision (0 or 1 for hard decisions); None when decisions follow from a threshold on the score."""
     sums: Mapping[str, Floats] = field(default_factory=dict)
+    """Per name, shape (C, L, 2): sums of ``w v`` and ``w v^2`` of a real quantity ``v`` (score, losses)."""
     read: int = 0
+    """Rows read, used or not."""
     excluded: Mapping[str, int] = field(default_factory=dict)
+    """Rows read but not counted, by reason. ``read == rows.sum() + sum(excluded.values())``."""
 
     @property
     def weighted(self) -> bool:

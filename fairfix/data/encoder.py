@@ -30,33 +30,23 @@ MISSING = "(missing)"
 
 @dataclass(frozen=True)
 class Rows:
-    """Validated rows; arrays of equal length n, ``None`` where there is no such column.
-
-    Attributes
-    ----------
-    cell
-        Index into ``cells``, shape (n,).
-    cells
-        Levels of the cell's columns, one tuple per cell, in order of first appearance.
-    label
-        0/1 (uint8) for classification, real (float64) for regression.
-    score, decision, weight
-        float64; ``decision`` is the probability of a positive decision.
-    read, excluded
-        Rows that came in; rows left out, by reason.
-    kept
-        Which rows that came in are here; None for all.
-    """
+    """Validated rows; arrays of equal length n, ``None`` where there is no such column."""
 
     cell: Ints
+    """Index into ``cells``, shape (n,)."""
     cells: tuple[tuple[str, ...], ...]
+    """Levels of the cell's columns, one tuple per cell, in order of first appearance."""
     label: npt.NDArray[Any] | None
+    """0/1 (uint8) for classification, real (float64) for regression."""
     score: Floats | None
     decision: Floats | None
     weight: Floats | None
+    """float64; ``decision`` is the probability of a positive decision."""
     read: int
     excluded: Mapping[str, int] = field(default_factory=dict)
+    """Rows that came in; rows left out, by reason."""
     kept: Bools | None = None
+    """Which rows that came in are here; None for all."""
 
     def __len__(self) -> int:
         return int(self.cell.size)

@@ -19,10 +19,11 @@ import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -83,25 +84,28 @@ class Source(ABC):
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or there twice."""
-        for name in columns:
-            if name not in self.columns:
-                raise ColumnError(missing_column(name, self.columns, self.name))
-            if self.columns.count(name) > 1:
-                raise ColumnError(f"{self.name} has the column {name!r} more than once; rename one")
+        require(columns, self.columns, self.name)
 
 
-def missing_column(name: str, columns: Sequence[str], where: str) -> str:
-    """Return the message for a column that is not there."""
-    from difflib import get_close_matches
+def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
+    """Raise a ColumnError where one of the names is not among the columns, or there twice."""
+    for name in names:
+        if columns.count(name) > 1:
+            raise ColumnError(f"{where} has the column {name!r} more than once; rename one")
+        if name in columns:
+            continue
+        from difflib import get_close_matches
 
-    near = get_close_matches(name, columns, 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
-    whole = next((one for one in columns if "," in one and name in map(str.strip, one.split(","))), None)
-    quoted = (
-        "" if whole is None else f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'"
-    )
-    return f"{where} has no column {name!r}; {hint}it has: {shown}{quoted}"
+        near = get_close_matches(name, columns, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
+        whole = next((one for one in columns if "," in one and name in map(str.strip, one.split(","))), None)
+        comma = (
+            ""
+            if whole is None
+            else f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'"
+        )
+        raise ColumnError(f"{where} has no column {name!r}; {hint}it has: {shown}{comma}")
 
 
 # ---------------------------------------------------------------------- Parquet
@@ -129,13 +133,12 @@ class ParquetSource(Source):
         """Return runs of row groups of about a million rows."""
         out = []
         for path, meta in self._files:
-            _same_columns(path, meta.schema.to_arrow_schema().names, columns, self.name)
+            require(columns, meta.schema.to_arrow_schema().names, f"{path.name} (of {self.name})")
             coded = [name for name, kind in (types or {}).items() if pa.types.is_dictionary(kind)]
             rows = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-            out += [
-                Part(path.name, _parquet_reader(path, run, list(columns), coded), sum(rows[: run[0]]))
-                for run in _runs(rows)
-            ]
+            for run in _runs(rows):
+                batches = partial(_parquet_batches, path, run, list(columns), coded)
+                out.append(Part(path.name, batches, sum(rows[: run[0]])))
         return out
 
 
@@ -153,19 +156,16 @@ def _runs(rows: Sequence[int]) -> Iterator[list[int]]:
         yield run
 
 
-def _parquet_reader(
+def _parquet_batches(
     path: Path, groups: list[int], columns: list[str], coded: list[str]
-) -> Callable[[], Iterator[pa.RecordBatch]]:
-    def batches() -> Iterator[pa.RecordBatch]:
-        import pyarrow.parquet as pq
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
 
-        with (
-            _readable(path, "Parquet"),
-            pq.ParquetFile(path, read_dictionary=coded, pre_buffer=False, buffer_size=1 << 20) as file,
-        ):
-            yield from file.iter_batches(BATCH_ROWS, groups, columns, use_threads=False)
-
-    return batches
+    with (
+        _readable(path, "Parquet"),
+        pq.ParquetFile(path, read_dictionary=coded, pre_buffer=False, buffer_size=1 << 20) as file,
+    ):
+        yield from file.iter_batches(BATCH_ROWS, groups, columns, use_threads=False)
 
 
 # ---------------------------------------------------------------------- CSV
@@ -195,22 +195,19 @@ class CsvSource(Source):
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return one part per file: CSV text has no places to start from."""
-        return [Part(path.name, self._reader(path, list(columns), types)) for path in self._paths]
-
-    def _reader(
-        self, path: Path, columns: list[str], types: Mapping[str, pa.DataType] | None
-    ) -> Callable[[], Iterator[pa.RecordBatch]]:
         # every file gets the types of the first, so that "01" does not turn into 1 from file to file
         wanted = {name: self.schema.field(name).type for name in columns} | dict(types or {})
         wanted = {name: kind for name, kind in wanted.items() if not pa.types.is_null(kind)}
         # truth values are spelled in many ways; as booleans they have one name each
         wanted |= {n: pa.bool_() for n in columns if pa.types.is_boolean(self.schema.field(n).type)}
+        return [Part(path.name, partial(_csv_batches, path, list(columns), wanted)) for path in self._paths]
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            with _readable(path, "CSV"), _open_csv(path, columns, wanted) as reader:
-                yield from reader
 
-        return batches
+def _csv_batches(
+    path: Path, columns: list[str], types: Mapping[str, pa.DataType]
+) -> Iterator[pa.RecordBatch]:
+    with _readable(path, "CSV"), _open_csv(path, columns, types) as reader:
+        yield from reader
 
 
 def _open_csv(path: Path, columns: list[str] | None, types: Mapping[str, pa.DataType] | None) -> Any:
@@ -267,7 +264,7 @@ def open_source(data: Any) -> Source:
         return FrameSource(pa.table(data) if isinstance(data, pa.Table) else pa.Table.from_batches([data]))
     if isinstance(data, Mapping):
         with _convertible("dict"):
-            return FrameSource(pa.table({str(name): pa.array(values) for name, values in data.items()}))
+            return FrameSource(pa.table({str(name): pa.array(column) for name, column in data.items()}))
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         with _convertible("data frame"):
             return FrameSource(pa.Table.from_pandas(data, preserve_index=False))
@@ -328,12 +325,6 @@ def _zipped(path: Path) -> bool:
     return path.name.lower().endswith(".gz")
 
 
-def _same_columns(path: Path, there: Sequence[str], columns: Sequence[str], name: str) -> None:
-    for column in columns:
-        if column not in there:
-            raise ColumnError(missing_column(column, list(there), f"{path.name} (of {name})"))
-
-
 @contextmanager
 def _readable(path: Path, kind: str) -> Iterator[None]:
     """Turn what Arrow says of a damaged file into one line that names the file."""
@@ -358,18 +349,18 @@ def _convertible(kind: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, ValueError, TypeError) as error:
-        said = "; ".join(map(str, error.args)) or type(error).__name__
-        raise DataError(f"the {kind} cannot be turned into columns of one type each: {said}") from error
+        reason = "; ".join(map(str, error.args)) or type(error).__name__
+        raise DataError(f"the {kind} cannot be turned into columns of one type each: {reason}") from error
 
 
-def read_json(path: str | os.PathLike[str], said: str = "") -> Any:
-    """Return what a JSON file holds; ``said`` opens the message of an error."""
+def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
+    """Return what a JSON file holds; ``opening`` begins the message of an error."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise DataError(f"{said}{path} does not exist") from error
+        raise DataError(f"{opening}{path} does not exist") from error
     except (OSError, ValueError) as error:
-        raise DataError(f"{said}{path} is not a JSON result: {error}") from error
+        raise DataError(f"{opening}{path} is not a JSON result: {error}") from error
 
 
 # ---------------------------------------------------------------------- writing
@@ -392,51 +383,37 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise DataError(f"{target} is a folder; name a file")
     named = target.is_absolute() and target.parts[1] in ("dev", "proc")
     special = named or (target.exists() and not target.is_file())
+    temporary = None
     try:
-        with _opened(target) if special else _replacing(target.resolve()) as file:
-            yield file
+        if special:
+            file: IO[bytes] = target.open("wb")
+        else:
+            place = target.resolve()
+            handle, temporary = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+            file = os.fdopen(handle, "wb")
     except OSError as error:
-        if error.errno not in FULL:
-            raise
         raise DataError(f"cannot write {target}: {error.strerror}") from error
+    try:
+        with file:
+            yield file
+            if temporary is not None:
+                file.flush()
+                os.fsync(file.fileno())
+        if temporary is not None:
+            os.umask(mask := os.umask(0))  # the mask can only be read by setting it
+            Path(temporary).chmod(0o666 & ~mask)
+            Path(temporary).replace(place)
+    except BaseException as error:
+        if temporary is not None:
+            with suppress(OSError):
+                Path(temporary).unlink()
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise DataError(f"cannot write {target}: {error.strerror}") from error
+        raise
 
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """Errors of a place that has no room for more."""
-
-
-def _opened(target: Path) -> IO[bytes]:
-    try:
-        return target.open("wb")
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror}") from error
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[IO[bytes]]:
-    """Yield a file beside the target, which it becomes at the end."""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(target)
-    except BaseException:
-        with suppress(OSError):
-            Path(temporary).unlink()
-        raise
-
-
-def _umask() -> int:
-    """Return the process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -445,31 +422,22 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         file.write(text.encode("utf-8"))
 
 
-class TableWriter:
-    """Writes record batches of one schema to Parquet or CSV, by the file's name; a context that finishes the file."""
+@contextmanager
+def table_writer(
+    file: IO[bytes], path: str | os.PathLike[str], schema: pa.Schema
+) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Yield what appends record batches of one schema to a file, as Parquet or CSV by its name."""
+    if _kind(Path(path)) == "parquet":
+        import pyarrow.parquet as pq
 
-    def __init__(self, file: IO[bytes], path: str | os.PathLike[str], schema: pa.Schema) -> None:
-        self._zip: gzip.GzipFile | None = None
-        if _kind(Path(path)) == "parquet":
-            import pyarrow.parquet as pq
+        with pq.ParquetWriter(file, schema) as writer:
+            yield writer.write_batch
+        return
+    from pyarrow import csv
 
-            self._writer: Any = pq.ParquetWriter(file, schema)
-        else:
-            from pyarrow import csv
-
-            if _zipped(Path(path)):  # neither name nor time inside: same rows, same bytes
-                self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
-            options = csv.WriteOptions(delimiter=_separator(Path(path)))
-            self._writer = csv.CSVWriter(self._zip or file, schema, write_options=options)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._writer.close()
-        if self._zip is not None:
-            self._zip.close()
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch."""
-        self._writer.write_batch(batch)
+    zipped: Any = nullcontext(file)
+    if _zipped(Path(path)):  # neither name nor time inside: same rows, same bytes
+        zipped = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+    options = csv.WriteOptions(delimiter=_separator(Path(path)))
+    with zipped as out, csv.CSVWriter(out, schema, write_options=options) as writer:
+        yield writer.write_batch

@@ -27,32 +27,22 @@ NATURAL_THRESHOLD: Mapping[str, float] = {"probability": 0.5, "margin": 0.0, "lo
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column plays which part; every other column is a feature.
-
-    Attributes
-    ----------
-    protected
-        Columns whose groups are compared.
-    label
-        Observed outcome: 0/1, or a real number for regression.
-    score
-        The model's score, or the real-valued prediction for regression.
-    prediction
-        Hard decisions (0/1), instead of or beside a score.
-    probability
-        Probability of a positive decision of a randomised rule (``p_positive`` of ``fairfix predict``).
-    weight, strata, id
-        Row weight; columns within whose levels groups are also compared; row identity.
-    """
+    """Which column plays which part; every other column is a feature."""
 
     protected: tuple[str, ...]
+    """Columns whose groups are compared."""
     label: str | None = None
+    """Observed outcome: 0/1, or a real number for regression."""
     score: str | None = None
+    """The model's score, or the real-valued prediction for regression."""
     prediction: str | None = None
+    """Hard decisions (0/1), instead of or beside a score."""
     probability: str | None = None
+    """Probability of a positive decision of a randomised rule (``p_positive`` of ``fairfix predict``)."""
     weight: str | None = None
     strata: tuple[str, ...] = ()
     id: str | None = None
+    """Row weight; columns within whose levels groups are also compared; row identity."""
 
     @property
     def cell_keys(self) -> tuple[str, ...]:

@@ -25,21 +25,14 @@ PLAIN_SCORE = "model score as it is"
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of a table's rows: a code per row and a name per code.
-
-    Attributes
-    ----------
-    columns
-        Columns whose levels, taken together, make a group.
-    levels
-        One tuple of column levels per group, sorted.
-    codes
-        Index into ``levels``, shape (n,).
-    """
+    """Groups of a table's rows: a code per row and a name per code."""
 
     columns: tuple[str, ...]
+    """Columns whose levels, taken together, make a group."""
     levels: tuple[tuple[str, ...], ...]
+    """One tuple of column levels per group, sorted."""
     codes: Ints
+    """Index into ``levels``, shape (n,)."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,21 +42,15 @@ class Groups:
 
 @dataclass(frozen=True)
 class Table:
-    """A whole data set in memory, validated; all arrays are read-only and of length n.
-
-    Attributes
-    ----------
-    features
-        Columns without a role, as Arrow data, for methods that learn from them.
-    draw
-        Makes of row numbers a number in [0, 1) for each, of the rows' identities, as if these rows were all there are;
-        None where nobody knows identities.
-    """
+    """A whole data set in memory, validated; all arrays are read-only and of length n."""
 
     reading: Reading
     rows: Rows
     features: pa.Table
+    """Columns without a role, as Arrow data, for methods that learn from them."""
     draw: Callable[[Ints], Floats] | None = None
+    """Makes of row numbers a number in [0, 1) for each, of the rows' identities, as if these rows were all there are;
+    None where nobody knows identities."""
 
     def __len__(self) -> int:
         return len(self.rows)

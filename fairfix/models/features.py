@@ -51,32 +51,22 @@ LEAST_CHANCE = 1e-6
 
 @dataclass(frozen=True)
 class Feature:
-    """One column and what the fit learned of it.
-
-    Attributes
-    ----------
-    name, kind
-        The column and how it is read.
-    mean, scale
-        Of a number, boolean or score: what is taken off and divided by.
-    missing
-        Whether a number has an indicator for missing values.
-    levels
-        Categories with an indicator, in order.
-    knots
-        Of a score: standardised values from which on its slope may differ, increasing.
-    same
-        Values of a category that are taken for one, which the first of them names.
-    """
+    """One column and what the fit learned of it."""
 
     name: str
     kind: Kind
+    """The column and how it is read."""
     mean: float = 0.0
     scale: float = 1.0
+    """Of a number, boolean or score: what is taken off and divided by."""
     missing: bool = False
+    """Whether a number has an indicator for missing values."""
     levels: tuple[str, ...] = ()
+    """Categories with an indicator, in order."""
     knots: tuple[float, ...] = ()
+    """Of a score: standardised values from which on its slope may differ, increasing."""
     same: tuple[str, ...] = ()
+    """Values of a category that are taken for one, which the first of them names."""
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -104,16 +94,8 @@ class Features:
     ) -> Features:
         """Return what the rows of a table teach about its columns.
 
-        Parameters
-        ----------
-        table
-            The rows of the fit.
-        names
-            Feature columns; None for the model's score alone.
-        groups
-            Protected columns that are features as well.
-        same
-            Column -> values that are taken for one.
+        ``names`` are feature columns, None for the model's score alone; ``groups`` are protected columns that are
+        features as well; ``same`` maps columns to levels that are taken for one.
         """
         weight, same = table.weight, same or {}
         columns = (
@@ -121,7 +103,7 @@ class Features:
             if names is None
             else [_learn(table, name, weight, same.get(name, ())) for name in names]
         )
-        columns += [_learn_levels(name, "group", *_group(table, name), weight) for name in groups]
+        columns += [_learn_levels(name, "group", *_coded(table, name, "group"), weight) for name in groups]
         if not columns:
             raise DataError("there are no feature columns to learn from; name some with `features`")
         return cls(tuple(columns))
@@ -213,27 +195,29 @@ FEATURE = record(
 
 
 def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Feature:
-    column = _column(table, name)
-    kind = kind_of(name, column.type)
+    kind = kind_of(name, _column(table, name).type)
     if same and kind != "category":
         raise ColumnError(
             f"feature column {name!r} holds {kind}s; only texts can be taken for one: leave it out, or make it text"
         )
     if kind == "category":
-        codes, levels, _ = group_codes(column, name)
-        if same:
-            codes, levels = _merged(codes, levels, same)
-        return replace(_learn_levels(name, "category", codes, levels, weight), same=same)
-    values = _reals(column, name)
-    gone = np.isnan(values)
-    return _standard(name, kind, values[~gone], weight[~gone], missing=bool(gone.any()))
+        return replace(_learn_levels(name, "category", *_coded(table, name, kind, same), weight), same=same)
+    entries = _reals(table, name)
+    gone = np.isnan(entries)
+    return _standard(name, kind, entries[~gone], weight[~gone], missing=bool(gone.any()))
 
 
-def _merged(codes: Ints, levels: Sequence[str], same: tuple[str, ...]) -> tuple[Ints, list[str]]:
-    """Return codes and levels in which some values are one, named by the first of them."""
-    names = [same[0] if level in same else level for level in levels]
-    merged = list(dict.fromkeys(names))
-    return np.array([merged.index(name) for name in names], dtype=np.int64)[codes], merged
+def _coded(table: Table, name: str, kind: str, same: Sequence[str] = ()) -> tuple[Ints, Sequence[str]]:
+    """Return the codes and levels of a category or group; the first of levels that are taken for one names it."""
+    if kind == "group":
+        groups = table.groups([name])
+        return groups.codes, groups.names
+    codes, levels, _ = group_codes(_column(table, name), name)
+    if not same:
+        return codes, levels
+    place = dict[str, int]()
+    merged = [place.setdefault(same[0] if level in same else level, len(place)) for level in levels]
+    return np.array(merged, dtype=np.int64)[codes], list(place)
 
 
 def _learn_score(table: Table, weight: Floats) -> Feature:
@@ -247,13 +231,13 @@ def _learn_score(table: Table, weight: Floats) -> Feature:
     return replace(plain, knots=tuple(float(knot) for knot in knots))
 
 
-def _standard(name: str, kind: Kind, values: Floats, weight: Floats, *, missing: bool) -> Feature:
+def _standard(name: str, kind: Kind, entries: Floats, weight: Floats, *, missing: bool) -> Feature:
     mass = float(weight.sum())
     if not mass:
         return Feature(name, kind, missing=missing)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = float(values @ weight / mass)
-        scale = math.sqrt(float((values - mean) ** 2 @ weight / mass))
+        mean = float(entries @ weight / mass)
+        scale = math.sqrt(float((entries - mean) ** 2 @ weight / mass))
     if not (math.isfinite(mean) and math.isfinite(scale)):
         raise DataError(f"feature column {name!r} holds numbers too large to be squared; rescale it")
     scale = scale if scale > 1e-12 * max(abs(mean), 1e-300) else 1.0
@@ -276,21 +260,21 @@ def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], wei
 
 def kind_of(name: str, kind: pa.DataType) -> Kind:
     """Return how a feature column of an Arrow type is read."""
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_temporal(value):
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_temporal(kind):
         raise ColumnError(
-            f"feature column {name!r} holds dates or times ({value}); turn it into a number (days since a day, the "
+            f"feature column {name!r} holds dates or times ({kind}); turn it into a number (days since a day, the "
             "month), or leave it out with `features`"
         )
-    if pa.types.is_boolean(value):
+    types = pa.types
+    if types.is_boolean(kind):
         return "boolean"
-    number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
-    if any(is_kind(value) for is_kind in number):
+    if any(fits(kind) for fits in (types.is_integer, types.is_floating, types.is_decimal, types.is_null)):
         return "number"
-    if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
+    if any(fits(kind) for fits in (types.is_string, types.is_large_string, types.is_string_view)):
         return "category"
     raise ColumnError(
-        f"feature column {name!r} is of type {value}, which is neither number nor text; convert it, or leave it out "
+        f"feature column {name!r} is of type {kind}, which is neither number nor text; convert it, or leave it out "
         "with `features`"
     )
 
@@ -301,22 +285,16 @@ def kind_of(name: str, kind: pa.DataType) -> Kind:
 def _columns(table: Table, one: Feature, *, gaps: bool) -> list[Floats]:
     """Return a feature's columns of the matrix."""
     if one.levels:
-        names: Sequence[str]
-        if one.kind == "group":
-            codes, names = _group(table, one.name)
-        else:
-            codes, names, _ = group_codes(_column(table, one.name), one.name)
-        if one.same:
-            codes, names = _merged(codes, names, one.same)
+        codes, names = _coded(table, one.name, one.kind, one.same)
         place = {level: i for i, level in enumerate(names)}
         return [(codes == place.get(level, -1)).astype(np.float64) for level in one.levels]
-    values = _score(table) if one.kind == "score" else _reals(_column(table, one.name), one.name)
-    scaled = (values - one.mean) / one.scale
     if one.kind == "score":
+        scaled = (_score(table) - one.mean) / one.scale
         return [scaled, *(np.maximum(scaled - knot, 0.0) for knot in one.knots)]
-    gone = np.isnan(scaled)
+    scaled = (_reals(table, one.name) - one.mean) / one.scale
     if gaps:
         return [scaled]
+    gone = np.isnan(scaled)
     filled = np.where(gone, 0.0, scaled)
     return [filled, gone.astype(np.float64)] if one.missing else [filled]
 
@@ -328,11 +306,6 @@ def _column(table: Table, name: str) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _group(table: Table, name: str) -> tuple[Ints, tuple[str, ...]]:
-    groups = table.groups([name])
-    return groups.codes, groups.names
-
-
 def _score(table: Table) -> Floats:
     if table.rows.score is None:
         raise DataError("a score column is needed; name it with `score`")
@@ -342,9 +315,9 @@ def _score(table: Table) -> Floats:
     return np.log(chance / (1 - chance))
 
 
-def _reals(column: pa.Array, name: str) -> Floats:
+def _reals(table: Table, name: str) -> Floats:
     """Return a number or boolean column as float64 with NaN for missing; infinities are refused."""
-    entries: Floats = numbers(column, name, "feature", remedy=" as in the fit; convert it")
+    entries: Floats = numbers(_column(table, name), name, "feature", remedy=" as in the fit; convert it")
     if np.isinf(entries).any():
         row = int(np.argmax(np.isinf(entries)))
         raise DataError(

@@ -44,17 +44,12 @@ class Member(Saved):
 
 @dataclass(frozen=True, eq=False)
 class ConstantMember(Member):
-    """The same value for every row.
-
-    Attributes
-    ----------
-    value
-        Shape (1,), or (K,) for probabilities of classes.
-    """
+    """The same value for every row."""
 
     kind: ClassVar[str] = "constant"
     parts: ClassVar[Mapping[str, Part]] = {"value": Array("<f8", (None,))}
     value: Floats
+    """Shape (1,), or (K,) for probabilities of classes."""
 
     @property
     def sound(self) -> bool:
@@ -80,15 +75,7 @@ def _form(X: Floats, coef: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class LinearMember(Member):
-    """``link(X coef + intercept)``.
-
-    Attributes
-    ----------
-    coef, intercept
-        Shapes (d, m) and (m,).
-    link
-        What becomes of the sums.
-    """
+    """``link(X coef + intercept)``."""
 
     kind: ClassVar[str] = "linear"
     parts: ClassVar[Mapping[str, Part]] = {
@@ -98,7 +85,9 @@ class LinearMember(Member):
     }
     coef: Floats
     intercept: Floats
+    """Shapes (d, m) and (m,)."""
     link: Link
+    """What becomes of the sums."""
 
     @property
     def sound(self) -> bool:
@@ -128,23 +117,7 @@ NODES: Mapping[str, Array] = {
 
 @dataclass(frozen=True, eq=False)
 class TreesMember(Member):
-    """Sums of regression trees.
-
-    Attributes
-    ----------
-    nodes
-        Name of ``NODES`` -> array with an entry per node, trees end to end; children are numbers of nodes.
-    roots
-        Number of the first node of each tree, shape (T,).
-    classes
-        Which sum a tree adds to, shape (T,).
-    baseline
-        What the sums begin with, shape (m,).
-    features
-        Number of columns of the matrix.
-    link
-        What becomes of the sums.
-    """
+    """Sums of regression trees."""
 
     kind: ClassVar[str] = "trees"
     sees_gaps: ClassVar[bool] = True
@@ -157,11 +130,17 @@ class TreesMember(Member):
         "baseline": Array("<f8", (None,)),
     }
     nodes: Arrays
+    """Name of ``NODES`` -> array with an entry per node, trees end to end; children are numbers of nodes."""
     roots: Ints
+    """Number of the first node of each tree, shape (T,)."""
     classes: Ints
+    """Which sum a tree adds to, shape (T,)."""
     baseline: Floats
+    """What the sums begin with, shape (m,)."""
     features: int
+    """Number of columns of the matrix."""
     link: Link
+    """What becomes of the sums."""
 
     @property
     def sound(self) -> bool:
@@ -211,15 +190,7 @@ class TreesMember(Member):
 
 @dataclass(frozen=True, eq=False)
 class NetworkMember(Member):
-    """A network with one hidden layer: ``sigmoid(max(X hidden + hidden_bias, 0) out + out_bias)``.
-
-    Attributes
-    ----------
-    hidden, hidden_bias
-        Shapes (d, h) and (h,).
-    out, out_bias
-        Shapes (h,) and (1,).
-    """
+    """A network with one hidden layer: ``sigmoid(max(X hidden + hidden_bias, 0) out + out_bias)``."""
 
     kind: ClassVar[str] = "network"
     parts: ClassVar[Mapping[str, Part]] = {
@@ -231,8 +202,10 @@ class NetworkMember(Member):
 
     hidden: Floats
     hidden_bias: Floats
+    """Shapes (d, h) and (h,)."""
     out: Floats
     out_bias: Floats
+    """Shapes (h,) and (1,)."""
 
     @property
     def width(self) -> int | None:

@@ -36,23 +36,17 @@ RULE = Inner(PluginRule, {name: Array(kind, (None,)) for name, kind in TYPES.ite
 
 @dataclass(frozen=True, eq=False)
 class PluginScore(OfScorers):
-    """A score drawn by the expected label and the probabilities of groups, which does not see the group.
-
-    Attributes
-    ----------
-    label, group
-        Where the expected label and the probabilities of groups come from; the second is the first where the rule does
-        not look at groups.
-    rule
-        See :mod:`fairfix.optim.plugin`.
-    """
+    """A score drawn by the expected label and the probabilities of groups, which does not see the group."""
 
     kind: ClassVar[str] = "plugin_score"
     parts: ClassVar[Mapping[str, Part]] = {"label": ScorerPart(), "group": ScorerPart(), "rule": RULE}
 
     label: Scorer
     group: Scorer
+    """Where the expected label and the probabilities of groups come from; the second is the first where the rule does
+    not look at groups."""
     rule: PluginRule
+    """See :mod:`fairfix.optim.plugin`."""
 
     @property
     def sound(self) -> bool:
@@ -95,17 +89,7 @@ class PluginScore(OfScorers):
 
 @dataclass(frozen=True, eq=False)
 class ModelMixture(OfScorers):
-    """Several models with weights: one is drawn for each row, or they are averaged; one alone is a model.
-
-    Attributes
-    ----------
-    models
-        Where scores come from.
-    weights
-        Shape (M,), positive, of sum 1.
-    averaged
-        Whether the value is the average; else each row draws its model.
-    """
+    """Several models with weights: one is drawn for each row, or they are averaged; one alone is a model."""
 
     kind: ClassVar[str] = "model_mixture"
     parts: ClassVar[Mapping[str, Part]] = {
@@ -115,8 +99,11 @@ class ModelMixture(OfScorers):
     }
 
     models: tuple[Scorer, ...]
+    """Where scores come from."""
     weights: Floats
+    """Shape (M,), positive, of sum 1."""
     averaged: bool
+    """Whether the value is the average; else each row draws its model."""
 
     @property
     def sound(self) -> bool:
@@ -146,17 +133,7 @@ class ModelMixture(OfScorers):
 
 @dataclass(frozen=True, eq=False)
 class BlindRule(OfScorers):
-    """Decisions of equal rates that do not see the group; see :class:`fairfix.optim.blind_rates.BlindMixture`.
-
-    Attributes
-    ----------
-    label
-        Where ``P(y = 1 | x)`` comes from.
-    groups
-        For each attribute where ``P(group | x, y)`` comes from, for ``y = 1`` and for ``y = 0``.
-    mixture
-        What is made of them.
-    """
+    """Decisions of equal rates that do not see the group; see :class:`fairfix.optim.blind_rates.BlindMixture`."""
 
     kind: ClassVar[str] = "blind_rule"
     gives: ClassVar[Literal["decision"]] = "decision"
@@ -171,8 +148,11 @@ class BlindRule(OfScorers):
     }
 
     label: Scorer
+    """Where ``P(y = 1 | x)`` comes from."""
     groups: tuple[tuple[Scorer, Scorer], ...]
+    """For each attribute where ``P(group | x, y)`` comes from, for ``y = 1`` and for ``y = 0``."""
     mixture: BlindMixture
+    """What is made of them."""
 
     def held(self) -> Mapping[str, Any]:
         """Return the value of every part; groups of all attributes end to end."""

@@ -94,18 +94,12 @@ def decided(table: Table, score: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class OfGroups(RepairedPredictor):
-    """A predictor that has a rule for each group.
-
-    Attributes
-    ----------
-    columns
-        Columns whose levels make the group.
-    levels
-        One tuple of levels per group, sorted.
-    """
+    """A predictor that has a rule for each group."""
 
     columns: tuple[str, ...]
+    """Columns whose levels make the group."""
     levels: tuple[tuple[str, ...], ...]
+    """One tuple of levels per group, sorted."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -150,13 +144,6 @@ class GroupwiseRamp(OfGroups):
     r"""A ramp per group on the score ``f = 2 p - 1``.
 
     .. math:: P(\text{decision} = 1 \mid f, k) = \mathrm{clip}((f - t_k) / \gamma,\, 0,\, 1)
-
-    Attributes
-    ----------
-    offsets, remainders
-        ``t_k = offsets[k] + remainders[k]``, shape (K,) each; see :mod:`fairfix.optim.ramp`.
-    gamma
-        Width of the ramp.
     """
 
     kind: ClassVar[str] = "groupwise_ramp"
@@ -170,7 +157,9 @@ class GroupwiseRamp(OfGroups):
 
     offsets: Floats
     remainders: Floats
+    """``t_k = offsets[k] + remainders[k]``, shape (K,) each; see :mod:`fairfix.optim.ramp`."""
     gamma: float
+    """Width of the ramp."""
 
     def predict(self, table: Table) -> Floats:
         """Return the ramp of each row's group at its score; NaN for groups not seen in the fit."""
@@ -220,13 +209,6 @@ class GroupwiseCurve(OfCurves):
 
     Thresholds with a tie probability, ramps with a slope of their own, steps of a recalibrated score and their
     mixtures with constants are all of this form.
-
-    Attributes
-    ----------
-    curves
-        ``g_k``, one per group.
-    sigmoid
-        ``(a_k, b_k)``, shape (K, 2); None where the score is taken as it is.
     """
 
     kind: ClassVar[str] = "groupwise_curve"
@@ -237,7 +219,9 @@ class GroupwiseCurve(OfCurves):
     }
 
     curves: tuple[Piecewise, ...]
+    """``g_k``, one per group."""
     sigmoid: Floats | None = None
+    """``(a_k, b_k)``, shape (K, 2); None where the score is taken as it is."""
 
     def ranking(self, table: Table) -> Floats:
         """Return the model's own score of each row."""

@@ -22,6 +22,7 @@ from fairfix.data.codec import (
     Part,
     Setting,
     State,
+    as_is,
     list_of,
     need,
     one_of,
@@ -42,19 +43,13 @@ from fairfix.optim.robust_log_loss import marginal, truncated
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """Where scores come from: a member over features, or the model's score as it is where there is no member.
-
-    Attributes
-    ----------
-    features, member
-        Both or none.
-    bounds
-        Least and greatest value, which others are moved to; None for no bounds.
-    """
+    """Where scores come from: a member over features, or the model's score as it is where there is no member."""
 
     features: Features | None = None
     member: Member | None = None
+    """Both or none."""
     bounds: tuple[float, float] | None = None
+    """Least and greatest value, which others are moved to; None for no bounds."""
 
     def __call__(self, table: Table) -> Floats:
         """Return the score of each row, shape (n,), or probabilities of classes, shape (n, K)."""
@@ -101,7 +96,7 @@ class Scorer:
         if isinstance(settings, Mapping) and "member" not in settings:
             need(not arrays, "a score that is taken as it is has arrays")
             return cls(bounds=record(bounds=bounds)(settings)["bounds"])
-        member = record(kind=one_of(*Member.kinds), settings=lambda part: part)
+        member = record(kind=one_of(*Member.kinds), settings=as_is)
         held = record(bounds=bounds, features=Features.from_state, member=member)(settings)
         features = held["features"]
         made = Member.kinds[held["member"]["kind"]].from_state(held["member"]["settings"], arrays)
@@ -140,7 +135,7 @@ class ScorersPart(Part):
 
     def load(self, name: str, state: State) -> tuple[Scorer, ...]:
         """Take the scorers out of the state."""
-        settings = Setting(list_of(lambda one: one), self.many).load(name, state)
+        settings = Setting(list_of(as_is), self.many).load(name, state)
         return tuple(
             Scorer.from_state(one, state.under(f"{self.stem}{i}.")) for i, one in enumerate(settings)
         )
@@ -205,11 +200,10 @@ class GroupedScore(OfGroups, OfScorers):
     columns, levels
         The groups; see :class:`fairfix.models.predictors.OfGroups`. For one rule for everybody there are no columns
         and one empty tuple of levels.
-    scorer
-        Where the score comes from.
     """
 
     scorer: Scorer
+    """Where the score comes from."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -229,13 +223,7 @@ NUMBER, LEVEL = Array("<f8", (None,)), Array("<f8", (None,), 0.0, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class GroupTube(GroupedScore):
-    r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.optim.quantiles`.
-
-    Attributes
-    ----------
-    tube
-        What becomes of the scores of each group.
-    """
+    r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.optim.quantiles`."""
 
     kind: ClassVar[str] = "group_tube"
     parts: ClassVar[Mapping[str, Part]] = {
@@ -254,6 +242,7 @@ class GroupTube(GroupedScore):
     }
 
     tube: Tube
+    """What becomes of the scores of each group."""
 
     def held(self) -> Mapping[str, Any]:
         """Return the value of every part."""
@@ -302,15 +291,7 @@ class GroupTube(GroupedScore):
 
 @dataclass(frozen=True, eq=False)
 class TruncatedLogit(GroupedScore):
-    r"""A logistic score that is capped or lifted group by group; see :mod:`fairfix.optim.robust_log_loss`.
-
-    Attributes
-    ----------
-    prices
-        ``c`` of each group if the label were 0 and if it were 1, shape (2, K); equal where the label has no part.
-    rounded
-        Whether decisions are rounded at the threshold instead of drawn.
-    """
+    r"""A logistic score that is capped or lifted group by group; see :mod:`fairfix.optim.robust_log_loss`."""
 
     kind: ClassVar[str] = "truncated_logit"
     is_probability: ClassVar[bool] = True
@@ -322,7 +303,9 @@ class TruncatedLogit(GroupedScore):
     }
 
     prices: Floats
+    """``c`` of each group if the label were 0 and if it were 1, shape (2, K); equal where the label has no part."""
     rounded: bool
+    """Whether decisions are rounded at the threshold instead of drawn."""
 
     @property
     def gives(self) -> Literal["decision", "value"]:
@@ -351,11 +334,6 @@ class ScoreCurves(OfCurves, GroupedScore):
     r"""A piecewise linear rule on ``f = 2 s - 1`` for a score ``s``: one per group, or one for everybody.
 
     .. math:: P(\text{decision} = 1 \mid f, k) = g_k(f)
-
-    Attributes
-    ----------
-    curves
-        ``g_k``, one per group.
     """
 
     kind: ClassVar[str] = "score_curves"
@@ -363,6 +341,7 @@ class ScoreCurves(OfCurves, GroupedScore):
     parts: ClassVar[Mapping[str, Part]] = {**GROUPS, "scorer": ScorerPart(), "curves": CURVES}
 
     curves: tuple[Piecewise, ...]
+    """``g_k``, one per group."""
 
     def ranking(self, table: Table) -> Floats:
         """Return the scorer's score of each row."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.data import files as io
-from fairfix.data.files import Source, TableWriter, atomic_output, open_source, write_text
+from fairfix.data.files import Source, atomic_output, open_source, table_writer, write_text
 from fairfix.errors import ColumnError, DataError
 
 from tests.conftest import Frames
@@ -294,10 +294,10 @@ def test_what_is_written_can_be_read(name: str, tmp_path: Path, frames: Frames) 
     for _ in range(2):
         with (
             atomic_output(tmp_path / name) as file,
-            TableWriter(file, tmp_path / name, table.schema) as writer,
+            table_writer(file, tmp_path / name, table.schema) as write,
         ):
             for batch in table.to_batches(max_chunksize=100):
-                writer.write(batch)
+                write(batch)
         written.append((tmp_path / name).read_bytes())
 
     assert read(open_source(tmp_path / name)).to_pydict() == table.to_pydict()
@@ -311,8 +311,9 @@ def test_an_unknown_output_kind_is_refused(tmp_path: Path) -> None:
     with (
         pytest.raises(DataError, match="unknown kind of file"),
         atomic_output(tmp_path / "o.xlsx") as file,
+        table_writer(file, tmp_path / "o.xlsx", ROWS.schema),
     ):
-        TableWriter(file, tmp_path / "o.xlsx", ROWS.schema)
+        pass
     assert list(tmp_path.iterdir()) == []
 
 

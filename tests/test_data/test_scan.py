@@ -15,7 +15,7 @@ import pytest
 from fairfix.data import scan as engine
 from fairfix.data.counts import Counts
 from fairfix.data.encoder import MISSING, Encoder, group_codes
-from fairfix.data.files import TableWriter, atomic_output, open_source
+from fairfix.data.files import atomic_output, open_source, table_writer
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import collect, count_table, read_table, scan
 from fairfix.errors import ColumnError, DataError
@@ -367,8 +367,8 @@ def test_an_unfinished_output_vanishes(tmp_path: Path) -> None:
     schema = pa.schema([("a", pa.int64())])
 
     def write_and_fail() -> None:
-        with atomic_output(tmp_path / "o.parquet") as file, TableWriter(file, "o.parquet", schema) as writer:
-            writer.write(pa.record_batch({"a": [1]}, schema=schema))
+        with atomic_output(tmp_path / "o.parquet") as file, table_writer(file, "o.parquet", schema) as write:
+            write(pa.record_batch({"a": [1]}, schema=schema))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
-from fairfix.errors import FairfixWarning, ModelError
+from fairfix.errors import ColumnError, FairfixWarning, ModelError
 from fairfix.models.user_file import ScoringModel, file_hash, load_model
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -623,18 +623,13 @@ def test_names_made_up_for_arrays_give_way_to_the_users(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model.score(numbers()), model.estimator.predict_proba(X)[:, 1])
 
 
-def test_missing_columns_are_listed_with_the_nearest_name(tmp_path: Path) -> None:
-    """The message lists what is missing, what is there, and what was probably meant."""
-    frame = numbers().rename(columns={"income": "INCME", "debt": "zzz"})
-    with pytest.raises(ModelError) as refusal:
+def test_a_missing_column_is_named_with_the_nearest_name(tmp_path: Path) -> None:
+    """The message says what is missing, what was probably meant, and the beginning of what is there."""
+    frame = numbers().rename(columns={"income": "incme"})
+    with pytest.raises(ColumnError, match=r"no column 'income'; did you mean 'incme'\? it has: age, "):
         loaded(logistic(), tmp_path).score(frame)
-    assert "'income' (nearest: 'INCME'), 'debt'. The data has: 'age', 'INCME', 'zzz'" in str(refusal.value)
-
-
-def test_long_lists_of_columns_are_cut(tmp_path: Path) -> None:
-    """A message stays readable for a table of hundreds of columns."""
     frame = pd.DataFrame(np.zeros((3, 500)), columns=[f"c{i}" for i in range(500)])
-    with pytest.raises(ModelError, match="and 480 more"):
+    with pytest.raises(ColumnError, match=r"c39, \.\.\.$"):
         loaded(logistic(), tmp_path).score(frame)
 
 
@@ -642,7 +637,7 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     """Two columns of one name are no choice to make in silence; unused ones do not matter."""
     model = loaded(logistic(), tmp_path)
     frame = numbers().assign(x=1, y=2)
-    with pytest.raises(ModelError, match="more than once: 'age'"):
+    with pytest.raises(ColumnError, match="'age' more than once"):
         model.score(frame.rename(columns={"x": "age"}))
     np.testing.assert_array_equal(model.score(frame.rename(columns={"x": "y"})), model.score(numbers()))
 
@@ -741,7 +736,7 @@ def test_no_rows_no_scores(tmp_path: Path) -> None:
     """An empty batch has no scores, but its columns are still checked."""
     model = loaded(logistic(), tmp_path)
     assert model.score(numbers().iloc[:0]).shape == (0,)
-    with pytest.raises(ModelError, match="'debt'"):
+    with pytest.raises(ColumnError, match="'debt'"):
         model.score(numbers().iloc[:0].drop(columns="debt"))
 
 
