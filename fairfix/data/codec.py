@@ -33,9 +33,6 @@ BELOW_1 = float(np.nextafter(1.0, 0.0))
 Shape = tuple[int | str | None, ...]
 
 
-# ---------------------------------------------------------------------- JSON values
-
-
 def need(sound: object, reason: str) -> None:
     """Raise a ValueError with the reason, unless the condition holds."""
     if not sound:
@@ -139,9 +136,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: plain(part) for name, part in value.items()}
     return [plain(part) for part in value] if isinstance(value, (list, tuple)) else value
-
-
-# ---------------------------------------------------------------------- parts
 
 
 @dataclass
@@ -284,9 +278,6 @@ class Inner(Part):
     def load(self, name: str, state: State) -> Any:
         """Take the parts out of the state."""
         return self.make(**{own: part.load(own, state) for own, part in self.parts.items()})
-
-
-# ---------------------------------------------------------------------- what is saved
 
 
 class Saved(ABC):

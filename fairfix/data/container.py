@@ -63,17 +63,10 @@ class Artifact:
     arrays: Mapping[str, npt.NDArray[Any]]
 
 
-# ---------------------------------------------------------------------- writing
-
-
 def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) -> str:
-    """Write an artifact, whole or not at all; the same content gives the same bytes.
+    """Write an artifact, whole or not at all, and return ``sha256:...`` of it; the same content gives the same bytes.
 
     ``kind`` is what its format is called; a reader of another kind refuses it.
-
-    Returns
-    -------
-    ``sha256:...`` of the file.
     """
     content = _packed(artifact, kind)
     if len(content) > MAX_TOTAL:
@@ -82,7 +75,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) ->
         )
     with atomic_output(path) as file:
         file.write(content)
-    return _digest(content)
+    return digest(content)
 
 
 def _packed(artifact: Artifact, kind: str) -> bytes:
@@ -124,25 +117,20 @@ def _npy(name: str, array: npt.NDArray[Any]) -> tuple[dict[str, Any], bytes]:
     return entry, data
 
 
-def _digest(content: bytes) -> str:
+def digest(content: bytes) -> str:
+    """Return ``sha256:...`` of bytes."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def fingerprint(path: str | os.PathLike[str]) -> str:
     """Return ``sha256:...`` of a file."""
-    return _digest(_content(Path(path)))
-
-
-# ---------------------------------------------------------------------- reading
+    return digest(_content(Path(path)))
 
 
 def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
     """Read an artifact of a kind after checking all of it.
 
-    Raises
-    ------
-    ArtifactError
-        Names the file and the first thing that is wrong; nothing else is ever raised for any content.
+    An ArtifactError names the file and the first thing that is wrong; nothing else is ever raised for any content.
     """
     place = Path(path)
     content = _content(place)

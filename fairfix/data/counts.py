@@ -1,23 +1,13 @@
-r"""Counts: the additive statistic that every group metric is a function of.
+"""Counts: the additive statistic that every group metric is a function of.
 
-For a cell ``c`` (one combination of the strata and protected columns), a label
-``l`` and a score bin ``b``, the table holds
+For a cell (one combination of the strata and protected columns), a label and a score bin, the table holds the number of
+rows and the sums of their weights and squared weights; per cell and label, sums of the decision probability and of the
+losses. All of them are sums over rows, so ``count(A) + count(B) == count(A and B together)``: threads, files and
+machines are loops of additions. Nothing downstream of this module sees a row.
 
-.. math::
-    rows[c, l, b] = \sum_i 1[i \in (c, l, b)],\qquad
-    mass = \sum_i w_i 1[\cdot],\qquad
-    square\_mass = \sum_i w_i^2 1[\cdot]
-
-and, per ``(c, l)``, sums of the decision probability and of the losses. All of
-them are sums over rows, so ``count(A) + count(B) == count(A and B together)``:
-threads, files and machines are loops of additions. Nothing downstream of this
-module sees a row.
-
-Scores fall into the bins of a dyadic :class:`Grid`: multiplying by a power of
-two is exact in binary floating point, so a bin never takes a value that belongs
-to its neighbour, and two grids of different fineness fold into each other
-without loss. Each decision threshold is an extra edge of its own, so rates at
-the thresholds are exact.
+Scores fall into the bins of a dyadic :class:`Grid`: multiplying by a power of two is exact in binary floating point, so
+a bin never takes a score that belongs to its neighbour, and two grids of different fineness fold into each other
+without loss. Each decision threshold is an extra edge of its own, so rates at the thresholds are exact.
 """
 
 from __future__ import annotations
@@ -279,25 +269,10 @@ def groups_of_cells(
     columns: Sequence[str],
     levels: Sequence[tuple[str, ...]] | None = None,
 ) -> tuple[tuple[tuple[str, ...], ...], Ints]:
-    """Return the groups that cells belong to by some of their columns.
+    """Return the groups that cells belong to, as levels of ``columns``, and the index of each cell's group, (C,).
 
-    Parameters
-    ----------
-    keys
-        Columns of the cells.
-    cells
-        A level per key each.
-    columns
-        Those that make the group.
-    levels
-        The groups, as levels of the columns; None for all that there are, sorted.
-
-    Returns
-    -------
-    levels
-        The groups.
-    codes
-        Index of each cell's group, shape (C,); -1 for a group that is not among the levels.
+    Cells are tuples of a level per key. Without ``levels``, the groups are all that there are, sorted; with them, a
+    cell of another group has the index -1.
     """
     at = [keys.index(name) for name in columns]
     own = [tuple(cell[i] for i in at) for cell in cells]

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
+from fairfix.data.counts import Bools, Floats
+
 Hashes = npt.NDArray[np.uint64]
 
 BITS = np.uint64(53)
@@ -73,24 +73,13 @@ def van_der_corput(number: Hashes) -> Hashes:
     return out
 
 
-# ---------------------------------------------------------------------- decisions
-
-
 def decide(
     chance: Floats, identities: Iterable[bytes], key: bytes, seen: Seen | None = None
 ) -> npt.NDArray[np.int8]:
     """Return decisions for probabilities, shape (n,): 1 where the row's draw is below its probability.
 
-    Parameters
-    ----------
-    chance
-        P(decision = 1), shape (n,).
-    identities
-        One identity per row whose probability lies strictly between 0 and 1, in order; the others need none.
-    key
-        Of the hash, at most 64 bytes.
-    seen
-        As :func:`draws_of`.
+    ``identities`` has one for each row whose probability lies strictly between 0 and 1, in order; ``key``, of at
+    most 64 bytes, is the hash's; ``seen`` is as in :func:`draws_of`.
     """
     out = (chance >= 1.0).astype(np.int8)
     open_rows = np.flatnonzero(is_random(chance))

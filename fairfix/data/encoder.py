@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.counts import Bools, Floats, Ints
-from fairfix.data.reading import SCORE_RANGE, Reading
+from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError
 
 MISSING = "(missing)"
@@ -98,8 +98,6 @@ class Encoder:
         rows = Rows(cell, self.cells, label, score, decision, weight, batch.num_rows)
         return _without(rows, drop) if drop else rows
 
-    # ------------------------------------------------------------------ groups
-
     def _cell_codes(self, batch: pa.RecordBatch, drop: dict[str, Bools]) -> Ints:
         """Return the cell of each row, registering new cells."""
         names = self.reading.columns.cell_keys
@@ -147,8 +145,6 @@ class Encoder:
             drop[f"missing group ({name})"] = missing
         return codes, levels
 
-    # ------------------------------------------------------------------ numbers
-
     def _real(
         self, batch: pa.RecordBatch, name: str | None, part: str, drop: dict[str, Bools]
     ) -> Floats | None:
@@ -168,7 +164,8 @@ class Encoder:
                 f"{part} column {name!r} holds {column[row]} at {self._at(row)}; "
                 f"scores, labels and weights must be finite: replace or remove it"
             )
-        least, most = self._range(part)
+        ranges = {"score": self.reading.range, "weight": (0.0, math.inf), "decision probability": (0.0, 1.0)}
+        least, most = ranges.get(part, (-math.inf, math.inf))
         if low < least or high > most:
             row = int(np.argmax((column < least) | (column > most)))
             scale = self.reading.score_scale
@@ -181,13 +178,6 @@ class Encoder:
             remedy = remedies.get(part, ", outside [0, 1]")
             raise DataError(f"{part} column {name!r} holds {column[row]:g} at {self._at(row)}{remedy}")
         return column
-
-    def _range(self, part: str) -> tuple[float, float]:
-        """Return the least and the largest number that a column of a part may hold."""
-        if part == "score" and self.reading.task == "classification":
-            return SCORE_RANGE.get(self.reading.score_scale, (-math.inf, math.inf))
-        bounds = {"weight": (0.0, math.inf), "decision probability": (0.0, 1.0)}
-        return bounds.get(part, (-math.inf, math.inf))
 
     def _binary(self, batch: pa.RecordBatch, name: str, part: str, drop: dict[str, Bools]) -> Ints:
         """Return a 0/1 column (uint8) from numbers, booleans or text."""
@@ -295,10 +285,8 @@ def scores_of(batch: pa.RecordBatch, reading: Reading) -> Floats:
     return numbers(_column(batch, reading.columns.score), reading.columns.score, "score")
 
 
-# ---------------------------------------------------------------------- Arrow to numpy
-#
-# Buffers are read directly: Array.to_numpy and numpy.asarray import pandas on the first call, which costs
-# an audit of a small file more than the audit itself.
+# Buffers are read and made directly: Array.to_numpy, numpy.asarray and pa.array import pandas on the first
+# call, which costs an audit of a small file more than the audit itself.
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -381,10 +369,7 @@ def _level_name(value: Any) -> str:
 
 
 def arrow_array(entries: npt.NDArray[Any], missing: Bools | None = None) -> pa.Array:
-    """Return an Arrow array of a numpy array's entries; ``missing`` marks nulls.
-
-    Built from buffers, since ``pa.array`` imports pandas on the first call.
-    """
+    """Return an Arrow array of a numpy array's entries, from buffers; ``missing`` marks nulls."""
     kind = pa.from_numpy_dtype(entries.dtype)
     bits = np.packbits(entries, bitorder="little") if entries.dtype == bool else np.ascontiguousarray(entries)
     valid = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))

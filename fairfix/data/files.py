@@ -1,12 +1,11 @@
 """Files in, batches out; results in, files out.
 
-A :class:`Source` is data that can be read more than once in independent parts:
-one or many Parquet or CSV files, or a table in memory. It yields Arrow record
-batches of the columns asked for and knows nothing of their meaning. Writing is
+A :class:`Source` is data that can be read more than once in independent parts: one or many Parquet or CSV files, or a
+table in memory. It yields Arrow record batches of the columns asked for and knows nothing of their meaning. Writing is
 atomic: a file appears whole or not at all.
 
-Parquet is read with ``pre_buffer=False`` and a small buffer: the default caches
-the column chunks of the whole file, about 1 GB at 100 million rows.
+Parquet is read with ``pre_buffer=False`` and a small buffer: the default caches the column chunks of the whole file,
+about 1 GB at 100 million rows.
 """
 
 from __future__ import annotations
@@ -108,9 +107,6 @@ def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
         raise ColumnError(f"{where} has no column {name!r}; {hint}it has: {shown}{comma}")
 
 
-# ---------------------------------------------------------------------- Parquet
-
-
 class ParquetSource(Source):
     """One or more Parquet files with the same columns."""
 
@@ -168,9 +164,6 @@ def _parquet_batches(
         yield from file.iter_batches(BATCH_ROWS, groups, columns, use_threads=False)
 
 
-# ---------------------------------------------------------------------- CSV
-
-
 class CsvSource(Source):
     """One or more CSV files (comma or, by the name ``.tsv``, tab) with the same header."""
 
@@ -226,9 +219,6 @@ def _open_csv(path: Path, columns: list[str] | None, types: Mapping[str, pa.Data
     )
 
 
-# ---------------------------------------------------------------------- memory
-
-
 class FrameSource(Source):
     """A table already in memory."""
 
@@ -249,13 +239,7 @@ class FrameSource(Source):
 
 
 def open_source(data: Any) -> Source:
-    """Return a source for a path, a glob, a folder, an Arrow table, a pandas frame or a dict of columns.
-
-    Raises
-    ------
-    DataError
-        Nothing is there, it is of no known format, or formats are mixed.
-    """
+    """Return a source for a path, a glob, a folder, an Arrow table, a pandas frame or a dict of columns."""
     if isinstance(data, Source):
         return data
     if isinstance(data, (str, os.PathLike)):
@@ -363,20 +347,12 @@ def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
         raise DataError(f"{opening}{path} is not a JSON result: {error}") from error
 
 
-# ---------------------------------------------------------------------- writing
-
-
 @contextmanager
 def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Yield a binary file that takes the place of ``path`` when the block ends well, and vanishes when not.
 
     What is no file, such as ``/dev/null``, ``/dev/stdout`` or a named pipe, is written to and never replaced. A link
-    stays one; the file behind it is replaced.
-
-    Raises
-    ------
-    DataError
-        The folder does not exist or cannot be written to, or the disk is full.
+    stays one; the file behind it is replaced. A DataError where the folder cannot be written to, or the disk is full.
     """
     target = Path(path)
     if target.is_dir():

@@ -1,9 +1,9 @@
-"""Reading: which column plays which part, and how its entries are to be understood."""
+"""Reading: which column plays which part (by its usual name where nobody says), and how its entries are understood."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.counts import Floats
-from fairfix.errors import DataError, UsageError
+from fairfix.errors import ColumnError, DataError, UsageError
 
 Task = Literal["classification", "regression"]
 ScoreScale = Literal["probability", "margin", "logit", "raw"]
@@ -23,6 +23,11 @@ SCORE_RANGE: Mapping[str, tuple[float, float]] = {"probability": (0.0, 1.0), "ma
 
 NATURAL_THRESHOLD: Mapping[str, float] = {"probability": 0.5, "margin": 0.0, "logit": 0.0}
 """Where the probability is one half; a raw score has no such point."""
+
+LABELS = ("label", "y", "y_true", "target")
+SCORES = ("score", "y_score", "proba", "prediction", "y_pred")
+DECISIONS = frozenset({"prediction", "y_pred"})
+"""Names that hold decisions when the column is not of fractional numbers."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +99,9 @@ class Reading:
     max_groups: int = 1000
 
     def check(self, *, protected: bool = True) -> None:
-        """Raise where the columns contradict each other or a threshold cannot be one.
-
-        Parameters
-        ----------
-        protected
-            Whether a protected column must be named; a predictor that looks at none needs none.
-        """
+        """Raise where columns contradict each other, a ``protected`` one is missing, or a threshold cannot be one."""
         self.columns.check(protected=protected)
-        low, high = (-math.inf, math.inf)
-        if self.task == "classification":
-            low, high = SCORE_RANGE.get(self.score_scale, (low, high))
+        low, high = self.range
         for cut in self.thresholds:
             if not (math.isfinite(cut) and low <= cut <= high):
                 raise UsageError(
@@ -112,9 +109,11 @@ class Reading:
                     + (f", which goes from {low:g} to {high:g}" if math.isfinite(low) else "")
                 )
 
-    def resolved(self, schema: pa.Schema) -> Reading:
-        """Return the reading of decisions in data of a schema: with a threshold, as the scores are rounded."""
-        return self.with_threshold().in_type_of(schema)
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the largest number that can be a score."""
+        ranges = SCORE_RANGE if self.task == "classification" else {}
+        return ranges.get(self.score_scale, (-math.inf, math.inf))
 
     def with_threshold(self, *, learned: bool = False) -> Reading:
         """Return the reading with the threshold of its score scale, unless it has one or needs none.
@@ -180,3 +179,43 @@ def to_probability(score: Floats, scale: ScoreScale) -> Floats:
     if scale == "logit":
         return 1.0 / (1.0 + np.exp(-np.clip(score, -745.0, 745.0)))
     raise DataError("a raw score stands for no probability; say `score_scale=probability`, margin or logit")
+
+
+def infer_columns(
+    columns: Columns, schema: pa.Schema, *, score_from_model: bool = False, score_needed: bool = True
+) -> tuple[Columns, dict[str, str]]:
+    """Return the columns with label and score filled in by name, and what was inferred (part -> column).
+
+    A missing label is no error: metrics that need none are still computed. Nor is a missing score, where a model is yet
+    to be learned and it is not ``score_needed``; decisions are not looked for then.
+    """
+    taken = set(columns.roles)
+    names = [name for name in schema.names if name not in taken]
+    inferred: dict[str, str] = {}
+    if columns.label is None and (label := _only(LABELS, names, "label")) is not None:
+        inferred["label"] = label
+        columns = replace(columns, label=label)
+    if columns.score or columns.prediction or columns.probability or score_from_model:
+        return columns, inferred
+    score = _only(SCORES, names, "score")
+    if score is None and score_needed:
+        raise ColumnError(
+            "no score column: name it with `score=COLUMN` (or decisions with `prediction`, or a model file "
+            f"with `model`); the columns are {', '.join(schema.names)}"
+        )
+    decides = score in DECISIONS and not pa.types.is_floating(schema.field(score).type)
+    if score is None or (decides and not score_needed):
+        return columns, inferred
+    part = "prediction" if decides else "score"
+    return replace(columns, **{part: score}), {**inferred, part: score}  # type: ignore[arg-type]  # a part of one name
+
+
+def _only(conventional: Sequence[str], names: Sequence[str], part: str) -> str | None:
+    """Return the one column with a conventional name, None if there is none."""
+    fitting = [name for name in conventional if name in names]
+    if len(fitting) > 1:
+        raise ColumnError(
+            f"the columns {', '.join(map(repr, fitting))} could each be the {part}; say which with `{part}=COLUMN` "
+            f"(the columns are {', '.join(names)})"
+        )
+    return fitting[0] if fitting else None

@@ -1,16 +1,14 @@
 """The scan: who reads the parts of a source and adds up what they hold.
 
-One pass fills :class:`~fairfix.data.counts.Counts`: parts go to threads, each part is
-counted in order by one thread, and the parts' counts are added in the order of
-the data, so the result does not depend on the number of threads to the last bit.
-
-Exact distances between score distributions need the rows of a few bins: up to
-``KEEP_ROWS`` rows are kept from the first pass, beyond that a second pass
-collects the rows of the bins that matter.
+One pass fills :class:`~fairfix.data.counts.Counts`: parts go to threads, each part is counted in order by one thread,
+and the parts' counts are added in the order of the data, so the result does not depend on the number of threads to the
+last bit. Exact distances between score distributions need the rows of a few bins: up to ``KEEP_ROWS`` rows are kept
+from the first pass, beyond that a second pass collects the rows of the bins that matter.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +23,7 @@ import pyarrow as pa
 from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells, moved_bins
 from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, scores_of
 from fairfix.data.files import Part, Source, open_source
-from fairfix.data.reading import SCORE_RANGE, Reading, to_probability
+from fairfix.data.reading import Reading, to_probability
 from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError
 
@@ -105,9 +103,6 @@ class Scan:
     counts: Counts
     kept: KeptRows | None
     reading: Reading
-
-
-# ---------------------------------------------------------------------- first pass
 
 
 class Tally:
@@ -250,9 +245,9 @@ class Tally:
 
 def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
     """Return the grid of a score whose range is fixed by its scale; None where the data has to show its range."""
-    if not reading.columns.score or reading.task == "regression" or reading.score_scale not in SCORE_RANGE:
+    if not reading.columns.score or math.isinf(reading.range[0]):
         return None
-    return Grid.over(*SCORE_RANGE[reading.score_scale], bins=bins, thresholds=reading.thresholds)
+    return Grid.over(*reading.range, bins=bins, thresholds=reading.thresholds)
 
 
 def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
@@ -315,7 +310,7 @@ def scan(
     losses: bool = True,
     each: Callable[[Counts], None] | None = None,
 ) -> Scan:
-    """Count a source in one pass.
+    """Count a source in one pass; a DataError where no row can be used, or rows that must not be left out are.
 
     Parameters
     ----------
@@ -327,14 +322,9 @@ def scan(
     each
         Called with the counts of every part, in the order of the data. The source may be a piece of a whole then, so
         it need not have what a whole must: :func:`check_whole` is left to the caller.
-
-    Raises
-    ------
-    DataError
-        The data has no usable rows, or rows that the reading's policies do not allow to be left out.
     """
     source.require(reading.columns.counted)
-    reading = reading.resolved(source.schema)
+    reading = reading.with_threshold().in_type_of(source.schema)
     about = source.about_rows
     bins = FINE_BINS * (1 if about <= 2 * KEEP_ROWS else 4) if exact and about > SORT_ROWS else BINS
     room = max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
@@ -420,9 +410,6 @@ def _in_order(parts: list[Part], work: Callable[[Part], Made], threads: int | No
                 future.cancel()
 
 
-# ---------------------------------------------------------------------- second pass
-
-
 def collect(
     source: Source, reading: Reading, counts: Counts, bins: Bools, *, threads: int | None = None
 ) -> KeptRows:
@@ -465,9 +452,6 @@ def collect(
     return KeptRows.joined([rows for rows in _in_order(parts, gather, threads) if rows is not None])
 
 
-# ---------------------------------------------------------------------- whole tables
-
-
 def read_table(
     data: Any,
     reading: Reading,
@@ -476,14 +460,8 @@ def read_table(
 ) -> Table:
     """Return data (a path, a frame, a source) as one table in memory, with its features.
 
-    Parameters
-    ----------
-    data, reading
-        What is read, and how.
-    columns
-        Feature columns to read; None for all without a role.
-    raw
-        Columns to keep among the features whatever their role, with the types that text files are read as.
+    ``columns`` are the feature columns to read, None for all without a role; ``raw`` has columns to keep among the
+    features whatever their role, with the types that text files are read as.
     """
     source = open_source(data)
     source.require(reading.columns.counted)

@@ -98,11 +98,8 @@ class Features:
         features as well; ``same`` maps columns to levels that are taken for one.
         """
         weight, same = table.weight, same or {}
-        columns = (
-            [_learn_score(table, weight)]
-            if names is None
-            else [_learn(table, name, weight, same.get(name, ())) for name in names]
-        )
+        columns = [_learn(table, name, weight, same.get(name, ())) for name in names or ()]
+        columns += [_learn_score(table, weight)] if names is None else []
         columns += [_learn_levels(name, "group", *_coded(table, name, "group"), weight) for name in groups]
         if not columns:
             raise DataError("there are no feature columns to learn from; name some with `features`")
@@ -129,28 +126,18 @@ class Features:
         return tuple(title for one in self.columns for title in one.titles)
 
     @property
-    def titles_with_gaps(self) -> tuple[str, ...]:
-        """Names of the columns of the matrix with gaps, which has no indicators of missing numbers."""
-        return tuple(t for one in self.columns for t in replace(one, missing=False).titles)
-
-    @property
     def reach(self) -> Floats:
         """How far, squared, each column of the matrix without gaps moves at the cost of 1, shape (d,).
 
-        The fair metric's part that is no flip: the squared distance of two rows is the sum over number columns of their
-        squared difference in standard deviations, and 1 for each other column in which they differ (and for a number
-        that one of them lacks). An indicator of a category costs a half: two of them change. Protected columns move by
-        flips alone, so their reach is 0. The knots of a score, which is one number, share its cost.
+        The fair metric's part that is no flip: squared differences of number columns in standard deviations, and 1 for
+        each other column in which two rows differ (and for a number that one of them lacks). An indicator of a category
+        costs a half: two of them change. Protected columns move by flips alone: 0. The knots of a score share its cost.
         """
         out: list[float] = []
         for one in self.columns:
-            own = {
-                "category": 2.0,
-                "group": 0.0,
-                "boolean": 1.0 / one.scale**2,
-                "score": float(len(one.titles)),
-            }
-            out += [own.get(one.kind, 1.0)] * (1 if one.missing else len(one.titles)) + [1.0] * one.missing
+            score, boolean = float(len(one.titles)), 1.0 / one.scale**2
+            own = {"category": 2.0, "group": 0.0, "boolean": boolean, "score": score}.get(one.kind, 1.0)
+            out += [own] * (1 if one.missing else len(one.titles)) + [1.0] * one.missing
         return np.array(out)
 
     def matrix(self, table: Table, *, gaps: bool = False) -> Floats:
@@ -168,10 +155,8 @@ class Features:
         try:
             columns = tuple(Feature(**one) for one in list_of(FEATURE, least=1)(state))
             for one in columns:
-                need(
-                    bool(one.levels) == (one.kind in ("category", "group")),
-                    f"{one.name!r} has no levels, or should not",
-                )
+                levelled = one.kind in ("category", "group")
+                need(bool(one.levels) == levelled, f"{one.name!r} has no levels, or should not")
                 need(not one.same or one.kind == "category", f"{one.name!r} is no category")
         except ValueError as error:
             raise ArtifactError(f"the artifact's features are malformed: {error}") from error
@@ -189,9 +174,6 @@ FEATURE = record(
     same=list_of(text),
 )
 """How a feature is kept."""
-
-
-# ---------------------------------------------------------------------- learning
 
 
 def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Feature:
@@ -277,9 +259,6 @@ def kind_of(name: str, kind: pa.DataType) -> Kind:
         f"feature column {name!r} is of type {kind}, which is neither number nor text; convert it, or leave it out "
         "with `features`"
     )
-
-
-# ---------------------------------------------------------------------- applying
 
 
 def _columns(table: Table, one: Feature, *, gaps: bool) -> list[Floats]:

@@ -236,9 +236,6 @@ def trees_of(model: Any, link: Link) -> TreesMember:
     )
 
 
-# ---------------------------------------------------------------------- out of fold
-
-
 def folds_of(X: Floats, folds: int) -> Ints:
     """Return a fold for each row of X from a hash of its own entries, shape (n,): equal rows stay together.
 

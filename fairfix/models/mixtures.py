@@ -42,9 +42,9 @@ class PluginScore(OfScorers):
     parts: ClassVar[Mapping[str, Part]] = {"label": ScorerPart(), "group": ScorerPart(), "rule": RULE}
 
     label: Scorer
+    """Where the expected label comes from."""
     group: Scorer
-    """Where the expected label and the probabilities of groups come from; the second is the first where the rule does
-    not look at groups."""
+    """Where the probabilities of groups come from; that of the label where the rule does not look at groups."""
     rule: PluginRule
     """See :mod:`fairfix.optim.plugin`."""
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import fairfix.models.mixtures  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
 from fairfix.data.codec import list_of, map_of, one_of, or_none, plain, record, text
-from fairfix.data.container import Artifact, read, write
+from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.draws import Seen, decide, draws_of, identity_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
@@ -102,8 +102,6 @@ class Repaired:
         decided = [OUTPUT.field("decision")] if self.reading.thresholds else []
         return pa.schema([("prediction", pa.float64()), *decided, OUTPUT.field("randomized")])
 
-    # ------------------------------------------------------------------ files
-
     def save(self, path: str | os.PathLike[str]) -> str:
         """Write the artifact; return its ``sha256:...``."""
         settings, arrays = self.predictor.state()
@@ -138,13 +136,7 @@ class Repaired:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Repaired:
-        """Read an artifact and build its predictor.
-
-        Raises
-        ------
-        ArtifactError
-            The file is damaged, or made by something this version does not know.
-        """
+        """Read an artifact and build its predictor; an ArtifactError where it is damaged or not of this version."""
         artifact = read(path)
         try:
             return cls._of(artifact)
@@ -186,8 +178,6 @@ class Repaired:
         method, parameters = text(manifest["method"]), dict(manifest["parameters"])
         seed = int(manifest["seed"])
         return cls(method, parameters, predictor, reading, unseen, identity, key, base, facts, seed)
-
-    # ------------------------------------------------------------------ prediction
 
     def predict_source(
         self, source: Source, *, missing_score: MissingScore = "error", duplicate_ids: bool = False
@@ -294,8 +284,6 @@ class Repaired:
             yield from identities(columns, self.identity)
 
 
-# ---------------------------------------------------------------------- identity
-
 IDENTITY_TYPES: Mapping[str, pa.DataType] = {
     "text": pa.string(),
     "integer": pa.int64(),
@@ -363,7 +351,7 @@ def row_draws(
 ) -> Callable[[Ints], Floats]:
     """Return what makes the draws of rows of a table by number, as prediction on a file of just these rows does.
 
-    ``identity`` maps columns to kinds, ``key`` is the hash's; rows that no id tells apart are told apart by occurrence.
+    Rows that no id tells apart are told apart by occurrence.
     """
 
     def of(rows: Ints) -> Floats:
@@ -378,7 +366,7 @@ def fingerprint(counts: Counts, schema: pa.Schema) -> str:
     """Return a hash of the counts and the schema: it tells data sets apart and holds no row."""
     words = json.dumps([[f.name, str(f.type)] for f in schema]) + json.dumps(counts.cells)
     content = words.encode() + np.ascontiguousarray(counts.rows, dtype="<i8").tobytes()
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+    return digest(content)
 
 
 def hash_key(seed: int, data: str) -> bytes:

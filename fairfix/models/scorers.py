@@ -33,27 +33,29 @@ from fairfix.data.codec import (
 )
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.table import Table
-from fairfix.models.features import Features
+from fairfix.models.features import Feature, Features
 from fairfix.models.members import Member
 from fairfix.models.predictors import CURVES, GROUPS, OfCurves, OfGroups, RepairedPredictor, decided
 from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.quantiles import Levels, Tube
 from fairfix.optim.robust_log_loss import marginal, truncated
 
+MODEL_SCORE = Features((Feature("score", "score"),))
+"""What is looked at where the model's score is taken as it is."""
+
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
     """Where scores come from: a member over features, or the model's score as it is where there is no member."""
 
-    features: Features | None = None
+    features: Features = MODEL_SCORE
     member: Member | None = None
-    """Both or none."""
     bounds: tuple[float, float] | None = None
     """Least and greatest value, which others are moved to; None for no bounds."""
 
     def __call__(self, table: Table) -> Floats:
         """Return the score of each row, shape (n,), or probabilities of classes, shape (n, K)."""
-        if self.features is None or self.member is None:
+        if self.member is None:
             score = table.rows.score
             assert score is not None
             out = score if table.reading.task == "regression" else table.probability
@@ -65,25 +67,10 @@ class Scorer:
         """Return scores moved into the bounds."""
         return scores if self.bounds is None else np.clip(scores, *self.bounds)
 
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Protected columns that it looks at."""
-        return self.features.groups if self.features else ()
-
-    @property
-    def inputs(self) -> dict[str, str]:
-        """Feature columns that it looks at, with their kinds."""
-        return self.features.inputs if self.features else {}
-
-    @property
-    def needs_score(self) -> bool:
-        """Whether it looks at the model's score."""
-        return self.features is None or self.features.needs_score
-
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return JSON settings and named arrays."""
         bounds = None if self.bounds is None else list(self.bounds)
-        if self.features is None or self.member is None:
+        if self.member is None:
             return {"bounds": bounds}, {}
         settings, arrays = self.member.state()
         member = {"kind": self.member.kind, "settings": settings}
@@ -95,13 +82,14 @@ class Scorer:
         bounds = or_none(list_of(real(), 2, 2))
         if isinstance(settings, Mapping) and "member" not in settings:
             need(not arrays, "a score that is taken as it is has arrays")
-            return cls(bounds=record(bounds=bounds)(settings)["bounds"])
+            return cls(**record(bounds=bounds)(settings))
         member = record(kind=one_of(*Member.kinds), settings=as_is)
         held = record(bounds=bounds, features=Features.from_state, member=member)(settings)
         features = held["features"]
         made = Member.kinds[held["member"]["kind"]].from_state(held["member"]["settings"], arrays)
-        titles = features.titles_with_gaps if made.sees_gaps else features.titles
-        need(made.width in (None, len(titles)), "a member is of another number of features")
+        gaps = sum(one.missing for one in features.columns) if made.sees_gaps else 0
+        width = len(features.titles) - gaps  # a matrix with gaps has no indicators of them
+        need(made.width in (None, width), "a member is of another number of features")
         return cls(features, made, held["bounds"])
 
 
@@ -158,17 +146,17 @@ class OfScorers(RepairedPredictor):
     @property
     def needs_score(self) -> bool:
         """Whether the model's score is looked at."""
-        return any(scorer.needs_score for scorer in self.scorers)
+        return any(scorer.features.needs_score for scorer in self.scorers)
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Group columns that prediction looks at."""
-        return tuple(dict.fromkeys(name for scorer in self.scorers for name in scorer.groups))
+        return tuple(dict.fromkeys(name for scorer in self.scorers for name in scorer.features.groups))
 
     @property
     def features(self) -> Mapping[str, str]:
         """Feature columns that prediction looks at, with their kinds."""
-        return {name: kind for scorer in self.scorers for name, kind in scorer.inputs.items()}
+        return {name: kind for scorer in self.scorers for name, kind in scorer.features.inputs.items()}
 
     def unrepaired(self, table: Table) -> Floats:
         """Return the first scorer's score of each row, decided at the threshold where predictions are decisions."""
@@ -208,7 +196,7 @@ class GroupedScore(OfGroups, OfScorers):
     @property
     def inputs(self) -> tuple[str, ...]:
         """Group columns that prediction looks at."""
-        return tuple(dict.fromkeys((*self.columns, *self.scorer.groups)))
+        return tuple(dict.fromkeys((*self.columns, *self.scorer.features.groups)))
 
 
 def _are_levels(one: Levels) -> bool:
@@ -349,7 +337,7 @@ class ScoreCurves(OfCurves, GroupedScore):
 
     def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
         """Return each curve at the scores, unless there is one rule or the score looks at the group too."""
-        if not self.columns or self.scorer.groups:
+        if not self.columns or self.scorer.features.groups:
             return None
         score = self.ranking(table)
         return self.levels, np.stack([curve(score) for curve in self.curves], axis=-1)

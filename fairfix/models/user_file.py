@@ -28,7 +28,6 @@ are switched off while it scores.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import math
 import re
@@ -42,6 +41,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from fairfix.data.container import digest
 from fairfix.data.files import require
 from fairfix.errors import FairfixWarning, ModelError
 
@@ -51,14 +51,12 @@ if TYPE_CHECKING:
 Kind = Literal["predict_proba", "decision_function", "predict"]
 Scale = Literal["probability", "raw", "decision"]
 
-KINDS: Final[tuple[Kind, ...]] = ("predict_proba", "decision_function", "predict")
-"""How a model can be asked, best first: a probability says more than a margin, a margin more than a label."""
 SCALES: Final[dict[Kind, Scale]] = {
     "predict_proba": "probability",
     "decision_function": "raw",
     "predict": "decision",
 }
-"""What a classifier's answer means, by how it was asked."""
+"""What a classifier's answer means, by how it was asked; a probability says more than a margin, that than a label."""
 PICKLES: Final = (".pkl", ".pickle", ".joblib")
 """Suffixes of files that run code when they are loaded."""
 SAFE_SKOPS: Final = (0, 12)
@@ -98,26 +96,12 @@ class ScoringModel:
     """Index in ``classes`` of the class that is scored."""
 
     def score(self, frame: pd.DataFrame) -> NDArray[np.float64]:
-        """Score every row of a table.
+        """Return the score of every row of a table on the scale ``score_scale``, shape (n,), finite.
 
-        Parameters
-        ----------
-        frame : (n, anything) pandas.DataFrame
-            Must hold the columns ``feature_names``; their order and all other columns are irrelevant.
-
-        Returns
-        -------
-        (n,) array of float64
-            Finite scores on the scale ``score_scale``. Batches cut at multiples of :data:`BLOCK_ROWS` give
-            the bits of the whole table by construction; other cuts as far as :data:`LANE_ROWS` suffices.
-
-        Raises
-        ------
-        ColumnError
-            A column is missing or there twice.
-        ModelError
-            The model fails on the data, or answers with anything but one finite number (or class of its own) per
-            row; a faulty row is named by its number, from the start of the frame's index if that is a ``RangeIndex``.
+        The frame must hold the columns ``feature_names``; their order and all other columns are irrelevant. Batches cut
+        at multiples of :data:`BLOCK_ROWS` give the bits of the whole table by construction; other cuts as far as
+        :data:`LANE_ROWS` suffices. A ColumnError where a column is missing or there twice; a ModelError where the model
+        fails on the data, or answers with anything but one finite number (or class of its own) per row.
         """
         inputs = self._inputs(frame)
         if not len(frame):
@@ -204,10 +188,9 @@ class ScoringModel:
         raise ModelError(f"model {self.path} {reason}") from cause
 
 
-# ----------------------------------------------------------------------------------------- loading
 def file_hash(path: str | Path) -> str:
     """Return ``"sha256:<hex>"`` of a file: what ``trust_model`` takes."""
-    return _hash(_read(path))
+    return digest(_read(path))
 
 
 def load_model(
@@ -219,31 +202,22 @@ def load_model(
 ) -> ScoringModel:
     """Load a user's model file, refusing to run code the user did not vouch for.
 
+    Warns where the model was saved by another version of scikit-learn; a ModelError where the file is missing, damaged,
+    refused, of an unknown kind, or not a model, and where its columns or its positive class are not clear.
+
     Parameters
     ----------
     path
         A ``.pkl``, ``.pickle``, ``.joblib``, ``.skops`` or ``.onnx`` file.
     trust
         ``"sha256:<hex>"``: the hash of the file the user trusts. Needed for pickles; for ``.skops`` only if
-        the file holds types that skops does not know. If given, it must be the hash of this file.
+        the file holds types that skops does not know.
     features
-        Columns of the data in the model's order, for a model that was fitted without names. For a model
-        that knows its names, they must be the same set.
+        Columns of the data in the model's order, for a model that was fitted without names; else the set of its own.
     positive_label
         The class to score, as text. Needed for text classes, for more than two classes (one against the
         rest), and for two numbers of which the smaller is 1, as in (1, 2); otherwise the larger of two
         numeric classes is taken. A model without ``classes_`` is taken to have the classes (0, 1).
-
-    Raises
-    ------
-    ModelError
-        If the file is missing, damaged, refused, of an unknown kind, or not a model; if its columns or its
-        positive class are not clear.
-
-    Warns
-    -----
-    FairfixWarning
-        If the model was saved by another version of scikit-learn.
     """
     pinned = None if trust is None else trust.strip().lower()
     if pinned is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", pinned):
@@ -258,7 +232,7 @@ def load_model(
             f"model file {path}: the suffix {suffix!r} is unknown; known are {known}, .skops and .onnx"
         )
     data = _read(path)
-    sha256 = _hash(data)
+    sha256 = digest(data)
     if pinned not in (None, sha256):
         raise ModelError(
             f"model file {path} is not the one you trust: it has the hash {sha256}, "
@@ -295,10 +269,6 @@ def _read(path: str | Path) -> bytes:
     if not data:
         raise ModelError(f"model file {path} is empty")
     return data
-
-
-def _hash(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def _from_pickle(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -> Any:
@@ -366,17 +336,16 @@ def _tell_versions(path: str | Path, caught: Iterable[warnings.WarningMessage]) 
         )
 
 
-# ------------------------------------------------------------------------------- what a model says of itself
 def _described(
     path: str, sha256: str, estimator: Any, features: Sequence[str] | None, positive_label: str | None
 ) -> ScoringModel:
     """Ask a loaded object how it scores, from which columns and for which class."""
-    kind = next((kind for kind in KINDS if callable(getattr(estimator, kind, None))), None)
+    kind = next((kind for kind in SCALES if callable(getattr(estimator, kind, None))), None)
     if kind is None or isinstance(estimator, type):
         made, what = (estimator, "class") if isinstance(estimator, type) else (type(estimator), "value")
         raise ModelError(
-            f"model file {path} holds a {what} {made.__module__}.{made.__qualname__}, which has no "
-            f"{', '.join(KINDS[:-1])} or {KINDS[-1]}; save the fitted model itself"
+            f"model file {path} holds a {what} {made.__module__}.{made.__qualname__}, which has no predict_proba, "
+            "decision_function or predict; save the fitted model itself"
         )
     names, inputs = _columns(path, estimator, features)
     is_number = kind == "predict" and not _is_classifier(estimator)
