@@ -141,15 +141,11 @@ class ParquetSource(Source):
 def _runs(rows: Sequence[int]) -> Iterator[list[int]]:
     """Yield consecutive indices whose rows add up to about ``PART_ROWS``."""
     run: list[int] = []
-    total = 0
-    for i, n in enumerate(rows):
+    for i in range(len(rows)):
         run.append(i)
-        total += n
-        if total >= PART_ROWS:
+        if sum(rows[run[0] : i + 1]) >= PART_ROWS or i == len(rows) - 1:
             yield run
-            run, total = [], 0
-    if run:
-        yield run
+            run = []
 
 
 def _parquet_batches(
@@ -177,9 +173,7 @@ class CsvSource(Source):
                 raise DataError(f"{path.name} is empty")
         with _readable(paths[0], "CSV"), _open_csv(paths[0], None, None) as reader:
             self.schema = reader.schema
-        twice = {n for n in self.schema.names if self.schema.names.count(n) > 1}
-        if twice:
-            raise DataError(f"{name} has the column {min(twice)!r} more than once; rename one")
+        self.require(self.schema.names)  # a CSV reader finds columns by their names
 
     @property
     def about_rows(self) -> int:
@@ -275,16 +269,13 @@ def _find(text: str) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
-        files = sorted(
-            file
-            for file in path.rglob("*")
-            if file.is_file()
-            and file.name.lower().endswith(PARQUET + CSV)
-            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
-        )
-        if not files:
+        files = [
+            file for file in path.rglob("*") if file.name.lower().endswith(PARQUET + CSV) and file.is_file()
+        ]
+        hidden = [any(part.startswith((".", "_")) for part in file.relative_to(path).parts) for file in files]
+        if all(hidden):
             raise DataError(f"the folder {text} holds no Parquet or CSV file")
-        return files
+        return sorted(file for file, hide in zip(files, hidden, strict=True) if not hide)
     matches = sorted(Path(p) for p in glob.glob(text, recursive=True) if Path(p).is_file())  # noqa: PTH207  absolute patterns too
     if not matches:
         what = "matches no file" if any(c in text for c in "*?[") else "does not exist"
@@ -317,13 +308,10 @@ def _readable(path: Path, kind: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        first = [*str(error).strip().splitlines(), type(error).__name__][0]
         # CSV has no types: those of columns without a role are what the beginning of the file looks like
-        hint = (
-            "; mend the value, or save the data as Parquet, which keeps types"
-            if "conversion error" in first
-            else ""
-        )
+        remedy = "; mend the value, or save the data as Parquet, which keeps types"
+        hint = remedy if "conversion error" in first else ""
         raise DataError(f"{path.name} cannot be read as {kind}: {first}{hint}") from error
 
 

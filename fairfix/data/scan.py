@@ -66,19 +66,17 @@ class KeptRows:
 
         def column(name: str) -> Any:
             columns = [getattr(part, name) for part in parts]
-            if all(values is None for values in columns):
+            if all(one is None for one in columns):
                 return None
-            sizes = [part.score.size for part in parts]
-            return np.concatenate(
-                [np.ones(n) if values is None else values for n, values in zip(sizes, columns, strict=True)]
-            )
+            pairs = zip(parts, columns, strict=True)
+            return np.concatenate([np.ones(part.score.size) if one is None else one for part, one in pairs])
 
         return cls(*(column(one.name) for one in fields(cls)))
 
     def take(self, rows: Ints | Bools) -> KeptRows:
         """Return some of the rows, by number or by mask."""
-        columns: Any = ((one.name, getattr(self, one.name)) for one in fields(self))
-        return replace(self, **{name: values[rows] for name, values in columns if values is not None})
+        taken: Any = {name: column[rows] for name, column in vars(self).items() if column is not None}
+        return replace(self, **taken)
 
     def merged(self) -> KeptRows:
         """Return the rows with those of equal score, cell and label merged and their weights added."""

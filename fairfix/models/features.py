@@ -106,19 +106,9 @@ class Features:
         return cls(tuple(columns))
 
     @property
-    def inputs(self) -> dict[str, str]:
-        """Feature column -> kind, of those that are read as features."""
-        return {one.name: one.kind for one in self.columns if one.kind not in ("group", "score")}
-
-    @property
     def groups(self) -> tuple[str, ...]:
         """Protected columns that are looked at."""
         return tuple(one.name for one in self.columns if one.kind == "group")
-
-    @property
-    def needs_score(self) -> bool:
-        """Whether the model's score is looked at."""
-        return any(one.kind == "score" for one in self.columns)
 
     @property
     def titles(self) -> tuple[str, ...]:

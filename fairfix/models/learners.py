@@ -57,19 +57,16 @@ def fit_mean(
         A member fitted to almost the same rows, from which logistic regression starts; the result is the same, sooner.
     """
     X, y, w = _ordered(X, y, weight)
-    if loss == "logistic":
-        if y.min() == y.max() and y[0] in (0.0, 1.0):
-            return ConstantMember(y[:1].copy())
-        X, codes, w = _as_classes(X, y, w)
-        return _classifier(X, codes, w, "sigmoid", learner=learner, l2=l2, seed=seed, start=start)
+    if loss != "logistic":
+        return (
+            _ridge(X, y, w, l2) if learner == "linear" else _boosted("Regressor", X, y, w, "identity", seed)
+        )
+    if y.min() == y.max() and y[0] in (0.0, 1.0):
+        return ConstantMember(y[:1].copy())
+    X, codes, w = _as_classes(X, y, w)
     if learner == "linear":
-        return _ridge(X, y, w, l2)
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    model = HistGradientBoostingRegressor(early_stopping=False, random_state=seed).fit(
-        binnable(X), y, sample_weight=_unequal(w)
-    )
-    return trees_of(model, "identity")
+        return _logistic(X, codes, w, "sigmoid", l2, start)
+    return _boosted("Classifier", X, codes, w, "sigmoid", seed)
 
 
 def fit_classes(
@@ -94,7 +91,9 @@ def fit_classes(
     if seen.size < many:
         raise ValueError("some classes have no rows; the caller fits to all rows then")
     link: Link = "pair" if many == 2 else "softmax"
-    return _classifier(X, codes, w, link, learner=learner, l2=l2, seed=seed, start=start)
+    if learner == "linear":
+        return _logistic(X, codes, w, link, l2, start)
+    return _boosted("Classifier", X, codes, w, link, seed)
 
 
 def _ordered(
@@ -105,11 +104,6 @@ def _ordered(
     order = np.lexsort((w, y, hashed(X)))
     order = order[w[order] > 0]
     return X[order], y[order], w[order]
-
-
-def _unequal(weight: Floats) -> Floats | None:
-    """Return weights, or None where all are 1: trees bin weighted rows in a slow loop."""
-    return None if (weight == 1.0).all() else weight
 
 
 def binnable(X: Floats) -> Floats:
@@ -127,23 +121,12 @@ def _as_classes(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Ints, Flo
     return np.concatenate([X, X])[positive], np.repeat([0, 1], y.size)[positive], w[positive]
 
 
-def _classifier(
-    X: Floats,
-    codes: Ints,
-    weight: Floats,
-    link: Link,
-    *,
-    learner: str,
-    l2: float,
-    seed: int,
-    start: Member | None,
-) -> Member:
-    if learner == "linear":
-        return _logistic(X, codes, weight, link, l2, start)
-    from sklearn.ensemble import HistGradientBoostingClassifier
+def _boosted(kind: str, X: Floats, y: npt.NDArray[Any], weight: Floats, link: Link, seed: int) -> TreesMember:
+    from sklearn import ensemble
 
-    model = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
-    return trees_of(model.fit(binnable(X), codes, sample_weight=_unequal(weight)), link)
+    model = getattr(ensemble, f"HistGradientBoosting{kind}")(early_stopping=False, random_state=seed)
+    unequal = None if (weight == 1.0).all() else weight  # trees bin weighted rows in a slow loop
+    return trees_of(model.fit(binnable(X), y, sample_weight=unequal), link)
 
 
 NO_PENALTY = 1e-12

@@ -146,7 +146,7 @@ class OfScorers(RepairedPredictor):
     @property
     def needs_score(self) -> bool:
         """Whether the model's score is looked at."""
-        return any(scorer.features.needs_score for scorer in self.scorers)
+        return any(one.kind == "score" for scorer in self.scorers for one in scorer.features.columns)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -156,7 +156,8 @@ class OfScorers(RepairedPredictor):
     @property
     def features(self) -> Mapping[str, str]:
         """Feature columns that prediction looks at, with their kinds."""
-        return {name: kind for scorer in self.scorers for name, kind in scorer.features.inputs.items()}
+        columns = [one for scorer in self.scorers for one in scorer.features.columns]
+        return {one.name: one.kind for one in columns if one.kind not in ("group", "score")}
 
     def unrepaired(self, table: Table) -> Floats:
         """Return the first scorer's score of each row, decided at the threshold where predictions are decisions."""
@@ -183,11 +184,7 @@ class Unrepaired(OfScorers):
 class GroupedScore(OfGroups, OfScorers):
     """One score, of which a rule makes something else in each group.
 
-    Attributes
-    ----------
-    columns, levels
-        The groups; see :class:`fairfix.models.predictors.OfGroups`. For one rule for everybody there are no columns
-        and one empty tuple of levels.
+    For one rule for everybody there are no columns and one empty tuple of levels.
     """
 
     scorer: Scorer
@@ -207,6 +204,7 @@ def _are_levels(one: Levels) -> bool:
 
 
 NUMBER, LEVEL = Array("<f8", (None,)), Array("<f8", (None,), 0.0, 1.0)
+ATOMS = {"first": NUMBER, "last": NUMBER, "low": LEVEL, "high": LEVEL}
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,13 +215,7 @@ class GroupTube(GroupedScore):
     parts: ClassVar[Mapping[str, Part]] = {
         **GROUPS,
         "scorer": ScorerPart(),
-        "atoms": EndToEnd(
-            Levels,
-            "atoms",
-            {"first": NUMBER, "last": NUMBER, "low": LEVEL, "high": LEVEL},
-            "groups",
-            _are_levels,
-        ),
+        "atoms": EndToEnd(Levels, "atoms", ATOMS, "groups", _are_levels),
         "moved": Setting(truth),
         "values": Array("<f8", ("values",), optional=True),
         "steps": Array("<f8", ("groups", "values"), 0.0, 1.0, optional=True),
@@ -234,25 +226,20 @@ class GroupTube(GroupedScore):
 
     def held(self) -> Mapping[str, Any]:
         """Return the value of every part."""
-        tube = self.tube
-        moved = tube.values is not None
-        groups = {"columns": self.columns, "levels": self.levels, "scorer": self.scorer}
-        return groups | {
-            "atoms": tube.levels,
-            "moved": moved,
-            "values": tube.values,
-            "steps": tube.steps if moved else None,
-        }
+        tube, moved = self.tube, self.tube.values is not None
+        steps = tube.steps if moved else None
+        own = {"atoms": tube.levels, "moved": moved, "values": tube.values, "steps": steps}
+        return own | {"columns": self.columns, "levels": self.levels, "scorer": self.scorer}
 
     @classmethod
     def made_of(cls, held: Mapping[str, Any]) -> GroupTube:
         """Return what has these values of its parts."""
-        values, steps, moved = held["values"], held["steps"], held["moved"]
-        need((values is not None) == (steps is not None) == moved, "values or steps are missing or too many")
+        grid, steps, moved = held["values"], held["steps"], held["moved"]
+        need((grid is not None) == (steps is not None) == moved, "values or steps are missing or too many")
         if moved:
-            rising = (np.diff(values) >= 0).all() and (np.diff(steps) >= 0).all()
-            need(values.size and rising and (steps[:, -1] == 1).all(), "steps do not rise to 1")
-        tube = Tube(held["atoms"], values, steps if moved else np.ones((len(held["levels"]), 0)))
+            rising = (np.diff(grid) >= 0).all() and (np.diff(steps) >= 0).all()
+            need(grid.size and rising and (steps[:, -1] == 1).all(), "steps do not rise to 1")
+        tube = Tube(held["atoms"], grid, steps if moved else np.ones((len(held["levels"]), 0)))
         return cls(held["columns"], held["levels"], held["scorer"], tube)
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,15 +139,13 @@ class ScoredSource(Source):
         own = [name for name in columns if name not in (MODEL_SCORE, PLAIN_SCORE)]
         inner = list(dict.fromkeys((*own, *self._features)))
         wanted = {name: kind for name, kind in (types or {}).items() if name in {*own} - {*self._features}}
-        return [self._scored(part, list(columns)) for part in self.unscored.parts(inner, wanted)]
+        inner_parts = self.unscored.parts(inner, wanted)
+        return [replace(part, batches=partial(self._scored, part, list(columns))) for part in inner_parts]
 
-    def _scored(self, part: Part, columns: list[str]) -> Part:
-        def batches() -> Iterator[pa.RecordBatch]:
-            for batch in part.batches():
-                frame = batch.select(list(self._features)).to_pandas()
-                out = batch.append_column(MODEL_SCORE, arrow_array(self._model.score(frame)))
-                if self._plain is not None and PLAIN_SCORE in columns:
-                    out = out.append_column(PLAIN_SCORE, arrow_array(self._plain.score(frame)))
-                yield out.select(columns)
-
-        return replace(part, batches=batches)
+    def _scored(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        for batch in part.batches():
+            frame = batch.select(list(self._features)).to_pandas()
+            out = batch.append_column(MODEL_SCORE, arrow_array(self._model.score(frame)))
+            if self._plain is not None and PLAIN_SCORE in columns:
+                out = out.append_column(PLAIN_SCORE, arrow_array(self._plain.score(frame)))
+            yield out.select(columns)

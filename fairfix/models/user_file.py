@@ -227,9 +227,8 @@ def load_model(
         )
     suffix = Path(path).suffix.lower()
     if suffix not in (*PICKLES, *READERS) and not Path(path).is_dir():
-        known = ", ".join(PICKLES)
         raise ModelError(
-            f"model file {path}: the suffix {suffix!r} is unknown; known are {known}, .skops and .onnx"
+            f"model file {path}: the suffix {suffix!r} is unknown; known are {', '.join(PICKLES)}, .skops and .onnx"
         )
     data = _read(path)
     sha256 = digest(data)
