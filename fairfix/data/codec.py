@@ -233,7 +233,6 @@ class EndToEnd(Part):
     """Several things of equal parts: their lengths as a setting, each part of all of them end to end as an array."""
 
     make: Callable[..., Any]
-    """Makes a thing of its parts."""
     lengths: str
     """Name of the setting that has the lengths."""
     arrays: Mapping[str, Array]
@@ -241,7 +240,6 @@ class EndToEnd(Part):
     many: str
     """What shapes call the number of things."""
     sound: Callable[[Any], bool]
-    """Whether a thing is one."""
 
     def save(self, name: str, value: Any, state: State) -> None:
         """Put lengths into the settings, and parts into the arrays."""
@@ -268,7 +266,6 @@ class Inner(Part):
     make: Callable[..., Any]
     """Makes it of its parts, by their names."""
     parts: Mapping[str, Part]
-    """How each is kept."""
 
     def save(self, name: str, value: Any, state: State) -> None:
         """Put the parts into the state."""

@@ -148,7 +148,6 @@ class Counts:
     sums: Mapping[str, Floats] = field(default_factory=dict)
     """Per name, shape (C, L, 2): sums of ``w v`` and ``w v^2`` of a real quantity ``v`` (score, losses)."""
     read: int = 0
-    """Rows read, used or not."""
     excluded: Mapping[str, int] = field(default_factory=dict)
     """Rows read but not counted, by reason. ``read == rows.sum() + sum(excluded.values())``."""
 

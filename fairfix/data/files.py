@@ -56,6 +56,10 @@ class Source(ABC):
 
     name: str
     schema: pa.Schema
+    rows: int | None = None
+    """Number of rows where it is known without reading."""
+    about_rows: int = 0
+    """Roughly how many rows there are; decides how finely to count."""
     text = False
     """Whether the format leaves the types of columns open, so that ``types`` decides them."""
 
@@ -63,16 +67,6 @@ class Source(ABC):
     def columns(self) -> tuple[str, ...]:
         """Column names, in the order of the data."""
         return tuple(self.schema.names)
-
-    @property
-    def rows(self) -> int | None:
-        """Number of rows where it is known without reading."""
-        return None
-
-    @property
-    def about_rows(self) -> int:
-        """Roughly how many rows there are; decides how finely to count."""
-        return self.rows or 0
 
     @abstractmethod
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
@@ -99,12 +93,8 @@ def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
         hint = f"did you mean {near[0]!r}? " if near else ""
         shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
         whole = next((one for one in columns if "," in one and name in map(str.strip, one.split(","))), None)
-        comma = (
-            ""
-            if whole is None
-            else f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'"
-        )
-        raise ColumnError(f"{where} has no column {name!r}; {hint}it has: {shown}{comma}")
+        quotes = f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'" if whole else ""
+        raise ColumnError(f"{where} has no column {name!r}; {hint}it has: {shown}{quotes}")
 
 
 class ParquetSource(Source):
@@ -119,11 +109,7 @@ class ParquetSource(Source):
             with _readable(path, "Parquet"):
                 self._files.append((path, pq.read_metadata(path)))
         self.schema = self._files[0][1].schema.to_arrow_schema()
-
-    @property
-    def rows(self) -> int:
-        """Number of rows, from the files' footers."""
-        return sum(meta.num_rows for _, meta in self._files)
+        self.rows = self.about_rows = sum(meta.num_rows for _, meta in self._files)
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return runs of row groups of about a million rows."""
@@ -168,17 +154,13 @@ class CsvSource(Source):
     def __init__(self, paths: Sequence[Path], name: str) -> None:
         self.name = name
         self._paths = list(paths)
+        self.about_rows = sum(path.stat().st_size for path in paths) // 100  # bytes of a row, roughly
         for path in paths:
             if not path.stat().st_size:
                 raise DataError(f"{path.name} is empty")
         with _readable(paths[0], "CSV"), _open_csv(paths[0], None, None) as reader:
             self.schema = reader.schema
         self.require(self.schema.names)  # a CSV reader finds columns by their names
-
-    @property
-    def about_rows(self) -> int:
-        """Roughly how many rows there are, at a hundred bytes a row."""
-        return sum(path.stat().st_size for path in self._paths) // 100
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return one part per file: CSV text has no places to start from."""
@@ -220,11 +202,7 @@ class FrameSource(Source):
         self.name = name
         self._table = table
         self.schema = table.schema
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return int(self._table.num_rows)
+        self.rows = self.about_rows = int(table.num_rows)
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the table as one part."""

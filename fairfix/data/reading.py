@@ -35,7 +35,6 @@ class Columns:
     """Which column plays which part; every other column is a feature."""
 
     protected: tuple[str, ...]
-    """Columns whose groups are compared."""
     label: str | None = None
     """Observed outcome: 0/1, or a real number for regression."""
     score: str | None = None

@@ -55,7 +55,6 @@ class Feature:
 
     name: str
     kind: Kind
-    """The column and how it is read."""
     mean: float = 0.0
     scale: float = 1.0
     """Of a number, boolean or score: what is taken off and divided by."""

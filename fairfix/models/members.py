@@ -87,7 +87,6 @@ class LinearMember(Member):
     intercept: Floats
     """Shapes (d, m) and (m,)."""
     link: Link
-    """What becomes of the sums."""
 
     @property
     def sound(self) -> bool:
@@ -138,9 +137,7 @@ class TreesMember(Member):
     baseline: Floats
     """What the sums begin with, shape (m,)."""
     features: int
-    """Number of columns of the matrix."""
     link: Link
-    """What becomes of the sums."""
 
     @property
     def sound(self) -> bool:

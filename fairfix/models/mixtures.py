@@ -99,7 +99,6 @@ class ModelMixture(OfScorers):
     }
 
     models: tuple[Scorer, ...]
-    """Where scores come from."""
     weights: Floats
     """Shape (M,), positive, of sum 1."""
     averaged: bool
@@ -152,7 +151,6 @@ class BlindRule(OfScorers):
     groups: tuple[tuple[Scorer, Scorer], ...]
     """For each attribute where ``P(group | x, y)`` comes from, for ``y = 1`` and for ``y = 0``."""
     mixture: BlindMixture
-    """What is made of them."""
 
     def held(self) -> Mapping[str, Any]:
         """Return the value of every part; groups of all attributes end to end."""

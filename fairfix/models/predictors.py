@@ -219,7 +219,6 @@ class GroupwiseCurve(OfCurves):
     }
 
     curves: tuple[Piecewise, ...]
-    """``g_k``, one per group."""
     sigmoid: Floats | None = None
     """``(a_k, b_k)``, shape (K, 2); None where the score is taken as it is."""
 

@@ -60,9 +60,7 @@ class Repaired:
 
     method: str
     parameters: Mapping[str, Any]
-    """What made it."""
     predictor: RepairedPredictor
-    """What it is."""
     reading: Reading
     """Columns and their meaning at predict time (no label, no weight)."""
     unseen_group: UnseenGroup

@@ -188,7 +188,6 @@ class GroupedScore(OfGroups, OfScorers):
     """
 
     scorer: Scorer
-    """Where the score comes from."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -222,7 +221,6 @@ class GroupTube(GroupedScore):
     }
 
     tube: Tube
-    """What becomes of the scores of each group."""
 
     def held(self) -> Mapping[str, Any]:
         """Return the value of every part."""
@@ -316,7 +314,6 @@ class ScoreCurves(OfCurves, GroupedScore):
     parts: ClassVar[Mapping[str, Part]] = {**GROUPS, "scorer": ScorerPart(), "curves": CURVES}
 
     curves: tuple[Piecewise, ...]
-    """``g_k``, one per group."""
 
     def ranking(self, table: Table) -> Floats:
         """Return the scorer's score of each row."""

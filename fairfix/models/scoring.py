@@ -113,7 +113,7 @@ class ScoredSource(Source):
                 f"{source.name} has a column {MODEL_SCORE!r}, the name of the model's scores; rename it"
             )
         self.name = source.name
-        self.text = source.text
+        self.text, self.rows, self.about_rows = source.text, source.rows, source.about_rows
         self.schema = source.schema.append(pa.field(MODEL_SCORE, pa.float64()))
         self.unscored = source
         self._model = model
@@ -123,16 +123,6 @@ class ScoredSource(Source):
         if self._plain is not None:
             self.schema = self.schema.append(pa.field(PLAIN_SCORE, pa.float64()))
         source.require(self._features)
-
-    @property
-    def rows(self) -> int | None:
-        """Number of rows where it is known without reading."""
-        return self.unscored.rows
-
-    @property
-    def about_rows(self) -> int:
-        """Roughly how many rows there are."""
-        return self.unscored.about_rows
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the parts of the source, scored; features keep the types they come with."""

@@ -49,13 +49,11 @@ class Certificate:
     objective: str
     """What is measured, as a noun: ``mean square loss plus the penalty``."""
     value: float
-    """Of the shipped rule."""
     bound: float
     """What no rule of the class goes below."""
     among: str
     """The class, in the plural: ``linear models within the bounds``."""
     rows: str = "the rows of the fit"
-    """The rows it is proven on."""
 
     @property
     def gap(self) -> float:
@@ -80,9 +78,7 @@ class Quantity:
     name: str
     """What it is called in the method's documentation."""
     value: float
-    """The number."""
     meaning: str
-    """What it is, in words."""
     group: str = ""
     """Whose it is; empty where it is of all."""
 

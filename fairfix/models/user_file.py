@@ -77,7 +77,6 @@ class ScoringModel:
     """A user's model, loaded and ready to score; made by :func:`load_model`."""
 
     path: str
-    """The file it came from, as given."""
     sha256: str
     """``"sha256:<hex>"`` of the bytes that were loaded."""
     kind: Kind
@@ -87,7 +86,6 @@ class ScoringModel:
     score_scale: Scale
     """``"probability"``, ``"raw"`` (a margin or a regressor's value) or ``"decision"`` (0 or 1)."""
     estimator: Any = field(repr=False, compare=False)
-    """The loaded object."""
     input_names: tuple[str, ...] | None = field(repr=False)
     """What the model itself calls the columns; None if it was fitted on plain arrays."""
     classes: tuple[Any, ...] = ()
