@@ -132,7 +132,7 @@ class Encoder:
     def _group_codes(
         self, batch: pa.RecordBatch, name: str, drop: dict[str, Bools]
     ) -> tuple[Ints, list[str]]:
-        codes, levels, missing = group_codes(_column(batch, name), name)
+        codes, levels, missing = group_codes(batch.column(name), name)
         seen, limit = self._levels[name], self.reading.max_groups
         # a dictionary may name levels that no row has
         seen.update(levels if len(levels) <= limit else (levels[code] for code in np.unique(codes)))
@@ -151,7 +151,7 @@ class Encoder:
         """Return a real column; missing entries are marked in ``drop``, infinities and what is out of range refused."""
         if name is None:
             return None
-        column = numbers(_column(batch, name), name, part)
+        column = numbers(batch.column(name), name, part)
         # NaN and infinities show in the least and the largest entry, so sound data costs two passes and no mask
         low, high = (float(column.min()), float(column.max())) if column.size else (0.0, 0.0)
         if math.isnan(low):
@@ -181,7 +181,7 @@ class Encoder:
 
     def _binary(self, batch: pa.RecordBatch, name: str, part: str, drop: dict[str, Bools]) -> Ints:
         """Return a 0/1 column (uint8) from numbers, booleans or text."""
-        array = _column(batch, name)
+        array = batch.column(name)
         positive = self.reading.positive_label
         kind = array.type
         if positive is None and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -279,18 +279,8 @@ def _without(rows: Rows, drop: Mapping[str, Bools]) -> Rows:
     return replace(rows.mapped(lambda array: array[left]), excluded=excluded, kept=left)
 
 
-def scores_of(batch: pa.RecordBatch, reading: Reading) -> Floats:
-    """Return the scores of a batch that has been through the gate before: present, finite, in range."""
-    assert reading.columns.score is not None
-    return numbers(_column(batch, reading.columns.score), reading.columns.score, "score")
-
-
 # Buffers are read and made directly: Array.to_numpy, numpy.asarray and pa.array import pandas on the first
 # call, which costs an audit of a small file more than the audit itself.
-
-
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    return batch.column(batch.schema.get_field_index(name))
 
 
 def null_mask(array: pa.Array) -> Bools | None:

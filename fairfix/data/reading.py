@@ -64,22 +64,6 @@ class Columns:
         """Columns that are not features."""
         return (*self.counted, *((self.id,) if self.id else ()))
 
-    def check(self, *, protected: bool = True) -> None:
-        """Raise where one column plays two parts that exclude each other, or none is ``protected`` and one must be."""
-        if protected and not self.protected:
-            raise UsageError("no protected column is named; name one with `protected=COLUMN`")
-        seen: dict[str, str] = {}
-        for part in ("strata", "protected", "label", "score", "prediction", "probability", "weight"):
-            names = getattr(self, part)
-            for name in names if isinstance(names, tuple) else filter(None, (names,)):
-                if name in seen:
-                    raise UsageError(
-                        f"column {name!r} is given to `{seen[name]}` and to `{part}`; it can play one part"
-                    )
-                seen[name] = part
-        if self.prediction and self.probability:
-            raise UsageError("`prediction` and `probability` both say what was decided; give one of them")
-
 
 @dataclass(frozen=True)
 class Reading:
@@ -99,7 +83,20 @@ class Reading:
 
     def check(self, *, protected: bool = True) -> None:
         """Raise where columns contradict each other, a ``protected`` one is missing, or a threshold cannot be one."""
-        self.columns.check(protected=protected)
+        columns = self.columns
+        if protected and not columns.protected:
+            raise UsageError("no protected column is named; name one with `protected=COLUMN`")
+        seen: dict[str, str] = {}
+        for part in ("strata", "protected", "label", "score", "prediction", "probability", "weight"):
+            names = getattr(columns, part)
+            for name in names if isinstance(names, tuple) else filter(None, (names,)):
+                if name in seen:
+                    raise UsageError(
+                        f"column {name!r} is given to `{seen[name]}` and to `{part}`; it can play one part"
+                    )
+                seen[name] = part
+        if columns.prediction and columns.probability:
+            raise UsageError("`prediction` and `probability` both say what was decided; give one of them")
         low, high = self.range
         for cut in self.thresholds:
             if not (math.isfinite(cut) and low <= cut <= high):

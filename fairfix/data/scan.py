@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells, moved_bins
-from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, scores_of
+from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, numbers
 from fairfix.data.files import Part, Source, open_source
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.table import Table, assemble
@@ -416,9 +416,9 @@ def collect(
     Rows of one score, cell and label are merged into one weighted row when there are many, so heavy ties
     cost no memory.
     """
-    grid = counts.grid
+    grid, name = counts.grid, reading.columns.score
     assert grid is not None
-
+    assert name is not None
     # where no row was left out, the scores alone say which rows to look at, and labels are not needed
     complete = not any(counts.excluded.values())
     if complete:
@@ -430,17 +430,17 @@ def collect(
         chosen: list[KeptRows] = []
         room = KEEP_ROWS
         for whole in part.batches():
-            batch = (
-                whole.filter(arrow_array(bins[grid.index(scores_of(whole, reading))])) if complete else whole
-            )
+            batch = whole
+            if complete:
+                inside = bins[grid.index(numbers(whole.column(name), name, "score"))]
+                batch = whole.filter(arrow_array(inside))
             rows = encoder.encode(batch)
             assert rows.score is not None
-            inside = bins[grid.index(rows.score)]
             _, into = groups_of_cells(counts.keys, encoder.cells, counts.keys, counts.cells)
-            label = rows.label[inside] if rows.label is not None and reading.binary else None
-            weight = None if rows.weight is None else rows.weight[inside]
-            square = None if weight is None else weight * weight
-            chosen.append(KeptRows(rows.score[inside], into[rows.cell[inside]], label, weight, square))
+            label = rows.label if reading.binary else None
+            square = None if rows.weight is None else rows.weight**2
+            kept = KeptRows(rows.score, into[rows.cell], label, rows.weight, square)
+            chosen.append(kept.take(bins[grid.index(rows.score)]))
             if sum(few.score.size for few in chosen) > room:
                 chosen = [KeptRows.joined(chosen).merged()]
                 room = max(KEEP_ROWS, 2 * chosen[0].score.size)  # where little is tied, merge seldom
@@ -465,20 +465,22 @@ def read_table(
     source.require(reading.columns.counted)
     raw = raw or {}
     wanted = source.columns if columns is None else columns
-    names = list(dict.fromkeys((*reading.columns.counted, *wanted, *raw)))
-    batches = [batch for part in source.parts(names, {**raw, **_types(reading)}) for batch in part.batches()]
-    return assemble([batch for batch in batches if batch.num_rows], reading, source.name, tuple(raw))
+    batches = [batch for _, _, batch in stream_batches(source, reading, raw, wanted)]
+    return assemble(batches, reading, source.name, tuple(raw))
 
 
 def stream_batches(
-    source: Source, reading: Reading, more: Mapping[str, pa.DataType] | None = None
+    source: Source,
+    reading: Reading,
+    more: Mapping[str, pa.DataType] | None = None,
+    columns: Iterable[str] = (),
 ) -> Iterator[tuple[int, Part, pa.RecordBatch]]:
-    """Yield (rows before, part, batch) of the counted columns, in order, one batch in memory at a time.
+    """Yield (rows before, part, batch) of the counted columns and others, one batch in memory at a time.
 
-    ``more`` names further columns, with the types that text files are read as.
+    ``more`` names columns with the types that text files are read as, ``columns`` those of which any type will do.
     """
     before, more = 0, more or {}
-    names = list(dict.fromkeys((*reading.columns.counted, *more)))
+    names = list(dict.fromkeys((*reading.columns.counted, *columns, *more)))
     for part in source.parts(names, {**more, **_types(reading)}):
         for batch in part.batches():
             if batch.num_rows:

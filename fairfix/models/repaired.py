@@ -197,7 +197,7 @@ class Repaired:
                 yield self._predicted(batch, encoder, first, missing_score, seen)
                 first += batch.num_rows
                 if named and not duplicate_ids:
-                    ids.append(batch.column(batch.schema.get_field_index(named)))
+                    ids.append(batch.column(named))
         if ids:
             check_unique(ids, str(named))
 

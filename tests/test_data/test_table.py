@@ -348,7 +348,7 @@ def test_short_floats_are_cut_in_their_own_type(kind: Any) -> None:
 def test_columns_play_one_part(columns: Columns, words: str) -> None:
     """A column cannot be two things, and something must be protected."""
     with pytest.raises(UsageError, match=words):
-        columns.check()
+        Reading(columns).check()
 
 
 # ---------------------------------------------------------------------- whole tables
