@@ -18,7 +18,6 @@ import math
 import os
 import re
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -138,7 +137,7 @@ def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
         return _Reader(place.name, content, kind).artifact()
     except ArtifactError:
         raise
-    except DAMAGE as error:
+    except Exception as error:  # the ZIP reader answers some damaged headers with errors of other libraries
         own = isinstance(error, (zipfile.BadZipFile, ValueError))
         fault = f"{error}" if own else f"{type(error).__name__}: {error}"
         title = ".fairfix file" if kind == NAME else f"file of {kind.removeprefix('fairfix.')}"
@@ -151,16 +150,9 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     try:
         reader = _Reader(Path(path).name, content, NAME)
         name = reader.manifest(reader.members()).get("format")
-    except (ArtifactError, *DAMAGE):
+    except Exception:  # damaged: as an artifact it is refused with a reason
         return NAME
     return name.partition("/")[0] if isinstance(name, str) else NAME
-
-
-# the standard library's ZIP reader answers some damaged headers with errors of other libraries, and of its own
-DAMAGE = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError),
-    *(LookupError, TypeError, OverflowError, MemoryError),
-)
 
 
 def _content(path: Path) -> bytes:
