@@ -33,13 +33,15 @@ BELOW_1 = float(np.nextafter(1.0, 0.0))
 Shape = tuple[int | str | None, ...]
 
 
-# ---------------------------------------------------------------------- JSON values
-
-
 def need(sound: object, reason: str) -> None:
     """Raise a ValueError with the reason, unless the condition holds."""
     if not sound:
         raise ValueError(reason)
+
+
+def as_is(value: Any) -> Any:
+    """Return any value."""
+    return value
 
 
 def text(value: Any) -> str:
@@ -56,34 +58,29 @@ def truth(value: Any) -> bool:
 
 def whole(low: int = 0, high: int = 1 << 53) -> Json:
     """Return what takes whole numbers of a range."""
-
-    def take(value: Any) -> int:
-        need(
-            type(value) is int and low <= value <= high, f"{value!r} is no whole number from {low} to {high}"
-        )
-        return int(value)
-
-    return take
+    return _checked(
+        lambda value: type(value) is int and low <= value <= high, f"no whole number from {low} to {high}"
+    )
 
 
 def real(low: float = -LARGEST, high: float = LARGEST) -> Json:
     """Return what takes floats of a range."""
-
-    def take(value: Any) -> float:
-        need(
-            isinstance(value, float) and low <= value <= high, f"{value!r} is no number from {low} to {high}"
-        )
-        return float(value)
-
-    return take
+    return _checked(
+        lambda value: isinstance(value, float) and low <= value <= high, f"no number from {low} to {high}"
+    )
 
 
 def one_of(*choices: str) -> Json:
     """Return what takes one of some texts."""
+    return _checked(
+        lambda value: isinstance(value, str) and value in choices, f"not one of {', '.join(choices)}"
+    )
 
-    def take(value: Any) -> str:
-        need(isinstance(value, str) and value in choices, f"{value!r} is not one of {', '.join(choices)}")
-        return str(value)
+
+def _checked(sound: Callable[[Any], bool], fault: str) -> Json:
+    def take(value: Any) -> Any:
+        need(sound(value), f"{value!r} is {fault}")
+        return value
 
     return take
 
@@ -97,10 +94,8 @@ def list_of(inner: Json, least: int = 0, most: float = math.inf) -> Json:
     """Return what takes lists, as tuples."""
 
     def take(value: Any) -> tuple[Any, ...]:
-        need(
-            isinstance(value, list) and least <= len(value) <= most,
-            f"{value!r} is no list of the right length",
-        )
+        fits = isinstance(value, list) and least <= len(value) <= most
+        need(fits, f"{value!r} is no list of the right length")
         return tuple(map(inner, value))
 
     return take
@@ -141,9 +136,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: plain(part) for name, part in value.items()}
     return [plain(part) for part in value] if isinstance(value, (list, tuple)) else value
-
-
-# ---------------------------------------------------------------------- parts
 
 
 @dataclass
@@ -203,10 +195,8 @@ class Setting(Part):
     def load(self, name: str, state: State) -> Any:
         """Take the value out of the settings."""
         value = self.json(state.setting(name))
-        need(
-            not self.length or state.fits((len(value),), (self.length,)),
-            f"{name!r} is not as long as the others",
-        )
+        fits = not self.length or state.fits((len(value),), (self.length,))
+        need(fits, f"{name!r} is not as long as the others")
         return value
 
 
@@ -240,26 +230,15 @@ class Array(Part):
 
 @dataclass(frozen=True)
 class EndToEnd(Part):
-    """Several things of equal parts: their lengths as a setting, each part of all of them end to end as an array.
-
-    Attributes
-    ----------
-    make
-        Makes a thing of its parts.
-    lengths
-        Name of the setting that has the lengths.
-    arrays
-        The parts, whose shapes are ``(None,)``.
-    many
-        What shapes call the number of things.
-    sound
-        Whether a thing is one.
-    """
+    """Several things of equal parts: their lengths as a setting, each part of all of them end to end as an array."""
 
     make: Callable[..., Any]
     lengths: str
+    """Name of the setting that has the lengths."""
     arrays: Mapping[str, Array]
+    """The parts, whose shapes are ``(None,)``."""
     many: str
+    """What shapes call the number of things."""
     sound: Callable[[Any], bool]
 
     def save(self, name: str, value: Any, state: State) -> None:
@@ -280,14 +259,38 @@ class EndToEnd(Part):
         return made
 
 
-# ---------------------------------------------------------------------- what is saved
+@dataclass(frozen=True)
+class Inner(Part):
+    """A thing or a mapping that has parts of its own, which are kept beside those of what holds it."""
+
+    make: Callable[..., Any]
+    """Makes it of its parts, by their names."""
+    parts: Mapping[str, Part]
+
+    def save(self, name: str, value: Any, state: State) -> None:
+        """Put the parts into the state."""
+        for own, part in self.parts.items():
+            part.save(own, value[own] if isinstance(value, Mapping) else getattr(value, own), state)
+
+    def load(self, name: str, state: State) -> Any:
+        """Take the parts out of the state."""
+        return self.make(**{own: part.load(own, state) for own, part in self.parts.items()})
 
 
 class Saved(ABC):
-    """What is saved by its parts: a name for each value, and how it is kept."""
+    """What is saved by its parts: a name for each value, and how it is kept.
+
+    A subclass with a ``kind`` of its own is found by it, in its base's ``kinds``, when a file is read.
+    """
 
     parts: ClassVar[Mapping[str, Part]] = {}
     kind: ClassVar[str]
+    kinds: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in cls.__dict__:
+            cls.kinds[cls.kind] = cls
 
     @property
     def sound(self) -> bool:

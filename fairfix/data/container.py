@@ -18,7 +18,6 @@ import math
 import os
 import re
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -63,17 +62,10 @@ class Artifact:
     arrays: Mapping[str, npt.NDArray[Any]]
 
 
-# ---------------------------------------------------------------------- writing
-
-
 def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) -> str:
-    """Write an artifact, whole or not at all; the same content gives the same bytes.
+    """Write an artifact, whole or not at all, and return ``sha256:...`` of it; the same content gives the same bytes.
 
     ``kind`` is what its format is called; a reader of another kind refuses it.
-
-    Returns
-    -------
-    ``sha256:...`` of the file.
     """
     content = _packed(artifact, kind)
     if len(content) > MAX_TOTAL:
@@ -82,24 +74,25 @@ def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) ->
         )
     with atomic_output(path) as file:
         file.write(content)
-    return _digest(content)
+    return digest(content)
 
 
 def _packed(artifact: Artifact, kind: str) -> bytes:
-    arrays = {name: _npy(name, artifact.arrays[name]) for name in sorted(artifact.arrays)}
-    table = {name: _entry(artifact.arrays[name], data) for name, data in arrays.items()}
     if reserved := {"format", "arrays"} & set(artifact.manifest):
         raise ArtifactError(
             f"the manifest must not hold the container's own keys {', '.join(sorted(reserved))}"
         )
+    packed = {name: _npy(name, np.asarray(artifact.arrays[name])) for name in sorted(artifact.arrays)}
+    table = {name: entry for name, (entry, _) in packed.items()}
     manifest = {**artifact.manifest, "format": f"{kind}/{PROTOCOL}", "arrays": table}
     try:
         text = json.dumps(manifest, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ArtifactError(f"the manifest holds what JSON has not: {error}") from error
+    members = {MANIFEST: text.encode()} | {f"arrays/{name}.npy": data for name, (_, data) in packed.items()}
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        for name, data in [(MANIFEST, text.encode()), *((f"arrays/{n}.npy", d) for n, d in arrays.items())]:
+        for name, data in members.items():
             info = zipfile.ZipInfo(name, _EPOCH)
             info.external_attr = 0o644 << 16
             info.create_system = 3
@@ -107,61 +100,48 @@ def _packed(artifact: Artifact, kind: str) -> bytes:
     return out.getvalue()
 
 
-def _npy(name: str, array: npt.NDArray[Any]) -> bytes:
+def _npy(name: str, array: npt.NDArray[Any]) -> tuple[dict[str, Any], bytes]:
+    """Return an array's entry in the manifest, and its file."""
     if not _ARRAY_NAME.fullmatch(name):
         raise ArtifactError(f"{name!r} cannot name an array; use a-z, 0-9, underscore and point")
-    plain = np.asarray(array)
-    plain = plain.astype(plain.dtype.newbyteorder("<"), order="C", copy=False)
+    plain = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
     if plain.dtype.str not in DTYPES:
         raise ArtifactError(f"array {name!r} is of type {plain.dtype}, which the format has not")
     out = io.BytesIO()
-    np.lib.format.write_array(
-        out, np.ascontiguousarray(plain).reshape(plain.shape), (1, 0), allow_pickle=False
-    )
-    return out.getvalue()
+    flat = np.ascontiguousarray(plain).reshape(plain.shape)
+    np.lib.format.write_array(out, flat, (1, 0), allow_pickle=False)
+    data = out.getvalue()
+    digest = hashlib.sha256(data).hexdigest()
+    entry = {"dtype": plain.dtype.str, "shape": list(plain.shape), "bytes": len(data), "sha256": digest}
+    return entry, data
 
 
-def _entry(array: npt.NDArray[Any], data: bytes) -> dict[str, Any]:
-    kind = np.asarray(array).dtype.newbyteorder("<").str
-    return {
-        "dtype": kind,
-        "shape": list(np.shape(array)),
-        "bytes": len(data),
-        "sha256": hashlib.sha256(data).hexdigest(),
-    }
-
-
-def _digest(content: bytes) -> str:
+def digest(content: bytes) -> str:
+    """Return ``sha256:...`` of bytes."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def fingerprint(path: str | os.PathLike[str]) -> str:
     """Return ``sha256:...`` of a file."""
-    return _digest(_content(Path(path)))
-
-
-# ---------------------------------------------------------------------- reading
+    return digest(_content(Path(path)))
 
 
 def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
     """Read an artifact of a kind after checking all of it.
 
-    Raises
-    ------
-    ArtifactError
-        Names the file and the first thing that is wrong; nothing else is ever raised for any content.
+    An ArtifactError names the file and the first thing that is wrong; nothing else is ever raised for any content.
     """
     place = Path(path)
+    content = _content(place)
     try:
-        return _Reader(place.name, _content(place), kind).artifact()
+        return _Reader(place.name, content, kind).artifact()
     except ArtifactError:
         raise
-    except (zipfile.BadZipFile, ValueError) as error:
-        raise ArtifactError(f"{place.name} is not a sound {_title(kind)}: {error}") from error
-    except DAMAGE as error:
-        raise ArtifactError(
-            f"{place.name} is not a sound {_title(kind)}: {type(error).__name__}: {error}"
-        ) from error
+    except Exception as error:  # the ZIP reader answers some damaged headers with errors of other libraries
+        own = isinstance(error, (zipfile.BadZipFile, ValueError))
+        fault = f"{error}" if own else f"{type(error).__name__}: {error}"
+        title = ".fairfix file" if kind == NAME else f"file of {kind.removeprefix('fairfix.')}"
+        raise ArtifactError(f"{place.name} is not a sound {title}: {fault}") from error
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
@@ -169,30 +149,10 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     content = _content(Path(path))
     try:
         reader = _Reader(Path(path).name, content, NAME)
-        name = reader.manifest(reader.members()[MANIFEST]).get("format")
-    except (ArtifactError, *DAMAGE):
+        name = reader.manifest(reader.members()).get("format")
+    except Exception:  # damaged: as an artifact it is refused with a reason
         return NAME
     return name.partition("/")[0] if isinstance(name, str) else NAME
-
-
-# the standard library's ZIP reader answers some damaged headers with errors of other libraries, and of its own
-DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    RuntimeError,
-    OSError,
-    ValueError,
-    LookupError,
-    TypeError,
-    OverflowError,
-    MemoryError,
-)
-
-
-def _title(kind: str) -> str:
-    """Return what people call a file of a kind."""
-    return ".fairfix file" if kind == NAME else f"file of {kind.removeprefix('fairfix.')}"
 
 
 def _content(path: Path) -> bytes:
@@ -216,7 +176,7 @@ class _Reader:
     def artifact(self) -> Artifact:
         """Return the artifact: directory, manifest, table of arrays, arrays."""
         members = self.members()
-        manifest = self.manifest(members[MANIFEST])
+        manifest = self.manifest(members)
         table = manifest.pop("arrays", None)
         self._check_format(manifest.pop("format", None))
         need(isinstance(table, dict), "the manifest has no table of arrays")
@@ -244,21 +204,21 @@ class _Reader:
         return out
 
     def _check_member(self, info: zipfile.ZipInfo) -> None:
-        name = info.filename
+        name, modes = info.filename, (0, 0o100000)
         inner = name.removeprefix("arrays/").removesuffix(".npy")
         array = name == f"arrays/{inner}.npy" and _ARRAY_NAME.fullmatch(inner)
         need(name == MANIFEST or array, f"unknown member {name[:80]!r}")
-        regular = (info.external_attr >> 16) & 0o170000 in (0, 0o100000)
-        need(
-            info.orig_filename == name and not info.is_dir() and regular,
-            f"the member {name!r} is no plain file",
+        plain = (
+            info.orig_filename == name
+            and not info.is_dir()
+            and (info.external_attr >> 16) & 0o170000 in modes
         )
+        need(plain, f"the member {name!r} is no plain file")
         need(not info.flag_bits & _ENCRYPTED, f"the member {name!r} is encrypted")
-        plain = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-        need(plain, f"the member {name!r} is compressed in an unknown way")
-        possible = info.compress_size <= self.size and info.file_size <= MAX_RATIO * max(
-            info.compress_size, 1
-        )
+        common = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        need(common, f"the member {name!r} is compressed in an unknown way")
+        most = MAX_RATIO * max(info.compress_size, 1)
+        possible = info.compress_size <= self.size and info.file_size <= most
         need(possible, f"the member {name!r} claims a size it cannot have")
 
     def _bytes(self, info: zipfile.ZipInfo, limit: int) -> bytes:
@@ -269,7 +229,7 @@ class _Reader:
         need(len(data) == info.file_size, f"the member {info.filename!r} is not as long as it claims")
         return data
 
-    def manifest(self, info: zipfile.ZipInfo) -> dict[str, Any]:
+    def manifest(self, members: Mapping[str, zipfile.ZipInfo]) -> dict[str, Any]:
         """Return the manifest's JSON object."""
 
         def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -280,7 +240,7 @@ class _Reader:
         def constant(text: str) -> NoReturn:
             raise ValueError(f"it holds {text}")
 
-        data = self._bytes(info, MAX_MANIFEST)
+        data = self._bytes(members[MANIFEST], MAX_MANIFEST)
         try:
             manifest = json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=constant)
         except ValueError as error:
@@ -289,15 +249,14 @@ class _Reader:
         return dict(manifest)
 
     def _check_format(self, text: Any) -> None:
-        ours = f"{self.kind}/{PROTOCOL}"
-        match = re.fullmatch(rf"{re.escape(self.kind)}/(\d{{1,9}})", text) if isinstance(text, str) else None
-        if match is None:
-            raise ValueError(f"its format is {text!r}, not {ours!r}")
-        if int(match[1]) > PROTOCOL:
+        ours, (kind, _, number) = f"{self.kind}/{PROTOCOL}", str(text).partition("/")
+        sound = isinstance(text, str) and kind == self.kind and re.fullmatch(r"\d{1,9}", number)
+        need(sound, f"its format is {text!r}, not {ours!r}")
+        if int(number) > PROTOCOL:
             raise ArtifactError(
                 f"{self.name} has the format {text}; this fairfix reads up to {ours}: use a newer one"
             )
-        need(int(match[1]) == PROTOCOL, f"its format is {text!r}, which never was")
+        need(int(number) == PROTOCOL, f"its format is {text!r}, which never was")
 
     def _array(self, name: str, entry: Any, members: Mapping[str, zipfile.ZipInfo]) -> npt.NDArray[Any]:
         """Return an array, whose bytes, hash and header are checked before anything is built."""

@@ -1,28 +1,18 @@
-r"""Counts: the additive statistic that every group metric is a function of.
+"""Counts: the additive statistic that every group metric is a function of.
 
-For a cell ``c`` (one combination of the strata and protected columns), a label
-``l`` and a score bin ``b``, the table holds
+For a cell (one combination of the strata and protected columns), a label and a score bin, the table holds the number of
+rows and the sums of their weights and squared weights; per cell and label, sums of the decision probability and of the
+losses. All of them are sums over rows, so ``count(A) + count(B) == count(A and B together)``: threads, files and
+machines are loops of additions. Nothing downstream of this module sees a row.
 
-.. math::
-    rows[c, l, b] = \sum_i 1[i \in (c, l, b)],\qquad
-    mass = \sum_i w_i 1[\cdot],\qquad
-    square\_mass = \sum_i w_i^2 1[\cdot]
-
-and, per ``(c, l)``, sums of the decision probability and of the losses. All of
-them are sums over rows, so ``count(A) + count(B) == count(A and B together)``:
-threads, files and machines are loops of additions. Nothing downstream of this
-module sees a row.
-
-Scores fall into the bins of a dyadic :class:`Grid`: multiplying by a power of
-two is exact in binary floating point, so a bin never takes a value that belongs
-to its neighbour, and two grids of different fineness fold into each other
-without loss. Each decision threshold is an extra edge of its own, so rates at
-the thresholds are exact.
+Scores fall into the bins of a dyadic :class:`Grid`: multiplying by a power of two is exact in binary floating point, so
+a bin never takes a score that belongs to its neighbour, and two grids of different fineness fold into each other
+without loss. Each decision threshold is an extra edge of its own, so rates at the thresholds are exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -37,22 +27,15 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Grid:
-    """Half-open score bins ``[k, k + 1) / 2**exponent`` for ``first <= k <= last``, cut at thresholds too.
-
-    Parameters
-    ----------
-    exponent
-        Fineness: a bin is ``2**-exponent`` wide (in units of the score). May be negative.
-    first, last
-        Index of the lowest and of the highest grid bin.
-    thresholds
-        Sorted decision thresholds; each is the lower edge of a bin, so ``score >= threshold`` is exact.
-    """
+    """Half-open score bins ``[k, k + 1) / 2**exponent`` for ``first <= k <= last``, cut at thresholds too."""
 
     exponent: int
+    """Fineness: a bin is ``2**-exponent`` wide (in units of the score). May be negative."""
     first: int
     last: int
+    """Index of the lowest and of the highest grid bin."""
     thresholds: tuple[float, ...] = ()
+    """Sorted decision thresholds; each is the lower edge of a bin, so ``score >= threshold`` is exact."""
 
     @classmethod
     def over(cls, low: float, high: float, *, bins: int = 1024, thresholds: Sequence[float] = ()) -> Grid:
@@ -136,52 +119,37 @@ class Grid:
         return (grid_index >> (self.exponent - coarser.exponent)) - coarser.first + passed
 
 
-def _floors(values: Floats, exponent: int) -> Floats:
-    """Return ``floor(values * 2**exponent)``, exactly: a negative value that underflows lies below zero."""
-    scaled = values * float(np.ldexp(1.0, exponent))
+def _floors(scores: Floats, exponent: int) -> Floats:
+    """Return ``floor(scores * 2**exponent)``, exactly: a negative score that underflows lies below zero."""
+    scaled = scores * float(np.ldexp(1.0, exponent))
     if exponent < 0:
-        scaled[(scaled == 0) & (values < 0)] = -1.0
+        scaled[(scaled == 0) & (scores < 0)] = -1.0
     return np.floor(scaled, out=scaled)
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Weighted counts over (cell x label x score bin), with the sums that bins cannot give exactly.
-
-    Attributes
-    ----------
-    keys
-        Columns that make up a cell: the strata first, then the protected columns.
-    cells
-        One tuple of levels per cell, sorted; only cells that have rows.
-    grid
-        Bins of the score; None when there is no score (then there is one bin).
-    rows
-        Rows per cell, label and bin, int64 of shape (C, L, B). ``L`` is 2 with binary labels, else 1.
-    mass, square_mass
-        Sums of weights and of squared weights, float64 of the same shape; None when unweighted.
-    decisions
-        Shape (C, L, 4): sums of ``w q``, ``w (1 - q)``, ``w^2 q``, ``w^2 (1 - q)`` where ``q`` is the
-        probability of a positive decision (0 or 1 for hard decisions); None when decisions follow from
-        a threshold on the score.
-    sums
-        Per name, shape (C, L, 2): sums of ``w v`` and ``w v^2`` of a real quantity ``v`` (score, losses).
-    read
-        Rows read, used or not.
-    excluded
-        Rows read but not counted, by reason. ``read == rows.sum() + sum(excluded.values())``.
-    """
+    """Weighted counts over (cell x label x score bin), with the sums that bins cannot give exactly."""
 
     keys: tuple[str, ...]
+    """Columns that make up a cell: the strata first, then the protected columns."""
     cells: tuple[tuple[str, ...], ...]
+    """One tuple of levels per cell, sorted; only cells that have rows."""
     grid: Grid | None
+    """Bins of the score; None when there is no score (then there is one bin)."""
     rows: Ints
+    """Rows per cell, label and bin, int64 of shape (C, L, B). ``L`` is 2 with binary labels, else 1."""
     mass: Floats | None = None
     square_mass: Floats | None = None
+    """Sums of weights and of squared weights, float64 of the same shape; None when unweighted."""
     decisions: Floats | None = None
+    """Shape (C, L, 4): sums of ``w q``, ``w (1 - q)``, ``w^2 q``, ``w^2 (1 - q)`` where ``q`` is the probability of a
+    positive decision (0 or 1 for hard decisions); None when decisions follow from a threshold on the score."""
     sums: Mapping[str, Floats] = field(default_factory=dict)
+    """Per name, shape (C, L, 2): sums of ``w v`` and ``w v^2`` of a real quantity ``v`` (score, losses)."""
     read: int = 0
     excluded: Mapping[str, int] = field(default_factory=dict)
+    """Rows read but not counted, by reason. ``read == rows.sum() + sum(excluded.values())``."""
 
     @property
     def weighted(self) -> bool:
@@ -227,33 +195,40 @@ class Counts:
         if self.grid is None or grid == self.grid:
             return self
         into = self.grid.onto(grid)
-
-        tables = {name: getattr(self, name) for name in ("rows", "mass", "square_mass")}
-        moved: dict[str, Any] = {
-            name: moved_bins(t, into, grid.size) for name, t in tables.items() if t is not None
+        moved: Any = {
+            name: moved_bins(t, into, grid.size) for name, t in self._tables() if name != "decisions"
         }
         return replace(self, grid=grid, **moved)
+
+    def _tables(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        """Yield the name and the table of what is counted, but for the sums."""
+        for name in ("rows", "mass", "square_mass", "decisions"):
+            if (table := getattr(self, name)) is not None:
+                yield name, table
 
     def __add__(self, other: Counts) -> Counts:
         """Return the counts of both data sets together."""
         if (self.keys, self.weighted, self.has_labels) != (other.keys, other.weighted, other.has_labels):
             raise ValueError("counts of different columns, weights or labels cannot be added")
-        read: dict[str, Any] = {
-            "read": self.read + other.read,
-            "excluded": _added_counts(self.excluded, other.excluded),
+        excluded = {
+            reason: self.excluded.get(reason, 0) + other.excluded.get(reason, 0)
+            for reason in sorted({*self.excluded, *other.excluded})
         }
+        read: dict[str, Any] = {"read": self.read + other.read, "excluded": excluded}
         if not self.used or not other.used:  # an empty part has no cells and no grid worth keeping
             return replace(self if self.used or not other.used else other, **read)
         if self._holds() != other._holds():
             raise ValueError("counts of different thresholds, decisions or losses cannot be added")
-        left, right = _on_common_grid(self, other)
+        left, right = self, other
+        if self.grid != other.grid:
+            assert self.grid is not None
+            assert other.grid is not None
+            # many parts with scores far apart must not add up to a huge table
+            grid = self.grid.covering(other.grid, most=max(self.grid.size, other.grid.size, 2048))
+            left, right = self.regrid(grid), other.regrid(grid)
         cells = tuple(sorted({*left.cells, *right.cells}))
         left, right = left._spread(cells), right._spread(cells)
-        added: dict[str, Any] = {
-            name: getattr(left, name) + getattr(right, name)
-            for name in ("rows", "mass", "square_mass", "decisions")
-            if getattr(left, name) is not None
-        }
+        added: Any = {name: table + getattr(right, name) for name, table in left._tables()}
         sums = {name: table + right.sums[name] for name, table in left.sums.items()}
         return replace(left, **added, sums=sums, **read)
 
@@ -282,8 +257,7 @@ class Counts:
         cells: tuple[tuple[str, ...], ...],
     ) -> Counts:
         """Return counts of other cells, whose every table went through ``change`` along the cell axis."""
-        tables = {name: getattr(self, name) for name in ("rows", "mass", "square_mass", "decisions")}
-        changed: dict[str, Any] = {name: change(table) for name, table in tables.items() if table is not None}
+        changed: Any = {name: change(table) for name, table in self._tables()}
         sums = {name: change(table) for name, table in self.sums.items()}
         return replace(self, keys=keys, cells=cells, sums=sums, **changed)
 
@@ -294,25 +268,10 @@ def groups_of_cells(
     columns: Sequence[str],
     levels: Sequence[tuple[str, ...]] | None = None,
 ) -> tuple[tuple[tuple[str, ...], ...], Ints]:
-    """Return the groups that cells belong to by some of their columns.
+    """Return the groups that cells belong to, as levels of ``columns``, and the index of each cell's group, (C,).
 
-    Parameters
-    ----------
-    keys
-        Columns of the cells.
-    cells
-        A level per key each.
-    columns
-        Those that make the group.
-    levels
-        The groups, as levels of the columns; None for all that there are, sorted.
-
-    Returns
-    -------
-    levels
-        The groups.
-    codes
-        Index of each cell's group, shape (C,); -1 for a group that is not among the levels.
+    Cells are tuples of a level per key. Without ``levels``, the groups are all that there are, sorted; with them, a
+    cell of another group has the index -1.
     """
     at = [keys.index(name) for name in columns]
     own = [tuple(cell[i] for i in at) for cell in cells]
@@ -326,19 +285,3 @@ def moved_bins(table: npt.NDArray[Any], into: Ints, size: int) -> npt.NDArray[An
     out = np.zeros((*table.shape[:-1], size), dtype=table.dtype)
     np.add.at(out, (..., into), table)  # type: ignore[arg-type]  # numpy's stubs know no tuples here
     return out
-
-
-def _added_counts(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
-    """Return reason -> rows of both, reasons in sorted order."""
-    return {reason: a.get(reason, 0) + b.get(reason, 0) for reason in sorted({*a, *b})}
-
-
-def _on_common_grid(a: Counts, b: Counts) -> tuple[Counts, Counts]:
-    """Return both counts on the finest grid that each of them folds into."""
-    if a.grid is None or b.grid is None or a.grid == b.grid:
-        return a, b
-    most = max(
-        a.grid.size, b.grid.size, 2048
-    )  # many parts with scores far apart must not add up to a huge table
-    grid = a.grid.covering(b.grid, most=most)
-    return a.regrid(grid), b.regrid(grid)

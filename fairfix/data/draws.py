@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
+from fairfix.data.counts import Bools, Floats
+
 Hashes = npt.NDArray[np.uint64]
 
 BITS = np.uint64(53)
@@ -30,8 +30,7 @@ Seen = dict[int, int]
 
 def hashes_of(identities: Iterable[bytes], key: bytes) -> Hashes:
     """Return BLAKE2b of 8 bytes of each identity, read big-endian and cut to the upper 53 bits, shape (n,)."""
-    blake2b = hashlib.blake2b
-    whole = b"".join(blake2b(identity, digest_size=8, key=key).digest() for identity in identities)
+    whole = b"".join(hashlib.blake2b(one, digest_size=8, key=key).digest() for one in identities)
     return np.asarray(np.frombuffer(whole, dtype=">u8").astype(np.uint64) >> np.uint64(11))
 
 
@@ -41,14 +40,9 @@ def shared(hashes: Hashes) -> Floats:
 
 
 def apart(hashes: Hashes, seen: Seen) -> Floats:
-    """Return the draws of rows that their own values identify, shape (n,): equal rows are told apart.
+    """Return the draws of rows with hashes of 53 bits of their own values, shape (n,): equal rows are told apart.
 
-    Parameters
-    ----------
-    hashes
-        Of the rows' values, 53 bits each, shape (n,).
-    seen
-        Occurrences so far, which are counted on.
+    The occurrences in ``seen`` are counted on.
     """
     own, place, many = np.unique(hashes, return_inverse=True, return_counts=True)
     before = np.zeros(own.size, dtype=np.uint64)
@@ -79,28 +73,13 @@ def van_der_corput(number: Hashes) -> Hashes:
     return out
 
 
-# ---------------------------------------------------------------------- decisions
-
-
 def decide(
     chance: Floats, identities: Iterable[bytes], key: bytes, seen: Seen | None = None
 ) -> npt.NDArray[np.int8]:
-    """Return decisions for probabilities, drawn by a keyed hash of the rows' identities.
+    """Return decisions for probabilities, shape (n,): 1 where the row's draw is below its probability.
 
-    Parameters
-    ----------
-    chance
-        P(decision = 1), shape (n,), no NaN.
-    identities
-        One identity per row whose probability lies strictly between 0 and 1, in order; the others need none.
-    key
-        At most 64 bytes.
-    seen
-        As :func:`draws_of`.
-
-    Returns
-    -------
-    Shape (n,): 1 where the row's draw is below its chance.
+    ``identities`` has one for each row whose probability lies strictly between 0 and 1, in order; ``key``, of at
+    most 64 bytes, is the hash's; ``seen`` is as in :func:`draws_of`.
     """
     out = (chance >= 1.0).astype(np.int8)
     open_rows = np.flatnonzero(is_random(chance))
@@ -125,13 +104,13 @@ def is_random(chance: Floats) -> Bools:
     return (chance > 0.0) & (chance < 1.0)
 
 
-def identity_of(values: Sequence[Any]) -> bytes:
-    """Return the identity of a row from its values, the same for the same values in any file format.
+def identity_of(entries: Sequence[Any]) -> bytes:
+    """Return the identity of a row from its entries, the same for equal entries in any file format.
 
     Whole numbers are written without a fraction, other numbers as their shortest exact decimal, a missing
-    value as NUL; the values are joined by the unit separator.
+    entry as NUL; the entries are joined by the unit separator.
     """
-    return b"\x1f".join(_canonical(value) for value in values)
+    return b"\x1f".join(map(_canonical, entries))
 
 
 def _canonical(value: Any) -> bytes:

@@ -51,6 +51,10 @@ class Source(ABC):
 
     name: str
     schema: pa.Schema
+    rows: int | None = None
+    """Number of rows where it is known without reading."""
+    about_rows: int = 0
+    """Roughly how many rows there are; decides how finely to count."""
     text = False
     """Whether the format leaves the types of columns open, so that ``types`` decides them."""
 
@@ -58,16 +62,6 @@ class Source(ABC):
     def columns(self) -> tuple[str, ...]:
         """Column names, in the order of the data."""
         return tuple(self.schema.names)
-
-    @property
-    def rows(self) -> int | None:
-        """Number of rows where it is known without reading."""
-        return None
-
-    @property
-    def about_rows(self) -> int:
-        """Roughly how many rows there are; decides how finely to count."""
-        return self.rows or 0
 
     @abstractmethod
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
@@ -94,12 +88,8 @@ def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
         hint = f"did you mean {near[0]!r}? " if near else ""
         shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
         whole = next((one for one in columns if "," in one and name in map(str.strip, one.split(","))), None)
-        comma = (
-            ""
-            if whole is None
-            else f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'"
-        )
-        raise ColumnError(f"{where} has no column {name!r}; {hint}it has: {shown}{comma}")
+        quotes = f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'" if whole else ""
+        raise ColumnError(f"{where} has no column {name!r}; {hint}it has: {shown}{quotes}")
 
 
 class FileSource(Source):
@@ -135,17 +125,13 @@ def file_kinds() -> dict[str, type[FileSource]]:
 
 
 def joined(rows: Sequence[int]) -> Iterator[list[int]]:
-    """Yield runs of consecutive indices; the pieces of a run have about ``PART_ROWS`` rows together."""
+    """Yield consecutive indices whose rows add up to about ``PART_ROWS``."""
     run: list[int] = []
-    total = 0
-    for i, n in enumerate(rows):
+    for i in range(len(rows)):
         run.append(i)
-        total += n
-        if total >= PART_ROWS:
+        if sum(rows[run[0] : i + 1]) >= PART_ROWS or i == len(rows) - 1:
             yield run
-            run, total = [], 0
-    if run:
-        yield run
+            run = []
 
 
 class FrameSource(Source):
@@ -155,11 +141,7 @@ class FrameSource(Source):
         self.name = name
         self._table = table
         self.schema = table.schema
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return int(self._table.num_rows)
+        self.rows = self.about_rows = int(table.num_rows)
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the table as one part."""
@@ -207,17 +189,12 @@ def _find(text: str) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
-        files = sorted(
-            file
-            for file in path.rglob("*")
-            if file.is_file()
-            and _has(file, *file_kinds())
-            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
-        )
-        if not files:
+        files = [file for file in path.rglob("*") if _has(file, *file_kinds()) and file.is_file()]
+        hidden = [any(part.startswith((".", "_")) for part in file.relative_to(path).parts) for file in files]
+        if all(hidden):
             names = sorted({kind.kind for kind in file_kinds().values()})
             raise DataError(f"the folder {text} holds no {', '.join(names[:-1])} or {names[-1]} file")
-        return files
+        return sorted(file for file, hide in zip(files, hidden, strict=True) if not hide)
     matches = sorted(Path(p) for p in glob.glob(text, recursive=True) if Path(p).is_file())  # noqa: PTH207  absolute patterns too
     if not matches:
         what = "matches no file" if any(c in text for c in "*?[") else "does not exist"
@@ -244,13 +221,10 @@ def readable(path: Path, kind: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        first = [*str(error).strip().splitlines(), type(error).__name__][0]
         # CSV has no types: those of columns without a role are what the beginning of the file looks like
-        hint = (
-            "; mend the value, or save the data as Parquet, which keeps types"
-            if "conversion error" in first
-            else ""
-        )
+        remedy = "; mend the value, or save the data as Parquet, which keeps types"
+        hint = remedy if "conversion error" in first else ""
         raise DataError(f"{path.name} cannot be read as {kind}: {first}{hint}") from error
 
 

@@ -1,9 +1,9 @@
-"""Reading: which column plays which part, and how its entries are to be understood."""
+"""Reading: which column plays which part (by its usual name where nobody says), and how its entries are understood."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.counts import Floats
-from fairfix.errors import DataError, UsageError
+from fairfix.errors import ColumnError, DataError, UsageError
 
 SCORE_RANGE: Mapping[str, tuple[float, float]] = {"probability": (0.0, 1.0), "margin": (-1.0, 1.0)}
 """Scales whose values must lie in a known range."""
@@ -19,35 +19,29 @@ SCORE_RANGE: Mapping[str, tuple[float, float]] = {"probability": (0.0, 1.0), "ma
 NATURAL_THRESHOLD: Mapping[str, float] = {"probability": 0.5, "margin": 0.0, "logit": 0.0}
 """Where the probability is one half; a raw score has no such point."""
 
+LABELS = ("label", "y", "y_true", "target")
+SCORES = ("score", "y_score", "proba", "prediction", "y_pred")
+DECISIONS = frozenset({"prediction", "y_pred"})
+"""Names that hold decisions when the column is not of fractional numbers."""
+
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column plays which part; every other column is a feature.
-
-    Attributes
-    ----------
-    protected
-        Columns whose groups are compared.
-    label
-        Observed outcome: 0/1, or a real number for regression.
-    score
-        The model's score, or the real-valued prediction for regression.
-    prediction
-        Hard decisions (0/1), instead of or beside a score.
-    probability
-        Probability of a positive decision of a randomised rule (``p_positive`` of ``fairfix predict``).
-    weight, strata, id
-        Row weight; columns within whose levels groups are also compared; row identity.
-    """
+    """Which column plays which part; every other column is a feature."""
 
     protected: tuple[str, ...]
     label: str | None = None
+    """Observed outcome: 0/1, or a real number for regression."""
     score: str | None = None
+    """The model's score, or the real-valued prediction for regression."""
     prediction: str | None = None
+    """Hard decisions (0/1), instead of or beside a score."""
     probability: str | None = None
+    """Probability of a positive decision of a randomised rule (``p_positive`` of ``fairfix predict``)."""
     weight: str | None = None
     strata: tuple[str, ...] = ()
     id: str | None = None
+    """Row weight; columns within whose levels groups are also compared; row identity."""
 
     @property
     def cell_keys(self) -> tuple[str, ...]:
@@ -64,31 +58,6 @@ class Columns:
     def roles(self) -> tuple[str, ...]:
         """Columns that are not features."""
         return (*self.counted, *((self.id,) if self.id else ()))
-
-    def check(self, *, protected: bool = True) -> None:
-        """Raise where one column plays two parts that exclude each other, or none is ``protected`` and one must be."""
-        if protected and not self.protected:
-            raise UsageError("no protected column is named; name one with --protected COLUMN")
-        parts = [
-            *((name, "--strata") for name in self.strata),
-            *((name, "--protected") for name in self.protected),
-            (self.label, "--label"),
-            (self.score, "--score"),
-            (self.prediction, "--prediction"),
-            (self.probability, "--probability"),
-            (self.weight, "--weight"),
-        ]
-        seen: dict[str, str] = {}
-        for name, option in parts:
-            if name is None:
-                continue
-            if name in seen:
-                raise UsageError(
-                    f"column {name!r} is given to {seen[name]} and to {option}; it can play one part"
-                )
-            seen[name] = option
-        if self.prediction and self.probability:
-            raise UsageError("--prediction and --probability both say what was decided; give one of them")
 
 
 @dataclass(frozen=True)
@@ -108,35 +77,49 @@ class Reading:
     max_groups: int = 1000
 
     def check(self, *, protected: bool = True) -> None:
-        """Raise where the columns contradict each other or a threshold cannot be one.
-
-        Parameters
-        ----------
-        protected
-            Whether a protected column must be named; a predictor that looks at none needs none.
-        """
-        self.columns.check(protected=protected)
-        low, high = (-math.inf, math.inf)
-        if self.task == "classification":
-            low, high = SCORE_RANGE.get(self.score_scale, (low, high))
+        """Raise where columns contradict each other, a ``protected`` one is missing, or a threshold cannot be one."""
+        columns = self.columns
+        if protected and not columns.protected:
+            raise UsageError("no protected column is named; name one with `protected=COLUMN`")
+        seen: dict[str, str] = {}
+        for part in ("strata", "protected", "label", "score", "prediction", "probability", "weight"):
+            names = getattr(columns, part)
+            for name in names if isinstance(names, tuple) else filter(None, (names,)):
+                if name in seen:
+                    raise UsageError(
+                        f"column {name!r} is given to `{seen[name]}` and to `{part}`; it can play one part"
+                    )
+                seen[name] = part
+        if columns.prediction and columns.probability:
+            raise UsageError("`prediction` and `probability` both say what was decided; give one of them")
+        low, high = self.range
         for cut in self.thresholds:
             if not (math.isfinite(cut) and low <= cut <= high):
                 raise UsageError(
-                    f"--threshold {cut:g} is no score of the scale {self.score_scale!r}"
+                    f"`threshold={cut:g}` is no score of the scale {self.score_scale!r}"
                     + (f", which goes from {low:g} to {high:g}" if math.isfinite(low) else "")
                 )
 
-    def resolved(self, schema: pa.Schema) -> Reading:
-        """Return the reading of decisions in data of a schema: with a threshold, as the scores are rounded."""
-        return self.with_threshold().in_type_of(schema)
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the largest number that can be a score."""
+        ranges = SCORE_RANGE if self.task == "classification" else {}
+        return ranges.get(self.score_scale, (-math.inf, math.inf))
 
-    def with_threshold(self) -> Reading:
-        """Return the reading with the threshold of its score scale, unless it has one or needs none."""
+    def with_threshold(self, *, learned: bool = False) -> Reading:
+        """Return the reading with the threshold of its score scale, unless it has one or needs none.
+
+        With ``learned``, a probability that is yet to be learned, where there is no score, has one as well.
+        """
         columns = self.columns
-        decided = columns.prediction or columns.probability or self.task == "regression"
-        if self.thresholds or not columns.score or decided or self.score_scale not in NATURAL_THRESHOLD:
+        cut = NATURAL_THRESHOLD.get(self.score_scale)
+        if not columns.score:
+            cut = 0.5 if learned else None
+        elif columns.prediction or columns.probability:
+            cut = None
+        if self.thresholds or self.task == "regression" or cut is None:
             return self
-        return replace(self, thresholds=(NATURAL_THRESHOLD[self.score_scale],))
+        return replace(self, thresholds=(cut,))
 
     def in_type_of(self, schema: pa.Schema) -> Reading:
         """Return the reading with its thresholds in the float type of the score column.
@@ -186,4 +169,44 @@ def to_probability(score: Floats, scale: ScoreScale) -> Floats:
         return (1.0 + score) / 2.0
     if scale == "logit":
         return 1.0 / (1.0 + np.exp(-np.clip(score, -745.0, 745.0)))
-    raise DataError("a raw score stands for no probability; say --score-scale probability, margin or logit")
+    raise DataError("a raw score stands for no probability; say `score_scale=probability`, margin or logit")
+
+
+def infer_columns(
+    columns: Columns, schema: pa.Schema, *, score_from_model: bool = False, score_needed: bool = True
+) -> tuple[Columns, dict[str, str]]:
+    """Return the columns with label and score filled in by name, and what was inferred (part -> column).
+
+    A missing label is no error: metrics that need none are still computed. Nor is a missing score, where a model is yet
+    to be learned and it is not ``score_needed``; decisions are not looked for then.
+    """
+    taken = set(columns.roles)
+    names = [name for name in schema.names if name not in taken]
+    inferred: dict[str, str] = {}
+    if columns.label is None and (label := _only(LABELS, names, "label")) is not None:
+        inferred["label"] = label
+        columns = replace(columns, label=label)
+    if columns.score or columns.prediction or columns.probability or score_from_model:
+        return columns, inferred
+    score = _only(SCORES, names, "score")
+    if score is None and score_needed:
+        raise ColumnError(
+            "no score column: name it with `score=COLUMN` (or decisions with `prediction`, or a model file "
+            f"with `model`); the columns are {', '.join(schema.names)}"
+        )
+    decides = score in DECISIONS and not pa.types.is_floating(schema.field(score).type)
+    if score is None or (decides and not score_needed):
+        return columns, inferred
+    part = "prediction" if decides else "score"
+    return replace(columns, **{part: score}), {**inferred, part: score}  # type: ignore[arg-type]  # a part of one name
+
+
+def _only(conventional: Sequence[str], names: Sequence[str], part: str) -> str | None:
+    """Return the one column with a conventional name, None if there is none."""
+    fitting = [name for name in conventional if name in names]
+    if len(fitting) > 1:
+        raise ColumnError(
+            f"the columns {', '.join(map(repr, fitting))} could each be the {part}; say which with `{part}=COLUMN` "
+            f"(the columns are {', '.join(names)})"
+        )
+    return fitting[0] if fitting else None

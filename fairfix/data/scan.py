@@ -1,16 +1,14 @@
 """The scan: who reads the parts of a source and adds up what they hold.
 
-One pass fills :class:`~fairfix.data.counts.Counts`: parts go to threads, each part is
-counted in order by one thread, and the parts' counts are added in the order of
-the data, so the result does not depend on the number of threads to the last bit.
-
-Exact distances between score distributions need the rows of a few bins: up to
-``KEEP_ROWS`` rows are kept from the first pass, beyond that a second pass
-collects the rows of the bins that matter.
+One pass fills :class:`~fairfix.data.counts.Counts`: parts go to threads, each part is counted in order by one thread,
+and the parts' counts are added in the order of the data, so the result does not depend on the number of threads to the
+last bit. Exact distances between score distributions need the rows of a few bins: up to ``KEEP_ROWS`` rows are kept
+from the first pass, beyond that a second pass collects the rows of the bins that matter.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,9 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells, moved_bins
-from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, scores_of
+from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, numbers
 from fairfix.data.files import Part, Source, open_source
-from fairfix.data.reading import SCORE_RANGE, Reading, to_probability
+from fairfix.data.reading import Reading, to_probability
 from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError
 
@@ -68,19 +66,17 @@ class KeptRows:
 
         def column(name: str) -> Any:
             columns = [getattr(part, name) for part in parts]
-            if all(values is None for values in columns):
+            if all(one is None for one in columns):
                 return None
-            sizes = [part.score.size for part in parts]
-            return np.concatenate(
-                [np.ones(n) if values is None else values for n, values in zip(sizes, columns, strict=True)]
-            )
+            pairs = zip(parts, columns, strict=True)
+            return np.concatenate([np.ones(part.score.size) if one is None else one for part, one in pairs])
 
         return cls(*(column(one.name) for one in fields(cls)))
 
     def take(self, rows: Ints | Bools) -> KeptRows:
         """Return some of the rows, by number or by mask."""
-        columns: Any = ((one.name, getattr(self, one.name)) for one in fields(self))
-        return replace(self, **{name: values[rows] for name, values in columns if values is not None})
+        taken: Any = {name: column[rows] for name, column in vars(self).items() if column is not None}
+        return replace(self, **taken)
 
     def merged(self) -> KeptRows:
         """Return the rows with those of equal score, cell and label merged and their weights added."""
@@ -107,16 +103,8 @@ class Scan:
     reading: Reading
 
 
-def threads_or_default(threads: int | None) -> int:
-    """Return how many threads to use: at most four unless asked, since reading is bound by memory."""
-    return threads if threads else min(4, os.cpu_count() or 1)
-
-
-# ---------------------------------------------------------------------- first pass
-
-
 class Tally:
-    """Counts the batches of one part.
+    """Counts of the batches of one part.
 
     The steps of a batch: encode, place the scores in bins, one ``bincount`` of the combined index, and
     one weighted ``bincount`` per (cell, label) for each sum that bins cannot give exactly.
@@ -125,20 +113,16 @@ class Tally:
     def __init__(
         self, reading: Reading, bins: int, *, losses: bool = True, keep: bool = False, room: int = TABLE_BYTES
     ) -> None:
-        self.reading = reading
+        self.reading, self.bins, self.losses, self.room = reading, bins, losses, room
         self.grid = _fixed_grid(reading, bins)
-        self.bins = bins
-        self.losses = losses
-        self.room = room
+        self.fixed = self.grid is not None
         self.labels = 2 if reading.binary else 1
         self.cells: tuple[tuple[str, ...], ...] = ()
         self.kept: list[KeptRows] | None = [] if keep else None
-        self.read = 0
+        self.read = self.used = 0
         self.excluded: Counter[str] = Counter()
-        self.used = 0
         self._tables: dict[str, npt.NDArray[Any]] = {}
         self._sums: dict[str, Floats] = {}
-        self._decisions: Floats | None = None
 
     def add(self, rows: Rows) -> None:
         """Count some rows; ``rows.cells`` must begin with the cells of the rows before."""
@@ -152,8 +136,14 @@ class Tally:
             self._keep(rows)
         code = rows.cell if self.labels == 1 or rows.label is None else rows.cell * 2 + rows.label
         self._count_bins(rows, code)
-        self._count_decisions(rows, code)
-        self._add_sums(rows, code)
+        w = 1.0 if rows.weight is None else rows.weight
+        if rows.decision is not None:
+            q = rows.decision
+            self._add_sums("decisions", code, *(w**p * part for p in (1, 2) for part in (q, 1.0 - q)))
+        with np.errstate(invalid="ignore", over="ignore"):  # an infinite loss stays infinite
+            for name, value in quantities(rows, self.reading, losses=self.losses):
+                once = value if rows.weight is None else value * w
+                self._add_sums(name, code, once, once * value)
 
     def _keep(self, rows: Rows) -> None:
         assert self.kept is not None
@@ -167,99 +157,82 @@ class Tally:
         if rows.score is None:
             self._bump(code, 1, rows.weight)
             return
-        self._fit_grid(rows.score)
-        assert self.grid is not None
+        grid = self._fit_grid(rows.score)
+        place = grid.index(rows.score)
+        place += code * grid.size
+        self._bump(place, grid.size, rows.weight)
+        if self._tables["rows"].nbytes > self.room and grid.size > 2 * BINS:
+            self._regrid(grid, grid.halved())
+
+    def _fit_grid(self, score: Floats) -> Grid:
+        """Return the grid, made to cover the batch's scores; a fixed one always does."""
+        grid = self.grid
+        if grid is None or not self.fixed:
+            low, high = float(score.min()), float(score.max())
+            ours = Grid.over(low, high, bins=self.bins // 2, thresholds=self.reading.thresholds)
+            if grid is None:
+                grid = ours
+            elif (wider := grid.covering(ours, most=2 * self.bins)) != grid:
+                grid = self._regrid(grid, wider)
         if not self._tables:  # the cells of the first rows say how fine a table has room
-            while (
-                self.grid.size > 2 * BINS and 8 * len(self.cells) * self.labels * self.grid.size > self.room
-            ):
-                self.grid = self.grid.halved()
-        place = self.grid.index(rows.score)
-        place += code * self.grid.size
-        self._bump(place, self.grid.size, rows.weight)
-
-    def _fit_grid(self, score: Floats) -> None:
-        """Make sure that the grid covers the batch's scores; fixed grids always do."""
-        if self.grid is not None and _fixed_grid(self.reading, self.bins) is not None:
-            return
-        low, high = float(score.min()), float(score.max())
-        ours = Grid.over(low, high, bins=self.bins // 2, thresholds=self.reading.thresholds)
-        if self.grid is None:
-            self.grid = ours
-            return
-        grid = self.grid.covering(ours, most=2 * self.bins)
-        if grid != self.grid:
-            self._regrid(grid)
-
-    def _regrid(self, grid: Grid) -> None:
-        """Move what was counted onto a coarser or wider grid."""
-        if self.grid is not None:
-            into = self.grid.onto(grid)
-            self._tables = {name: moved_bins(table, into, grid.size) for name, table in self._tables.items()}
+            while grid.size > 2 * BINS and 8 * len(self.cells) * self.labels * grid.size > self.room:
+                grid = grid.halved()
         self.grid = grid
+        return grid
+
+    def _regrid(self, old: Grid, grid: Grid) -> Grid:
+        """Move what was counted onto a coarser or wider grid."""
+        into, self.grid = old.onto(grid), grid
+        self._tables = {name: moved_bins(table, into, grid.size) for name, table in self._tables.items()}
+        return grid
 
     def _bump(self, place: Ints, bins: int, weight: Floats | None) -> None:
-        _tally(self._table("rows", bins, np.int64), place, None)
-        if weight is not None:
-            _tally(self._table("mass", bins, np.float64), place, weight)
-            _tally(self._table("square_mass", bins, np.float64), place, weight * weight)
-        if self._tables["rows"].nbytes > self.room and self.grid is not None and bins > 2 * BINS:
-            self._regrid(self.grid.halved())
-
-    def _table(self, name: str, bins: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Return the named table, flat; it grows with the cells."""
-        need = len(self.cells) * self.labels
-        table = self._tables.get(name)
-        if table is None or table.shape[0] < need:
-            grown = np.zeros((need, bins), dtype=dtype)
-            if table is not None:
-                grown[: table.shape[0]] = table
-            table = self._tables[name] = grown
-        return table.reshape(-1)
-
-    def _count_decisions(self, rows: Rows, code: Ints) -> None:
-        if rows.decision is None:
-            return
-        q, w = rows.decision, 1.0 if rows.weight is None else rows.weight
-        sums: Any = np.stack(
-            [np.bincount(code, w**p * part) for p in (1, 2) for part in (q, 1.0 - q)], axis=-1
+        """Add rows to the tables at flat places; the tables grow with the cells."""
+        weights = (
+            {"rows": None} if weight is None else {"rows": None, "mass": weight, "square_mass": weight**2}
         )
-        self._decisions = _grown_sum(self._decisions, sums)
+        for name, each in weights.items():
+            table = self._tables.get(name)
+            if table is None or len(table) < len(self.cells) * self.labels:
+                kind = np.int64 if each is None else np.float64
+                grown = np.zeros((len(self.cells) * self.labels, bins), dtype=kind)
+                if table is not None:
+                    grown[: len(table)] = table
+                table = self._tables[name] = grown
+            _tally(table.reshape(-1), place, each)
 
-    def _add_sums(self, rows: Rows, code: Ints) -> None:
-        with np.errstate(invalid="ignore", over="ignore"):  # an infinite loss stays infinite
-            for name, value in quantities(rows, self.reading, losses=self.losses):
-                once = value if rows.weight is None else value * rows.weight
-                sums: Any = np.stack([np.bincount(code, once), np.bincount(code, once * value)], axis=-1)
-                self._sums[name] = _grown_sum(self._sums.get(name), sums)
+    def _add_sums(self, name: str, code: Ints, *columns: Floats) -> None:
+        size = len(self.cells) * self.labels
+        sums: Any = np.stack([np.bincount(code, column, size) for column in columns], axis=-1)
+        if name in self._sums:
+            sums[: len(self._sums[name])] += self._sums[name]
+        self._sums[name] = sums
 
     def counts(self) -> Counts:
         """Return what was counted so far, cells with rows in sorted order."""
         cells = self.cells if self._tables else ()
+        tables = self._tables
+        if not tables:
+            none = np.zeros((0, 1))
+            tables = {"rows": none.astype(np.int64)}
+            tables |= {"mass": none, "square_mass": none} if self.reading.columns.weight else {}
 
-        def shaped(table: npt.NDArray[Any] | None, tail: int) -> Any:
+        def shaped(table: npt.NDArray[Any] | None) -> Any:
             if table is None:
                 return None
-            full = np.zeros((len(cells) * self.labels, tail), dtype=table.dtype)
-            full[: table.shape[0]] = table
-            return full.reshape(len(cells), self.labels, tail)
+            full = np.zeros((len(cells) * self.labels, table.shape[1]), dtype=table.dtype)
+            full[: len(table)] = table
+            return full.reshape(len(cells), self.labels, table.shape[1])
 
-        none: Any = np.zeros((0, 1)) if self.reading.columns.weight else None
-        tables: dict[str, Any] = self._tables or {
-            "rows": np.zeros((0, 1), dtype=np.int64),
-            "mass": none,
-            "square_mass": none,
-        }
-        bins = self._tables["rows"].shape[1] if self._tables else 1
         unordered = Counts(
             self.reading.columns.cell_keys,
             cells,
             self.grid if self._tables else None,
-            shaped(tables["rows"], bins),
-            shaped(tables.get("mass"), bins),
-            shaped(tables.get("square_mass"), bins),
-            shaped(self._decisions, 4),
-            {name: shaped(table, 2) for name, table in self._sums.items()},
+            shaped(tables["rows"]),
+            shaped(tables.get("mass")),
+            shaped(tables.get("square_mass")),
+            shaped(self._sums.get("decisions")),
+            {name: shaped(table) for name, table in self._sums.items() if name != "decisions"},
             self.read,
             dict(self.excluded),
         )
@@ -269,10 +242,10 @@ class Tally:
 
 
 def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
-    """Return the grid of a score whose range is known; None where the data has to show its range."""
-    if not reading.columns.score or reading.task == "regression" or reading.score_scale not in SCORE_RANGE:
+    """Return the grid of a score whose range is fixed by its scale; None where the data has to show its range."""
+    if not reading.columns.score or math.isinf(reading.range[0]):
         return None
-    return Grid.over(*SCORE_RANGE[reading.score_scale], bins=bins, thresholds=reading.thresholds)
+    return Grid.over(*reading.range, bins=bins, thresholds=reading.thresholds)
 
 
 def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
@@ -282,17 +255,6 @@ def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
         table[: added.size] += added
     else:  # bincount would make and add a whole table per batch
         np.add.at(table, place, 1 if weight is None else weight)
-
-
-def _grown_sum(a: Floats | None, b: Floats) -> Floats:
-    """Return the sum of two tables whose first axes may differ in length; None is nothing."""
-    if a is None:
-        return b
-    if a.shape[0] < b.shape[0]:
-        a, b = b, a
-    out = a.copy()
-    out[: b.shape[0]] += b
-    return out
 
 
 def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[str, Floats]]:
@@ -321,30 +283,20 @@ def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[
         return
     error = np.abs(label - chance)
     yield "square_loss", error * error
-    yield "log_loss", _log_loss(score, error, label, reading)
+    if reading.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
+        loss: Floats = np.logaddexp(0.0, np.where(label == 1, -score, score))
+    else:
+        with np.errstate(divide="ignore"):  # infinite where the observed label had the probability 0
+            loss = np.abs(np.log(np.where(label == 1, chance, 1.0 - chance)))
+    yield "log_loss", loss
 
 
 def summed(reading: Reading) -> tuple[str, ...]:
     """Return the names of what :func:`quantities` yields with losses."""
-    if reading.columns.score is None:
-        return ()
-    regression = reading.task == "regression"
-    if not reading.columns.label or (reading.score_scale == "raw" and not regression):
-        return ("score",)
-    return (
-        "score",
-        *(("label", "square_loss", "absolute_loss") if regression else ("square_loss", "log_loss")),
-    )
-
-
-def _log_loss(score: Floats, error: Floats, label: npt.NDArray[Any], reading: Reading) -> Floats:
-    """Return -log of the probability given to the observed label; infinite where that is zero."""
-    if reading.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
-        return np.logaddexp(0.0, np.where(label == 1, -score, score))
-    chance = to_probability(score, reading.score_scale)
-    right = np.where(label == 1, chance, 1.0 - chance)
-    with np.errstate(divide="ignore"):
-        return np.abs(np.log(right, out=right), out=right)
+    none, columns = np.zeros(0), reading.columns
+    label, score = none if columns.label else None, none if columns.score else None
+    rows = Rows(none.astype(np.int64), (), label, score, None, None, 0)
+    return tuple(name for name, _ in quantities(rows, reading, losses=True))
 
 
 def scan(
@@ -356,7 +308,7 @@ def scan(
     losses: bool = True,
     each: Callable[[Counts], None] | None = None,
 ) -> Scan:
-    """Count a source in one pass.
+    """Count a source in one pass; a DataError where no row can be used, or rows that must not be left out are.
 
     Parameters
     ----------
@@ -368,14 +320,9 @@ def scan(
     each
         Called with the counts of every part, in the order of the data. The source may be a piece of a whole then, so
         it need not have what a whole must: :func:`check_whole` is left to the caller.
-
-    Raises
-    ------
-    DataError
-        The data has no usable rows, or rows that the reading's policies do not allow to be left out.
     """
     source.require(reading.columns.counted)
-    reading = reading.resolved(source.schema)
+    reading = reading.with_threshold().in_type_of(source.schema)
     about = source.about_rows
     bins = FINE_BINS * (1 if about <= 2 * KEEP_ROWS else 4) if exact and about > SORT_ROWS else BINS
     room = max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
@@ -442,15 +389,15 @@ def _types(reading: Reading) -> dict[str, pa.DataType]:
 
 def _in_order(parts: list[Part], work: Callable[[Part], Made], threads: int | None) -> Iterator[Made]:
     """Yield ``work(part)`` in the order of the parts, a few of them ahead in threads."""
-    many = min(threads_or_default(threads), len(parts))
+    # at most four threads unless asked, since reading is bound by memory
+    many = min(threads or min(4, os.cpu_count() or 1), len(parts))
     if many <= 1:
         yield from map(work, parts)
         return
     with ThreadPoolExecutor(many) as pool:
         ahead: deque[Future[Made]] = deque()
-        waiting: Iterable[Part] = iter(parts)
         try:
-            for part in waiting:
+            for part in parts:
                 ahead.append(pool.submit(work, part))
                 if len(ahead) > many:
                     yield ahead.popleft().result()
@@ -461,9 +408,6 @@ def _in_order(parts: list[Part], work: Callable[[Part], Made], threads: int | No
                 future.cancel()
 
 
-# ---------------------------------------------------------------------- second pass
-
-
 def collect(
     source: Source, reading: Reading, counts: Counts, bins: Bools, *, threads: int | None = None
 ) -> KeptRows:
@@ -472,9 +416,9 @@ def collect(
     Rows of one score, cell and label are merged into one weighted row when there are many, so heavy ties
     cost no memory.
     """
-    grid = counts.grid
+    grid, name = counts.grid, reading.columns.score
     assert grid is not None
-
+    assert name is not None
     # where no row was left out, the scores alone say which rows to look at, and labels are not needed
     complete = not any(counts.excluded.values())
     if complete:
@@ -486,17 +430,17 @@ def collect(
         chosen: list[KeptRows] = []
         room = KEEP_ROWS
         for whole in part.batches():
-            batch = (
-                whole.filter(arrow_array(bins[grid.index(scores_of(whole, reading))])) if complete else whole
-            )
+            batch = whole
+            if complete:
+                inside = bins[grid.index(numbers(whole.column(name), name, "score"))]
+                batch = whole.filter(arrow_array(inside))
             rows = encoder.encode(batch)
             assert rows.score is not None
-            inside = bins[grid.index(rows.score)]
             _, into = groups_of_cells(counts.keys, encoder.cells, counts.keys, counts.cells)
-            label = rows.label[inside] if rows.label is not None and reading.binary else None
-            weight = None if rows.weight is None else rows.weight[inside]
-            square = None if weight is None else weight * weight
-            chosen.append(KeptRows(rows.score[inside], into[rows.cell[inside]], label, weight, square))
+            label = rows.label if reading.binary else None
+            square = None if rows.weight is None else rows.weight**2
+            kept = KeptRows(rows.score, into[rows.cell], label, rows.weight, square)
+            chosen.append(kept.take(bins[grid.index(rows.score)]))
             if sum(few.score.size for few in chosen) > room:
                 chosen = [KeptRows.joined(chosen).merged()]
                 room = max(KEEP_ROWS, 2 * chosen[0].score.size)  # where little is tied, merge seldom
@@ -504,9 +448,6 @@ def collect(
 
     parts = source.parts(reading.columns.counted, _types(reading))
     return KeptRows.joined([rows for rows in _in_order(parts, gather, threads) if rows is not None])
-
-
-# ---------------------------------------------------------------------- whole tables
 
 
 def read_table(
@@ -517,33 +458,29 @@ def read_table(
 ) -> Table:
     """Return data (a path, a frame, a source) as one table in memory, with its features.
 
-    Parameters
-    ----------
-    data, reading
-        What is read, and how.
-    columns
-        Feature columns to read; None for all without a role.
-    raw
-        Columns to keep among the features whatever their role, with the types that text files are read as.
+    ``columns`` are the feature columns to read, None for all without a role; ``raw`` has columns to keep among the
+    features whatever their role, with the types that text files are read as.
     """
     source = open_source(data)
     source.require(reading.columns.counted)
     raw = raw or {}
     wanted = source.columns if columns is None else columns
-    names = list(dict.fromkeys((*reading.columns.counted, *wanted, *raw)))
-    batches = [batch for part in source.parts(names, {**raw, **_types(reading)}) for batch in part.batches()]
-    return assemble([batch for batch in batches if batch.num_rows], reading, source.name, tuple(raw))
+    batches = [batch for _, _, batch in stream_batches(source, reading, raw, wanted)]
+    return assemble(batches, reading, source.name, tuple(raw))
 
 
 def stream_batches(
-    source: Source, reading: Reading, more: Mapping[str, pa.DataType] | None = None
+    source: Source,
+    reading: Reading,
+    more: Mapping[str, pa.DataType] | None = None,
+    columns: Iterable[str] = (),
 ) -> Iterator[tuple[int, Part, pa.RecordBatch]]:
-    """Yield (rows before, part, batch) of the counted columns, in order, one batch in memory at a time.
+    """Yield (rows before, part, batch) of the counted columns and others, one batch in memory at a time.
 
-    ``more`` names further columns, with the types that text files are read as.
+    ``more`` names columns with the types that text files are read as, ``columns`` those of which any type will do.
     """
     before, more = 0, more or {}
-    names = list(dict.fromkeys((*reading.columns.counted, *more)))
+    names = list(dict.fromkeys((*reading.columns.counted, *columns, *more)))
     for part in source.parts(names, {**more, **_types(reading)}):
         for batch in part.batches():
             if batch.num_rows:

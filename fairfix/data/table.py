@@ -25,21 +25,14 @@ PLAIN_SCORE = "model score as it is"
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of a table's rows: a code per row and a name per code.
-
-    Attributes
-    ----------
-    columns
-        Columns whose levels, taken together, make a group.
-    levels
-        One tuple of column levels per group, sorted.
-    codes
-        Index into ``levels``, shape (n,).
-    """
+    """Groups of a table's rows: a code per row and a name per code."""
 
     columns: tuple[str, ...]
+    """Columns whose levels, taken together, make a group."""
     levels: tuple[tuple[str, ...], ...]
+    """One tuple of column levels per group, sorted."""
     codes: Ints
+    """Index into ``levels``, shape (n,)."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,21 +42,15 @@ class Groups:
 
 @dataclass(frozen=True)
 class Table:
-    """A whole data set in memory, validated; all arrays are read-only and of length n.
-
-    Attributes
-    ----------
-    features
-        Columns without a role, as Arrow data, for methods that learn from them.
-    draw
-        Makes of row numbers a number in [0, 1) for each, of the rows' identities, as if these rows were all there are;
-        None where nobody knows identities.
-    """
+    """A whole data set in memory, validated; all arrays are read-only and of length n."""
 
     reading: Reading
     rows: Rows
     features: pa.Table
+    """Columns without a role, as Arrow data, for methods that learn from them."""
     draw: Callable[[Ints], Floats] | None = None
+    """Makes of row numbers a number in [0, 1) for each, of the rows' identities, as if these rows were all there are;
+    None where nobody knows identities."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -85,13 +72,12 @@ class Table:
 
     def take(self, rows: Ints) -> Table:
         """Return the table of the given row numbers, in that order."""
-        some = replace(
-            self.rows.mapped(lambda values: _frozen(values[rows])), read=rows.size, excluded={}, kept=None
-        )
+        taken = self.rows.mapped(lambda array: _frozen(array[rows]))
         features = self.features.take(arrow_array(rows)) if self.features.num_columns else self.features
         whole = self.draw
-        draw = None if whole is None else lambda some: whole(rows[some])
-        return replace(self, rows=some, features=features, draw=draw)
+        draw = None if whole is None else lambda numbers: whole(rows[numbers])
+        taken = replace(taken, read=rows.size, excluded={}, kept=None)
+        return replace(self, rows=taken, features=features, draw=draw)
 
     @property
     def weight(self) -> Floats:
@@ -107,12 +93,12 @@ class Table:
             rows=replace(self.rows, decision=_frozen(np.array(decision, dtype=np.float64))),
         )
 
-    def with_score(self, values: Floats) -> Table:
+    def with_score(self, score: Floats) -> Table:
         """Return the table with the given scores instead of its own: probabilities, or values of a regression."""
         columns = replace(self.reading.columns, score="prediction", prediction=None, probability=None)
         cuts = (self.reading.cuts or (0.5,)) if self.reading.task == "classification" else ()
         reading = replace(self.reading, columns=columns, score_scale="probability", thresholds=cuts)
-        rows = replace(self.rows, score=_frozen(np.array(values, dtype=np.float64)), decision=None)
+        rows = replace(self.rows, score=_frozen(np.array(score, dtype=np.float64)), decision=None)
         return replace(self, reading=reading, rows=rows)
 
     @cached_property
@@ -139,7 +125,7 @@ class Table:
     def probability(self) -> Floats:
         """The score as a probability, shape (n,); a DataError where there is none, or its scale is ``raw``."""
         if self.rows.score is None:
-            raise DataError("a score column is needed; name it with --score")
+            raise DataError("a score column is needed; name it with `score`")
         return to_probability(self.rows.score, self.reading.score_scale)
 
     @property
@@ -187,30 +173,23 @@ def assemble(
         columns = [getattr(part, name) for part in parts]
         return None if columns[0] is None else _frozen(np.concatenate(columns))
 
-    label, score, decision, weight = map(joined, ("label", "score", "decision", "weight"))
-    rows = Rows(joined("cell"), encoder.cells, label, score, decision, weight, read, dict(excluded))
+    arrays = {name: joined(name) for name in ("cell", "label", "score", "decision", "weight")}
+    rows = Rows(cells=encoder.cells, read=read, excluded=dict(excluded), **arrays)
     check_positive(rows.label, reading)
-    return Table(reading, rows, _features(batches, parts, reading, raw))
-
-
-def _features(
-    batches: Sequence[pa.RecordBatch], parts: Sequence[Rows], reading: Reading, raw: Sequence[str]
-) -> pa.Table:
-    """Return the columns without a role and those asked for, for the rows that were kept."""
     roles = set(reading.columns.roles) - set(raw)
     names = [name for name in batches[0].schema.names if name not in roles]
-    kept = []
-    for batch, part in zip(batches, parts, strict=True):
-        some = batch.select(names)
-        kept.append(some if part.kept is None else some.take(arrow_array(np.flatnonzero(part.kept))))
+    features = [
+        batch.select(names) if part.kept is None else batch.select(names).filter(arrow_array(part.kept))
+        for batch, part in zip(batches, parts, strict=True)
+    ]
     try:
-        return pa.Table.from_batches(kept)
+        return Table(reading, rows, pa.Table.from_batches(features))
     except pa.ArrowInvalid as error:
         reason = " ".join(str(error).split())
         raise DataError(f"the feature columns differ in type from file to file: {reason}") from error
 
 
-def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    values = np.ascontiguousarray(values)
-    values.setflags(write=False)
-    return values
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array = np.ascontiguousarray(array)
+    array.setflags(write=False)
+    return array

@@ -51,32 +51,21 @@ LEAST_CHANCE = 1e-6
 
 @dataclass(frozen=True)
 class Feature:
-    """One column and what the fit learned of it.
-
-    Attributes
-    ----------
-    name, kind
-        The column and how it is read.
-    mean, scale
-        Of a number, boolean or score: what is taken off and divided by.
-    missing
-        Whether a number has an indicator for missing values.
-    levels
-        Categories with an indicator, in order.
-    knots
-        Of a score: standardised values from which on its slope may differ, increasing.
-    same
-        Values of a category that are taken for one, which the first of them names.
-    """
+    """One column and what the fit learned of it."""
 
     name: str
     kind: Kind
     mean: float = 0.0
     scale: float = 1.0
+    """Of a number, boolean or score: what is taken off and divided by."""
     missing: bool = False
+    """Whether a number has an indicator for missing values."""
     levels: tuple[str, ...] = ()
+    """Categories with an indicator, in order."""
     knots: tuple[float, ...] = ()
+    """Of a score: standardised values from which on its slope may differ, increasing."""
     same: tuple[str, ...] = ()
+    """Values of a category that are taken for one, which the first of them names."""
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -104,32 +93,16 @@ class Features:
     ) -> Features:
         """Return what the rows of a table teach about its columns.
 
-        Parameters
-        ----------
-        table
-            The rows of the fit.
-        names
-            Feature columns; None for the model's score alone.
-        groups
-            Protected columns that are features as well.
-        same
-            Column -> values that are taken for one.
+        ``names`` are feature columns, None for the model's score alone; ``groups`` are protected columns that are
+        features as well; ``same`` maps columns to levels that are taken for one.
         """
         weight, same = table.weight, same or {}
-        columns = (
-            [_learn_score(table, weight)]
-            if names is None
-            else [_learn(table, name, weight, same.get(name, ())) for name in names]
-        )
-        columns += [_learn_levels(name, "group", *_group(table, name), weight) for name in groups]
+        columns = [_learn(table, name, weight, same.get(name, ())) for name in names or ()]
+        columns += [_learn_score(table, weight)] if names is None else []
+        columns += [_learn_levels(name, "group", *_coded(table, name, "group"), weight) for name in groups]
         if not columns:
-            raise DataError("there are no feature columns to learn from; name some with --features")
+            raise DataError("there are no feature columns to learn from; name some with `features`")
         return cls(tuple(columns))
-
-    @property
-    def inputs(self) -> dict[str, str]:
-        """Feature column -> kind, of those that are read as features."""
-        return {one.name: one.kind for one in self.columns if one.kind not in ("group", "score")}
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -137,38 +110,23 @@ class Features:
         return tuple(one.name for one in self.columns if one.kind == "group")
 
     @property
-    def needs_score(self) -> bool:
-        """Whether the model's score is looked at."""
-        return any(one.kind == "score" for one in self.columns)
-
-    @property
     def titles(self) -> tuple[str, ...]:
         """Names of the columns of the matrix without gaps."""
         return tuple(title for one in self.columns for title in one.titles)
 
     @property
-    def titles_with_gaps(self) -> tuple[str, ...]:
-        """Names of the columns of the matrix with gaps, which has no indicators of missing numbers."""
-        return tuple(t for one in self.columns for t in replace(one, missing=False).titles)
-
-    @property
     def reach(self) -> Floats:
         """How far, squared, each column of the matrix without gaps moves at the cost of 1, shape (d,).
 
-        The fair metric's part that is no flip: the squared distance of two rows is the sum over number columns of their
-        squared difference in standard deviations, and 1 for each other column in which they differ (and for a number
-        that one of them lacks). An indicator of a category costs a half: two of them change. Protected columns move by
-        flips alone, so their reach is 0. The knots of a score, which is one number, share its cost.
+        The fair metric's part that is no flip: squared differences of number columns in standard deviations, and 1 for
+        each other column in which two rows differ (and for a number that one of them lacks). An indicator of a category
+        costs a half: two of them change. Protected columns move by flips alone: 0. The knots of a score share its cost.
         """
         out: list[float] = []
         for one in self.columns:
-            own = {
-                "category": 2.0,
-                "group": 0.0,
-                "boolean": 1.0 / one.scale**2,
-                "score": float(len(one.titles)),
-            }
-            out += [own.get(one.kind, 1.0)] * (1 if one.missing else len(one.titles)) + [1.0] * one.missing
+            score, boolean = float(len(one.titles)), 1.0 / one.scale**2
+            own = {"category": 2.0, "group": 0.0, "boolean": boolean, "score": score}.get(one.kind, 1.0)
+            out += [own] * (1 if one.missing else len(one.titles)) + [1.0] * one.missing
         return np.array(out)
 
     def matrix(self, table: Table, *, gaps: bool = False) -> Floats:
@@ -186,10 +144,8 @@ class Features:
         try:
             columns = tuple(Feature(**one) for one in list_of(FEATURE, least=1)(state))
             for one in columns:
-                need(
-                    bool(one.levels) == (one.kind in ("category", "group")),
-                    f"{one.name!r} has no levels, or should not",
-                )
+                levelled = one.kind in ("category", "group")
+                need(bool(one.levels) == levelled, f"{one.name!r} has no levels, or should not")
                 need(not one.same or one.kind == "category", f"{one.name!r} is no category")
         except ValueError as error:
             raise ArtifactError(f"the artifact's features are malformed: {error}") from error
@@ -209,31 +165,30 @@ FEATURE = record(
 """How a feature is kept."""
 
 
-# ---------------------------------------------------------------------- learning
-
-
 def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Feature:
-    column = _column(table, name)
-    kind = kind_of(name, column.type)
+    kind = kind_of(name, _column(table, name).type)
     if same and kind != "category":
         raise ColumnError(
             f"feature column {name!r} holds {kind}s; only texts can be taken for one: leave it out, or make it text"
         )
     if kind == "category":
-        codes, levels, _ = group_codes(column, name)
-        if same:
-            codes, levels = _merged(codes, levels, same)
-        return replace(_learn_levels(name, "category", codes, levels, weight), same=same)
-    values = _reals(column, name)
-    gone = np.isnan(values)
-    return _standard(name, kind, values[~gone], weight[~gone], missing=bool(gone.any()))
+        return replace(_learn_levels(name, "category", *_coded(table, name, kind, same), weight), same=same)
+    entries = _reals(table, name)
+    gone = np.isnan(entries)
+    return _standard(name, kind, entries[~gone], weight[~gone], missing=bool(gone.any()))
 
 
-def _merged(codes: Ints, levels: Sequence[str], same: tuple[str, ...]) -> tuple[Ints, list[str]]:
-    """Return codes and levels in which some values are one, named by the first of them."""
-    names = [same[0] if level in same else level for level in levels]
-    merged = list(dict.fromkeys(names))
-    return np.array([merged.index(name) for name in names], dtype=np.int64)[codes], merged
+def _coded(table: Table, name: str, kind: str, same: Sequence[str] = ()) -> tuple[Ints, Sequence[str]]:
+    """Return the codes and levels of a category or group; the first of levels that are taken for one names it."""
+    if kind == "group":
+        groups = table.groups([name])
+        return groups.codes, groups.names
+    codes, levels, _ = group_codes(_column(table, name), name)
+    if not same:
+        return codes, levels
+    place = dict[str, int]()
+    merged = [place.setdefault(same[0] if level in same else level, len(place)) for level in levels]
+    return np.array(merged, dtype=np.int64)[codes], list(place)
 
 
 def _learn_score(table: Table, weight: Floats) -> Feature:
@@ -247,13 +202,13 @@ def _learn_score(table: Table, weight: Floats) -> Feature:
     return replace(plain, knots=tuple(float(knot) for knot in knots))
 
 
-def _standard(name: str, kind: Kind, values: Floats, weight: Floats, *, missing: bool) -> Feature:
+def _standard(name: str, kind: Kind, entries: Floats, weight: Floats, *, missing: bool) -> Feature:
     mass = float(weight.sum())
     if not mass:
         return Feature(name, kind, missing=missing)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = float(values @ weight / mass)
-        scale = math.sqrt(float((values - mean) ** 2 @ weight / mass))
+        mean = float(entries @ weight / mass)
+        scale = math.sqrt(float((entries - mean) ** 2 @ weight / mass))
     if not (math.isfinite(mean) and math.isfinite(scale)):
         raise DataError(f"feature column {name!r} holds numbers too large to be squared; rescale it")
     scale = scale if scale > 1e-12 * max(abs(mean), 1e-300) else 1.0
@@ -268,7 +223,7 @@ def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], wei
     if kind == "category" and distinct > MOST_LEVELS and distinct > codes.size / 2:
         raise DataError(
             f"feature column {name!r} has {distinct:,} different texts in {codes.size:,} rows, which looks like a name "
-            "and not like a feature; name it with --id, or leave it out with --features"
+            "and not like a feature; name it with `id`, or leave it out with `features`"
         )
     order = sorted(np.flatnonzero(mass > 0).tolist(), key=lambda i: (-mass[i], levels[i]))[:MOST_LEVELS]
     return Feature(name, kind, levels=tuple(sorted(levels[i] for i in order)))
@@ -276,80 +231,64 @@ def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], wei
 
 def kind_of(name: str, kind: pa.DataType) -> Kind:
     """Return how a feature column of an Arrow type is read."""
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_temporal(value):
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_temporal(kind):
         raise ColumnError(
-            f"feature column {name!r} holds dates or times ({value}); turn it into a number (days since a day, the "
-            "month), or leave it out with --features"
+            f"feature column {name!r} holds dates or times ({kind}); turn it into a number (days since a day, the "
+            "month), or leave it out with `features`"
         )
-    if pa.types.is_boolean(value):
+    types = pa.types
+    if types.is_boolean(kind):
         return "boolean"
-    number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
-    if any(is_kind(value) for is_kind in number):
+    if any(fits(kind) for fits in (types.is_integer, types.is_floating, types.is_decimal, types.is_null)):
         return "number"
-    if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
+    if any(fits(kind) for fits in (types.is_string, types.is_large_string, types.is_string_view)):
         return "category"
     raise ColumnError(
-        f"feature column {name!r} is of type {value}, which is neither number nor text; convert it, or leave it out "
-        "with --features"
+        f"feature column {name!r} is of type {kind}, which is neither number nor text; convert it, or leave it out "
+        "with `features`"
     )
-
-
-# ---------------------------------------------------------------------- applying
 
 
 def _columns(table: Table, one: Feature, *, gaps: bool) -> list[Floats]:
     """Return a feature's columns of the matrix."""
     if one.levels:
-        names: Sequence[str]
-        if one.kind == "group":
-            codes, names = _group(table, one.name)
-        else:
-            codes, names, _ = group_codes(_column(table, one.name), one.name)
-        if one.same:
-            codes, names = _merged(codes, names, one.same)
+        codes, names = _coded(table, one.name, one.kind, one.same)
         place = {level: i for i, level in enumerate(names)}
         return [(codes == place.get(level, -1)).astype(np.float64) for level in one.levels]
-    values = _score(table) if one.kind == "score" else _reals(_column(table, one.name), one.name)
-    scaled = (values - one.mean) / one.scale
     if one.kind == "score":
+        scaled = (_score(table) - one.mean) / one.scale
         return [scaled, *(np.maximum(scaled - knot, 0.0) for knot in one.knots)]
-    gone = np.isnan(scaled)
+    scaled = (_reals(table, one.name) - one.mean) / one.scale
     if gaps:
         return [scaled]
+    gone = np.isnan(scaled)
     filled = np.where(gone, 0.0, scaled)
     return [filled, gone.astype(np.float64)] if one.missing else [filled]
 
 
 def _column(table: Table, name: str) -> pa.Array:
     if name not in table.features.column_names:
-        raise ColumnError(f"there is no feature column {name!r}; name the features with --features")
+        raise ColumnError(f"there is no feature column {name!r}; name the features with `features`")
     column = table.features.column(name).combine_chunks()
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _group(table: Table, name: str) -> tuple[Ints, tuple[str, ...]]:
-    groups = table.groups([name])
-    return groups.codes, groups.names
-
-
 def _score(table: Table) -> Floats:
     if table.rows.score is None:
-        raise DataError("a score column is needed; name it with --score")
+        raise DataError("a score column is needed; name it with `score`")
     if table.reading.task == "regression" or table.reading.score_scale == "raw":
         return table.rows.score
     chance = np.clip(table.probability, LEAST_CHANCE, 1 - LEAST_CHANCE)
     return np.log(chance / (1 - chance))
 
 
-def _reals(column: pa.Array, name: str) -> Floats:
+def _reals(table: Table, name: str) -> Floats:
     """Return a number or boolean column as float64 with NaN for missing; infinities are refused."""
-    values, missing = numbers(column, name, "feature", remedy=" as in the fit; convert it")
-    if missing is not None:
-        values = np.where(missing, np.nan, values)
-    if np.isinf(values).any():
-        row = int(np.argmax(np.isinf(values)))
+    entries: Floats = numbers(_column(table, name), name, "feature", remedy=" as in the fit; convert it")
+    if np.isinf(entries).any():
+        row = int(np.argmax(np.isinf(entries)))
         raise DataError(
-            f"feature column {name!r} holds {values[row]} (row {row + 1:,} of those used); mend or remove it"
+            f"feature column {name!r} holds {entries[row]} (row {row + 1:,} of those used); mend or remove it"
         )
-    return values
+    return entries

@@ -41,44 +41,32 @@ def fit_mean(
     seed: int,
     start: Member | None = None,
 ) -> Member:
-    """Return a model of the label.
+    """Return a model of the label; a ConvergenceWarning where logistic regression stops before its optimum.
 
     Parameters
     ----------
-    X
-        Shape (n, d); NaN only for trees.
-    y
-        Shape (n,); in [0, 1] for the logistic loss.
+    X, y
+        Shapes (n, d) and (n,); NaN in X only for trees, y in [0, 1] for the logistic loss.
     weight
         Shape (n,), not negative; None for 1 each. Rows of weight 0 have no part.
     learner, loss
         ``loss="logistic"`` gives probabilities, any other the mean.
-    l2
-        Of linear models; see the module's docstring.
-    seed
-        Of trees.
+    l2, seed
+        Of linear models (see the module's docstring), and of trees.
     start
         A member fitted to almost the same rows, from which logistic regression starts; the result is the same, sooner.
-
-    Warns
-    -----
-    ConvergenceWarning
-        Logistic regression stopped before its optimum.
     """
     X, y, w = _ordered(X, y, weight)
-    if loss == "logistic":
-        if y.min() == y.max() and y[0] in (0.0, 1.0):
-            return ConstantMember(y[:1].copy())
-        X, codes, w = _as_classes(X, y, w)
-        return _classifier(X, codes, w, "sigmoid", learner=learner, l2=l2, seed=seed, start=start)
+    if loss != "logistic":
+        return (
+            _ridge(X, y, w, l2) if learner == "linear" else _boosted("Regressor", X, y, w, "identity", seed)
+        )
+    if y.min() == y.max() and y[0] in (0.0, 1.0):
+        return ConstantMember(y[:1].copy())
+    X, codes, w = _as_classes(X, y, w)
     if learner == "linear":
-        return _ridge(X, y, w, l2)
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    model = HistGradientBoostingRegressor(early_stopping=False, random_state=seed).fit(
-        binnable(X), y, sample_weight=_unequal(w)
-    )
-    return trees_of(model, "identity")
+        return _logistic(X, codes, w, "sigmoid", l2, start)
+    return _boosted("Classifier", X, codes, w, "sigmoid", seed)
 
 
 def fit_classes(
@@ -98,12 +86,14 @@ def fit_classes(
     """
     X, codes, w = _ordered(X, codes, weight)
     seen = np.unique(codes)
+    if seen.size == 1 < many:
+        return ConstantMember((np.arange(many) == seen[0]).astype(np.float64))
     if seen.size < many:
-        if seen.size == 1:
-            return ConstantMember((np.arange(many) == seen[0]).astype(np.float64))
         raise ValueError("some classes have no rows; the caller fits to all rows then")
     link: Link = "pair" if many == 2 else "softmax"
-    return _classifier(X, codes, w, link, learner=learner, l2=l2, seed=seed, start=start)
+    if learner == "linear":
+        return _logistic(X, codes, w, link, l2, start)
+    return _boosted("Classifier", X, codes, w, link, seed)
 
 
 def _ordered(
@@ -114,11 +104,6 @@ def _ordered(
     order = np.lexsort((w, y, hashed(X)))
     order = order[w[order] > 0]
     return X[order], y[order], w[order]
-
-
-def _unequal(weight: Floats) -> Floats | None:
-    """Return weights, or None where all are 1: trees bin weighted rows in a slow loop."""
-    return None if (weight == 1.0).all() else weight
 
 
 def binnable(X: Floats) -> Floats:
@@ -132,27 +117,16 @@ def _as_classes(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Ints, Flo
     if np.isin(y, (0.0, 1.0)).all():
         return X, y.astype(np.int64), weight
     w = np.concatenate([weight * (1.0 - y), weight * y])
-    some = w > 0
-    return np.concatenate([X, X])[some], np.repeat([0, 1], y.size)[some], w[some]
+    positive = w > 0
+    return np.concatenate([X, X])[positive], np.repeat([0, 1], y.size)[positive], w[positive]
 
 
-def _classifier(
-    X: Floats,
-    codes: Ints,
-    weight: Floats,
-    link: Link,
-    *,
-    learner: str,
-    l2: float,
-    seed: int,
-    start: Member | None,
-) -> Member:
-    if learner == "linear":
-        return _logistic(X, codes, weight, link, l2, start)
-    from sklearn.ensemble import HistGradientBoostingClassifier
+def _boosted(kind: str, X: Floats, y: npt.NDArray[Any], weight: Floats, link: Link, seed: int) -> TreesMember:
+    from sklearn import ensemble
 
-    model = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
-    return trees_of(model.fit(binnable(X), codes, sample_weight=_unequal(weight)), link)
+    model = getattr(ensemble, f"HistGradientBoosting{kind}")(early_stopping=False, random_state=seed)
+    unequal = None if (weight == 1.0).all() else weight  # trees bin weighted rows in a slow loop
+    return trees_of(model.fit(binnable(X), y, sample_weight=unequal), link)
 
 
 NO_PENALTY = 1e-12
@@ -225,18 +199,18 @@ def trees_of(model: Any, link: Link) -> TreesMember:
     trees = [(k, tree.nodes) for stage in model._predictors for k, tree in enumerate(stage)]
     sizes = np.array([nodes.size for _, nodes in trees])
     roots = np.cumsum(sizes) - sizes
-    parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in NODES}
-    for (_, nodes), root in zip(trees, roots, strict=True):
-        leaf, own = nodes["is_leaf"].astype(bool), root + np.arange(nodes.size)
-        parts["feature"].append(np.where(leaf, 0, nodes["feature_idx"]))
-        parts["threshold"].append(np.where(leaf, 0.0, nodes["num_threshold"]))
-        parts["left"].append(np.where(leaf, own, root + nodes["left"].astype(np.int64)))
-        parts["right"].append(np.where(leaf, own, root + nodes["right"].astype(np.int64)))
-        parts["value"].append(nodes["value"])
-        parts["missing_left"].append(nodes["missing_go_to_left"].astype(bool))
-    joined = {name: np.concatenate(parts[name]).astype(part.dtype) for name, part in NODES.items()}
+    nodes, root = np.concatenate([nodes for _, nodes in trees]), np.repeat(roots, sizes)
+    leaf, own = nodes["is_leaf"].astype(bool), np.arange(nodes.size)
+    parts = {
+        "feature": np.where(leaf, 0, nodes["feature_idx"]),
+        "threshold": np.where(leaf, 0.0, nodes["num_threshold"]),
+        "left": np.where(leaf, own, root + nodes["left"].astype(np.int64)),
+        "right": np.where(leaf, own, root + nodes["right"].astype(np.int64)),
+        "value": nodes["value"],
+        "missing_left": nodes["missing_go_to_left"].astype(bool),
+    }
     return TreesMember(
-        joined,
+        {name: parts[name].astype(part.dtype) for name, part in NODES.items()},
         roots.astype(np.int64),
         np.array([k for k, _ in trees], dtype=np.int64),
         np.ravel(model._baseline_prediction).astype(np.float64),
@@ -245,26 +219,16 @@ def trees_of(model: Any, link: Link) -> TreesMember:
     )
 
 
-# ---------------------------------------------------------------------- out of fold
-
-
 def folds_of(X: Floats, folds: int) -> Ints:
-    """Return a fold for each row from a hash of its own values, shape (n,): row order means nothing, equal rows stay.
+    """Return a fold for each row of X from a hash of its own entries, shape (n,): equal rows stay together.
 
     Where that leaves a fold without rows, the different rows are dealt out in the order of their hashes; then there is
-    a fold without rows only if there are fewer different rows than folds.
-
-    Parameters
-    ----------
-    X
-        Shape (n, d); NaN is a value like any other, and -0 is 0.
-    folds
-        Number of folds.
+    a fold without rows only if there are fewer different rows than folds. NaN is an entry like any other, and -0 is 0.
     """
     keys = hashed(X)
     drawn = (keys % np.uint64(folds)).astype(np.int64)
     if np.unique(drawn).size < folds:
-        return np.asarray(np.unique(keys, return_inverse=True)[1] % folds)
+        drawn = np.unique(keys, return_inverse=True)[1] % folds
     return np.asarray(drawn)
 
 
@@ -288,20 +252,10 @@ def out_of_fold(
     whole: Member,
     usable: Callable[[Ints], bool] | None = None,
 ) -> Floats:
-    """Return predictions for rows by members that were fitted without them.
+    """Return predictions for the rows of X by members that were fitted without them, by their folds, shape (n,).
 
-    Parameters
-    ----------
-    fit
-        Returns the member fitted to the rows of these numbers.
-    X
-        Shape (n, d).
-    folds
-        Fold of each row, shape (n,).
-    whole
-        The member fitted to all rows, for folds without which too little is left to fit to.
-    usable
-        Whether rows suffice to fit to; the default is any row at all.
+    ``fit`` returns the member fitted to rows by their numbers, and ``usable`` whether they suffice for it (None: any
+    row does). For folds without which too little is left, ``whole`` predicts, the member fitted to all rows.
     """
     out = whole.predict(X)
     for fold in np.unique(folds):

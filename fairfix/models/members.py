@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from fairfix.data.codec import Array, Arrays, Part, Saved, Setting, one_of, whole
+from fairfix.data.codec import Array, Arrays, Inner, Part, Saved, Setting, one_of, whole
 from fairfix.data.counts import Floats, Ints
 
 Link = Literal["identity", "sigmoid", "pair", "softmax"]
@@ -27,19 +26,11 @@ CHUNK = 1 << 20
 
 
 class Member(Saved):
-    """A fitted model: a matrix of features in, a number or class probabilities per row out.
+    """A fitted model: a matrix of features in, a number or class probabilities per row out."""
 
-    A kind is a subclass with a ``kind`` of its own; it is found by it when an artifact is loaded.
-    """
-
-    kinds: ClassVar[dict[str, type[Member]]] = {}
+    kinds: ClassVar[dict[str, Any]] = {}
     sees_gaps: ClassVar[bool] = False
     """Whether missing numbers are NaN to it."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "kind" in cls.__dict__:
-            Member.kinds[cls.kind] = cls
 
     @property
     def width(self) -> int | None:
@@ -53,17 +44,12 @@ class Member(Saved):
 
 @dataclass(frozen=True, eq=False)
 class ConstantMember(Member):
-    """The same value for every row.
-
-    Attributes
-    ----------
-    value
-        Shape (1,), or (K,) for probabilities of classes.
-    """
+    """The same value for every row."""
 
     kind: ClassVar[str] = "constant"
     parts: ClassVar[Mapping[str, Part]] = {"value": Array("<f8", (None,))}
     value: Floats
+    """Shape (1,), or (K,) for probabilities of classes."""
 
     @property
     def sound(self) -> bool:
@@ -89,15 +75,7 @@ def _form(X: Floats, coef: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class LinearMember(Member):
-    """``link(X coef + intercept)``.
-
-    Attributes
-    ----------
-    coef, intercept
-        Shapes (d, m) and (m,).
-    link
-        What becomes of the sums.
-    """
+    """``link(X coef + intercept)``."""
 
     kind: ClassVar[str] = "linear"
     parts: ClassVar[Mapping[str, Part]] = {
@@ -107,6 +85,7 @@ class LinearMember(Member):
     }
     coef: Floats
     intercept: Floats
+    """Shapes (d, m) and (m,)."""
     link: Link
 
     @property
@@ -137,60 +116,36 @@ NODES: Mapping[str, Array] = {
 
 @dataclass(frozen=True, eq=False)
 class TreesMember(Member):
-    """Sums of regression trees.
-
-    Attributes
-    ----------
-    nodes
-        Name of ``NODES`` -> array with an entry per node, trees end to end; children are numbers of nodes.
-    roots
-        Number of the first node of each tree, shape (T,).
-    classes
-        Which sum a tree adds to, shape (T,).
-    baseline
-        What the sums begin with, shape (m,).
-    features
-        Number of columns of the matrix.
-    link
-        What becomes of the sums.
-    """
+    """Sums of regression trees."""
 
     kind: ClassVar[str] = "trees"
     sees_gaps: ClassVar[bool] = True
     parts: ClassVar[Mapping[str, Part]] = {
         "link": LINK,
         "features": Setting(whole()),
-        **NODES,
+        "nodes": Inner(dict, NODES),
         "roots": Array("<i8", ("trees",), 0),
         "classes": Array("<i8", ("trees",), 0),
         "baseline": Array("<f8", (None,)),
     }
     nodes: Arrays
+    """Name of ``NODES`` -> array with an entry per node, trees end to end; children are numbers of nodes."""
     roots: Ints
+    """Number of the first node of each tree, shape (T,)."""
     classes: Ints
+    """Which sum a tree adds to, shape (T,)."""
     baseline: Floats
+    """What the sums begin with, shape (m,)."""
     features: int
     link: Link
-
-    def held(self) -> Mapping[str, Any]:
-        """Return the value of every part."""
-        return {name: getattr(self, name) for name in self.parts if name not in NODES} | dict(self.nodes)
-
-    @classmethod
-    def made_of(cls, held: Mapping[str, Any]) -> TreesMember:
-        """Return what has these values of its parts."""
-        own = {name: value for name, value in held.items() if name not in NODES}
-        return cls(nodes={name: held[name] for name in NODES}, **own)
 
     @property
     def sound(self) -> bool:
         """Whether its nodes are trees, so every walk ends in a leaf, and look at columns that there are."""
-        return (
-            _are_sums(self.baseline, self.link)
-            and bool(
-                (self.nodes["feature"] < self.features).all() and (self.classes < self.baseline.size).all()
-            )
-            and _are_trees(self.nodes["left"], self.nodes["right"], self.roots)
+        nodes = self.nodes
+        inside = (nodes["feature"] < self.features).all() and (self.classes < self.baseline.size).all()
+        return bool(inside and _are_sums(self.baseline, self.link)) and _are_trees(
+            nodes["left"], nodes["right"], self.roots
         )
 
     @property
@@ -199,32 +154,40 @@ class TreesMember(Member):
         return self.features
 
     def predict(self, X: Floats) -> Floats:
-        """Return the linked sums of the trees; NaN in X is a missing value."""
-        walk = _Walk.of(self.nodes, X)
+        """Return the linked sums of the trees; NaN in X is a missing number."""
         step = max(1, CHUNK // max(1, X.shape[1]))
-        parts = [self._sums(walk, X[i : i + step]) for i in range(0, len(X), step)]
-        return _linked(np.concatenate(parts) if parts else np.zeros((0, self.baseline.size)), self.link)
+        sums = [self._sums(X[i : i + step]) for i in range(0, max(len(X), 1), step)]
+        return _linked(np.concatenate(sums), self.link)
 
-    def _sums(self, walk: _Walk, X: Floats) -> Floats:
-        """Return the sums of rows, shape (n, m), trees added in the order they were fitted in."""
-        out = np.tile(self.baseline, (len(X), 1))
-        flat, starts = walk.laid_out(X)
-        for root, column in zip(self.roots, self.classes, strict=True):
-            out[:, column] += self.nodes["value"].take(walk.leaves(root, flat, starts))
+    def _sums(self, X: Floats) -> Floats:
+        """Return the sums of rows, shape (n, m), trees added in the order they were fitted in.
+
+        All rows take a step down a tree at a time. A missing number is never below a threshold, so it goes right. Where
+        the matrix has gaps, it is laid out twice, the second time with minus infinity for them, and nodes that send
+        missing numbers left look there.
+        """
+        nodes, out, gaps = self.nodes, np.tile(self.baseline, (len(X), 1)), np.isnan(X)
+        column = nodes["feature"].astype(np.intp)
+        if gaps.any():
+            column += X.shape[1] * nodes["missing_left"]
+            X = np.hstack([X, np.where(gaps, -np.inf, X)])
+        # right and left child of node i at 2 i and 2 i + 1
+        children = np.column_stack([nodes["right"], nodes["left"]]).astype(np.intp).ravel()
+        flat, starts = X.ravel(), np.arange(len(X)) * X.shape[1]
+        for root, k in zip(self.roots, self.classes, strict=True):
+            child = np.full(len(X), root, dtype=np.intp)
+            at = child - 1
+            while not np.array_equal(child, at):
+                at = child
+                left = flat.take(column.take(at) + starts) <= nodes["threshold"].take(at)
+                child = children.take(2 * at + left)
+            out[:, k] += nodes["value"].take(at)
         return out
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkMember(Member):
-    """A network with one hidden layer: ``sigmoid(max(X hidden + hidden_bias, 0) out + out_bias)``.
-
-    Attributes
-    ----------
-    hidden, hidden_bias
-        Shapes (d, h) and (h,).
-    out, out_bias
-        Shapes (h,) and (1,).
-    """
+    """A network with one hidden layer: ``sigmoid(max(X hidden + hidden_bias, 0) out + out_bias)``."""
 
     kind: ClassVar[str] = "network"
     parts: ClassVar[Mapping[str, Part]] = {
@@ -236,8 +199,10 @@ class NetworkMember(Member):
 
     hidden: Floats
     hidden_bias: Floats
+    """Shapes (d, h) and (h,)."""
     out: Floats
     out_bias: Floats
+    """Shapes (h,) and (1,)."""
 
     @property
     def width(self) -> int | None:
@@ -249,63 +214,11 @@ class NetworkMember(Member):
         from scipy.special import expit
 
         step = max(1, CHUNK // (8 * self.out.size))
-        inner = (
-            np.maximum(_form(X[i : i + step], self.hidden) + self.hidden_bias, 0.0)
-            for i in range(0, max(len(X), 1), step)
-        )
-        return np.asarray(
-            expit(np.concatenate([_form(part, self.out[:, None])[:, 0] for part in inner]) + self.out_bias)
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class _Walk:
-    """The nodes of trees, laid out to walk many rows down at once.
-
-    A missing value is never below a threshold, so it goes right. Where the matrix has gaps, it is laid out twice, the
-    second time with minus infinity for them, and nodes that send missing values left look there.
-
-    Attributes
-    ----------
-    column
-        Of the matrix as laid out, per node.
-    threshold
-        Per node.
-    children
-        Right and left child of node ``i`` at ``2 i`` and ``2 i + 1``; a leaf is its own.
-    twice
-        Whether the matrix is laid out twice.
-    """
-
-    column: npt.NDArray[np.intp]
-    threshold: Floats
-    children: npt.NDArray[np.intp]
-    twice: bool
-
-    @classmethod
-    def of(cls, nodes: Arrays, X: Floats) -> _Walk:
-        """Return the layout for the rows of a matrix."""
-        twice = bool(np.isnan(X).any())
-        column = nodes["feature"].astype(np.intp)
-        if twice:
-            column += X.shape[1] * nodes["missing_left"]
-        children = np.column_stack([nodes["right"], nodes["left"]]).astype(np.intp).ravel()
-        return cls(column, nodes["threshold"], children, twice)
-
-    def laid_out(self, X: Floats) -> tuple[Floats, npt.NDArray[np.intp]]:
-        """Return the entries of rows end to end, and where each row begins."""
-        wide = np.hstack([X, np.where(np.isnan(X), -np.inf, X)]) if self.twice else X
-        return wide.ravel(), np.arange(len(X)) * wide.shape[1]
-
-    def leaves(self, root: int, flat: Floats, starts: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Return the leaf of each row in the tree of a root; all rows take a step at a time."""
-        at = np.full(starts.size, root, dtype=np.intp)
-        while True:
-            left = flat.take(self.column.take(at) + starts) <= self.threshold.take(at)
-            child = self.children.take(2 * at + left)
-            if np.array_equal(child, at):
-                return at
-            at = child
+        sums = []
+        for i in range(0, max(len(X), 1), step):
+            inner = np.maximum(_form(X[i : i + step], self.hidden) + self.hidden_bias, 0.0)
+            sums.append(_form(inner, self.out[:, None])[:, 0])
+        return np.asarray(expit(np.concatenate(sums) + self.out_bias))
 
 
 def _are_sums(start: Floats, link: Link) -> bool:
@@ -336,7 +249,7 @@ def _linked(sums: Floats, link: Link) -> Floats:
 
 
 def rescaled(member: Member, level: float, unit: float) -> Member:
-    """Return the member for labels ``level + unit y`` of one that was fitted to ``y``; chances stay what they are."""
+    """Return the member for labels ``level + unit y`` of one fitted to ``y``; probabilities stay as they are."""
     if isinstance(member, ConstantMember):
         return ConstantMember(level + unit * member.value)
     if isinstance(member, LinearMember) and member.link == "identity":

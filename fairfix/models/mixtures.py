@@ -9,7 +9,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fairfix.data.codec import ABOVE_0, BELOW_1, Array, Part, Setting, list_of, need, real, truth, whole
+from fairfix.data.codec import (
+    ABOVE_0,
+    BELOW_1,
+    Array,
+    Inner,
+    Part,
+    Setting,
+    list_of,
+    need,
+    real,
+    truth,
+    whole,
+)
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError
@@ -17,44 +29,24 @@ from fairfix.models.scorers import OfScorers, Scorer, ScorerPart, ScorersPart
 from fairfix.optim.blind_rates import BlindMixture, Chances, EqualRates
 from fairfix.optim.plugin_rule import PluginRule
 
-RULE: Mapping[str, Part] = {
-    "part": Array("<i8", (None,)),
-    "cut": Array("<f8", (None,)),
-    "below": Array("<i8", (None,)),
-    "upto": Array("<f8", (None,)),
-    "values": Array("<f8", (None,)),
-}
+TYPES = {"part": "<i8", "cut": "<f8", "below": "<i8", "upto": "<f8", "values": "<f8"}
+RULE = Inner(PluginRule, {name: Array(kind, (None,)) for name, kind in TYPES.items()})
 """How the tree of a plug-in rule is kept."""
 
 
 @dataclass(frozen=True, eq=False)
 class PluginScore(OfScorers):
-    """A score drawn by the expected label and the probabilities of groups, which does not see the group.
-
-    Attributes
-    ----------
-    label, group
-        Where the expected label and the probabilities of groups come from; the second is the first where the rule does
-        not look at groups.
-    rule
-        See :mod:`fairfix.optim.plugin`.
-    """
+    """A score drawn by the expected label and the probabilities of groups, which does not see the group."""
 
     kind: ClassVar[str] = "plugin_score"
-    parts: ClassVar[Mapping[str, Part]] = {"label": ScorerPart(), "group": ScorerPart(), **RULE}
+    parts: ClassVar[Mapping[str, Part]] = {"label": ScorerPart(), "group": ScorerPart(), "rule": RULE}
 
     label: Scorer
+    """Where the expected label comes from."""
     group: Scorer
+    """Where the probabilities of groups come from; that of the label where the rule does not look at groups."""
     rule: PluginRule
-
-    def held(self) -> Mapping[str, Any]:
-        """Return the value of every part."""
-        return {"label": self.label, "group": self.group} | {name: getattr(self.rule, name) for name in RULE}
-
-    @classmethod
-    def made_of(cls, held: Mapping[str, Any]) -> PluginScore:
-        """Return what has these values of its parts."""
-        return cls(held["label"], held["group"], PluginRule(**{name: held[name] for name in RULE}))
+    """See :mod:`fairfix.optim.plugin`."""
 
     @property
     def sound(self) -> bool:
@@ -97,17 +89,7 @@ class PluginScore(OfScorers):
 
 @dataclass(frozen=True, eq=False)
 class ModelMixture(OfScorers):
-    """Several models with weights: one is drawn for each row, or they are averaged; one alone is a model.
-
-    Attributes
-    ----------
-    models
-        Where scores come from.
-    weights
-        Shape (M,), positive, of sum 1.
-    averaged
-        Whether the value is the average; else each row draws its model.
-    """
+    """Several models with weights: one is drawn for each row, or they are averaged; one alone is a model."""
 
     kind: ClassVar[str] = "model_mixture"
     parts: ClassVar[Mapping[str, Part]] = {
@@ -118,17 +100,14 @@ class ModelMixture(OfScorers):
 
     models: tuple[Scorer, ...]
     weights: Floats
+    """Shape (M,), positive, of sum 1."""
     averaged: bool
+    """Whether the value is the average; else each row draws its model."""
 
     @property
     def sound(self) -> bool:
         """Whether the weights sum to 1."""
         return abs(float(self.weights.sum()) - 1.0) < 1e-9
-
-    @property
-    def scorers(self) -> tuple[Scorer, ...]:
-        """All models."""
-        return self.models
 
     @property
     def randomized(self) -> bool:
@@ -146,10 +125,6 @@ class ModelMixture(OfScorers):
         drawn = np.searchsorted(np.cumsum(self.weights)[:-1], table.draws, side="right")
         return np.asarray(scores[drawn, np.arange(len(table))])
 
-    def unrepaired(self, table: Table) -> Floats:
-        """Return the value of each row: it hangs on no group."""
-        return self.predict(table)
-
     def drawn(self, table: Table) -> Bools:
         """Return which rows have a value that hangs on a draw: all, where models are drawn."""
         return np.full(len(table), self.randomized)
@@ -157,19 +132,10 @@ class ModelMixture(OfScorers):
 
 @dataclass(frozen=True, eq=False)
 class BlindRule(OfScorers):
-    """Decisions of equal rates that do not see the group; see :class:`fairfix.optim.blind_rates.BlindMixture`.
-
-    Attributes
-    ----------
-    label
-        Where ``P(y = 1 | x)`` comes from.
-    groups
-        For each attribute where ``P(group | x, y)`` comes from, for ``y = 1`` and for ``y = 0``.
-    mixture
-        What is made of them.
-    """
+    """Decisions of equal rates that do not see the group; see :class:`fairfix.optim.blind_rates.BlindMixture`."""
 
     kind: ClassVar[str] = "blind_rule"
+    gives: ClassVar[Literal["decision"]] = "decision"
     parts: ClassVar[Mapping[str, Part]] = {
         "scorers": ScorersPart("scorer", "scorers"),
         "groups": Setting(list_of(whole(2), least=1)),
@@ -181,7 +147,9 @@ class BlindRule(OfScorers):
     }
 
     label: Scorer
+    """Where ``P(y = 1 | x)`` comes from."""
     groups: tuple[tuple[Scorer, Scorer], ...]
+    """For each attribute where ``P(group | x, y)`` comes from, for ``y = 1`` and for ``y = 0``."""
     mixture: BlindMixture
 
     def held(self) -> Mapping[str, Any]:
@@ -221,11 +189,6 @@ class BlindRule(OfScorers):
         return cls(first, tuple(zip(others[::2], others[1::2], strict=True)), mixture)
 
     @property
-    def gives(self) -> Literal["decision", "value"]:
-        """What a prediction is: a probability to draw with."""
-        return "decision"
-
-    @property
     def scorers(self) -> tuple[Scorer, ...]:
         """All of them."""
         return (self.label, *(one for pair in self.groups for one in pair))
@@ -238,10 +201,6 @@ class BlindRule(OfScorers):
     def predict(self, table: Table) -> Floats:
         """Return the chance of a positive decision of each row."""
         return self.mixture.chance(*probabilities_of(table, self.label, self.groups))
-
-    def unrepaired(self, table: Table) -> Floats:
-        """Return the chance of each row: it hangs on no group."""
-        return self.predict(table)
 
 
 def probabilities_of(

@@ -5,7 +5,7 @@ weights in other files are not followed. It runs in one thread on the processor.
 
 What the graph says and what it means here::
 
-    one input of d columns         a matrix; the columns are named by --features
+    one input of d columns         a matrix; the columns are named by ``features``
     several inputs, or one of one  a column each, by the names of the inputs
     map or matrix beside a label   P(y = c | x), c from the labels that the operators of the graph carry
     a label alone                  the decision
@@ -48,15 +48,7 @@ class Input:
 
 
 class OnnxModel:
-    """A model with ``feature_names_in_`` or ``n_features_in_`` and, for a classifier, ``classes_``.
-
-    Parameters
-    ----------
-    path
-        The file, for messages.
-    data
-        Its bytes.
-    """
+    """The model of a file, with ``feature_names_in_`` or ``n_features_in_``, and ``classes_`` of a classifier."""
 
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path
@@ -65,31 +57,31 @@ class OnnxModel:
         outputs = self._session.get_outputs()
         if not outputs:
             raise ModelError(f"model file {path} has no output")
-        named = len(self._inputs) > 1 or self._inputs[0].width == 1
-        if named:
+        if len(self._inputs) > 1 or self._inputs[0].width == 1:
             self.feature_names_in_ = tuple(one.name for one in self._inputs)
         elif self._inputs[0].width is not None:
             self.n_features_in_ = self._inputs[0].width
-        chances = next((one for one in outputs if _is_chances(one)), None)
+        matrix = ("tensor(float)", "tensor(double)")
+        may_be = [
+            o for o in outputs if o.type.startswith("seq(map(") or (o.type in matrix and len(o.shape) == 2)
+        ]
+        probabilities = may_be[0] if may_be else None
         labels = next((one for one in outputs if one.type in ("tensor(int64)", "tensor(string)")), None)
-        if labels is not None and (chances is not None or len(outputs) == 1):
+        if labels is not None and (probabilities is not None or len(outputs) == 1):
             self.classes_ = _classes(path, graph, labels)
-        self._output = (chances or labels or outputs[0]).name
-        is_map = chances is not None and chances.type.startswith("seq(")
+        self._output = (probabilities or labels or outputs[0]).name
+        is_map = probabilities is not None and probabilities.type.startswith("seq(")
         self._read: Callable[[Any], NDArray[Any]] = self._of_maps if is_map else np.asarray
-        if labels is not None and chances is not None:
+        if labels is not None and probabilities is not None:
             self.predict_proba = self._answer
         else:
             self.predict = self._answer
 
     def _answer(self, block: Any) -> NDArray[Any]:
         """Return the output for some rows: a frame with the input's names, or an array."""
-        if len(self._inputs) == 1:
-            only = self._inputs[0]
-            given = {only.name: _tensor(block, only)}
-        else:
-            given = {one.name: _tensor(block[[one.name]], one) for one in self._inputs}
-        return self._read(self._session.run([self._output], given)[0])
+        alone = len(self._inputs) == 1
+        fed = {one.name: _tensor(block if alone else block[[one.name]], one) for one in self._inputs}
+        return self._read(self._session.run([self._output], fed)[0])
 
     def _of_maps(self, maps: list[Mapping[Any, float]]) -> NDArray[np.float64]:
         """Return the probabilities of maps class -> probability, in the order of the classes."""
@@ -124,13 +116,6 @@ def _input(path: str, one: Any) -> Input:
     return Input(one.name, width if isinstance(width, int) else None, TYPES[one.type])
 
 
-def _is_chances(one: Any) -> bool:
-    """Tell whether an output may hold probabilities of classes."""
-    return one.type.startswith("seq(map(") or (
-        one.type in ("tensor(float)", "tensor(double)") and len(one.shape) == 2
-    )
-
-
 def _classes(path: str, graph: Any, labels: Any) -> NDArray[Any]:
     """Return the classes that the last operator with labels names; 0 and 1 where none does and labels are numbers."""
     for node in reversed(graph.node):
@@ -142,7 +127,7 @@ def _classes(path: str, graph: Any, labels: Any) -> NDArray[Any]:
     if labels.type == "tensor(string)":
         raise ModelError(
             f"model file {path} does not say which classes its probabilities are of; convert it with a ZipMap at its "
-            "end, or write its scores into a column and name it with --score"
+            "end, or write its scores into a column and name it with `score`"
         )
     return np.array([0, 1])
 
@@ -151,12 +136,13 @@ def _tensor(part: Any, one: Input) -> NDArray[Any]:
     """Return columns in the type of an input, shape (n, width)."""
     import pandas as pd
 
-    values = np.asarray(part, dtype=object) if one.type is np.object_ else np.asarray(part)
+    entries = np.asarray(part, dtype=object) if one.type is np.object_ else np.asarray(part)
     if one.type in (np.float16, np.float32, np.float64):
-        return np.asarray(pd.DataFrame(values).astype(np.float64), dtype=one.type)
-    if pd.isna(values).any():
+        return np.asarray(pd.DataFrame(entries).astype(np.float64), dtype=one.type)
+    if pd.isna(entries).any():
         kind = "text" if one.type is np.object_ else np.dtype(one.type).name
         raise ValueError(f"the input {one.name!r} of type {kind} cannot hold gaps; fill them before")
     if one.type is np.object_:
-        return np.array([[str(value) for value in row] for row in values], dtype=object).reshape(values.shape)
-    return np.asarray(values, dtype=one.type)
+        texts = [[str(entry) for entry in row] for row in entries]
+        return np.array(texts, dtype=object).reshape(entries.shape)
+    return np.asarray(entries, dtype=one.type)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -25,20 +25,12 @@ from fairfix.optim.piecewise import Piecewise
 
 @dataclass(frozen=True, eq=False)
 class RepairedPredictor(Saved):
-    """Maps the rows of a table to a probability of a positive decision, or to a value.
+    """Maps the rows of a table to a probability of a positive decision, or to a value."""
 
-    A kind is a subclass with a ``kind`` of its own; it is found by it when an artifact is loaded.
-    """
-
-    kinds: ClassVar[dict[str, type[RepairedPredictor]]] = {}
+    kinds: ClassVar[dict[str, Any]] = {}
     is_probability: ClassVar[bool] = False
     """Whether predictions are probabilities that may be drawn with or rounded, so that a proof shows both."""
     trace: FitTrace = field(default=FitTrace(True, 0, float("nan")), kw_only=True)
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "kind" in cls.__dict__:
-            RepairedPredictor.kinds[cls.kind] = cls
 
     def traced(self, trace: FitTrace) -> Self:
         """Return the predictor with this trace."""
@@ -102,18 +94,12 @@ def decided(table: Table, score: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class OfGroups(RepairedPredictor):
-    """A predictor that has a rule for each group.
-
-    Attributes
-    ----------
-    columns
-        Columns whose levels make the group.
-    levels
-        One tuple of levels per group, sorted.
-    """
+    """A predictor that has a rule for each group."""
 
     columns: tuple[str, ...]
+    """Columns whose levels make the group."""
     levels: tuple[tuple[str, ...], ...]
+    """One tuple of levels per group, sorted."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -123,9 +109,8 @@ class OfGroups(RepairedPredictor):
     @property
     def sound(self) -> bool:
         """Whether each group has a level of each column, and levels of its own."""
-        return {len(level) for level in self.levels} == {len(self.columns)} and len(set(self.levels)) == len(
-            self.levels
-        )
+        lengths = {len(level) for level in self.levels}
+        return lengths == {len(self.columns)} and len(set(self.levels)) == len(self.levels)
 
     def by_group(self, table: Table, rule: Callable[[int, Bools], Floats | Bools]) -> Floats:
         """Return what ``rule(k, rows)`` gives the rows of each group ``k``, shape (n,); NaN for groups not seen."""
@@ -159,13 +144,6 @@ class GroupwiseRamp(OfGroups):
     r"""A ramp per group on the score ``f = 2 p - 1``.
 
     .. math:: P(\text{decision} = 1 \mid f, k) = \mathrm{clip}((f - t_k) / \gamma,\, 0,\, 1)
-
-    Attributes
-    ----------
-    offsets, remainders
-        ``t_k = offsets[k] + remainders[k]``, shape (K,) each; see :mod:`fairfix.optim.ramp`.
-    gamma
-        Width of the ramp.
     """
 
     kind: ClassVar[str] = "groupwise_ramp"
@@ -175,25 +153,20 @@ class GroupwiseRamp(OfGroups):
         "remainders": Array("<f8", ("groups",)),
         "gamma": Setting(real(ABOVE_0)),
     }
+    randomized: ClassVar[bool] = True
 
     offsets: Floats
     remainders: Floats
+    """``t_k = offsets[k] + remainders[k]``, shape (K,) each; see :mod:`fairfix.optim.ramp`."""
     gamma: float
-
-    @property
-    def randomized(self) -> bool:
-        """Whether decisions are drawn."""
-        return True
+    """Width of the ramp."""
 
     def predict(self, table: Table) -> Floats:
         """Return the ramp of each row's group at its score; NaN for groups not seen in the fit."""
         code, cell = table.cell_codes(self.columns, self.levels), table.rows.cell
         share = 2.0 * table.probability - 1.0
-        for part in (
-            self.offsets,
-            self.remainders,
-        ):  # in place, in the order of ramp(); 0 would change nothing
-            if part.any():
+        for part in (self.offsets, self.remainders):  # in place, in the order of ramp()
+            if part.any():  # else nothing would change
                 share -= np.append(part, np.nan)[code][cell]
         if (code < 0).any():
             share[(code < 0)[cell]] = np.nan
@@ -201,8 +174,32 @@ class GroupwiseRamp(OfGroups):
         return np.clip(share, 0.0, 1.0, out=share)
 
 
+class OfCurves(OfGroups):
+    """A predictor that has a piecewise linear rule for each group, ``curves[k]``, on a score ``2 p - 1``."""
+
+    curves: tuple[Piecewise, ...]
+
+    @property
+    def randomized(self) -> bool:
+        """Whether some curve takes a value strictly between 0 and 1."""
+        return not all(curve.sharp for curve in self.curves)
+
+    @abstractmethod
+    def ranking(self, table: Table) -> Floats:
+        """Return the score ``2 p - 1`` of each row, shape (n,)."""
+
+    def predict(self, table: Table) -> Floats:
+        """Return the curve of each row's group at its score; NaN for groups not seen in the fit."""
+        score = self.ranking(table)
+        return self.by_group(table, lambda k, rows: self.of_group(k, score[rows]))
+
+    def of_group(self, k: int, score: Floats) -> Floats:
+        """Return P(decision = 1) at scores ``2 p - 1`` of one group, same shape."""
+        return self.curves[k](score)
+
+
 @dataclass(frozen=True, eq=False)
-class GroupwiseCurve(OfGroups):
+class GroupwiseCurve(OfCurves):
     r"""A piecewise linear rule per group on the score ``f = 2 p - 1``, recalibrated first where there is a map.
 
     Of a raw score ``f`` is the score itself; then there is no map.
@@ -212,13 +209,6 @@ class GroupwiseCurve(OfGroups):
 
     Thresholds with a tie probability, ramps with a slope of their own, steps of a recalibrated score and their
     mixtures with constants are all of this form.
-
-    Attributes
-    ----------
-    curves
-        ``g_k``, one per group.
-    sigmoid
-        ``(a_k, b_k)``, shape (K, 2); None where the score is taken as it is.
     """
 
     kind: ClassVar[str] = "groupwise_curve"
@@ -230,16 +220,11 @@ class GroupwiseCurve(OfGroups):
 
     curves: tuple[Piecewise, ...]
     sigmoid: Floats | None = None
+    """``(a_k, b_k)``, shape (K, 2); None where the score is taken as it is."""
 
-    @property
-    def randomized(self) -> bool:
-        """Whether some curve takes a value strictly between 0 and 1."""
-        return not all(curve.sharp for curve in self.curves)
-
-    def predict(self, table: Table) -> Floats:
-        """Return the curve of each row's group at its score; NaN for groups not seen in the fit."""
-        score = table.ranking
-        return self.by_group(table, lambda k, rows: self.of_group(k, score[rows]))
+    def ranking(self, table: Table) -> Floats:
+        """Return the model's own score of each row."""
+        return table.ranking
 
     def of_group(self, k: int, score: Floats) -> Floats:
         """Return P(decision = 1) at scores ``2 p - 1`` of one group, same shape."""

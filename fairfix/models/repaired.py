@@ -20,8 +20,8 @@ import pyarrow as pa
 import fairfix.models.mixtures  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
 from fairfix.data.choices import MissingScore, ScoreScale, Task, UnseenGroup
-from fairfix.data.codec import list_of, map_of, one_of, or_none, record, text
-from fairfix.data.container import Artifact, read, write
+from fairfix.data.codec import list_of, map_of, one_of, or_none, plain, record, text
+from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.draws import Seen, decide, draws_of, identity_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
@@ -30,7 +30,19 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scoring import read_changes, replaced
 from fairfix.models.trace import FitTrace
+
+COLUMNS = {"protected": list_of(text), "strata": list_of(text), "score": or_none(text), "id": or_none(text)}
+"""How the columns that prediction looks at are kept."""
+
+POLICIES = {
+    "task": one_of(*get_args(Task)),
+    "score_scale": one_of(*get_args(ScoreScale)),
+    "threshold": or_none(float),
+    "unseen_group": one_of(*get_args(UnseenGroup)),
+}
+"""How the settings of prediction are kept."""
 
 OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("randomized", pa.bool_())])
 """Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``."""
@@ -42,41 +54,26 @@ SCHEME = "blake2b-53/2"
 
 @dataclass(frozen=True)
 class Repaired:
-    """A repaired predictor, ready to be used or saved.
-
-    Attributes
-    ----------
-    method, parameters
-        What made it.
-    predictor
-        What it is.
-    reading
-        Columns and their meaning at predict time (no label, no weight).
-    unseen_group
-        What happens to rows of groups that the fit did not see.
-    identity
-        Column -> kind (``text``, ``integer``, ``number``, ``boolean``) of what identifies a row.
-    key
-        Key of the hash that draws decisions.
-    base
-        Where scores come from: ``{"kind": "column", "name": ...}``, a model file with its hash, or ``{"kind":
-        "features", "names": [...]}`` where the predictor makes them itself.
-    facts
-        What only people read: proof, selection, split, fingerprint, warnings.
-    seed
-        Of the split and the fit.
-    """
+    """A repaired predictor, ready to be used or saved."""
 
     method: str
     parameters: Mapping[str, Any]
     predictor: RepairedPredictor
     reading: Reading
+    """Columns and their meaning at predict time (no label, no weight)."""
     unseen_group: UnseenGroup
+    """What happens to rows of groups that the fit did not see."""
     identity: Mapping[str, str]
+    """Column -> kind (``text``, ``integer``, ``number``, ``boolean``) of what identifies a row."""
     key: bytes
+    """Key of the hash that draws decisions."""
     base: Mapping[str, Any]
+    """Where scores come from: ``{"kind": "column", "name": ...}``, a model file with its hash, or ``{"kind":
+    "features", "names": [...]}`` where the predictor makes them itself."""
     facts: Mapping[str, Any]
+    """What only people read: proof, selection, split, fingerprint, warnings."""
     seed: int
+    """Of the split and the fit."""
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -84,7 +81,8 @@ class Repaired:
         names = [name for name in self.reading.columns.counted if name != self._made_score]
         names += list(self.predictor.features)
         if self.base["kind"] == "file":
-            spared = _replaced(self.base.get("average"))
+            average = self.base.get("average")
+            spared = () if average is None else replaced(read_changes(average))
             names += [name for name in self.base["features"] if name not in spared]
         return tuple(dict.fromkeys((*names, *(self.identity if self.predictor.randomized else ()))))
 
@@ -100,27 +98,20 @@ class Repaired:
         decided = [OUTPUT.field("decision")] if self.reading.thresholds else []
         return pa.schema([("prediction", pa.float64()), *decided, OUTPUT.field("randomized")])
 
-    # ------------------------------------------------------------------ files
-
     def save(self, path: str | os.PathLike[str]) -> str:
         """Write the artifact; return its ``sha256:...``."""
         settings, arrays = self.predictor.state()
-        columns = self.reading.columns
+        columns, reading = self.reading.columns, self.reading
         manifest = {
             "method": self.method,
             "parameters": dict(self.parameters),
             "predictor": {"kind": self.predictor.kind, "settings": settings},
-            "columns": {
-                "protected": list(columns.protected),
-                "strata": list(columns.strata),
-                "score": columns.score,
-                "id": columns.id,
-            },
+            "columns": plain({name: getattr(columns, name) for name in COLUMNS}),
             "base": dict(self.base),
             "policies": {
-                "task": self.reading.task,
-                "score_scale": self.reading.score_scale,
-                "threshold": self.reading.thresholds[0] if self.reading.thresholds else None,
+                "task": reading.task,
+                "score_scale": reading.score_scale,
+                "threshold": reading.thresholds[0] if reading.thresholds else None,
                 "unseen_group": self.unseen_group,
             },
             "requires": self.requires(),
@@ -141,14 +132,9 @@ class Repaired:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], more_kinds: Callable[[], object] = dict) -> Repaired:
-        """Read an artifact and build its predictor.
+        """Read an artifact and build its predictor; an ArtifactError where it is damaged or not of this version.
 
         ``more_kinds`` imports kinds of predictors that no module of this room defines; called only for such a one.
-
-        Raises
-        ------
-        ArtifactError
-            The file is damaged, or made by something this version does not know.
         """
         artifact = read(path)
         try:
@@ -167,25 +153,17 @@ class Repaired:
             raise ArtifactError(f"unknown kind of predictor {kind!r}; this version knows {kinds}")
         if drawn["scheme"] != SCHEME:
             raise ArtifactError(f"unknown randomisation scheme {drawn['scheme']!r}")
-        columns = record(protected=list_of(text), strata=list_of(text), score=or_none(text), id=or_none(text))
-        policies = record(
-            task=one_of(*get_args(Task)),
-            score_scale=one_of(*get_args(ScoreScale)),
-            threshold=or_none(float),
-            unseen_group=one_of(*get_args(UnseenGroup)),
-        )(manifest["policies"])
-        cut = policies["threshold"]
+        policies = record(**POLICIES)(manifest["policies"])
+        unseen, cut = policies.pop("unseen_group"), policies.pop("threshold")
         reading = Reading(
-            Columns(**columns(manifest["columns"])),
-            task=policies["task"],
-            score_scale=policies["score_scale"],
+            Columns(**record(**COLUMNS)(manifest["columns"])),
             thresholds=() if cut is None else (cut,),
             missing_group="group",
             missing_rows="drop",
+            **policies,
         )
-        trace = (
-            FitTrace.from_state(facts["solution"]) if "solution" in facts else FitTrace(False, 0, math.nan)
-        )
+        solution = facts.get("solution")
+        trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_state(solution)
         settings = manifest["predictor"]["settings"]
         predictor = RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays).traced(trace)
         _check_reading(reading, predictor)
@@ -196,32 +174,16 @@ class Repaired:
         if one_of("column", "file", "features")(base["kind"]) == "file":
             for part, form in (("name", text), ("sha256", text), ("features", list_of(text))):
                 form(base[part])
-        return cls(
-            text(manifest["method"]),
-            dict(manifest["parameters"]),
-            predictor,
-            reading,
-            policies["unseen_group"],
-            identity,
-            key,
-            base,
-            facts,
-            int(manifest["seed"]),
-        )
-
-    # ------------------------------------------------------------------ prediction
+            if base.get("average") is not None:
+                read_changes(base["average"])
+        method, parameters = text(manifest["method"]), dict(manifest["parameters"])
+        seed = int(manifest["seed"])
+        return cls(method, parameters, predictor, reading, unseen, identity, key, base, facts, seed)
 
     def predict_source(
         self, source: Source, *, missing_score: MissingScore = "error", duplicate_ids: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the source's batches with the output columns appended.
-
-        Raises
-        ------
-        DataError
-            A needed column is missing, an output column is there already, a group or score is missing and the
-            policies do not allow it, or identities repeat.
-        """
+        """Yield the source's batches with the output columns appended; a DataError where a policy forbids it."""
         source.require(self.required)
         for name in self.output.names:
             if name in source.columns:
@@ -238,7 +200,7 @@ class Repaired:
                 yield self._predicted(batch, encoder, first, missing_score, seen)
                 first += batch.num_rows
                 if named and not duplicate_ids:
-                    ids.append(batch.column(batch.schema.get_field_index(named)))
+                    ids.append(batch.column(named))
         if ids:
             check_unique(ids, str(named))
 
@@ -263,20 +225,19 @@ class Repaired:
         return types
 
     def _predicted(
-        self,
-        batch: pa.RecordBatch,
-        encoder: Encoder,
-        first: int,
-        missing: MissingScore,
-        seen: Seen | None,
+        self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore, seen: Seen | None
     ) -> pa.RecordBatch:
         rows = encoder.encode(batch)
         if rows.kept is not None and missing == "error":
             raise DataError(
                 f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows from row "
-                f"{first + 1:,} of {encoder.where}; fill them, or leave these rows undecided with --missing abstain"
+                f"{first + 1:,} of {encoder.where}; fill them, or leave these rows undecided with `missing=abstain`"
             )
-        result, drawn = self._result(batch, rows, encoder, first, seen)
+        kept = np.ones(rows.read, dtype=bool) if rows.kept is None else rows.kept
+        result, drawn = np.full(rows.read, np.nan), np.zeros(rows.read, dtype=bool)
+        if len(rows):
+            chosen = batch if rows.kept is None else batch.filter(arrow_array(kept))
+            result[kept], drawn[kept] = self._result(chosen, rows, f"{first + 1:,} of {encoder.where}", seen)
         undecided = np.isnan(result)
         columns = [arrow_array(np.where(undecided, 0.0, result), undecided)]
         if self.predictor.gives == "decision":
@@ -290,44 +251,31 @@ class Repaired:
         )
 
     def _result(
-        self, batch: pa.RecordBatch, rows: Rows, encoder: Encoder, first: int, seen: Seen | None
+        self, batch: pa.RecordBatch, rows: Rows, where: str, seen: Seen | None
     ) -> tuple[Floats, Bools]:
-        """Return P(decision = 1) or the value per incoming row, NaN where there is none, and which are drawn."""
-        kept = np.ones(rows.read, dtype=bool) if rows.kept is None else rows.kept
-        some = batch if rows.kept is None else batch.filter(arrow_array(kept))
-        table = Table(self.reading, rows, pa.Table.from_batches([some.select(list(self.predictor.features))]))
-        result, drawn = (
-            self._of_table(table, some, seen) if len(rows) else (np.zeros(0), np.zeros(0, dtype=bool))
+        """Return P(decision = 1) or the value per row, NaN where there is none, and which are drawn."""
+        table = Table(
+            self.reading, rows, pa.Table.from_batches([batch.select(list(self.predictor.features))])
         )
-        unseen = np.isnan(result)
-        if unseen.any():
-            result, drawn = self._unseen(table, result, unseen, encoder, first), drawn & ~unseen
-        full, chance = np.full(rows.read, np.nan), np.zeros(rows.read, dtype=bool)
-        full[kept], chance[kept] = result, drawn
-        return full, chance
-
-    def _of_table(self, table: Table, rows: pa.RecordBatch, seen: Seen | None) -> tuple[Floats, Bools]:
-        """Return the predictions of rows, and which of them are left to chance."""
         if self.predictor.gives == "decision":
-            chance = self.predictor.predict(table)
-            return chance, is_random(chance)
-        drawn = self.predictor.drawn(table)
-        draw = np.zeros(len(table))
-        draw[drawn] = draws_of(self._identities(rows, drawn), self.key, seen)
-        return self.predictor.predict(replace(table, draw=lambda some: draw[some])), drawn
-
-    def _unseen(self, table: Table, chance: Floats, unseen: Bools, encoder: Encoder, first: int) -> Floats:
-        """Return the predictions with those of rows of groups that the fit has not seen."""
-        if self.unseen_group == "abstain":
-            return chance
+            result = self.predictor.predict(table)
+            drawn = is_random(result)
+        else:
+            drawn = self.predictor.drawn(table)
+            draw = np.zeros(len(table))
+            draw[drawn] = draws_of(self._identities(batch, drawn), self.key, seen)
+            result = self.predictor.predict(replace(table, draw=lambda rows: draw[rows]))
+        unseen = np.isnan(result)
+        if not unseen.any() or self.unseen_group == "abstain":
+            return result, drawn & ~unseen
         if self.unseen_group == "base":
-            return np.where(unseen, self.predictor.unrepaired(table), chance)
+            return np.where(unseen, self.predictor.unrepaired(table), result), drawn & ~unseen
         groups = table.groups(self.predictor.inputs)
         name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
         raise DataError(
             f"group {name!r} of {' x '.join(groups.columns)!r} was not there in the fit "
-            f"({int(unseen.sum()):,} of the {len(table):,} rows from row {first + 1:,} of {encoder.where}); "
-            "repair again with such rows, or choose --unseen-group base (the base decision) or abstain"
+            f"({int(unseen.sum()):,} of the {len(table):,} rows from row {where}); "
+            "repair again with such rows, or choose `unseen_group=base` (the base decision) or abstain"
         )
 
     def _identities(self, batch: pa.RecordBatch, drawn: Bools) -> Iterator[bytes]:
@@ -337,8 +285,6 @@ class Repaired:
             yield from identities(columns, self.identity)
 
 
-# ---------------------------------------------------------------------- identity
-
 IDENTITY_TYPES: Mapping[str, pa.DataType] = {
     "text": pa.string(),
     "integer": pa.int64(),
@@ -347,12 +293,8 @@ IDENTITY_TYPES: Mapping[str, pa.DataType] = {
 }
 """Kinds of identity columns, with the type a text file is read as."""
 
-FEATURE_TYPES: Mapping[str, pa.DataType] = {
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-    "category": pa.string(),
-}
-"""The same for kinds of features."""
+FEATURE_TYPES = {**IDENTITY_TYPES, "category": pa.string()}
+"""Kinds of features, with the type a text file is read as."""
 
 
 def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
@@ -364,13 +306,10 @@ def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
 
 
 def _kind(kind: pa.DataType, *, as_text: bool) -> str:
+    types = {"boolean": pa.types.is_boolean, "integer": pa.types.is_integer, "number": pa.types.is_floating}
     if as_text:  # an id is a name even where it looks like a number: 007 is not 7
         return "text"
-    if pa.types.is_boolean(kind):
-        return "boolean"
-    if pa.types.is_integer(kind):
-        return "integer"
-    return "number" if pa.types.is_floating(kind) else "text"
+    return next((name for name, is_kind in types.items() if is_kind(kind)), "text")
 
 
 def identities(columns: Sequence[pa.Array], kinds: Mapping[str, str]) -> Iterator[bytes]:
@@ -404,7 +343,7 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     raise DataError(
         f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
         f"(the first again in row {again:,}); ids draw the randomised decisions, so they must be unique: "
-        "mend them, name another column, or let rows of one id share one draw with --duplicate-ids share"
+        "mend them, name another column, or let rows of one id share one draw with `duplicate_ids=share`"
     )
 
 
@@ -413,7 +352,7 @@ def row_draws(
 ) -> Callable[[Ints], Floats]:
     """Return what makes the draws of rows of a table by number, as prediction on a file of just these rows does.
 
-    ``identity`` maps columns to kinds, ``key`` is the hash's; rows that no id tells apart are told apart by occurrence.
+    Rows that no id tells apart are told apart by occurrence.
     """
 
     def of(rows: Ints) -> Floats:
@@ -426,11 +365,9 @@ def row_draws(
 
 def fingerprint(counts: Counts, schema: pa.Schema) -> str:
     """Return a hash of the counts and the schema: it tells data sets apart and holds no row."""
-    digest = hashlib.sha256()
-    digest.update(json.dumps([[f.name, str(f.type)] for f in schema]).encode())
-    digest.update(json.dumps(counts.cells).encode())
-    digest.update(np.ascontiguousarray(counts.rows, dtype="<i8").tobytes())
-    return f"sha256:{digest.hexdigest()}"
+    words = json.dumps([[f.name, str(f.type)] for f in schema]) + json.dumps(counts.cells)
+    content = words.encode() + np.ascontiguousarray(counts.rows, dtype="<i8").tobytes()
+    return digest(content)
 
 
 def hash_key(seed: int, data: str) -> bytes:
@@ -444,12 +381,8 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
         tuple(name for name in names if name in predictor.inputs)
         for names in (reading.columns.strata, reading.columns.protected)
     )
-    columns = Columns(
-        protected,
-        score=reading.columns.score if predictor.needs_score else None,
-        strata=strata,
-        id=reading.columns.id,
-    )
+    score = reading.columns.score if predictor.needs_score else None
+    columns = Columns(protected, score=score, strata=strata, id=reading.columns.id)
     return replace(
         reading,
         columns=columns,
@@ -474,11 +407,3 @@ def _check_reading(reading: Reading, predictor: RepairedPredictor) -> None:
         raise ArtifactError("the predictor needs a score, which the manifest does not name")
     if predictor.gives == "decision" and not reading.thresholds:
         raise ArtifactError("the manifest names no threshold")
-
-
-def _replaced(average: Any) -> set[str]:
-    """Return the columns that all changes which scores are averaged over set for everybody."""
-    changes = average if isinstance(average, list) else []
-    everybody = [one.get("everybody") if isinstance(one, Mapping) else None for one in changes]
-    named = [set(one) if isinstance(one, Mapping) else set() for one in everybody]
-    return set.intersection(*named) if named else set()

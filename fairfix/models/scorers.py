@@ -22,6 +22,7 @@ from fairfix.data.codec import (
     Part,
     Setting,
     State,
+    as_is,
     list_of,
     need,
     one_of,
@@ -32,33 +33,29 @@ from fairfix.data.codec import (
 )
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.table import Table
-from fairfix.models.features import Features
+from fairfix.models.features import Feature, Features
 from fairfix.models.members import Member
-from fairfix.models.predictors import CURVES, GROUPS, OfGroups, RepairedPredictor, decided
+from fairfix.models.predictors import CURVES, GROUPS, OfCurves, OfGroups, RepairedPredictor, decided
 from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.quantiles import Levels, Tube
 from fairfix.optim.robust_log_loss import marginal, truncated
 
+MODEL_SCORE = Features((Feature("score", "score"),))
+"""What is looked at where the model's score is taken as it is."""
+
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """Where scores come from: a member over features, or the model's score as it is where there is no member.
+    """Where scores come from: a member over features, or the model's score as it is where there is no member."""
 
-    Attributes
-    ----------
-    features, member
-        Both or none.
-    bounds
-        Least and greatest value, which others are moved to; None for no bounds.
-    """
-
-    features: Features | None = None
+    features: Features = MODEL_SCORE
     member: Member | None = None
     bounds: tuple[float, float] | None = None
+    """Least and greatest value, which others are moved to; None for no bounds."""
 
     def __call__(self, table: Table) -> Floats:
         """Return the score of each row, shape (n,), or probabilities of classes, shape (n, K)."""
-        if self.features is None or self.member is None:
+        if self.member is None:
             score = table.rows.score
             assert score is not None
             out = score if table.reading.task == "regression" else table.probability
@@ -66,29 +63,14 @@ class Scorer:
             out = self.member.predict(self.features.matrix(table, gaps=self.member.sees_gaps))
         return self.bounded(out)
 
-    def bounded(self, values: Floats) -> Floats:
-        """Return values moved into the bounds."""
-        return values if self.bounds is None else np.clip(values, *self.bounds)
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Protected columns that it looks at."""
-        return self.features.groups if self.features else ()
-
-    @property
-    def inputs(self) -> dict[str, str]:
-        """Feature columns that it looks at, with their kinds."""
-        return self.features.inputs if self.features else {}
-
-    @property
-    def needs_score(self) -> bool:
-        """Whether it looks at the model's score."""
-        return self.features is None or self.features.needs_score
+    def bounded(self, scores: Floats) -> Floats:
+        """Return scores moved into the bounds."""
+        return scores if self.bounds is None else np.clip(scores, *self.bounds)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return JSON settings and named arrays."""
         bounds = None if self.bounds is None else list(self.bounds)
-        if self.features is None or self.member is None:
+        if self.member is None:
             return {"bounds": bounds}, {}
         settings, arrays = self.member.state()
         member = {"kind": self.member.kind, "settings": settings}
@@ -100,13 +82,14 @@ class Scorer:
         bounds = or_none(list_of(real(), 2, 2))
         if isinstance(settings, Mapping) and "member" not in settings:
             need(not arrays, "a score that is taken as it is has arrays")
-            return cls(bounds=record(bounds=bounds)(settings)["bounds"])
-        member = record(kind=one_of(*Member.kinds), settings=lambda part: part)
+            return cls(**record(bounds=bounds)(settings))
+        member = record(kind=one_of(*Member.kinds), settings=as_is)
         held = record(bounds=bounds, features=Features.from_state, member=member)(settings)
         features = held["features"]
         made = Member.kinds[held["member"]["kind"]].from_state(held["member"]["settings"], arrays)
-        titles = features.titles_with_gaps if made.sees_gaps else features.titles
-        need(made.width in (None, len(titles)), "a member is of another number of features")
+        gaps = sum(one.missing for one in features.columns) if made.sees_gaps else 0
+        width = len(features.titles) - gaps  # a matrix with gaps has no indicators of them
+        need(made.width in (None, width), "a member is of another number of features")
         return cls(features, made, held["bounds"])
 
 
@@ -140,7 +123,7 @@ class ScorersPart(Part):
 
     def load(self, name: str, state: State) -> tuple[Scorer, ...]:
         """Take the scorers out of the state."""
-        settings = Setting(list_of(lambda one: one), self.many).load(name, state)
+        settings = Setting(list_of(as_is), self.many).load(name, state)
         return tuple(
             Scorer.from_state(one, state.under(f"{self.stem}{i}.")) for i, one in enumerate(settings)
         )
@@ -151,8 +134,9 @@ class OfScorers(RepairedPredictor):
 
     @property
     def scorers(self) -> tuple[Scorer, ...]:
-        """All scorers it looks at."""
-        raise NotImplementedError
+        """All scorers it looks at: those among its fields."""
+        held = [one if isinstance(one, tuple) else (one,) for one in vars(self).values()]
+        return tuple(one for few in held for one in few if isinstance(one, Scorer))
 
     @property
     def gives(self) -> Literal["decision", "value"]:
@@ -162,17 +146,18 @@ class OfScorers(RepairedPredictor):
     @property
     def needs_score(self) -> bool:
         """Whether the model's score is looked at."""
-        return any(scorer.needs_score for scorer in self.scorers)
+        return any(one.kind == "score" for scorer in self.scorers for one in scorer.features.columns)
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Group columns that prediction looks at."""
-        return tuple(dict.fromkeys(name for scorer in self.scorers for name in scorer.groups))
+        return tuple(dict.fromkeys(name for scorer in self.scorers for name in scorer.features.groups))
 
     @property
     def features(self) -> Mapping[str, str]:
         """Feature columns that prediction looks at, with their kinds."""
-        return {name: kind for scorer in self.scorers for name, kind in scorer.inputs.items()}
+        columns = [one for scorer in self.scorers for one in scorer.features.columns]
+        return {one.name: one.kind for one in columns if one.kind not in ("group", "score")}
 
     def unrepaired(self, table: Table) -> Floats:
         """Return the first scorer's score of each row, decided at the threshold where predictions are decisions."""
@@ -190,11 +175,6 @@ class Unrepaired(OfScorers):
 
     scorer: Scorer
 
-    @property
-    def scorers(self) -> tuple[Scorer, ...]:
-        """The one scorer."""
-        return (self.scorer,)
-
     def predict(self, table: Table) -> Floats:
         """Return the score of each row."""
         return self.scorer(table)
@@ -204,26 +184,15 @@ class Unrepaired(OfScorers):
 class GroupedScore(OfGroups, OfScorers):
     """One score, of which a rule makes something else in each group.
 
-    Attributes
-    ----------
-    columns, levels
-        The groups; see :class:`fairfix.models.predictors.OfGroups`. For one rule for everybody there are no columns
-        and one empty tuple of levels.
-    scorer
-        Where the score comes from.
+    For one rule for everybody there are no columns and one empty tuple of levels.
     """
 
     scorer: Scorer
 
     @property
-    def scorers(self) -> tuple[Scorer, ...]:
-        """The one scorer."""
-        return (self.scorer,)
-
-    @property
     def inputs(self) -> tuple[str, ...]:
         """Group columns that prediction looks at."""
-        return tuple(dict.fromkeys((*self.columns, *self.scorer.groups)))
+        return tuple(dict.fromkeys((*self.columns, *self.scorer.features.groups)))
 
 
 def _are_levels(one: Levels) -> bool:
@@ -234,29 +203,18 @@ def _are_levels(one: Levels) -> bool:
 
 
 NUMBER, LEVEL = Array("<f8", (None,)), Array("<f8", (None,), 0.0, 1.0)
+ATOMS = {"first": NUMBER, "last": NUMBER, "low": LEVEL, "high": LEVEL}
 
 
 @dataclass(frozen=True, eq=False)
 class GroupTube(GroupedScore):
-    r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.optim.quantiles`.
-
-    Attributes
-    ----------
-    tube
-        What becomes of the scores of each group.
-    """
+    r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.optim.quantiles`."""
 
     kind: ClassVar[str] = "group_tube"
     parts: ClassVar[Mapping[str, Part]] = {
         **GROUPS,
         "scorer": ScorerPart(),
-        "atoms": EndToEnd(
-            Levels,
-            "atoms",
-            {"first": NUMBER, "last": NUMBER, "low": LEVEL, "high": LEVEL},
-            "groups",
-            _are_levels,
-        ),
+        "atoms": EndToEnd(Levels, "atoms", ATOMS, "groups", _are_levels),
         "moved": Setting(truth),
         "values": Array("<f8", ("values",), optional=True),
         "steps": Array("<f8", ("groups", "values"), 0.0, 1.0, optional=True),
@@ -266,25 +224,20 @@ class GroupTube(GroupedScore):
 
     def held(self) -> Mapping[str, Any]:
         """Return the value of every part."""
-        tube = self.tube
-        moved = tube.values is not None
-        groups = {"columns": self.columns, "levels": self.levels, "scorer": self.scorer}
-        return groups | {
-            "atoms": tube.levels,
-            "moved": moved,
-            "values": tube.values,
-            "steps": tube.steps if moved else None,
-        }
+        tube, moved = self.tube, self.tube.values is not None
+        steps = tube.steps if moved else None
+        own = {"atoms": tube.levels, "moved": moved, "values": tube.values, "steps": steps}
+        return own | {"columns": self.columns, "levels": self.levels, "scorer": self.scorer}
 
     @classmethod
     def made_of(cls, held: Mapping[str, Any]) -> GroupTube:
         """Return what has these values of its parts."""
-        values, steps, moved = held["values"], held["steps"], held["moved"]
-        need((values is not None) == (steps is not None) == moved, "values or steps are missing or too many")
+        grid, steps, moved = held["values"], held["steps"], held["moved"]
+        need((grid is not None) == (steps is not None) == moved, "values or steps are missing or too many")
         if moved:
-            rising = (np.diff(values) >= 0).all() and (np.diff(steps) >= 0).all()
-            need(values.size and rising and (steps[:, -1] == 1).all(), "steps do not rise to 1")
-        tube = Tube(held["atoms"], values, steps if moved else np.ones((len(held["levels"]), 0)))
+            rising = (np.diff(grid) >= 0).all() and (np.diff(steps) >= 0).all()
+            need(grid.size and rising and (steps[:, -1] == 1).all(), "steps do not rise to 1")
+        tube = Tube(held["atoms"], grid, steps if moved else np.ones((len(held["levels"]), 0)))
         return cls(held["columns"], held["levels"], held["scorer"], tube)
 
     @property
@@ -311,15 +264,7 @@ class GroupTube(GroupedScore):
 
 @dataclass(frozen=True, eq=False)
 class TruncatedLogit(GroupedScore):
-    r"""A logistic score that is capped or lifted group by group; see :mod:`fairfix.optim.robust_log_loss`.
-
-    Attributes
-    ----------
-    prices
-        ``c`` of each group if the label were 0 and if it were 1, shape (2, K); equal where the label has no part.
-    rounded
-        Whether decisions are rounded at the threshold instead of drawn.
-    """
+    r"""A logistic score that is capped or lifted group by group; see :mod:`fairfix.optim.robust_log_loss`."""
 
     kind: ClassVar[str] = "truncated_logit"
     is_probability: ClassVar[bool] = True
@@ -331,7 +276,9 @@ class TruncatedLogit(GroupedScore):
     }
 
     prices: Floats
+    """``c`` of each group if the label were 0 and if it were 1, shape (2, K); equal where the label has no part."""
     rounded: bool
+    """Whether decisions are rounded at the threshold instead of drawn."""
 
     @property
     def gives(self) -> Literal["decision", "value"]:
@@ -356,40 +303,25 @@ class TruncatedLogit(GroupedScore):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCurves(GroupedScore):
+class ScoreCurves(OfCurves, GroupedScore):
     r"""A piecewise linear rule on ``f = 2 s - 1`` for a score ``s``: one per group, or one for everybody.
 
     .. math:: P(\text{decision} = 1 \mid f, k) = g_k(f)
-
-    Attributes
-    ----------
-    curves
-        ``g_k``, one per group.
     """
 
     kind: ClassVar[str] = "score_curves"
+    gives: ClassVar[Literal["decision"]] = "decision"
     parts: ClassVar[Mapping[str, Part]] = {**GROUPS, "scorer": ScorerPart(), "curves": CURVES}
 
     curves: tuple[Piecewise, ...]
 
-    @property
-    def gives(self) -> Literal["decision", "value"]:
-        """What a prediction is: a probability to draw with."""
-        return "decision"
-
-    @property
-    def randomized(self) -> bool:
-        """Whether some curve takes a value strictly between 0 and 1."""
-        return not all(curve.sharp for curve in self.curves)
-
-    def predict(self, table: Table) -> Floats:
-        """Return the curve of each row's group at its score; NaN for groups not seen in the fit."""
-        score = 2.0 * self.scorer(table) - 1.0
-        return self.by_group(table, lambda k, rows: self.curves[k](score[rows]))
+    def ranking(self, table: Table) -> Floats:
+        """Return the scorer's score of each row."""
+        return 2.0 * self.scorer(table) - 1.0
 
     def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
         """Return each curve at the scores, unless there is one rule or the score looks at the group too."""
-        if not self.columns or self.scorer.groups:
+        if not self.columns or self.scorer.features.groups:
             return None
-        score = 2.0 * self.scorer(table) - 1.0
+        score = self.ranking(table)
         return self.levels, np.stack([curve(score) for curve in self.curves], axis=-1)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.codec import list_of, map_of, need, plain, record, tuple_of
+from fairfix.data.codec import as_is, list_of, map_of, need, plain, record, tuple_of
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import Part, Source
 from fairfix.data.table import PLAIN_SCORE
@@ -29,41 +30,19 @@ MODEL_SCORE = "model score"
 """Name of the column that the model fills in."""
 
 
-class Scores(Protocol):
-    """What fills in a score."""
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Columns that it looks at."""
-
-    def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
-        """Return the score of every row."""
-
-
 @dataclass(frozen=True)
 class Change:
-    """A change of rows, and its share of the mean.
-
-    Attributes
-    ----------
-    share
-        Weight, of sum 1 over all changes.
-    everybody
-        Column -> value that every row gets.
-    among
-        Column -> (value, values): rows that have one of the values get the value.
-    """
+    """A change of rows, and its share of the mean."""
 
     share: float
+    """Weight, of sum 1 over all changes."""
     everybody: Mapping[str, Any]
+    """Column -> value that every row gets."""
     among: Mapping[str, tuple[Any, tuple[Any, ...]]]
+    """Column -> (value, others): rows that have one of the others get the value."""
 
 
-CHANGE = record(
-    share=float,
-    everybody=map_of(lambda value: value),
-    among=map_of(tuple_of(lambda value: value, list_of(lambda value: value))),
-)
+CHANGE = record(share=float, everybody=map_of(as_is), among=map_of(tuple_of(as_is, list_of(as_is))))
 """How a change is kept."""
 
 
@@ -79,11 +58,6 @@ class Averaged:
         """Columns that the model looks at."""
         return self.model.feature_names
 
-    @property
-    def replaced(self) -> frozenset[str]:
-        """Columns that every change sets for everybody: what rows have in them does not count, nor if they have it."""
-        return frozenset.intersection(*(frozenset(one.everybody) for one in self.changes))
-
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
         """Return the mean score of every row, shape (n,)."""
         from pandas import Series
@@ -93,12 +67,14 @@ class Averaged:
             changed = frame.copy(deep=False)
             for name, value in change.everybody.items():
                 if name in frame:
-                    changed[name] = _like(frame[name], np.full(len(frame), value, dtype=object))
+                    everybody = np.full(len(frame), value, dtype=object)
+                    changed[name] = Series(everybody, index=frame.index).astype(frame[name].dtype)
                 elif name in self.feature_names:
                     changed[name] = Series(value, index=frame.index)
-            for name, (value, values) in change.among.items():
-                here = frame[name].isin(values).to_numpy()
-                changed[name] = _like(frame[name], np.where(here, value, frame[name].to_numpy(dtype=object)))
+            for name, (value, others) in change.among.items():
+                here = frame[name].isin(others).to_numpy()
+                mixed = np.where(here, value, frame[name].to_numpy(dtype=object))
+                changed[name] = Series(mixed, index=frame.index).astype(frame[name].dtype)
             total += change.share * self.model.score(changed[list(self.feature_names)])
         return total
 
@@ -106,24 +82,22 @@ class Averaged:
         """Return the changes as JSON values."""
         return [plain(asdict(one)) for one in self.changes]
 
-    @classmethod
-    def from_state(cls, model: ScoringModel, state: Any) -> Averaged:
-        """Return it from a saved state."""
-        try:
-            changes = tuple(Change(**one) for one in list_of(CHANGE, least=1)(state))
-            need(abs(sum(one.share for one in changes) - 1.0) <= 1e-9, "the shares do not sum to 1")
-        except (TypeError, ValueError) as error:
-            raise ArtifactError(
-                f"the artifact does not say what its scores are averaged over: {error}"
-            ) from error
-        return cls(model, changes)
+
+def read_changes(state: Any) -> tuple[Change, ...]:
+    """Return the changes of a saved state."""
+    try:
+        changes = tuple(Change(**one) for one in list_of(CHANGE, least=1)(state))
+        need(abs(sum(one.share for one in changes) - 1.0) <= 1e-9, "the shares do not sum to 1")
+    except (TypeError, ValueError) as error:
+        raise ArtifactError(
+            f"the artifact does not say what its scores are averaged over: {error}"
+        ) from error
+    return changes
 
 
-def _like(column: pd.Series, values: npt.NDArray[Any]) -> Any:
-    """Return values as a column of the same type."""
-    from pandas import Series
-
-    return Series(values, index=column.index).astype(column.dtype)
+def replaced(changes: Sequence[Change]) -> frozenset[str]:
+    """Return the columns that every change sets for everybody: what rows have in them does not count."""
+    return frozenset.intersection(*(frozenset(one.everybody) for one in changes))
 
 
 class ScoredSource(Source):
@@ -133,50 +107,35 @@ class ScoredSource(Source):
     but not where the source has no column that the mean can do without.
     """
 
-    def __init__(self, source: Source, model: Scores) -> None:
+    def __init__(self, source: Source, model: ScoringModel | Averaged) -> None:
         if MODEL_SCORE in source.columns:
             raise ColumnError(
                 f"{source.name} has a column {MODEL_SCORE!r}, the name of the model's scores; rename it"
             )
         self.name = source.name
-        self.text = source.text
+        self.text, self.rows, self.about_rows = source.text, source.rows, source.about_rows
         self.schema = source.schema.append(pa.field(MODEL_SCORE, pa.float64()))
         self.unscored = source
         self._model = model
-        spared = model.replaced - set(source.columns) if isinstance(model, Averaged) else frozenset()
+        spared = replaced(model.changes) - set(source.columns) if isinstance(model, Averaged) else frozenset()
         self._features = tuple(name for name in model.feature_names if name not in spared)
         self._plain = model.model if isinstance(model, Averaged) and not spared else None
         if self._plain is not None:
             self.schema = self.schema.append(pa.field(PLAIN_SCORE, pa.float64()))
         source.require(self._features)
 
-    @property
-    def rows(self) -> int | None:
-        """Number of rows where it is known without reading."""
-        return self.unscored.rows
-
-    @property
-    def about_rows(self) -> int:
-        """Roughly how many rows there are."""
-        return self.unscored.about_rows
-
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the parts of the source, scored; features keep the types they come with."""
-        features = self._features
-        made = (MODEL_SCORE, PLAIN_SCORE)
-        inner = list(dict.fromkeys((*(name for name in columns if name not in made), *features)))
-        wanted = {
-            name: kind for name, kind in (types or {}).items() if name in inner and name not in features
-        }
-        return [self._scored(part, list(columns)) for part in self.unscored.parts(inner, wanted)]
+        own = [name for name in columns if name not in (MODEL_SCORE, PLAIN_SCORE)]
+        inner = list(dict.fromkeys((*own, *self._features)))
+        wanted = {name: kind for name, kind in (types or {}).items() if name in {*own} - {*self._features}}
+        inner_parts = self.unscored.parts(inner, wanted)
+        return [replace(part, batches=partial(self._scored, part, list(columns))) for part in inner_parts]
 
-    def _scored(self, part: Part, columns: list[str]) -> Part:
-        def batches() -> Iterator[pa.RecordBatch]:
-            for batch in part.batches():
-                frame = batch.select(list(self._features)).to_pandas()
-                out = batch.append_column(MODEL_SCORE, arrow_array(self._model.score(frame)))
-                if self._plain is not None and PLAIN_SCORE in columns:
-                    out = out.append_column(PLAIN_SCORE, arrow_array(self._plain.score(frame)))
-                yield out.select(columns)
-
-        return replace(part, batches=batches)
+    def _scored(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        for batch in part.batches():
+            frame = batch.select(list(self._features)).to_pandas()
+            out = batch.append_column(MODEL_SCORE, arrow_array(self._model.score(frame)))
+            if self._plain is not None and PLAIN_SCORE in columns:
+                out = out.append_column(PLAIN_SCORE, arrow_array(self._plain.score(frame)))
+            yield out.select(columns)

@@ -44,26 +44,15 @@ def messages(notes: Iterable[str]) -> tuple[Note, ...]:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is proven of the shipped rule: its objective lies at most ``gap`` above the least of a class of rules.
-
-    Attributes
-    ----------
-    objective
-        What is measured, as a noun: ``mean square loss plus the penalty``.
-    value
-        Of the shipped rule.
-    bound
-        What no rule of the class goes below.
-    among
-        The class, in the plural: ``linear models within the bounds``.
-    rows
-        The rows it is proven on.
-    """
+    """What is proven of the shipped rule: its objective lies at most ``gap`` above the least of a class of rules."""
 
     objective: str
+    """What is measured, as a noun: ``mean square loss plus the penalty``."""
     value: float
     bound: float
+    """What no rule of the class goes below."""
     among: str
+    """The class, in the plural: ``linear models within the bounds``."""
     rows: str = "the rows of the fit"
 
     @property
@@ -84,111 +73,79 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number that a solver found or chose, beside its objective: a multiplier, a threshold, a weight.
-
-    Attributes
-    ----------
-    name
-        What it is called in the method's documentation.
-    value
-        The number.
-    meaning
-        What it is, in words.
-    group
-        Whose it is; empty where it is of all.
-    """
+    """A number that a solver found or chose, beside its objective: a multiplier, a threshold, a weight."""
 
     name: str
+    """What it is called in the method's documentation."""
     value: float
     meaning: str
     group: str = ""
+    """Whose it is; empty where it is of all."""
 
 
 @dataclass(frozen=True)
 class FitTrace:
-    """How a fit went; saved as the ``solution`` of a result and of an artifact.
-
-    Attributes
-    ----------
-    converged
-        Whether the solver reached its tolerance, as measured at the end; exact by construction where there is nothing
-        to iterate.
-    iterations
-        Its steps, in the method's own unit.
-    objective
-        Value of the method's objective at the solution.
-    gap
-        Certified distance of that value from the optimum; NaN where there is no certificate.
-    notes
-        What the user should know, in words; what endangers the result as :class:`Caution`.
-    randomized
-        The randomised rule that a deterministic one was rounded from, to show what that costs; not saved.
-    base
-        The same model without the repair, where the method learned it, to compare with; not saved.
-    fitted, base_fitted
-        Values of the rows of the fit, each by a model that has not seen the row, shape (n,) each; None where the
-        predictor's own values are that. Not saved.
-    redrawn
-        Makes ``fitted`` anew for a table of some rows of the fit, with its draws, and their numbers; None where they
-        hang on no draw. Not saved.
-    certificates
-        What is proven of the shipped rule, each named for what it bounds.
-    quantities
-        What else the solver found, in the order to show it.
-    """
+    """How a fit went; saved as the ``solution`` of a result and of an artifact."""
 
     converged: bool
+    """Whether the solver reached its tolerance, as measured at the end; exact by construction where there is nothing to
+    iterate."""
     iterations: int
+    """Its steps, in the method's own unit."""
     objective: float
+    """Value of the method's objective at the solution."""
     gap: float = float("nan")
+    """Certified distance of that value from the optimum; NaN where there is no certificate."""
     notes: tuple[str, ...] = ()
+    """What the user should know, in words; what endangers the result as :class:`Caution`."""
     randomized: RepairedPredictor | None = None
+    """The randomised rule that a deterministic one was rounded from, to show what that costs; not saved."""
     base: RepairedPredictor | None = None
+    """The same model without the repair, where the method learned it, to compare with; not saved."""
     fitted: Floats | None = None
     base_fitted: Floats | None = None
+    """Values of the rows of the fit, each by a model that has not seen the row, shape (n,) each; None where the
+    predictor's own values are that. Not saved."""
     redrawn: Callable[[Table, Ints], Floats] | None = None
+    """Makes ``fitted`` anew for a table of some rows of the fit, with its draws, and their numbers; None where they
+    hang on no draw. Not saved."""
     certificates: tuple[Certificate, ...] = ()
+    """What is proven of the shipped rule, each named for what it bounds."""
     quantities: tuple[Quantity, ...] = ()
+    """What else the solver found, in the order to show it."""
 
     def state(self) -> dict[str, Any]:
         """Return what is saved, as JSON has it: a number that is not finite is null."""
+        certificates = [
+            {
+                name: _or_null(getattr(one, name))
+                for name in ("objective", "value", "bound", "gap", "among", "rows")
+            }
+            | {"says": one.sentence}
+            for one in self.certificates
+        ]
+        quantities = [
+            {"name": one.name, "value": _or_null(one.value), "meaning": one.meaning}
+            | ({"group": one.group} if one.group else {})
+            for one in self.quantities
+        ]
         return {
             "converged": bool(self.converged),
             "iterations": int(self.iterations),
             "objective": _or_null(self.objective),
             "gap": _or_null(max(self.gap, 0.0)),  # below 0 by rounding only
-            "certificates": [
-                {
-                    "objective": one.objective,
-                    "value": _or_null(one.value),
-                    "bound": _or_null(one.bound),
-                    "gap": _or_null(one.gap),
-                    "among": one.among,
-                    "rows": one.rows,
-                    "says": one.sentence,
-                }
-                for one in self.certificates
-            ],
-            "quantities": [
-                {"name": one.name, "value": _or_null(one.value), "meaning": one.meaning}
-                | ({"group": one.group} if one.group else {})
-                for one in self.quantities
-            ],
+            "certificates": certificates,
+            "quantities": quantities,
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FitTrace:
         """Return the trace of a saved state; a KeyError, TypeError or ValueError where it is malformed."""
-        certificates = (
-            Certificate(
-                text(one["objective"]),
-                _or_nan(one["value"]),
-                _or_nan(one["bound"]),
-                text(one["among"]),
-                text(one["rows"]),
-            )
-            for one in state["certificates"]
-        )
+        kept: Mapping[str, Callable[[Any], Any]]
+        kept = {"objective": text, "value": _or_nan, "bound": _or_nan, "among": text, "rows": text}
+        certificates = [
+            {name: take(one[name]) for name, take in kept.items()} for one in state["certificates"]
+        ]
         quantities = (
             Quantity(
                 text(one["name"]), _or_nan(one["value"]), text(one["meaning"]), text(one.get("group", ""))
@@ -200,13 +157,16 @@ class FitTrace:
             whole()(state["iterations"]),
             _or_nan(state["objective"]),
             _or_nan(state["gap"]),
-            certificates=tuple(certificates),
+            certificates=tuple(Certificate(**one) for one in certificates),
             quantities=tuple(quantities),
         )
 
 
-def _or_null(number: float) -> float | None:
-    return float(number) if math.isfinite(number) else None
+def _or_null(value: Any) -> Any:
+    """Return a text, or a number as a float; None for one that is not finite."""
+    if isinstance(value, str):
+        return value
+    return float(value) if math.isfinite(value) else None
 
 
 def _or_nan(number: float | None) -> float:

@@ -28,14 +28,11 @@ are switched off while it scores.
 
 from __future__ import annotations
 
-import difflib
-import hashlib
 import io
 import math
 import re
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
@@ -44,6 +41,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from fairfix.data.container import digest
+from fairfix.data.files import require
 from fairfix.errors import FairfixWarning, ModelError
 
 if TYPE_CHECKING:
@@ -52,14 +51,12 @@ if TYPE_CHECKING:
 Kind = Literal["predict_proba", "decision_function", "predict"]
 Scale = Literal["probability", "raw", "decision"]
 
-KINDS: Final[tuple[Kind, ...]] = ("predict_proba", "decision_function", "predict")
-"""How a model can be asked, best first: a probability says more than a margin, a margin more than a label."""
 SCALES: Final[dict[Kind, Scale]] = {
     "predict_proba": "probability",
     "decision_function": "raw",
     "predict": "decision",
 }
-"""What a classifier's answer means, by how it was asked."""
+"""What a classifier's answer means, by how it was asked; a probability says more than a margin, that than a label."""
 PICKLES: Final = (".pkl", ".pickle", ".joblib")
 """Suffixes of files that run code when they are loaded."""
 SAFE_SKOPS: Final = (0, 12)
@@ -77,60 +74,32 @@ LISTED: Final = 20
 
 @dataclass(frozen=True)
 class ScoringModel:
-    """A user's model, loaded and ready to score; made by :func:`load_model`.
-
-    Parameters
-    ----------
-    path
-        The file it came from, as given.
-    sha256
-        ``"sha256:<hex>"`` of the bytes that were loaded.
-    kind
-        The method of the model that is asked.
-    feature_names
-        Columns of the data, in the model's order.
-    score_scale
-        ``"probability"``, ``"raw"`` (a margin or a regressor's value) or ``"decision"`` (0 or 1).
-    estimator
-        The loaded object.
-    input_names
-        What the model itself calls the columns; None if it was fitted on plain arrays.
-    classes
-        The classes of a classifier, in the model's order; empty for anything else.
-    positive
-        Index in ``classes`` of the class that is scored.
-    """
+    """A user's model, loaded and ready to score; made by :func:`load_model`."""
 
     path: str
     sha256: str
+    """``"sha256:<hex>"`` of the bytes that were loaded."""
     kind: Kind
+    """The method of the model that is asked."""
     feature_names: tuple[str, ...]
+    """Columns of the data, in the model's order."""
     score_scale: Scale
+    """``"probability"``, ``"raw"`` (a margin or a regressor's value) or ``"decision"`` (0 or 1)."""
     estimator: Any = field(repr=False, compare=False)
     input_names: tuple[str, ...] | None = field(repr=False)
+    """What the model itself calls the columns; None if it was fitted on plain arrays."""
     classes: tuple[Any, ...] = ()
+    """The classes of a classifier, in the model's order; empty for anything else."""
     positive: int = 0
+    """Index in ``classes`` of the class that is scored."""
 
     def score(self, frame: pd.DataFrame) -> NDArray[np.float64]:
-        """Score every row of a table.
+        """Return the score of every row of a table on the scale ``score_scale``, shape (n,), finite.
 
-        Parameters
-        ----------
-        frame : (n, anything) pandas.DataFrame
-            Must hold the columns ``feature_names``; their order and all other columns are irrelevant.
-
-        Returns
-        -------
-        (n,) array of float64
-            Finite scores on the scale ``score_scale``. Batches cut at multiples of :data:`BLOCK_ROWS` give
-            the bits of the whole table by construction; other cuts as far as :data:`LANE_ROWS` suffices.
-
-        Raises
-        ------
-        ModelError
-            If a column is missing or there twice, if the model fails on the data, or if it answers with
-            anything but one finite number (or known class) per row; a faulty row is named by its number,
-            from the start of the frame's index if that is a ``RangeIndex``.
+        The frame must hold the columns ``feature_names``; their order and all other columns are irrelevant. Batches cut
+        at multiples of :data:`BLOCK_ROWS` give the bits of the whole table by construction; other cuts as far as
+        :data:`LANE_ROWS` suffices. A ColumnError where a column is missing or there twice; a ModelError where the model
+        fails on the data, or answers with anything but one finite number (or class of its own) per row.
         """
         inputs = self._inputs(frame)
         if not len(frame):
@@ -141,21 +110,15 @@ class ScoringModel:
 
     def _inputs(self, frame: pd.DataFrame) -> pd.DataFrame | NDArray[Any]:
         """Return the model's columns in its order, as it was fitted: a frame with its names or an array."""
-        present = [str(column) for column in frame.columns]
-        place = {name: i for i, name in enumerate(present)}
-        missing = [name for name in self.feature_names if name not in place]
-        if missing:
-            self._fail(
-                f"needs columns the data does not have: {_nearest(missing, present)}. "
-                f"The data has: {_listing(present)}. Rename or add the columns"
-            )
-        twice = [name for name, times in Counter(present).items() if times > 1 and name in self.feature_names]
-        if twice:
-            self._fail(
-                f"needs columns that the data has more than once: {_listing(twice)}. Rename or drop one"
-            )
-        part = frame.iloc[:, [place[name] for name in self.feature_names]]
-        return _plain_array(part) if self.input_names is None else part.set_axis(self.input_names, axis=1)
+        from pandas.api.types import is_numeric_dtype
+
+        columns = [str(column) for column in frame.columns]
+        require(self.feature_names, columns, "the data")
+        part = frame.iloc[:, [columns.index(name) for name in self.feature_names]]
+        if self.input_names is not None:
+            return part.set_axis(self.input_names, axis=1)
+        numeric = all(is_numeric_dtype(dtype) for dtype in part.dtypes)
+        return part.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else part.to_numpy()
 
     def _ask(self, inputs: pd.DataFrame | NDArray[Any], start: int, stop: int) -> NDArray[Any]:
         """Return the model's own answer for the rows from ``start`` to ``stop``."""
@@ -169,10 +132,8 @@ class ScoringModel:
             with joblib.parallel_config(backend="sequential"):
                 answer = np.asarray(getattr(self.estimator, self.kind)(block))
         except Exception as error:
-            hint = (
-                "" if self.input_names else " (it was given a plain array, since it has no feature_names_in_)"
-            )
-            self._fail(f"failed on the data: {_one_line(error)}{hint}", error)
+            plain = "" if self.input_names else " (on a plain array, since it has no feature_names_in_)"
+            self._fail(f"failed on the data: {_one_line(error)}{plain}", error)
         if answer.ndim not in (1, 2) or len(answer) != filled:
             self._fail(f"answered a block of {filled} rows with an array of shape {answer.shape}")
         return answer[: stop - start]
@@ -183,54 +144,51 @@ class ScoringModel:
         if self.score_scale == "decision":
             return self._decisions(column)
         try:
-            values = np.asarray(column, dtype=np.float64)
+            scores = np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError) as error:
             self._fail(f"answered with something that is not a number: {_one_line(error)}", error)
-        if values.ndim == 1 and len(self.classes) in (0, 2):
-            return self._of_second_class(values)
-        if values.ndim == 1 or values.shape[1] != len(self.classes):
+        if scores.ndim == 1 and len(self.classes) in (0, 2):  # of the second of two classes, or of no class
+            if not self.classes or self.positive == 1:
+                return scores
+            return 1.0 - scores if self.kind == "predict_proba" else -scores
+        if scores.ndim == 1 or scores.shape[1] != len(self.classes):
             wanted = f"the classes {_listing(self.classes)}" if self.classes else "one value per row"
             self._fail(f"answered with an array of shape {answer.shape}, which does not fit {wanted}")
-        return values[:, self.positive]
-
-    def _of_second_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Turn one value per row, said of the second of two classes or of no class, to the positive class."""
-        if not self.classes or self.positive == 1:
-            return values
-        return 1.0 - values if self.kind == "predict_proba" else -values
+        return scores[:, self.positive]
 
     def _decisions(self, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Return 1 where the label is the positive class, 0 where it is another class of the model."""
         if labels.ndim != 1:
             self._fail(f"answered with labels of shape {labels.shape}; one label per row is needed")
-        values = labels.astype(object)  # compares as Python does: the text "1" is not the number 1
-        strangers = sorted({value for value in values.tolist() if value not in self.classes}, key=repr)
+        plain = labels.astype(object)  # compares as Python does: the text "1" is not the number 1
+        strangers = sorted({label for label in plain.tolist() if label not in self.classes}, key=repr)
         if strangers:
             self._fail(
                 f"answered {_listing(strangers)}, which is not among its classes {_listing(self.classes)}"
             )
-        return np.asarray(values == self.classes[self.positive], dtype=np.float64)
+        return np.asarray(plain == self.classes[self.positive], dtype=np.float64)
 
     def _checked(self, scores: NDArray[np.float64], index: pd.Index[Any]) -> NDArray[np.float64]:
         """Refuse what is not finite or no probability; clip the rounding off probabilities."""
-        limit = 1.0 + PROBABILITY_SLACK if self.score_scale == "probability" else np.inf
-        low = -PROBABILITY_SLACK if self.score_scale == "probability" else -np.inf
-        good = np.isfinite(scores) & (scores >= low) & (scores <= limit)
+        import pandas as pd
+
+        bounded = self.score_scale == "probability"
+        good = np.isfinite(scores) & ((not bounded) | (np.abs(scores - 0.5) <= 0.5 + PROBABILITY_SLACK))
         if not good.all():
             row = int(np.argmin(good))
-            wanted = "a probability in [0, 1]" if self.score_scale == "probability" else "a finite number"
-            self._fail(f"scored {_row_name(index, row)} as {scores[row]}, which is not {wanted}")
-        return np.clip(scores, 0.0, 1.0) if self.score_scale == "probability" else scores
+            number = int(index[row]) if isinstance(index, pd.RangeIndex) else row
+            wanted = "a probability in [0, 1]" if bounded else "a finite number"
+            self._fail(f"scored row {number + 1:,} as {scores[row]}, which is not {wanted}")
+        return np.clip(scores, 0.0, 1.0) if bounded else scores
 
     def _fail(self, reason: str, cause: Exception | None = None) -> NoReturn:
         """Raise the error that names the model file and what it did."""
         raise ModelError(f"model {self.path} {reason}") from cause
 
 
-# ----------------------------------------------------------------------------------------- loading
 def file_hash(path: str | Path) -> str:
-    """Return ``"sha256:<hex>"`` of a file: what ``--trust-model`` takes."""
-    return _hash(_read(path))
+    """Return ``"sha256:<hex>"`` of a file: what ``trust_model`` takes."""
+    return digest(_read(path))
 
 
 def load_model(
@@ -242,70 +200,57 @@ def load_model(
 ) -> ScoringModel:
     """Load a user's model file, refusing to run code the user did not vouch for.
 
+    Warns where the model was saved by another version of scikit-learn; a ModelError where the file is missing, damaged,
+    refused, of an unknown kind, or not a model, and where its columns or its positive class are not clear.
+
     Parameters
     ----------
     path
         A ``.pkl``, ``.pickle``, ``.joblib``, ``.skops`` or ``.onnx`` file.
     trust
         ``"sha256:<hex>"``: the hash of the file the user trusts. Needed for pickles; for ``.skops`` only if
-        the file holds types that skops does not know. If given, it must be the hash of this file.
+        the file holds types that skops does not know.
     features
-        Columns of the data in the model's order, for a model that was fitted without names. For a model
-        that knows its names, they must be the same set.
+        Columns of the data in the model's order, for a model that was fitted without names; else the set of its own.
     positive_label
         The class to score, as text. Needed for text classes, for more than two classes (one against the
         rest), and for two numbers of which the smaller is 1, as in (1, 2); otherwise the larger of two
         numeric classes is taken. A model without ``classes_`` is taken to have the classes (0, 1).
-
-    Raises
-    ------
-    ModelError
-        If the file is missing, damaged, refused, of an unknown kind, or not a model; if its columns or its
-        positive class are not clear.
-
-    Warns
-    -----
-    FairfixWarning
-        If the model was saved by another version of scikit-learn.
     """
-    pinned = None if trust is None else _pin(trust)
-    suffix = _suffix(path)
+    pinned = None if trust is None else trust.strip().lower()
+    if pinned is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", pinned):
+        raise ModelError(
+            f"`trust_model` takes sha256: and the file's 64 hexadecimal digits, not {trust!r}; "
+            "without the option, the refusal prints the hash of the file"
+        )
+    suffix = Path(path).suffix.lower()
+    if suffix not in (*PICKLES, *READERS) and not Path(path).is_dir():
+        raise ModelError(
+            f"model file {path}: the suffix {suffix!r} is unknown; known are {', '.join(PICKLES)}, .skops and .onnx"
+        )
     data = _read(path)
-    sha256 = _hash(data)
+    sha256 = digest(data)
     if pinned not in (None, sha256):
         raise ModelError(
             f"model file {path} is not the one you trust: it has the hash {sha256}, "
-            f"--trust-model says {pinned}. If you know why it changed, pin it anew: --trust-model {sha256}"
+            f"`trust_model` says {pinned}. If you know why it changed, pin it anew: `trust_model={sha256}`"
         )
-    read = READERS.get(suffix, _from_pickle)
-    estimator = _constructed(path, lambda: read(path, data, sha256, trusted=pinned is not None))
+    reader = READERS.get(suffix, _from_pickle)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            estimator = reader(path, data, sha256, trusted=pinned is not None)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"model file {path} cannot be loaded: {_one_line(error)}") from error
+    _tell_versions(path, caught)
     try:
         return _described(str(path), sha256, estimator, features, positive_label)
     except ModelError:
         raise
     except Exception as error:  # attributes of a stranger's class may be code that fails
         raise ModelError(f"model {path} cannot say what it is: {_one_line(error)}") from error
-
-
-def _pin(trust: str) -> str:
-    """Return the hash a user pinned, in the one spelling that is compared."""
-    pinned = trust.strip().lower()
-    if not re.fullmatch(r"sha256:[0-9a-f]{64}", pinned):
-        raise ModelError(
-            f"--trust-model takes sha256: and the file's 64 hexadecimal digits, not {trust!r}; "
-            "without the option, the refusal prints the hash of the file"
-        )
-    return pinned
-
-
-def _suffix(path: str | Path) -> str:
-    """Return the kind of model file, told by its name."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in (*PICKLES, *READERS) and not Path(path).is_dir():
-        raise ModelError(
-            f"model file {path}: the suffix {suffix!r} is unknown; known are {', '.join(PICKLES)}, .skops and .onnx"
-        )
-    return suffix
 
 
 def _read(path: str | Path) -> bytes:
@@ -323,31 +268,13 @@ def _read(path: str | Path) -> bytes:
     return data
 
 
-def _hash(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
-def _constructed(path: str | Path, read: Callable[[], Any]) -> Any:
-    """Run a loader; any failure is a ModelError, and version warnings are told once, with both versions."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            estimator = read()
-        except ModelError:
-            raise
-        except Exception as error:
-            raise ModelError(f"model file {path} cannot be loaded: {_one_line(error)}") from error
-    _tell_versions(path, caught)
-    return estimator
-
-
 def _from_pickle(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -> Any:
     """Unpickle bytes the user vouched for; joblib reads plain and compressed pickles and its own."""
     if not trusted:
         raise ModelError(
             f"model file {path} is a pickle, and loading a pickle runs the code in it, so it was not loaded. "
-            "The safer way: write the model's scores into a column and name it with --score. "
-            f"If you trust whoever made this very file: --trust-model {sha256}"
+            "The safer way: write the model's scores into a column and name it with `score`. "
+            f"If you trust whoever made this very file: `trust_model={sha256}`"
         )
     import joblib
 
@@ -356,15 +283,24 @@ def _from_pickle(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -
 
 def _from_skops(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -> Any:
     """Load a .skops file if all its types are known to be safe, or the user vouched for its bytes."""
-    skops_io = _skops_io(path)
-    unknown = skops_io.get_untrusted_types(data=data)
+    try:
+        import skops
+        import skops.io
+    except ImportError:
+        raise ModelError(f"model file {path} needs skops: pip install 'fairfix[skops]'") from None
+    if tuple(int(part) for part in re.findall(r"\d+", skops.__version__)[:2]) < SAFE_SKOPS:
+        raise ModelError(
+            f"model file {path}: skops {skops.__version__} runs code hidden in files it calls safe; "
+            "upgrade: pip install 'fairfix[skops]'"
+        )
+    unknown = skops.io.get_untrusted_types(data=data)
     if unknown and not trusted:
         raise ModelError(
             f"model file {path} holds types that skops does not know to be safe, so it was not loaded: "
             f"{', '.join(unknown)}. The safer way: write the model's scores into a column and name it with "
-            f"--score. If you trust these types and whoever made this very file: --trust-model {sha256}"
+            f"`score`. If you trust these types and whoever made this very file: `trust_model={sha256}`"
         )
-    return skops_io.loads(data, trusted=unknown)
+    return skops.io.loads(data, trusted=unknown)
 
 
 def _from_onnx(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -> Any:
@@ -376,21 +312,6 @@ def _from_onnx(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -> 
 
 READERS: Final = {".skops": _from_skops, ".onnx": _from_onnx}
 """Suffixes of files that can be read without running code in them."""
-
-
-def _skops_io(path: str | Path) -> Any:
-    """Import skops, if it is there and young enough to be safe."""
-    try:
-        import skops
-        import skops.io
-    except ImportError:
-        raise ModelError(f"model file {path} needs skops: pip install 'fairfix[skops]'") from None
-    if tuple(int(part) for part in re.findall(r"\d+", skops.__version__)[:2]) < SAFE_SKOPS:
-        raise ModelError(
-            f"model file {path}: skops {skops.__version__} runs code hidden in files it calls safe; "
-            "upgrade: pip install 'fairfix[skops]'"
-        )
-    return skops.io
 
 
 def _tell_versions(path: str | Path, caught: Iterable[warnings.WarningMessage]) -> None:
@@ -408,20 +329,20 @@ def _tell_versions(path: str | Path, caught: Iterable[warnings.WarningMessage]) 
             f"model file {path} was saved by scikit-learn {saved} and is read by {present}: its scores may "
             f"differ from those it was validated with; install scikit-learn {saved} or save the model anew",
             FairfixWarning,
-            stacklevel=4,  # the caller of load_model
+            stacklevel=3,  # the caller of load_model
         )
 
 
-# ------------------------------------------------------------------------------- what a model says of itself
 def _described(
     path: str, sha256: str, estimator: Any, features: Sequence[str] | None, positive_label: str | None
 ) -> ScoringModel:
     """Ask a loaded object how it scores, from which columns and for which class."""
-    kind = next((kind for kind in KINDS if callable(getattr(estimator, kind, None))), None)
+    kind = next((kind for kind in SCALES if callable(getattr(estimator, kind, None))), None)
     if kind is None or isinstance(estimator, type):
+        made, what = (estimator, "class") if isinstance(estimator, type) else (type(estimator), "value")
         raise ModelError(
-            f"model file {path} holds a {_type_name(estimator)}, which has no {', '.join(KINDS[:-1])} or "
-            f"{KINDS[-1]}; save the fitted model itself"
+            f"model file {path} holds a {what} {made.__module__}.{made.__qualname__}, which has no predict_proba, "
+            "decision_function or predict; save the fitted model itself"
         )
     names, inputs = _columns(path, estimator, features)
     is_number = kind == "predict" and not _is_classifier(estimator)
@@ -440,28 +361,29 @@ def _columns(
     path: str, estimator: Any, features: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """Return what the data and what the model call the columns, both in the model's order."""
-    own = _input_names(estimator)
+    own, width = _input_names(estimator), getattr(estimator, "n_features_in_", None)
     if features is None:
         if own is None:
             raise ModelError(
                 f"model {path} does not say which columns it was fitted on (no feature_names_in_); name them "
-                f"in its order with --features (its n_features_in_ is {_n_features(estimator) or 'unknown'})"
+                f"in its order with `features` (its n_features_in_ is {width or 'unknown'})"
             )
         return own, own
     given = tuple(features)
     if len(set(given)) < len(given):
-        raise ModelError(f"--features names a column more than once: {_listing(given)}")
+        raise ModelError(f"`features` names a column more than once: {_listing(given)}")
     if own is not None and set(own) == set(given):
         return own, own
-    if own is not None and not _are_made_up(own):
+    # LightGBM 4.5 and later makes up such names for the columns of an array
+    if own is not None and own != tuple(f"Column_{i}" for i in range(len(own))):
         raise ModelError(
-            f"--features does not agree with model {path}, which knows its columns: only the model has "
-            f"{_listing(sorted(set(own) - set(given)))}, only --features has "
-            f"{_listing(sorted(set(given) - set(own)))}; leave --features out"
+            f"`features` does not agree with model {path}, which knows its columns: only the model has "
+            f"{_listing(sorted(set(own) - set(given)))}, only `features` has "
+            f"{_listing(sorted(set(given) - set(own)))}; leave `features` out"
         )
-    expected = len(own) if own is not None else _n_features(estimator)
-    if expected not in (None, len(given)):
-        raise ModelError(f"--features names {len(given)} columns, model {path} was fitted on {expected}")
+    expected = width if own is None else len(own)
+    if expected is not None and int(expected) != len(given):
+        raise ModelError(f"`features` names {len(given)} columns, model {path} was fitted on {expected}")
     return given, own
 
 
@@ -474,16 +396,6 @@ def _input_names(estimator: Any) -> tuple[str, ...] | None:
     pipeline = getattr(estimator, "best_estimator_", estimator)
     steps = [step for _, step in getattr(pipeline, "steps", ()) if step not in (None, "passthrough")]
     return _input_names(steps[0]) if steps else None
-
-
-def _n_features(estimator: Any) -> int | None:
-    count = getattr(estimator, "n_features_in_", None)
-    return None if count is None else int(count)
-
-
-def _are_made_up(names: tuple[str, ...]) -> bool:
-    """Tell the names that LightGBM 4.5 and later give to the columns of an array."""
-    return names == tuple(f"Column_{i}" for i in range(len(names)))
 
 
 def _is_classifier(estimator: Any) -> bool:
@@ -507,7 +419,7 @@ def _classes(path: str, estimator: Any) -> tuple[Any, ...]:
 
 def _positive(path: str, classes: tuple[Any, ...], positive_label: str | None) -> int:
     """Return the index of the class that is scored."""
-    if not classes:  # a number has no class; the label column may still need --positive-label
+    if not classes:  # a number has no class; the label column may still need ``positive_label``
         return 0
     if len(classes) == 1:
         raise ModelError(f"model {path} knows a single class, {classes[0]!r}: there is nothing to score")
@@ -518,7 +430,7 @@ def _positive(path: str, classes: tuple[Any, ...], positive_label: str | None) -
         if set(classes) == {0, 1}:  # trained on encoded labels, while the label column holds names
             return classes.index(1)
         raise ModelError(
-            f"--positive-label {positive_label!r} is not among the classes of model {path}: "
+            f"`positive_label` {positive_label!r} is not among the classes of model {path}: "
             f"{_listing(classes)}"
         )
     return texts.index(positive_label)
@@ -536,61 +448,24 @@ def _obvious_positive(path: str, classes: tuple[Any, ...]) -> int:
         return classes.index(max(classes))
     raise ModelError(
         f"model {path} does not tell which class is positive ({why}); its classes are {_listing(classes)}; "
-        f"choose one with --positive-label, for example --positive-label {classes[-1]}"
+        f"choose one with `positive_label`, for example `positive_label={classes[-1]}`"
     )
 
 
 def _is_one_against_one(estimator: Any) -> bool:
     """Tell whether a support vector machine, alone or inside a pipeline, compares classes in pairs."""
     parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
-    return any(
-        name.endswith("decision_function_shape") and isinstance(value, str) and value == "ovo"
-        for name, value in parameters.items()
-    )
-
-
-def _plain_array(part: pd.DataFrame) -> NDArray[Any]:
-    """Return the columns as one array: float64 if all are numbers, else of objects."""
-    from pandas.api.types import is_numeric_dtype
-
-    numeric = all(is_numeric_dtype(dtype) for dtype in part.dtypes)
-    return part.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else part.to_numpy()
-
-
-# ---------------------------------------------------------------------------------------- words of messages
-def _row_name(index: pd.Index[Any], row: int) -> str:
-    """Name a row by its number, counted from 1 and from where a range of rows begins."""
-    import pandas as pd
-
-    number = int(index[row]) if isinstance(index, pd.RangeIndex) else row
-    return f"row {number + 1:,}"
-
-
-def _nearest(missing: Sequence[str], present: Sequence[str]) -> str:
-    """List the missing names, each with the one it may be a misspelling of."""
-    folded = {name.casefold(): name for name in present}
-    words = []
-    for name in missing[:LISTED]:
-        close = difflib.get_close_matches(name.casefold(), folded, n=1)
-        words.append(f"{name!r} (nearest: {folded[close[0]]!r})" if close else repr(name))
-    return ", ".join(words) + _more(len(missing))
+    shapes = [value for name, value in parameters.items() if name.endswith("decision_function_shape")]
+    return any(isinstance(shape, str) and shape == "ovo" for shape in shapes)
 
 
 def _listing(names: Iterable[Any]) -> str:
     names = list(names)
-    return (", ".join(repr(name) for name in names[:LISTED]) or "none") + _more(len(names))
-
-
-def _more(count: int) -> str:
-    return f" and {count - LISTED} more" if count > LISTED else ""
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return (", ".join(repr(name) for name in names[:LISTED]) or "none") + more
 
 
 def _one_line(error: Exception) -> str:
     """Return an error's type and message without line breaks."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
-
-
-def _type_name(value: Any) -> str:
-    kind = value if isinstance(value, type) else type(value)
-    return f"{'class' if isinstance(value, type) else 'value'} {kind.__module__}.{kind.__qualname__}"

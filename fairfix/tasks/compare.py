@@ -30,7 +30,7 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
 from fairfix.tasks.dataset import Dataset, learned_features, log, noise_of, open_data
-from fairfix.tasks.fitting import recorded, split_rows, warned, with_threshold
+from fairfix.tasks.fitting import recorded, split_rows, warned
 from fairfix.tasks.proof import results_on
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
@@ -112,7 +112,7 @@ def compare_table(
     said here. ``done`` is called with 1 after every fit of :func:`fits`. A method that cannot be fitted is a point with
     its failure.
     """
-    table = replace(table, reading=with_threshold(table.reading))
+    table = replace(table, reading=table.reading.with_threshold(learned=True))
     if table.rows.score is not None and table.reading.binary and table.reading.threshold is None:
         raise DataError("the base decisions need a threshold on the score; give one with `threshold`")
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)

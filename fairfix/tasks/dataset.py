@@ -12,8 +12,7 @@ from typing import Any
 
 from fairfix.auditing.waivers import Waiver, apply, worst
 from fairfix.data.files import Source, open_source
-from fairfix.data.naming import infer_columns
-from fairfix.data.reading import Columns, Reading
+from fairfix.data.reading import Columns, Reading, infer_columns
 from fairfix.errors import UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.user_file import ScoringModel, load_model

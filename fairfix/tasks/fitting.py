@@ -94,13 +94,6 @@ class Outcome:
         return self.holdout.after.checks
 
 
-def with_threshold(reading: Reading) -> Reading:
-    """Return the reading with its default threshold; a probability that is yet to be learned has one as well."""
-    if reading.task == "classification" and not reading.columns.score and not reading.thresholds:
-        return replace(reading, thresholds=(0.5,))
-    return reading.with_threshold()
-
-
 def _criterion(repairer: Repairer, reading: Reading) -> str:
     """Return what the slack bounds: within strata, where there are strata."""
     if not reading.columns.strata:
@@ -170,7 +163,7 @@ def repair_table(
         The data or the shares do not allow the repair.
     """
     settings = replace(settings or Settings(), intersect=len(table.reading.columns.protected) > 1)
-    table = replace(table, reading=with_threshold(table.reading))
+    table = replace(table, reading=table.reading.with_threshold(learned=True))
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     split = split_rows(table, split_rng, validation=validation if choices else 0.0, holdout=holdout)
     if not split.holdout.size:

@@ -12,7 +12,7 @@ from fairfix.data.container import COUNTS, kind_of
 from fairfix.data.files import Source, open_source, read_json
 from fairfix.errors import ModelError, UsageError
 from fairfix.models.repaired import Repaired
-from fairfix.models.scoring import Averaged, ScoredSource
+from fairfix.models.scoring import Averaged, ScoredSource, read_changes
 from fairfix.models.user_file import file_hash, load_model
 from fairfix.tasks.dataset import log
 from fairfix.tasks.request import PredictRequest, function_of
@@ -69,7 +69,7 @@ def _scored(source: Source, repaired: Repaired, request: PredictRequest) -> Sour
         path, trust=request.trust_model, features=base["features"], positive_label=base.get("positive_label")
     )
     average = base.get("average")
-    return ScoredSource(source, model if average is None else Averaged.from_state(model, average))
+    return ScoredSource(source, model if average is None else Averaged(model, read_changes(average)))
 
 
 def _predict(request: PredictRequest) -> pa.Table:

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairfix.data.files import Source
-from fairfix.data.naming import infer_columns
-from fairfix.data.reading import SCORE_RANGE, Columns, Reading
+from fairfix.data.reading import SCORE_RANGE, Columns, Reading, infer_columns
 from fairfix.data.scan import scan
 from fairfix.errors import ColumnError, UsageError
 

@@ -14,7 +14,7 @@ from fairfix.data.scan import read_table
 from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.sensei.regularized import MEASURED, FlippedRows, Training, set_aside
 from fairfix.models.repaired import Repaired
-from fairfix.tasks.fitting import split_rows, with_threshold
+from fairfix.tasks.fitting import split_rows
 from scipy.optimize import linprog
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
@@ -131,7 +131,7 @@ def interval_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
 def rows_of_the_fit(frame: pd.DataFrame, path: str) -> tuple[Any, np.ndarray[Any, Any], np.random.Generator]:
     """Return the table, the numbers of the rows that a repair with seed 0 fits to, and its source of chance."""
     names = [name for name in frame if name not in ("sex", "label")]
-    reading = with_threshold(Reading(Columns(("sex",), label="label")))
+    reading = Reading(Columns(("sex",), label="label"), thresholds=(0.5,))
     table = read_table(open_source(path), reading, names)
     split_rng, fit_rng = np.random.default_rng(0).spawn(2)
     return table, split_rows(table, split_rng, validation=0.0, holdout=0.3).fit, fit_rng

@@ -198,7 +198,7 @@ def test_labels_in_every_spelling(labels: pa.Array) -> None:
 
 
 def test_the_positive_label_is_named() -> None:
-    """--positive-label makes one value positive and all others negative."""
+    """``positive_label`` makes one value positive and all others negative."""
     table = pa.table({"g": ["a", "b", "a"], "label": ["yes", "no", "unknown"]})
     reading = Reading(Columns(("g",), label="label"), positive_label="yes")
     rows = Encoder(reading).encode(table.to_batches()[0])
@@ -261,7 +261,7 @@ def test_many_groups_are_not_groups() -> None:
     """More distinct values than the limit are refused with the option that raises it."""
     table = pa.table({"g": [str(i) for i in range(2000)], "score": np.linspace(0, 1, 2000)})
 
-    with pytest.raises(ColumnError, match="--max-groups"):
+    with pytest.raises(ColumnError, match="`max_groups`"):
         scan(open_source(table), Reading(Columns(("g",), score="score")))
     assert (
         len(scan(open_source(table), Reading(Columns(("g",), score="score"), max_groups=5000)).counts.cells)

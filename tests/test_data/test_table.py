@@ -158,7 +158,7 @@ def test_missing_groups_stop_the_run_unless_a_policy_says_otherwise() -> None:
     table = pa.table({"g": ["a", None, "b"], "score": [0.1, 0.2, 0.3]})
     columns = Columns(("g",), score="score")
 
-    with pytest.raises(DataError, match=r"missing group \(g\) in 1 of 3 rows.*--missing-group"):
+    with pytest.raises(DataError, match=r"missing group \(g\) in 1 of 3 rows.*`missing_group=group`"):
         scan(open_source(table), Reading(columns))
     grouped = scan(open_source(table), Reading(columns, missing_group="group")).counts
     dropped = scan(open_source(table), Reading(columns, missing_group="drop")).counts
@@ -192,7 +192,7 @@ def test_what_is_no_label_is_named(bad: list[Any], value: str) -> None:
     with pytest.raises(DataError) as error:
         labelled(bad)
 
-    for word in ("'label'", f"'{value}'", "row 102 of d.csv", "--positive-label"):
+    for word in ("'label'", f"'{value}'", "row 102 of d.csv", "`positive_label=VALUE`"):
         assert word in str(error.value)
 
 
@@ -284,10 +284,10 @@ def test_a_positive_label_that_never_appears_is_refused() -> None:
     [
         ([0.1, math.inf], {}, "score column 'score' holds inf at row 2"),
         ([0.1, -math.inf], {"score_scale": "raw"}, "holds -inf at row 2"),
-        ([0.1, 1.5], {}, r"holds 1.5 at row 2, outside \[0, 1\].*--score-scale"),
+        ([0.1, 1.5], {}, r"holds 1.5 at row 2, outside \[0, 1\].*`score_scale"),
         ([0.1, -0.1], {}, "holds -0.1 at row 2"),
         ([0.1, 1.5], {"score_scale": "margin"}, r"outside \[-1, 1\]"),
-        (["a", "b"], {}, "'score' is of type string, but numbers are needed.*--score"),
+        (["a", "b"], {}, "'score' is of type string, but numbers are needed.*`score`"),
     ],
 )
 def test_what_is_no_score_is_named(score: list[Any], how: dict[str, Any], words: str) -> None:
@@ -319,7 +319,7 @@ def test_ten_thousand_groups_are_an_identifier() -> None:
     """The message offers what can be done."""
     table = pa.table({"g": [str(i) for i in range(10_000)], "score": np.linspace(0, 1, 10_000)})
 
-    with pytest.raises(ColumnError, match=r"more than 1,000 distinct values.*--max-groups"):
+    with pytest.raises(ColumnError, match=r"more than 1,000 distinct values.*`max_groups`"):
         scan(open_source(table), Reading(Columns(("g",), score="score")))
 
 
@@ -339,16 +339,16 @@ def test_short_floats_are_cut_in_their_own_type(kind: Any) -> None:
     ("columns", "words"),
     [
         (Columns(()), "no protected column"),
-        (Columns(("g",), label="g"), "given to --protected and to --label"),
-        (Columns(("g", "g")), "given to --protected and to --protected"),
-        (Columns(("g",), strata=("g",)), "given to --strata and to --protected"),
+        (Columns(("g",), label="g"), "given to `protected` and to `label`"),
+        (Columns(("g", "g")), "given to `protected` and to `protected`"),
+        (Columns(("g",), strata=("g",)), "given to `strata` and to `protected`"),
         (Columns(("g",), prediction="p", probability="q"), "give one of them"),
     ],
 )
 def test_columns_play_one_part(columns: Columns, words: str) -> None:
     """A column cannot be two things, and something must be protected."""
     with pytest.raises(UsageError, match=words):
-        columns.check()
+        Reading(columns).check()
 
 
 # ---------------------------------------------------------------------- whole tables

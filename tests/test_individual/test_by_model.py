@@ -38,7 +38,7 @@ from fairfix.individual.flips import (
 )
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.logloss import LogLoss
-from fairfix.models.scoring import Averaged, Change
+from fairfix.models.scoring import Averaged, Change, read_changes
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -317,7 +317,7 @@ def test_the_mean_over_flips_is_constant_under_them() -> None:
     np.testing.assert_allclose(averaged.score(data), expected, atol=1e-12)
     swapped = data.assign(sex=data["sex"].map({"f": "m", "m": "f"}), race="b")
     assert averaged.score(swapped).tobytes() == averaged.score(data).tobytes()
-    again = Averaged.from_state(averaged.model, json.loads(json.dumps(averaged.state())))
+    again = Averaged(averaged.model, read_changes(json.loads(json.dumps(averaged.state()))))
     assert again.score(data).tobytes() == averaged.score(data).tobytes()
 
 
@@ -327,9 +327,9 @@ def test_shares_of_changes_sum_to_one() -> None:
 
     one = Averaged(_Model(), (Change(1.0, {"sex": "f"}, {}),))
     with pytest.raises(ArtifactError, match="sum to 1"):
-        Averaged.from_state(one.model, [{**one.state()[0], "share": 0.5}])
+        read_changes([{**one.state()[0], "share": 0.5}])
     with pytest.raises(ArtifactError, match="averaged over"):
-        Averaged.from_state(one.model, [{"share": 1.0}])
+        read_changes([{"share": 1.0}])
 
 
 # ---------------------------------------------------------------------- in a shell

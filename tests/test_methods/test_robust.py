@@ -608,7 +608,7 @@ def test_a_trained_rule_may_look_at_the_recorded_group(solver: str, parity: str)
 
     assert excess(data, chance, parity, 0.1) <= 1e-9
     assert set(np.unique(chance)) <= {0.0, 1.0}
-    assert (rule.needs_score, rule.inputs, rule.scorer.groups) == (False, ("group",), ())
+    assert (rule.needs_score, rule.inputs, rule.scorer.features.groups) == (False, ("group",), ())
     assert rule.trace.objective == pytest.approx(np.mean(chance != data["label"]), abs=1e-12)
     code = {"dro": "N0", "soft": "N1", "certified": "N2"}[solver]
     found = re.findall(r"(-?0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)

@@ -147,7 +147,7 @@ def test_decimals_dictionaries_and_whole_numbers_are_read() -> None:
 )
 def test_what_cannot_be_learned_from_is_refused(values: list[Any], said: str) -> None:
     """Dates and nested values are named with a remedy."""
-    with pytest.raises(ColumnError, match=f"'when'.*{said}.*--features"):
+    with pytest.raises(ColumnError, match=f"'when'.*{said}.*`features`"):
         Features.learn(table_of({"when": values}), ["when"])
 
 

@@ -102,9 +102,9 @@ def test_rows_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     sums = TreesMember._sums
 
-    def sized(self: TreesMember, walk: Any, X: Floats) -> Floats:
+    def sized(self: TreesMember, X: Floats) -> Floats:
         sizes.append(len(X))
-        return sums(self, walk, X)
+        return sums(self, X)
 
     monkeypatch.setattr(TreesMember, "_sums", sized)
     monkeypatch.setattr("fairfix.models.members.CHUNK", 4 * 7)

@@ -82,7 +82,7 @@ def test_a_matrix_is_named_by_features(tmp_path: Path) -> None:
     model = forest.fit(frame[NUMBERS].to_numpy(), outcome(frame, (0, 1)))
     path = written(model, frame[NUMBERS].to_numpy()[:1], tmp_path)
 
-    with pytest.raises(ModelError, match="--features"):
+    with pytest.raises(ModelError, match="`features`"):
         load_model(path)
     with pytest.raises(ModelError, match="was fitted on 2"):
         load_model(path, features=["age"])

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
-from fairfix.errors import FairfixWarning, ModelError
+from fairfix.errors import ColumnError, FairfixWarning, ModelError
 from fairfix.models.user_file import ScoringModel, file_hash, load_model
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -219,7 +219,7 @@ def test_a_pickle_is_refused_and_not_opened(tmp_path: Path, suffix: str) -> None
     with pytest.raises(ModelError) as refusal:
         load_model(path)
     assert not trapped.exists()
-    for part in (f"--trust-model {file_hash(path)}", "runs the code", "--score"):
+    for part in (f"`trust_model={file_hash(path)}`", "runs the code", "`score`"):
         assert part in str(refusal.value)
 
 
@@ -304,7 +304,7 @@ def test_unknown_types_in_skops_are_listed_until_pinned(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as refusal:
         load_model(path)
     assert all(name in str(refusal.value) for name in types)
-    assert f"--trust-model {file_hash(path)}" in str(refusal.value)
+    assert f"`trust_model={file_hash(path)}`" in str(refusal.value)
     model = load_model(path, trust=file_hash(path))
     np.testing.assert_array_equal(model.score(numbers()), forest.predict_proba(numbers())[:, 1])
 
@@ -488,7 +488,7 @@ def test_text_classes_need_the_positive_one(
 ) -> None:
     """Text classes are listed until one is chosen; then the scores are those of the chosen class."""
     model = maker().fit(numbers(), coded(classes))
-    with pytest.raises(ModelError, match=r"'yes'.*--positive-label"):
+    with pytest.raises(ModelError, match=r"'yes'.*`positive_label`"):
         loaded(model, tmp_path)
     with pytest.raises(ModelError, match=r"'maybe' is not among .*'yes'"):
         loaded(model, tmp_path, positive_label="maybe")
@@ -502,7 +502,7 @@ def test_text_classes_need_the_positive_one(
 def test_classes_one_and_two_are_not_guessed(tmp_path: Path) -> None:
     """Where 'class 1' and 'the larger class' contradict each other, the user decides."""
     model = LogisticRegression().fit(numbers(), coded([1, 2]))
-    with pytest.raises(ModelError, match=r"1 is often the positive class.*--positive-label"):
+    with pytest.raises(ModelError, match=r"1 is often the positive class.*`positive_label`"):
         loaded(model, tmp_path)
     sure = [loaded(model, tmp_path, positive_label=name).score(numbers()) for name in ("1", "2")]
     np.testing.assert_array_equal(np.column_stack(sure), model.predict_proba(numbers()))
@@ -520,7 +520,7 @@ def test_more_than_two_classes_are_one_against_the_rest(tmp_path: Path, positive
         (margin, margin.decision_function(X)[:, column]),
         (vote, vote.predict(X) == column),
     ):
-        with pytest.raises(ModelError, match=r"more than two classes.*--positive-label"):
+        with pytest.raises(ModelError, match=r"more than two classes.*`positive_label`"):
             loaded(model, tmp_path)
         np.testing.assert_allclose(
             loaded(model, tmp_path, positive_label=positive).score(X), expected, rtol=1e-12
@@ -544,7 +544,7 @@ def test_a_single_class_and_several_labels_at_once_are_refused(tmp_path: Path) -
 
 
 def test_a_number_has_no_positive_class(tmp_path: Path) -> None:
-    """--positive-label is for the label column where the model predicts a number."""
+    """``positive_label`` is for the label column where the model predicts a number."""
     model = loaded(LinearRegression().fit(numbers(), numbers().age), tmp_path, positive_label="yes")
 
     assert model.score_scale == "raw"
@@ -594,7 +594,7 @@ def test_a_model_fitted_on_arrays_must_be_told_its_columns(tmp_path: Path) -> No
     """Without names the user gives them, in the model's order, as many as the model was fitted on."""
     X = numbers()
     model = LogisticRegression().fit(X.to_numpy(), label(X))
-    with pytest.raises(ModelError, match=r"--features \(its n_features_in_ is 3\)"):
+    with pytest.raises(ModelError, match=r"`features` \(its n_features_in_ is 3\)"):
         loaded(model, tmp_path)
     with pytest.raises(ModelError, match=r"names 2 columns, .* fitted on 3"):
         loaded(model, tmp_path, features=["age", "debt"])
@@ -607,10 +607,10 @@ def test_a_model_fitted_on_arrays_must_be_told_its_columns(tmp_path: Path) -> No
 
 
 def test_given_features_must_agree_with_the_models_own(tmp_path: Path) -> None:
-    """For a model that knows its names, --features may repeat them in any order but not change them."""
+    """For a model that knows its names, ``features`` may repeat them in any order but not change them."""
     model = loaded(logistic(), tmp_path, features=["debt", "income", "age"])
     assert model.feature_names == ("age", "income", "debt")
-    with pytest.raises(ModelError, match="only the model has 'debt', only --features has 'sex'"):
+    with pytest.raises(ModelError, match="only the model has 'debt', only `features` has 'sex'"):
         loaded(logistic(), tmp_path, features=["age", "income", "sex"])
 
 
@@ -623,18 +623,13 @@ def test_names_made_up_for_arrays_give_way_to_the_users(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model.score(numbers()), model.estimator.predict_proba(X)[:, 1])
 
 
-def test_missing_columns_are_listed_with_the_nearest_name(tmp_path: Path) -> None:
-    """The message lists what is missing, what is there, and what was probably meant."""
-    frame = numbers().rename(columns={"income": "INCME", "debt": "zzz"})
-    with pytest.raises(ModelError) as refusal:
+def test_a_missing_column_is_named_with_the_nearest_name(tmp_path: Path) -> None:
+    """The message says what is missing, what was probably meant, and the beginning of what is there."""
+    frame = numbers().rename(columns={"income": "incme"})
+    with pytest.raises(ColumnError, match=r"no column 'income'; did you mean 'incme'\? it has: age, "):
         loaded(logistic(), tmp_path).score(frame)
-    assert "'income' (nearest: 'INCME'), 'debt'. The data has: 'age', 'INCME', 'zzz'" in str(refusal.value)
-
-
-def test_long_lists_of_columns_are_cut(tmp_path: Path) -> None:
-    """A message stays readable for a table of hundreds of columns."""
     frame = pd.DataFrame(np.zeros((3, 500)), columns=[f"c{i}" for i in range(500)])
-    with pytest.raises(ModelError, match="and 480 more"):
+    with pytest.raises(ColumnError, match=r"c39, \.\.\.$"):
         loaded(logistic(), tmp_path).score(frame)
 
 
@@ -642,7 +637,7 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     """Two columns of one name are no choice to make in silence; unused ones do not matter."""
     model = loaded(logistic(), tmp_path)
     frame = numbers().assign(x=1, y=2)
-    with pytest.raises(ModelError, match="more than once: 'age'"):
+    with pytest.raises(ColumnError, match="'age' more than once"):
         model.score(frame.rename(columns={"x": "age"}))
     np.testing.assert_array_equal(model.score(frame.rename(columns={"x": "y"})), model.score(numbers()))
 
@@ -741,7 +736,7 @@ def test_no_rows_no_scores(tmp_path: Path) -> None:
     """An empty batch has no scores, but its columns are still checked."""
     model = loaded(logistic(), tmp_path)
     assert model.score(numbers().iloc[:0]).shape == (0,)
-    with pytest.raises(ModelError, match="'debt'"):
+    with pytest.raises(ColumnError, match="'debt'"):
         model.score(numbers().iloc[:0].drop(columns="debt"))
 
 

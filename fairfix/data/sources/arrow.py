@@ -26,11 +26,7 @@ class ArrowSource(FileSource):
         self._rows = {path: _rows_of(path) for path in paths}
         with _open(paths[0]) as file:
             self.schema = file.schema
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return sum(map(sum, self._rows.values()))
+        self.rows = self.about_rows = sum(map(sum, self._rows.values()))
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return runs of record batches of about a million rows."""

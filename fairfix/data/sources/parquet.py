@@ -33,11 +33,7 @@ class ParquetSource(FileSource):
             with readable(path, self.kind):
                 self._files.append((path, pq.read_metadata(path)))
         self.schema = self._files[0][1].schema.to_arrow_schema()
-
-    @property
-    def rows(self) -> int:
-        """Number of rows, from the files' footers."""
-        return sum(meta.num_rows for _, meta in self._files)
+        self.rows = self.about_rows = sum(meta.num_rows for _, meta in self._files)
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return runs of row groups of about a million rows."""
