@@ -60,13 +60,13 @@ def l2_param() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """A scorer for new rows, and the scores of the rows of the fit.
+    """A scorer for new rows, and the scores of the rows of the fit, shape (n,) or (n, K).
 
-    ``values`` has shape (n,) or (n, K); each row's are by a member that has not seen it.
+    Each row's scores are by a member that has not seen it.
     """
 
     scorer: Scorer
-    values: Floats
+    scores: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ def mean_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: in
         return learned_of(problem, learner, loss, l2, seed)
     if problem.table.rows.score is None:
         raise DataError(
-            "there is neither a score nor a feature to learn from; name one with --score or --features"
+            "there is neither a score nor a feature to learn from; name one with `score` or `features`"
         )
     return Scored(Scorer(), Scorer()(problem.table))
 
@@ -155,18 +155,17 @@ def _scored(
     design = design_of(problem, learner)
     member = fit(np.arange(len(problem.table)), None)
     if np.unique(hashed(design.matrix)).size * REPEATED <= len(design.matrix):
-        values = member.predict(design.matrix)
+        scores = member.predict(design.matrix)
     else:
-        values = out_of_fold(lambda rows: fit(rows, member), design.matrix, design.folds, member, usable)
-    return Scored(
-        Scorer(design.features, member, bounds), values if bounds is None else np.clip(values, *bounds)
-    )
+        scores = out_of_fold(lambda rows: fit(rows, member), design.matrix, design.folds, member, usable)
+    scorer = Scorer(design.features, member, bounds)
+    return Scored(scorer, scorer.bounded(scores))
 
 
 def label_of(problem: RepairProblem) -> Floats:
     """Return the labels as numbers, shape (n,); DataError where there are none."""
     if problem.table.rows.label is None:
-        raise DataError("learning from features needs labels; name the column with --label")
+        raise DataError("learning from features needs labels; name the column with `label`")
     return problem.table.rows.label.astype(np.float64)
 
 

@@ -132,7 +132,7 @@ def compare_table(
     def given_to(repairer: Repairer) -> RepairProblem:
         if repairer.knows_noise:
             return noisy
-        if repairer.sees_groups:
+        if repairer.solver_in_force.sees_groups:
             return grouped
         return learning if repairer.learns else scored
 
@@ -352,7 +352,7 @@ def plan_of(request: CompareRequest) -> Plan:
     features, noise = learned_features(request, data), noise_of(request)
     contenders = chosen(request.methods, data.reading, learned=features is not None, noise=noise)
     if request.protected_as_feature:  # then a method chooses by itself what sees the group
-        contenders = [one for one in contenders if not one.repairer.sees_groups]
+        contenders = [one for one in contenders if not one.repairer.solver_in_force.sees_groups]
     log.info("comparing %s", ", ".join(dict.fromkeys(one.title for one in contenders)))
     return Plan(request, data, features, noise, contenders)
 

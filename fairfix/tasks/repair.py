@@ -90,12 +90,12 @@ def run_repair(request: RepairRequest) -> RepairResult:
     data = open_data(request, score_needed=not repairer.learns)
     noise = _noise(request, repairer)
     averaged = None
-    if repairer.averages:
+    if repairer.solver_in_force.averages:
         data, averaged = _averaged(data, repairer)
     features = _learned_from(request, data, repairer)
     _check_ids(request, data)
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
-    if repairer.streams:
+    if repairer.solver_in_force.streams:
         outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
     else:
         table, data_fingerprint = _read(request, data, repairer, features)
@@ -225,7 +225,7 @@ def _read(
     identity = identity_columns(_without_score(data), reading) if kept else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if by_id else {}
     raw = {name: types.get(name, source.schema.field(name).type) for name in identity}
-    plain = (PLAIN_SCORE,) if repairer.averages else ()
+    plain = (PLAIN_SCORE,) if repairer.solver_in_force.averages else ()
     table = read_table(source, reading, (*(features or ()), *plain), raw)
     data_fingerprint = fingerprint(count_table(table).counts, source.schema)
     if not identity:

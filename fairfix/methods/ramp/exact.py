@@ -30,7 +30,7 @@ class Exact(Solver):
     """Exact optima."""
 
     method: Ramp
-    option = "--solver exact"
+    option = "`solver=exact`"
     reads: ClassVar = dict.fromkeys(
         ("constraint", "gamma", "rho", "shape", "calibrate", "decisions"), anything
     )
@@ -149,7 +149,7 @@ class Exact(Solver):
             )
             yield Caution(
                 f"the scores are off by {off:.3f} on average inside groups (chance gives {chance:.3f}): {does}; "
-                "recalibrate with --calibrate isotonic or sigmoid"
+                "recalibrate with `calibrate=isotonic` or sigmoid"
             )
 
 

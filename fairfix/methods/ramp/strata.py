@@ -171,7 +171,7 @@ def _covariance_slack(slack: float, mass: Sequence[float]) -> float:
         return slack
     if len(mass) > 2:
         raise UsageError(
-            "ramp: a covariance of more than two groups needs a ramp where slack is allowed; give a --gamma above 0"
+            "ramp: a covariance of more than two groups needs a ramp where slack is allowed; give a `gamma` above 0"
         )
     return slack * sum(mass) ** 2 / (mass[0] * mass[1])
 

@@ -30,7 +30,7 @@ class Stream(Solver):
     """Projected stochastic gradient in passes over the rows."""
 
     method: Ramp
-    option = "--solver sgd"
+    option = "`solver=sgd`"
     reads: ClassVar = {
         "constraint": only("demographic_parity"),
         "gamma": but(0.0),
@@ -44,7 +44,7 @@ class Stream(Solver):
         """Learn from rows in memory, in random order."""
         cells = cells_of(problem)
         if len(set(cells.stratum)) > 1:
-            raise UsageError("ramp: solver sgd does not go with strata; take --solver exact")
+            raise UsageError("ramp: solver sgd does not go with strata; take `solver=exact`")
         code = np.repeat(np.arange(len(cells.cells)), [cell.score.size for cell in cells.cells])
         order = rng.permutation(code.size)
         score, weight = (
@@ -95,7 +95,7 @@ class Stream(Solver):
         """Return the predictor of a solution, with a caution where it has not settled."""
         note = Caution(
             f"after {solution.passes} passes over {solution.points:,} rows the selection rates are off the allowed "
-            f"band by {solution.off:.1e}; scores of few values under a narrow ramp do that: widen it with --gamma"
+            f"band by {solution.off:.1e}; scores of few values under a narrow ramp do that: widen it with `gamma`"
         )
         meaning = "on the scale 2 p - 1: chances rise from 0 there to 1 a gamma above"
         trace = FitTrace(

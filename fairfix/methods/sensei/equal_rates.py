@@ -3,7 +3,7 @@
 The slack is held on the rows of the fit, if it can be, as the shipped rule decides them; that may take a mixture of
 rules, so that some decisions are drawn. It can make *individual* unfairness worse, by rewarding values that tell the
 group; an alarm is raised where decisions come to hang more on such values, declared comparable or not. The mathematics
-is in :mod:`fairfix.optim.sensei` and :mod:`fairfix.optim.blind_rates`.
+is in :mod:`fairfix.optim.blind_rates`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class EqualRates(Solver):
     """True positive and true negative rates within the slack of everybody's, with the most balanced accuracy."""
 
     method: Sensei
-    option = "--solver equal-rates"
+    option = "`solver=equal-rates`"
     reads: ClassVar = dict.fromkeys(("comparable", "learner", "l2"), anything)
     tasks = ("classification",)
     uses_labels = True

@@ -112,7 +112,7 @@ class Regularized(Solver):
         """
         slack = self.method.slack
         if not data.changed.many:
-            note = "no decision changes with flips: rho is the least of the grid; choose another with --rho"
+            note = "no decision changes with flips: rho is the least of the grid; choose another with `rho`"
             return GRID[0], *self.member(data, GRID[0], seed), note
         held = set_aside(data, seed)
         fit, away = data.take(np.flatnonzero(~held)), np.flatnonzero(held)
@@ -147,7 +147,7 @@ class Regularized(Solver):
             return GRID[-1], *self.member(data, GRID[-1], seed), Caution(why)
         why = (
             f"no rho of the grid is shown to hold the slack of {slack:g}: with {judged[0]:g}, {shown}; take "
-            "--solver merge or average, which are exact, more rows or more slack"
+            "`solver=merge` or average, which are exact, more rows or more slack"
         )
         return *judged, Caution(why)
 
@@ -189,7 +189,7 @@ class Regularized(Solver):
 class Linear(Regularized):
     """A linear model, by the regularizer's closed form."""
 
-    option = "--solver linear"
+    option = "`solver=linear`"
     reads: ClassVar = {
         **dict.fromkeys(("comparable", "rho", "radius", "directions", "l2"), anything),
         "learner": only("linear"),
@@ -229,7 +229,7 @@ class Linear(Regularized):
 class Network(Regularized):
     """A hidden layer of ReLU, with flips by enumeration; not exactly constant for any weight."""
 
-    option = "--solver network"
+    option = "`solver=network`"
     reads: ClassVar = {"comparable": anything, "rho": but(math.inf), "radius": anything, "l2": anything}
 
     def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
@@ -423,6 +423,6 @@ def _rows_of_pairs(problem: RepairProblem) -> list[tuple[int, int]]:
     """Return the rows of the pairs whose people are both there."""
     name = problem.table.reading.columns.id
     if name is None or name not in problem.table.features.column_names:
-        raise DataError("comparable pairs name people; say with --id which column has their names")
+        raise DataError("comparable pairs name people; say with `id` which column has their names")
     place = {str(one): i for i, one in enumerate(problem.table.features.column(name).to_pylist())}
     return [(place[a], place[b]) for a, b in problem.pairs if a in place and b in place]
