@@ -27,7 +27,6 @@ from fairfix.models.scorers import Scorer
 FOLDS = 5
 """Parts of the rows, each scored by a member fitted to the others."""
 
-
 REPEATED = 25
 """Rows of each kind, on average, from which on scores of the member fitted to all rows are taken for all."""
 
@@ -108,6 +107,23 @@ def fitting(X: Floats, y: Floats, weight: Floats | None, **settings: Any) -> Fit
     return fit
 
 
+def fitting_classes(
+    X: Floats, codes: Ints, many: int, weight: Floats | None, **settings: Any
+) -> tuple[Fitting, Callable[[Ints], bool]]:
+    """Return the fit of P(class | row) to some rows, from a start, and whether rows have all classes.
+
+    ``settings`` are those of ``fit_classes``.
+    """
+
+    def fit(rows: Ints, start: Member | None = None) -> Member:
+        return fit_classes(X[rows], codes[rows], many, rows_of(weight, rows), start=start, **settings)
+
+    def usable(rows: Ints) -> bool:
+        return bool(np.bincount(codes[rows], minlength=many).all())
+
+    return fit, usable
+
+
 @once_per_problem
 def learned_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scored:
     """Return a member for the label over features (or over the score, as a feature), with scores out of fold."""
@@ -131,23 +147,16 @@ def bounds_of(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
 @once_per_problem
 def groups_of(problem: RepairProblem, learner: str, l2: float, seed: int) -> Scored:
     """Return the model of the group: P(group | features), shape (n, K) on the rows of the fit."""
-    codes, many, weight = problem.cells.codes, len(problem.cells.levels), problem.table.rows.weight
-    X = design_of(problem, learner).matrix
-
-    def fit(rows: Ints, start: Member | None) -> Member:
-        w = rows_of(weight, rows)
-        return fit_classes(X[rows], codes[rows], many, w, learner=learner, l2=l2, seed=seed, start=start)
-
-    def usable(rows: Ints) -> bool:
-        return bool(np.bincount(codes[rows], minlength=many).all())
-
+    groups, weight, X = problem.cells, problem.table.rows.weight, design_of(problem, learner).matrix
+    settings = {"learner": learner, "l2": l2, "seed": seed}
+    fit, usable = fitting_classes(X, groups.codes, len(groups.levels), weight, **settings)
     return _scored(problem, learner, fit, None, usable)
 
 
 def _scored(
     problem: RepairProblem,
     learner: str,
-    fit: Callable[[Ints, Member | None], Member],
+    fit: Fitting,
     bounds: tuple[float, float] | None,
     usable: Callable[[Ints], bool] | None = None,
 ) -> Scored:

@@ -733,7 +733,7 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert status == 0
     assert points["sensei, linear", 0.0]["gaps"][gap]["value"] < 0.01
     assert 0.01 < points["sensei, linear", 0.1]["gaps"][gap]["value"] < 0.2
-    assert points["sensei, equal rates", 0.0]["failure"].startswith("sensei: --solver equal-rates sees no")
+    assert points["sensei, equal rates", 0.0]["failure"].startswith("sensei: `solver=equal-rates` sees no")
     assert "failure" in points["sensei", None]
 
 
