@@ -67,7 +67,7 @@ class GroupLoss(Solver):
         else:
             before = " (before values are moved into [0, 1])" if bounds is not None else ""
             what = f"mean {loss} loss plus l2 times the squared coefficients"
-            among = f"linear models{before} that hold `bound`"
+            among = f"linear models{before} that hold the bounds"
             proven = (Certificate(what, one.objective, one.bound, among),)
         trace = FitTrace(
             one.converged,
@@ -123,7 +123,7 @@ class GroupLoss(Solver):
             f"mean {loss} loss",
             value,
             bound,
-            f"averages within `bound` of the {many.rounds} models that were fitted",
+            f"averages within the bounds of the {many.rounds} models that were fitted",
             "the rows of the fit, each predicted by trees that have not seen it",
         )
         trace = FitTrace(
