@@ -132,16 +132,7 @@ def of_model(
 ) -> dict[str, list[ComparisonReport]]:
     """Return what flips do to a model: attribute -> comparisons; comparable values are with the last.
 
-    Parameters
-    ----------
-    table
-        Rows with the model's features, see :func:`readable_table`.
-    model, comparable
-        What scores them, and columns with the values that are comparable.
-    confidence
-        Of the intervals.
-    radius
-        Mean squared distance for :func:`within_radius`; None to leave it out.
+    The table is a :func:`readable_table`. With a ``radius``, a mean squared distance, :func:`within_radius` is added.
 
     Raises
     ------
@@ -312,17 +303,19 @@ def within_radius(
     from sklearn.neighbors import NearestNeighbors
 
     step = -(-len(table) // REFERENCES)
-    some = table.take(np.arange(0, len(table), step)) if step > 1 else table
-    roles = some.reading.columns.protected
-    names = [name for name in some.features.column_names if name not in roles]
-    features = Features.learn(some, names, [name for name in roles if name not in columns], dict(comparable))
+    sample = table.take(np.arange(0, len(table), step)) if step > 1 else table
+    roles = sample.reading.columns.protected
+    names = [name for name in sample.features.column_names if name not in roles]
+    features = Features.learn(
+        sample, names, [name for name in roles if name not in columns], dict(comparable)
+    )
     # a protected column that is not flipped counts like any other category
-    X = features.matrix(some) / np.sqrt(np.where(features.reach > 0, features.reach, 2.0))
-    asked = np.arange(0, len(some), -(-len(some) // QUERIES))
-    near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(some)), algorithm="brute").fit(X)
+    X = features.matrix(sample) / np.sqrt(np.where(features.reach > 0, features.reach, 2.0))
+    asked = np.arange(0, len(sample), -(-len(sample) // QUERIES))
+    near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(sample)), algorithm="brute").fit(X)
     away, rows = near.kneighbors(X[asked])
-    flips = protected_flips(some, columns, comparable)
-    logit = _log_odds(_scores(some, flips, judge, comparable))
+    flips = protected_flips(sample, columns, comparable)
+    logit = _log_odds(_scores(sample, flips, judge, comparable))
     own = logit[0, asked]
     gains = np.maximum(
         *(
@@ -331,7 +324,7 @@ def within_radius(
         )
     )
     away = np.column_stack([np.zeros(asked.size), away**2])
-    weight = some.weight
+    weight = sample.weight
     number = np.repeat(np.arange(asked.size), gains.shape[1])
     price = regularizer_empirical(
         number, gains.ravel(), away.ravel(), radius, many=asked.size, weight=weight[asked]

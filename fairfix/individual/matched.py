@@ -54,12 +54,8 @@ class MatchedEffect(NamedTuple):
 def keys_of(table: Table, names: Sequence[str]) -> Floats:
     """Return a number per row and column, equal where the values are, shape (n, d); missing is a value of its own.
 
-    No category is merged with another and no number rounded, as may happen in a matrix to learn from.
-
-    Raises
-    ------
-    ColumnError
-        A column is not there, or its values have no order.
+    No category is merged with another and no number rounded, as may happen in a matrix to learn from. ColumnError where
+    a column is not there, or its values have no order.
     """
     keys = np.zeros((len(table), len(names)))
     for j, name in enumerate(names):
@@ -104,23 +100,7 @@ def matched_effect(
     them, the second where they are few, which takes them as given and only rows as drawn: ``v`` is the variance of a
     mean within a cell, that of all cells for a row without its like.
 
-    Parameters
-    ----------
-    score
-        Decisions, probabilities or real scores, shape (n,).
-    group
-        Code of the group of each row, from 0 on, shape (n,).
-    keys
-        All other columns as numbers, shape (n, d), from :func:`keys_of`, say; or a number per row, shape (n,).
-    weight
-        Shape (n,), not negative; None for 1 each.
-    confidence
-        Of each interval by itself.
-
-    Raises
-    ------
-    DataError
-        A score is not a number, lengths differ, or there are fewer than two groups.
+    ``keys`` are from :func:`keys_of`, say, or a number per row, shape (n,); NaN is a value like any other.
     """
     score, levels, codes, w, _, cells = ordered(score, group, keys, weight, cells_of)
     many, total = levels.size, float(w.sum())

@@ -43,8 +43,8 @@ def binned(X: Floats, w: Floats, bins: int = BINS) -> Floats:
     out = np.full(X.shape, np.nan)
     for j, column in enumerate(X.T):
         there = ~np.isnan(column)
-        values, at = np.unique(column[there], return_inverse=True)
-        if values.size > bins:
+        distinct, at = np.unique(column[there], return_inverse=True)
+        if distinct.size > bins:
             mass = np.bincount(at, w[there])
             end = np.cumsum(mass)
             at = np.floor((end - mass / 2.0) / end[-1] * bins)[at]
@@ -104,7 +104,7 @@ class Nuisances:
 
         return self._out_of_fold(y[:, None], predicted)[:, 0]
 
-    def chances(self) -> Floats:
+    def shares(self) -> Floats:
         """Return the chances of the groups at each row, shape (n, K).
 
         No trees are stopped early: chances that stay short of the extremes leave behind what scores owe to other

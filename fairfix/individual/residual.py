@@ -90,28 +90,8 @@ def residual_effect(
     weights ``e(x) (1 - e(x))``: where the group is certain, nothing is seen. A value is *undecided*, with the reason,
     where the ``LEAST_`` limits say so or the blind score would be called unfair.
 
-    Parameters
-    ----------
-    score
-        Decisions, probabilities or real scores, shape (n,).
-    group
-        Code of the group of each row, from 0 on, shape (n,).
-    X
-        All other columns as numbers, shape (n, d); NaN is a missing value.
-    weight
-        Shape (n,), not negative; None for 1 each.
-    confidence
-        Of each interval by itself.
-
-    Returns
-    -------
-    tuple
-        Every group against everybody else; for two groups the one difference.
-
-    Raises
-    ------
-    DataError
-        A score is not a number, lengths differ, or there are fewer than two groups.
+    NaN is a missing value of ``X``. The contrasts are of every group against everybody else; of two groups there is the
+    one difference.
     """
     X = np.asarray(X, dtype=np.float64)
     score, levels, codes, w, rows, _ = ordered(score, group, X, weight, hashed)
@@ -120,11 +100,11 @@ def residual_effect(
     many = levels.size
     level = float(w @ score / w.sum())
 
-    member, chances, root = np.eye(many)[codes], learner.chances(), np.sqrt(w)
-    rest = (member - chances)[:, 1:]  # of all groups but one: together they are certain
+    member, shares, root = np.eye(many)[codes], learner.shares(), np.sqrt(w)
+    rest = (member - shares)[:, 1:]  # of all groups but one: together they are certain
     plain = score - learner.mean(score, score, FIRST_ROUNDS)
     steps = np.append(0.0, np.linalg.lstsq(root[:, None] * rest, root * plain, rcond=1e-10)[0])
-    foretold = learner.mean(score - member @ steps, score) + chances @ steps
+    foretold = learner.mean(score - member @ steps, score) + shares @ steps
     away = score - foretold
     effective = float(w.sum() ** 2 / (w @ w))
     least = NEGLIGIBLE * math.sqrt(float(w @ (score - level) ** 2) / float(w.sum()))
@@ -137,7 +117,7 @@ def residual_effect(
     sides = [(0, int(levels[1]))] if many == 2 else [(k, None) for k in range(many)]
     return tuple(
         _residual(
-            codes == k, chances[:, k], both, w, effective, least, (int(levels[k]), second), 1.0 - confidence
+            codes == k, shares[:, k], both, w, effective, least, (int(levels[k]), second), 1.0 - confidence
         )
         for k, second in sides
     )

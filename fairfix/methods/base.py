@@ -295,8 +295,8 @@ class Repairer:
     @property
     def parameters(self) -> dict[str, Any]:
         """Name -> value of every hyper-parameter, as JSON has it: infinity is the text ``inf``."""
-        values = {name: getattr(self, name) for name, _ in self.rules()}
-        return {name: "inf" if value == math.inf else value for name, value in values.items()}
+        given = {name: getattr(self, name) for name, _ in self.rules()}
+        return {name: "inf" if value == math.inf else value for name, value in given.items()}
 
     def variants(self, choices: Mapping[str, tuple[Any, ...]]) -> list[Repairer]:
         """Return the repairers of all combinations of the given parameter values."""

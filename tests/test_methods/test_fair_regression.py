@@ -18,7 +18,7 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.base import RepairProblem
-from fairfix.methods.fair_regression import FairRegression, pairs_of
+from fairfix.methods.fair_regression import FairRegression, numbers_of
 from fairfix.methods.fair_regression.parity import plug_in_problem
 from fairfix.models.members import ConstantMember
 from fairfix.models.mixtures import ModelMixture, PluginScore
@@ -378,9 +378,9 @@ def test_what_the_data_do_not_allow_is_refused() -> None:
     with pytest.raises(UsageError, match=r"'x=1'.*f, m"):
         fit(table, group_slack="x=1")
     with pytest.raises(UsageError, match="at least 0"):
-        pairs_of("f=-1", ("f",), "group_slack")
+        numbers_of("f=-1", ("f",), "group_slack", 0.0)
     with pytest.raises(UsageError, match="'y' is not a number"):
-        pairs_of("f=y", ("f",), "group_slack")
+        numbers_of("f=y", ("f",), "group_slack", 0.0)
     bare = RepairProblem(table)
     with pytest.raises(DataError, match="neither a score nor a feature"):
         FairRegression().fit(bare, rng=np.random.default_rng(0))

@@ -179,16 +179,14 @@ class FairRegression(Repairer):
 
     def slacks(self, groups: Groups) -> Floats:
         """Return the slack of each group, shape (K,)."""
-        own = pairs_of(self.group_slack, groups.names, "group_slack")
-        return np.array([own.get(name, self.slack) for name in groups.names], dtype=np.float64)
+        return numbers_of(self.group_slack, groups.names, "group_slack", self.slack)
 
     def limits(self, groups: Groups) -> Floats:
         """Return the bound on the loss of each group, shape (K,); infinite where none is asked."""
         try:
             level = float(self.bound)
         except ValueError:
-            own = pairs_of(self.bound, groups.names, "bound")
-            return np.array([own.get(name, math.inf) for name in groups.names], dtype=np.float64)
+            return numbers_of(self.bound, groups.names, "bound", math.inf)
         if not level >= 0:
             raise UsageError(f"`bound={self.bound}`: a loss is at least 0")
         return np.full(len(groups.names), level)
@@ -205,17 +203,17 @@ class FairRegression(Repairer):
         return super()._fit(problem, rng)
 
 
-def pairs_of(text: str, names: tuple[str, ...], option: str) -> dict[str, float]:
-    """Return the numbers of ``GROUP=NUMBER,...``; UsageError where a group or a number is none."""
-    out: dict[str, float] = {}
+def numbers_of(text: str, names: tuple[str, ...], parameter: str, default: float) -> Floats:
+    """Return the numbers of ``GROUP=NUMBER,...`` by group, shape (K,); UsageError where a group or a number is none."""
+    out = dict.fromkeys(names, default)
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, sign, number = part.rpartition("=")
-        if not sign or name.strip() not in names:
-            raise UsageError(f"`{option}` {part!r}: write GROUP=NUMBER with a group of {', '.join(names)}")
+        if not sign or name.strip() not in out:
+            raise UsageError(f"`{parameter}` {part!r}: write GROUP=NUMBER with a group of {', '.join(names)}")
         try:
             out[name.strip()] = float(number)
         except ValueError:
-            raise UsageError(f"`{option}` {part!r}: {number!r} is not a number") from None
+            raise UsageError(f"`{parameter}` {part!r}: {number!r} is not a number") from None
         if not out[name.strip()] >= 0:
-            raise UsageError(f"`{option}` {part!r}: the number must be at least 0")
-    return out
+            raise UsageError(f"`{parameter}` {part!r}: the number must be at least 0")
+    return np.array([*out.values()], dtype=np.float64)

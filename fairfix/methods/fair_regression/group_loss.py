@@ -95,10 +95,10 @@ class GroupLoss(Solver):
 
             member_of = fitting(design.matrix, y, row_weight, learner=learner, loss=loss, l2=l2, seed=seed)
             member = member_of(np.arange(y.size))
-            values = out_of_fold(member_of, design.matrix, design.folds, member, usable)
+            predicted = out_of_fold(member_of, design.matrix, design.folds, member, usable)
             if bounds is not None:
-                values = np.clip(values, (bounds[0] - level) / unit, (bounds[1] - level) / unit)
-            return member, values
+                predicted = np.clip(predicted, (bounds[0] - level) / unit, (bounds[1] - level) / unit)
+            return member, predicted
 
         def losses(u: Floats) -> tuple[Floats, Floats]:
             return LOSSES[loss].value(y, u), LOSSES[loss].slope(y, u)

@@ -216,8 +216,8 @@ def _notes_on_selection(table: Table, rows: PluginProblem, fit: PluginFit) -> It
     if table.reading.task == "regression" or not table.reading.thresholds:
         return
     cut = table.reading.cut
-    values, chance = fit.rule.distributions()
-    selected = chance[:, values >= cut].sum(axis=1)
+    atoms, chance = fit.rule.distributions()
+    selected = chance[:, atoms >= cut].sum(axis=1)
     after = float(rows.share @ selected[fit.rule.cells(rows.eta, rows.pi)])
     before = float(rows.share @ (rows.eta >= cut))
     for was, now, word in ((before, after, "at or above"), (1 - before, 1 - after, "below")):

@@ -118,12 +118,9 @@ class Exact(Solver):
             f"deterministic thresholds: on the rows of the fit the largest gap of what is made alike is {worst:.2g}, "
             f"and the accuracy that the scores promise changes by {cost:+.2g}"
         )
-        plain = (
-            predictor.trace
-        )  # it proves something of the chances, not of the decisions they are rounded to
-        trace = replace(
-            plain, gap=math.nan, certificates=(), notes=(*plain.notes, note), randomized=predictor
-        )
+        notes = (*predictor.trace.notes, note)
+        # what is proven is of the chances, not of the decisions they are rounded to
+        trace = replace(predictor.trace, gap=math.nan, certificates=(), notes=notes, randomized=predictor)
         return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace=trace)
 
     def _counted(self, cell: ScoredCell, points: Points) -> tuple[Floats, Floats, Floats]:

@@ -105,10 +105,8 @@ class Regularized(Solver):
     def _chosen(self, data: Training, cut: float, seed: int) -> tuple[float, Member, FitTrace, str]:
         """Return the smallest weight of the regularizer that is shown to hold the slack, with its model and a note.
 
-        A model is fitted to four fifths of the rows and shipped as it is, so that what is said of it is measured on
-        rows that it has not seen: at most a share of decisions changes under flips, by the upper limit of Clopper and
-        Pearson. The limits of all weights hold together (Bonferroni), so the one that is chosen by them is as good as
-        any. A model that is constant by its form needs no measuring and is fitted to all rows.
+        The limits of all weights hold together (Bonferroni), so the one that is chosen by them is as good as any. A
+        model that is constant by its form needs no measuring and is fitted to all rows.
         """
         slack = self.method.slack
         if not data.changed.many:
