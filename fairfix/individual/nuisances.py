@@ -91,7 +91,7 @@ class Nuisances:
             for fold in folds
         ]
 
-    def mean(self, y: Floats, score: Floats, rounds: int = ROUNDS) -> Floats:
+    def mean(self, y: Floats, score: Floats, rounds: int) -> Floats:
         """Return the mean of ``y`` at each row, shape (n,); ``score`` is what tells the index that it may hang on."""
         from sklearn.ensemble import HistGradientBoostingRegressor
 

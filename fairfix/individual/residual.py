@@ -10,7 +10,7 @@ import numpy as np
 
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.individual.contrasts import Contrast, ordered
-from fairfix.individual.nuisances import Nuisances, binned, fitted_line, folds_of_equals, standardised
+from fairfix.individual.nuisances import ROUNDS, Nuisances, binned, fitted_line, folds_of_equals, standardised
 from fairfix.models.learners import hashed
 from fairfix.stats.quantiles import normal_quantile
 
@@ -104,7 +104,7 @@ def residual_effect(
     rest = (member - shares)[:, 1:]  # of all groups but one: together they are certain
     plain = score - learner.mean(score, score, FIRST_ROUNDS)
     steps = np.append(0.0, np.linalg.lstsq(root[:, None] * rest, root * plain, rcond=1e-10)[0])
-    foretold = learner.mean(score - member @ steps, score) + shares @ steps
+    foretold = learner.mean(score - member @ steps, score, ROUNDS) + shares @ steps
     away = score - foretold
     effective = float(w.sum() ** 2 / (w @ w))
     least = NEGLIGIBLE * math.sqrt(float(w @ (score - level) ** 2) / float(w.sum()))
@@ -112,7 +112,7 @@ def residual_effect(
     if effective >= LEAST_ROWS:  # else undecided anyhow
         order = np.random.default_rng(SEED).permutation(score.size)
         blind = np.clip(foretold + away[order], score.min(), score.max())
-        blind_foretold = learner.mean(blind, blind)
+        blind_foretold = learner.mean(blind, blind, ROUNDS)
     both = ((foretold, away), (blind_foretold, blind - blind_foretold))
     sides = [(0, int(levels[1]))] if many == 2 else [(k, None) for k in range(many)]
     return tuple(

@@ -37,6 +37,13 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grow a tenth of the trees: enough for laws that hold whatever has been learned."""
+    for module, name in ((nuisances, "ROUNDS"), (residual, "ROUNDS"), (residual, "FIRST_ROUNDS")):
+        monkeypatch.setattr(module, name, 10)
+
+
 def sigmoid(values: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-values)))
 
@@ -366,6 +373,7 @@ def test_three_groups_are_held_against_everybody_else() -> None:
     assert inside >= 8
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_the_direction_of_two_groups_only_changes_the_sign() -> None:
     """The value is that of the first minus that of the second."""
     score, group, X, _ = world(0, 1500, "real")
@@ -419,6 +427,7 @@ def test_no_bundle_has_more_categories_than_trees_take() -> None:
     assert np.unique(bundled, axis=0).shape[0] == 600
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_residual_weights_have_no_unit_and_stand_for_rows() -> None:
     """Equal weights are none, weight 0 is no row, and integer weights are near to repeated rows."""
     score, group, X, _ = world(1, 2000, "decision")
@@ -439,6 +448,7 @@ def test_residual_weights_have_no_unit_and_stand_for_rows() -> None:
     assert one.standard_error > other.standard_error
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_residual_effects_do_not_hang_on_row_order() -> None:
     """The same rows in another order give the same to the bit, and so does doing it again."""
     score, group, X, _ = world(2, 1200)
@@ -452,6 +462,7 @@ def test_residual_effects_do_not_hang_on_row_order() -> None:
     assert residual_effect(score[order], group[order], X[order], weight[order]) == there
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_too_few_rows_are_undecided() -> None:
     """Below the least number of effective rows nothing is judged; weights count."""
     score, group, X, _ = world(3, 1000)
@@ -462,6 +473,7 @@ def test_too_few_rows_are_undecided() -> None:
     assert re.match(r"1\d\d effective rows", str(residual_effect(score, group, X, weight)[0].undecided))
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_a_group_that_can_be_told_is_undecided() -> None:
     """Columns that tell the group leave nothing to compare: perfectly, nearly, or in most rows."""
     rng = np.random.default_rng(6)
@@ -477,6 +489,7 @@ def test_a_group_that_can_be_told_is_undecided() -> None:
     assert found.balanced_overlap < 0.1
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_a_small_group_is_not_taken_for_one_that_can_be_told() -> None:
     """At a share of 3 % no chance is above .05, but both sides are alike; at .1 % there are too few rows."""
     rng = np.random.default_rng(7)
@@ -490,6 +503,7 @@ def test_a_small_group_is_not_taken_for_one_that_can_be_told() -> None:
     assert "what is left open of the group tells as much as" in str(tiny.undecided)
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_a_constant_score_has_no_effect() -> None:
     """Its value and standard error are 0."""
     _, group, X, _ = world(0, 600)
@@ -499,6 +513,7 @@ def test_a_constant_score_has_no_effect() -> None:
     assert contrast.standard_error == pytest.approx(0, abs=1e-12)
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_confidence_sets_the_interval_and_nothing_else() -> None:
     """A higher confidence is a wider interval about the same value."""
     score, group, X, _ = world(0, 600)
