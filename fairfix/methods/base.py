@@ -193,24 +193,18 @@ Accepts = Callable[[Any], bool]
 """Whether a solver reads a value of a parameter."""
 
 
-def anything(value: Any) -> bool:
-    """Accept every value of a parameter."""
-    return True
-
-
 def only(*accepted: Any) -> Accepts:
     """Accept the given values of a parameter."""
     return lambda value: value in accepted
 
 
-def nothing(value: Any) -> bool:
-    """Accept no value of a parameter."""
-    return False
-
-
 def but(*refused: Any) -> Accepts:
     """Accept all but the given values of a parameter."""
     return lambda value: value not in refused
+
+
+anything = but()
+"""Accepts every value of a parameter."""
 
 
 class Solver:
@@ -310,7 +304,7 @@ class Repairer:
             name, value = part.name, getattr(self, part.name)
             if name == "slack" or value == part.default or f"`{name}={value}`" == solver.option:
                 continue
-            users = {one.option for one in self.solvers.values() if one.reads.get(name, nothing)(value)}
+            users = {one.option for one in self.solvers.values() if one.reads.get(name, only())(value)}
             if solver.option not in users:
                 users -= {"`solver=auto`"}  # which takes the place of others
                 shown = f"{value:g}" if isinstance(value, float) else value
