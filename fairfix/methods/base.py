@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cached_property, wraps
 from itertools import product
@@ -432,11 +432,7 @@ class Repairer:
         for words, holds in refused.items():
             if holds:
                 raise UsageError(words)
-        if len(groups.levels) < 2:
-            alone = groups.names[0] if groups.names else "none"
-            raise DataError(
-                f"column {where!r} has the single group {alone!r}; a repair needs at least two groups"
-            )
+        require_two(groups.columns, groups.names)
         mass = _group_masses(problem)
         if not mass.all():
             empty = groups.names[int(np.argmin(mass))]
@@ -448,6 +444,15 @@ class Repairer:
         label = _only_label(problem)
         if label is not None:
             raise DataError(f"all labels are {label}; a repair needs both classes to be judged by")
+
+
+def require_two(columns: Iterable[str], names: Sequence[str]) -> None:
+    """Raise a DataError where there are no two groups to make alike."""
+    if len(names) < 2:
+        alone = names[0] if names else "none"
+        raise DataError(
+            f"column {attribute_name(columns)!r} has the single group {alone!r}; a repair needs at least two groups"
+        )
 
 
 def between_groups(constraint: str) -> str:

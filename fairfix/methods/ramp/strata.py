@@ -102,7 +102,7 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
             best = solve_covariance(lifted, method.gamma, method.slack)
         else:
             best = solve(lifted, method.gamma, method.slack, _rate(method, cells, lift))
-    down = [_two_sum(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
+    down = [_shifted(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
     rules = [CellRule(offset=t, remainder=r, gamma=method.gamma) for t, r in down]
     return StratumFit.of(rules, best, sum(cell.mass for cell in cells))
 
@@ -215,9 +215,7 @@ def _require_both_labels(cells: Sequence[ScoredCell], points: Sequence[Points]) 
             )
 
 
-def _two_sum(t: float, remainder: float, shift: float) -> tuple[float, float]:
+def _shifted(t: float, remainder: float, shift: float) -> tuple[float, float]:
     """Return an offset in two parts after a shift, with the digits of both."""
     moved = float(t) + shift
-    back = moved - float(t)
-    lost = (float(t) - (moved - back)) + (shift - back)
-    return moved, float(remainder) + lost
+    return moved, float(remainder) + math.fsum((float(t), shift, -moved))

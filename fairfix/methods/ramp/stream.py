@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairfix.data.names import attribute_name
+from fairfix.data.names import attribute_name, group_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
-from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import RepairProblem, Solver, anything, but, only
+from fairfix.errors import UsageError
+from fairfix.methods.base import RepairProblem, Solver, anything, but, only, require_two
 from fairfix.methods.cells import cells_of
 from fairfix.models.predictors import GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, FitTrace, Quantity
@@ -70,11 +70,7 @@ class Stream(Solver):
 
         solution = self._solution(batches, next(tables()).reading, rng)
         levels = sorted(numbers)
-        if len(levels) < 2:
-            raise DataError(
-                f"column {' x '.join(columns)!r} has the single group {' & '.join(levels[0])!r}; a repair needs at "
-                "least two groups"
-            )
+        require_two(columns, [group_name(level) for level in levels])
         order = [numbers[level] for level in levels]
         solution = replace(solution, offsets=solution.offsets[order], rates=solution.rates[order])
         return self._ramps(columns, tuple(levels), solution)
