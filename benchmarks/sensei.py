@@ -230,7 +230,7 @@ def scores_only(many: int) -> None:
         score = model.score(test)
         start = time.process_time()
         with threadpool_limits(1):
-            (one, *_) = residual_effect(score, codes, X).contrasts
+            (one, *_) = residual_effect(score, codes, X)
         seconds = time.process_time() - start
         change = model.score(test.assign(sex=sex.names[1])) - model.score(test.assign(sex=sex.names[0]))
         chance = overlap(X, codes)
@@ -255,7 +255,7 @@ def scores_only(many: int) -> None:
     groups, score = held.groups(), compas["decile_score"].to_numpy(float)
     (pair,) = matched_effect(score, groups.codes, keys_of(held, given)).pairs
     X = pd.get_dummies(compas[given], dtype=float).to_numpy()
-    (left,) = residual_effect(score, groups.codes, X).contrasts
+    (left,) = residual_effect(score, groups.codes, X)
     print(
         f"\nCOMPAS deciles without a model, race given {', '.join(given)}: residual effect {abs(left.value):.3f} +- "
         f"{(left.high - left.low) / 2:.3f}, equal rows {abs(pair.value):.3f} +- {(pair.high - pair.low) / 2:.3f} "
@@ -334,7 +334,7 @@ def coverage() -> None:
         made = made_up(seed)
         with threadpool_limits(1):
             effect = residual_effect(made.score, made.group, made.X, made.weight)
-        for one in effect.contrasts:
+        for one in effect:
             truth = made.truth(one.first)
             off = (one.value - truth) / one.standard_error
             row = (made.blind, one.low <= truth <= one.high, off)

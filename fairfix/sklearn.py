@@ -40,6 +40,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import (
+    _check_method_params,
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
@@ -300,9 +301,9 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         """Return the description of the noise, read and checked."""
         if self.noise is None or isinstance(self.noise, Noise):
             return self.noise
-        if isinstance(self.noise, NoiseTable):
-            return Noise(self.noise)
-        return Noise(read_noise(open_source(self.noise)))
+        return Noise(
+            self.noise if isinstance(self.noise, NoiseTable) else read_noise(open_source(self.noise))
+        )
 
     def _seen(self, groups: GroupLabels) -> tuple[str, ...]:
         """Return the protected columns that the estimator sees among its features."""
@@ -468,8 +469,8 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         if callable(self.protected):
             return _group_labels(self.protected(X))
         at = _positions(X, self.protected)
-        found = _group_labels(_columns(X, at))
-        return found if found.named else replace(found, names=tuple(f"x{i}" for i in at))
+        labels = _group_labels(_columns(X, at))
+        return labels if labels.named else replace(labels, names=tuple(f"x{i}" for i in at))
 
     def _features(self, X: Any) -> Any:
         """Return what the estimator sees of ``X``."""
@@ -492,22 +493,8 @@ def _value_errors() -> Iterator[None]:
 
 
 def _fitted(estimator: Any, X: Any, y: npt.NDArray[Any], rows: Ints, params: Mapping[str, Any]) -> Any:
-    """Return a clone fitted on some rows; parameters with a value per row are cut alike."""
-    some = {
-        name: _safe_indexing(value, rows) if _length(value) == y.size else value
-        for name, value in params.items()
-    }
-    return clone(estimator).fit(_safe_indexing(X, rows), y[rows], **some)
-
-
-def _length(value: Any) -> int | None:
-    """Return the number of rows of what has rows, None for anything else."""
-    if isinstance(value, str | bytes | Mapping):
-        return None
-    shape = getattr(value, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if shape else None
-    return len(value) if hasattr(value, "__len__") else None
+    """Return a clone fitted to the given rows; parameters with a value per row are cut alike."""
+    return clone(estimator).fit(_safe_indexing(X, rows), y[rows], **_check_method_params(X, params, rows))
 
 
 def _weights(sample_weight: Any, rows: int) -> Floats | None:
@@ -550,24 +537,21 @@ def _group_labels(groups: Any) -> GroupLabels:
     values are missing in a batch, still names the same groups.
     """
     named = isinstance(groups, pd.DataFrame) or (isinstance(groups, pd.Series) and groups.name is not None)
-    values = _dense(groups)
-    frame = pd.DataFrame(groups) if named else pd.DataFrame(np.asarray(values, dtype=object))
+    frame = pd.DataFrame(groups) if named else pd.DataFrame(np.asarray(_dense(groups), dtype=object))
     columns = []
     for i in range(frame.shape[1]):
         code, levels = pd.factorize(frame.iloc[:, i])
-        texts_of = [identity_of((_plain(level),)).decode("utf-8", "replace") for level in levels]
-        texts = np.array([*texts_of, None], dtype=object)
-        columns.append(texts[code])  # a missing value has the code -1
-    if named:
-        names = tuple(str(name) for name in frame.columns)
-    else:
+        texts = [identity_of((_plain(level),)).decode("utf-8", "replace") for level in levels]
+        columns.append(np.array([*texts, None], dtype=object)[code])  # a missing value has the code -1
+    names = tuple(map(str, frame.columns))
+    if not named:
         names = ("protected",) if len(columns) == 1 else tuple(f"protected_{i}" for i in range(len(columns)))
     return GroupLabels(names, tuple(columns), named)
 
 
-def _dense(values: Any) -> Any:
+def _dense(matrix: Any) -> Any:
     """Return a sparse matrix as an array; anything else as it is."""
-    return values.toarray() if hasattr(values, "toarray") else values
+    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
 
 
 def _plain(value: Any) -> Any:
@@ -579,11 +563,10 @@ def _table(
     groups: GroupLabels, score: Floats, *, label: Ints | None = None, weight: Floats | None = None
 ) -> Table:
     """Return the validated table of groups and probabilities, with labels and weights at the fit."""
-    columns = {
-        name: pa.array(texts, pa.string()) for name, texts in zip(groups.names, groups.columns, strict=True)
-    }
+    texts = zip(groups.names, groups.columns, strict=True)
     beside = {SCORE: score, LABEL: label, WEIGHT: weight}
-    columns |= {name: pa.array(values) for name, values in beside.items() if values is not None}
+    columns = {name: pa.array(column, pa.string()) for name, column in texts}
+    columns |= {name: pa.array(column) for name, column in beside.items() if column is not None}
     roles = Columns(
         groups.names,
         label=None if label is None else LABEL,
@@ -599,11 +582,9 @@ def _identities(features: Any, groups: GroupLabels, rows: Ints) -> Iterator[byte
     """Yield the identity of each of the given rows: its values as the estimator sees them, then its groups."""
     if not rows.size:
         return
-    some = _safe_indexing(features, rows)
-    dense = _dense(some)
-    values = np.asarray(dense, dtype=np.object_).reshape(rows.size, -1)
-    missing = pd.isna(values)
+    cells = np.asarray(_dense(_safe_indexing(features, rows)), dtype=np.object_).reshape(rows.size, -1)
     levels = zip(*(texts[rows] for texts in groups.columns), strict=True)
-    for row, gaps, group in zip(values.tolist(), missing.tolist(), levels, strict=True):
-        own = [None if gap else _plain(value) for value, gap in zip(row, gaps, strict=True)]
-        yield identity_of([*own, *group])
+    for row, gaps, group in zip(cells.tolist(), pd.isna(cells).tolist(), levels, strict=True):
+        yield identity_of(
+            [*(None if gap else _plain(cell) for cell, gap in zip(row, gaps, strict=True)), *group]
+        )

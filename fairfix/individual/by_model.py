@@ -27,7 +27,7 @@ M. Yurochkin and Y. Sun, *SenSeI: sensitive set invariance for enforcing individ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 FARTHEST = 8.0
 """Log-odds are kept within this of 0 before they are compared."""
+
+MATCHED, RESIDUAL = (f"{metric}_effect.difference.between_groups" for metric in ("matched", "residual"))
 
 UNSEEN = "some rows, once changed, are in groups that the fit has not seen"
 """Why nothing is known of flips that a predictor has no answer to."""
@@ -91,46 +93,30 @@ class Judge:
 def under_flips(
     table: Table, columns: Sequence[str], judge: Judge, confidence: float
 ) -> Iterator[ComparisonReport]:
-    """Yield what flips of protected columns do to what is judged.
+    """Yield what joint flips of protected columns do to what is judged.
 
-    Parameters
-    ----------
-    table
-        Rows, with the protected columns among the features where the judge looks at them there.
-    columns
-        The protected columns, flipped jointly.
-    judge
-        The model.
-    confidence
-        Of the intervals.
+    The table has the protected columns among its features where the judge looks at them there.
     """
-    flips = protected_flips(table, columns)
-    blind = judge.looks_at is not None and not judge.looks_at & set(columns)
-    scores = _scores(table, flips, judge, blind=blind)
-    yield from _compared(table, flips, scores, judge, confidence, "under_flips", blind=blind)
+    yield from _compared(table, protected_flips(table, columns), judge, confidence, "under_flips")
 
 
 def under_comparable(
     table: Table, comparable: Comparable, judge: Judge, confidence: float
 ) -> Iterator[ComparisonReport]:
-    """Yield the same for comparable values: of the rows that have them, and of everybody."""
+    """Yield what changes of comparable values do: of the rows that have them, and of everybody."""
     if not comparable:
         return
     flips = protected_flips(table, (), comparable)
-    blind = judge.looks_at is not None and not judge.looks_at & {name for name, _ in comparable}
-    inside = np.ones(len(table), dtype=bool)
-    for name, values in comparable:
-        inside &= concerned(table, name, values)
-    some = table.take(np.flatnonzero(inside)) if inside.any() else None
-    if some is None:
-        nothing = Value(math.nan, math.nan, math.nan, "no row has comparable values in every column named")
-        yield ComparisonReport("decision_flips.under_comparable", nothing, ())
+    inside = np.logical_and.reduce([concerned(table, *one) for one in comparable])
+    if inside.any():
+        rows = table.take(np.flatnonzero(inside))
+        yield from _compared(rows, flips, judge, confidence, "under_comparable", comparable)
     else:
-        scores = _scores(some, flips, judge, comparable, blind=blind)
-        yield from _compared(some, flips, scores, judge, confidence, "under_comparable", blind=blind)
+        yield _undefined(
+            "decision_flips.under_comparable", "no row has comparable values in every column named"
+        )
     everybody = [replace(flip, everybody=True) for flip in flips]
-    scores = _scores(table, everybody, judge, comparable, blind=blind)
-    yield from _compared(table, everybody, scores, judge, confidence, "under_everybody", blind=blind)
+    yield from _compared(table, everybody, judge, confidence, "under_everybody", comparable)
 
 
 def readable_table(source: Source, reading: Reading, features: Sequence[str] | None) -> Table:
@@ -146,18 +132,7 @@ def of_model(
 ) -> dict[str, list[ComparisonReport]]:
     """Return what flips do to a model: attribute -> comparisons; comparable values are with the last.
 
-    Parameters
-    ----------
-    table
-        Rows with the model's features, see :func:`readable_table`.
-    model
-        What scores them.
-    comparable
-        Columns with the values that are comparable.
-    confidence
-        Of the intervals.
-    radius
-        Mean squared distance for :func:`within_radius`; None to leave it out.
+    The table is a :func:`readable_table`. With a ``radius``, a mean squared distance, :func:`within_radius` is added.
 
     Raises
     ------
@@ -172,43 +147,48 @@ def of_model(
     names = list(model.feature_names)
 
     def score(rows: Table) -> Floats:
-        found = model.score(rows.features.select(names).to_pandas())
-        return to_probability(found, scale) if is_probability else found
+        scores = model.score(rows.features.select(names).to_pandas())
+        return to_probability(scores, scale) if is_probability else scores
 
     cut = 0.5 if decides else reading.threshold
     if cut is not None and is_probability:
         cut = reading.cut
-    said = "the model does not look at these columns"
-    judge = Judge(score, cut, is_probability=is_probability, looks_at=frozenset(names), blind=said)
-    columns = table.reading.columns.protected
-    asked = [(name,) for name in columns] + ([columns] if len(columns) > 1 else [])
-    out = {attribute_name(some): list(under_flips(table, some, judge, confidence)) for some in asked}
-    out[attribute_name(asked[-1])] += under_comparable(table, comparable, judge, confidence)
+    blind = "the model does not look at these columns"
+    judge = Judge(score, cut, is_probability=is_probability, looks_at=frozenset(names), blind=blind)
+    out = _by_attribute(table, comparable, judge, confidence)
     if radius is not None:
         if not is_probability:
-            raise UsageError("--radius compares log-odds, so the model has to give probabilities")
-        out[attribute_name(asked[-1])].append(
-            within_radius(table, asked[-1], judge, radius, confidence, comparable)
+            raise UsageError("`radius` compares log-odds, so the model has to give probabilities")
+        columns = table.reading.columns.protected
+        out[attribute_name(columns)].append(
+            within_radius(table, columns, judge, radius, confidence, comparable)
         )
+    return out
+
+
+def _attributes(table: Table) -> list[tuple[str, ...]]:
+    """Return each protected column, and all of them together, last."""
+    columns = table.reading.columns.protected
+    return list(dict.fromkeys([*((name,) for name in columns), columns]))
+
+
+def _by_attribute(
+    table: Table, comparable: Comparable, judge: Judge, confidence: float
+) -> dict[str, list[ComparisonReport]]:
+    """Return what flips of each attribute do; comparable values are with the last."""
+    asked = _attributes(table)
+    out = {attribute_name(columns): [*under_flips(table, columns, judge, confidence)] for columns in asked}
+    out[attribute_name(asked[-1])] += under_comparable(table, comparable, judge, confidence)
     return out
 
 
 def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[ComparisonReport]], tuple[str, ...]]:
     """Return what scores alone tell of the effect of each protected attribute, and the columns that were left aside.
 
-    Parameters
-    ----------
-    table
-        Rows with the columns that the score may hang on, see :func:`readable_table`.
-    confidence
-        Of the intervals, which hold for all pairs of groups together.
-
-    Raises
-    ------
-    DataError
-        There is no score and no decision, or no column that could be held equal.
+    ``table`` has the columns that the score may hang on, see :func:`readable_table`; the intervals of an attribute hold
+    together. DataError where there is no score and no decision, or no column that could be held equal.
     """
-    score = _known_score(table)
+    score, weight = _score_of(table), table.rows.weight
     roles = table.reading.columns.protected
     features, aside = [], []
     for name in table.features.column_names:
@@ -224,94 +204,74 @@ def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Compariso
         others = [name for name in roles if name != attribute]
         if not features and not others:
             raise DataError(
-                "there is no other column that could be held equal; name some with --features, or give the model "
-                "file with --model"
+                "there is no other column that could be held equal; name some with `features`, or give the model "
+                "file with `model`"
             )
         groups = table.groups([attribute])
-        if len(groups.levels) < 2:
-            out[attribute] = [
-                _nothing(metric, "there is only one group")
-                for metric in ("matched_effect", "residual_effect")
-            ]
+        many = len(groups.levels)
+        if many < 2:
+            out[attribute] = [_undefined(name, "there is only one group") for name in (MATCHED, RESIDUAL)]
             continue
-        matched = matched_effect(
-            score,
-            groups.codes,
-            keys_of(table, [*features, *others]),
-            table.rows.weight,
-            confidence=_shared(confidence, len(groups.levels)),
-        )
+        keys = keys_of(table, [*features, *others])
+        level = 1.0 - (1.0 - confidence) / math.comb(many, 2)
+        matched = matched_effect(score, groups.codes, keys, weight, confidence=level)
         X = Features.learn(table, features, others).matrix(table, gaps=True)
-        left = residual_effect(
-            score,
-            groups.codes,
-            X,
-            table.rows.weight,
-            confidence=1.0 - (1.0 - confidence) / (len(groups.levels) if len(groups.levels) > 2 else 1),
-        )
+        level = 1.0 - (1.0 - confidence) / (many if many > 2 else 1)
+        left = residual_effect(score, groups.codes, X, weight, confidence=level)
         out[attribute] = [
-            _largest(
-                "matched_effect", matched.pairs, groups.names, f"{matched.coverage:.1%} of rows have an equal"
-            ),
-            _largest("residual_effect", left.contrasts, groups.names, ""),
+            _largest(MATCHED, matched.pairs, groups.names, f"{matched.coverage:.1%} of rows have an equal"),
+            _largest(RESIDUAL, left, groups.names),
         ]
     return out, tuple(aside)
 
 
-def _known_score(table: Table) -> Floats:
+def _score_of(table: Table) -> Floats:
     """Return probabilities or scores, or decisions where there are no scores."""
     if table.rows.score is None:
         if table.rows.decision is None:
-            raise DataError("there is neither a score nor a decision to look at; name one with --score")
+            raise DataError("there is neither a score nor a decision to look at; name one with `score`")
         return table.rows.decision
     plain = table.reading.task == "regression" or table.reading.score_scale == "raw"
     return table.rows.score if plain else table.probability
 
 
-def _shared(confidence: float, groups: int) -> float:
-    """Return the confidence of each pair of groups, so that all pairs together have the given one."""
-    return 1.0 - (1.0 - confidence) / math.comb(groups, 2)
-
-
-def _nothing(metric: str, why: str) -> ComparisonReport:
-    """Return a difference of which nothing is known."""
-    identifier = f"{metric}.difference.between_groups"
-    return ComparisonReport(identifier, Value(math.nan, math.nan, math.nan, why), ())
+def _undefined(identifier: str, why: str, undefined: tuple[str, ...] = ()) -> ComparisonReport:
+    """Return a comparison without a value."""
+    return ComparisonReport(identifier, Value(math.nan, math.nan, math.nan, why), (), undefined)
 
 
 def _largest(
-    metric: str,
-    found: Sequence[MatchedContrast | ResidualContrast],
+    identifier: str,
+    contrasts: Sequence[MatchedContrast | ResidualContrast],
     names: tuple[str, ...],
-    said: str,
+    reason: str = "",
 ) -> ComparisonReport:
     """Return the largest difference of what can be judged; undefined is what cannot, with the reasons."""
-    identifier = f"{metric}.difference.between_groups"
-
-    def called(one: MatchedContrast | ResidualContrast) -> tuple[str, str]:
-        return names[one.first], "everybody else" if one.second is None else names[one.second]
-
-    known = [one for one in found if one.undecided is None]
-    unknown = tuple(" / ".join(called(one)) for one in found if one.undecided is not None)
-    pairs = {called(one): Value(one.value, one.low, one.high) for one in known}
-    if not known:
-        why = next((one.undecided for one in found if one.undecided), "there is nothing to compare")
-        return replace(_nothing(metric, str(why)), undefined=unknown)
-    top = max(known, key=lambda one: abs(one.value))
-    low = max(max(one.low, -one.high, 0.0) for one in known)
-    high = max(max(one.high, -one.low) for one in known)
-    value = Value(abs(top.value), low, high, said or _trust(top))
-    first, second = called(top)
+    decided: dict[tuple[str, str], MatchedContrast | ResidualContrast] = {}
+    undecided = dict(decided)
+    for one in contrasts:
+        sides = names[one.first], "everybody else" if one.second is None else names[one.second]
+        (decided if one.undecided is None else undecided)[sides] = one
+    unknown = tuple(map(" / ".join, undecided))
+    if not decided:
+        why = next((str(one.undecided) for one in undecided.values()), "there is nothing to compare")
+        return _undefined(identifier, why, unknown)
+    pairs = {sides: Value(one.value, one.low, one.high) for sides, one in decided.items()}
+    (first, second), top = max(decided.items(), key=lambda item: abs(item[1].value))
+    if isinstance(top, ResidualContrast):
+        reason = (
+            f"{top.overlap:.1%} of rows where the groups overlap; a score made blind of the same columns shows "
+            f"{abs(top.blind):.2g} ± {top.blind_error:.1g}"
+        )
+    value = Value(abs(top.value), *_of_any(pairs.values()), reason)
     higher = (first, second) if top.value >= 0 else (second, first)
     return ComparisonReport(identifier, value, higher, unknown, pairs=pairs)
 
 
-def _trust(found: MatchedContrast | ResidualContrast) -> str:
-    """Say how far an effect by residuals can be trusted."""
-    if isinstance(found, MatchedContrast):
-        return ""
-    blind = f"a score made blind of the same columns shows {abs(found.blind):.2g} ± {found.blind_error:.1g}"
-    return f"{found.overlap:.1%} of rows where the groups overlap; {blind}"
+def _of_any(differences: Collection[Value]) -> tuple[float, float]:
+    """Return the limits of the largest difference, whatever its sign, from those of all."""
+    low = max(max(one.low, -one.high, 0.0) for one in differences)
+    return low, max(max(one.high, -one.low) for one in differences)
 
 
 NEIGHBOURS, QUERIES, REFERENCES = 20, 5_000, 20_000
@@ -338,48 +298,43 @@ def within_radius(
     The multiplier is exact; the interval is that of the mean at it. **It tells how steep the score is, and no
     discrimination:** of two scores without any effect of the group the steeper one has more of it.
 
-    Parameters
-    ----------
-    table, columns, judge, confidence
-        As for :func:`under_flips`; the judge gives probabilities.
-    radius
-        ``epsilon``: the mean squared distance that rows move.
-    comparable
-        Columns with values whose difference does not count.
+    The judge gives probabilities; ``radius`` is ``epsilon``, the mean squared distance that rows move.
     """
     from sklearn.neighbors import NearestNeighbors
 
     step = -(-len(table) // REFERENCES)
-    some = table.take(np.arange(0, len(table), step)) if step > 1 else table
-    roles = some.reading.columns.protected
-    names = [name for name in some.features.column_names if name not in roles]
-    features = Features.learn(some, names, [name for name in roles if name not in columns], dict(comparable))
+    sample = table.take(np.arange(0, len(table), step)) if step > 1 else table
+    roles = sample.reading.columns.protected
+    names = [name for name in sample.features.column_names if name not in roles]
+    features = Features.learn(
+        sample, names, [name for name in roles if name not in columns], dict(comparable)
+    )
     # a protected column that is not flipped counts like any other category
-    X = features.matrix(some) / np.sqrt(np.where(features.reach > 0, features.reach, 2.0))
-    asked = np.arange(0, len(some), -(-len(some) // QUERIES))
-    near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(some)), algorithm="brute").fit(X)
+    X = features.matrix(sample) / np.sqrt(np.where(features.reach > 0, features.reach, 2.0))
+    asked = np.arange(0, len(sample), -(-len(sample) // QUERIES))
+    near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(sample)), algorithm="brute").fit(X)
     away, rows = near.kneighbors(X[asked])
-    flips = protected_flips(some, columns, comparable)
-    with np.errstate(divide="ignore"):
-        scores = _scores(some, flips, judge, comparable, blind=False)
-        logit = np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST)
+    flips = protected_flips(sample, columns, comparable)
+    logit = _log_odds(_scores(sample, flips, judge, comparable))
     own = logit[0, asked]
     gains = np.maximum(
-        (logit.max(axis=0)[rows] - own[:, None]) ** 2, (logit.min(axis=0)[rows] - own[:, None]) ** 2
+        *(
+            (end[np.column_stack([asked, rows])] - own[:, None]) ** 2
+            for end in (logit.max(axis=0), logit.min(axis=0))
+        )
     )
-    here = np.maximum((logit.max(axis=0)[asked] - own) ** 2, (logit.min(axis=0)[asked] - own) ** 2)
-    gains, away = np.column_stack([here, gains]), np.column_stack([np.zeros(asked.size), away**2])
-    weight = some.weight
+    away = np.column_stack([np.zeros(asked.size), away**2])
+    weight = sample.weight
     number = np.repeat(np.arange(asked.size), gains.shape[1])
     price = regularizer_empirical(
         number, gains.ravel(), away.ravel(), radius, many=asked.size, weight=weight[asked]
     ).multiplier
     price = price if math.isfinite(price) else 1.0 / np.finfo(float).tiny ** 0.5
     most = np.maximum((gains - price * away).max(axis=1), 0.0)
-    value = _mean(most, weight[asked], (0.0, 4 * FARTHEST**2), 1.0 - confidence, exact=False)
+    value = _mean(most, weight[asked], (0.0, 4 * FARTHEST**2), 1.0 - confidence)
     moved = price * radius
-    said = "how steep the score is at least, and no discrimination"
-    shifted = Value(value.value + moved, value.low + moved, value.high + moved, said)
+    reason = "how steep the score is at least, and no discrimination"
+    shifted = Value(value.value + moved, value.low + moved, value.high + moved, reason)
     return ComparisonReport("transport_cost.within_radius", shifted, ())
 
 
@@ -392,132 +347,98 @@ def of_predictor(
 ) -> dict[str, list[ComparisonReport]]:
     """Return what flips do to a predictor that makes its own scores: attribute -> comparisons.
 
-    Parameters
-    ----------
-    table
-        Rows with the predictor's features.
-    predictor
-        What is asked. Of a predictor that looks at somebody else's score nobody knows what flips would do to that.
-    comparable
-        Columns with the values that are comparable.
-    confidence
-        Of the intervals.
+    Of a predictor that looks at somebody else's score nobody knows what flips would do to that: it has none.
     """
     if predictor.needs_score:
         return {}
-    columns = table.reading.columns.protected
-    asked = [(name,) for name in columns] + ([columns] if len(columns) > 1 else [])
-    flips = max(len(protected_flips(table, some)) for some in asked)
+    flips = max(len(protected_flips(table, columns)) for columns in _attributes(table))
     step = -(-len(table) * (flips + 1) // MOST_SCORES)
-    some_rows = table.take(np.arange(0, len(table), step)) if step > 1 else table
+    rows = table.take(np.arange(0, len(table), step)) if step > 1 else table
     decided, real = predictor.gives == "decision", table.reading.task == "regression"
     cut = None if real else 0.5
     if not decided and table.reading.thresholds:
         cut = table.reading.cut
     looks = frozenset((*predictor.inputs, *predictor.features))
     judge = Judge(predictor.predict, cut, decided and predictor.randomized, not decided and not real, looks)
-    out = {attribute_name(some): list(under_flips(some_rows, some, judge, confidence)) for some in asked}
-    out[attribute_name(asked[-1])] += under_comparable(some_rows, comparable, judge, confidence)
-    return out
+    return _by_attribute(rows, comparable, judge, confidence)
 
 
-def _scores(
-    table: Table, flips: Sequence[Flip], judge: Judge, comparable: Comparable = (), *, blind: bool
-) -> Floats:
+def _scores(table: Table, flips: Sequence[Flip], judge: Judge, comparable: Comparable) -> Floats:
     """Return the scores under no flip and under each, shape (1 + K, n)."""
-    plain = judge.score(table)
-    if blind:
-        return np.repeat(plain[None], 1 + len(flips), axis=0)
-    return np.stack([plain, *(judge.score(flipped(table, flip, comparable)) for flip in flips)])
+    return np.stack([judge.score(table), *(judge.score(flipped(table, flip, comparable)) for flip in flips)])
+
+
+def _log_odds(scores: Floats) -> Floats:
+    """Return log-odds within ``FARTHEST`` of 0."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST))
 
 
 def _compared(
     table: Table,
     flips: Sequence[Flip],
-    scores: Floats,
     judge: Judge,
     confidence: float,
     scope: str,
-    *,
-    blind: bool,
+    comparable: Comparable = (),
 ) -> Iterator[ComparisonReport]:
-    """Yield the four numbers of a kind of flips, from scores of shape (1 + K, n); NaN is a score that there is not."""
-    reason = UNSEEN if np.isnan(scores).any() else judge.blind if blind else ""
-    weight = table.weight
-    spread: Floats = np.asarray(scores[1:].max(axis=0) - scores[1:].min(axis=0))
+    """Yield the four numbers of a kind of flips; NaN is a score that there is not."""
+    changed = {name for flip in flips for name in (*flip.protected, *flip.comparable)}
+    blind = judge.looks_at is not None and not judge.looks_at & changed
+    if blind:
+        scores = np.repeat(judge.score(table)[None], 1 + len(flips), axis=0)
+    else:
+        scores = _scores(table, flips, judge, comparable)
+    lost = bool(np.isnan(scores).any())
+    reason = UNSEEN if lost else judge.blind if blind else ""
+    weight, alpha, top = table.weight, 1.0 - confidence, 1.0 if judge.is_probability else math.inf
 
-    def mean(values: Floats, support: tuple[float, float], alpha: float = 1.0 - confidence) -> Value:
-        return replace(_mean(values, weight, support, alpha, exact=blind), reason=reason)
+    def mean(metric: str, x: Floats, largest: float, of: Callable[..., Value] = _mean) -> ComparisonReport:
+        value = Value(0.0, 0.0, 0.0) if blind else of(x, weight, (0.0, largest), alpha)
+        return ComparisonReport(f"{metric}.{scope}", replace(value, reason=reason), ())
 
     if judge.chance or judge.cut is not None:
-        decided = (
-            scores[1:] if judge.cut is None or judge.chance else (scores[1:] >= judge.cut).astype(np.float64)
-        )
-        differs = np.where(np.isnan(spread), np.nan, np.ptp(decided, axis=0))
-        flips_of = _share(differs, weight, 1.0 - confidence, exact=blind)
-        yield ComparisonReport(f"decision_flips.{scope}", replace(flips_of, reason=reason), ())
-    top = 1.0 if judge.is_probability else math.inf
-    yield ComparisonReport(f"score_change.{scope}", mean(spread, (0.0, top)), ())
-    yield _effect(flips, scores[1:], weight, top, confidence, scope, reason, exact=blind)
+        decided = scores[1:] if judge.cut is None or judge.chance else (scores[1:] >= judge.cut) * 1.0
+        differs = np.where(np.isnan(scores[1:]).any(axis=0), np.nan, np.ptp(decided, axis=0))
+        yield mean("decision_flips", differs, 1.0, _share)
+    yield mean("score_change", np.ptp(scores[1:], axis=0), top)
+
+    effects = {
+        pair: Value(0.0, 0.0, 0.0)
+        if blind
+        else _mean(scores[1 + a] - scores[1 + b], weight, (-top, top), alpha / math.comb(len(flips), 2))
+        for (a, one), (b, other) in combinations(enumerate(flips), 2)
+        for pair in [(str(one), str(other))]
+    }
+    if not effects:
+        yield _undefined(f"score_effect.{scope}", "there is only one level")
+    elif lost:
+        yield ComparisonReport(f"score_effect.{scope}", Value(math.nan, 0.0, top, reason), ())
+    else:
+        names, best = max(effects.items(), key=lambda item: abs(item[1].value))
+        value = Value(abs(best.value), *_of_any(effects.values()), reason)
+        yield ComparisonReport(f"score_effect.{scope}", value, names)
     if judge.is_probability:
-        with np.errstate(divide="ignore"):
-            logit = np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST)
-        worst: Floats = ((logit[1:] - logit[0]) ** 2).max(axis=0)
-        yield ComparisonReport(f"transport_cost.{scope}", mean(worst, (0.0, 4 * FARTHEST**2)), ())
+        logit = _log_odds(scores)
+        worst = ((logit[1:] - logit[0]) ** 2).max(axis=0)
+        yield mean("transport_cost", worst, 4 * FARTHEST**2)
 
 
-def _effect(
-    flips: Sequence[Flip],
-    scores: Floats,
-    weight: Floats,
-    top: float,
-    confidence: float,
-    scope: str,
-    reason: str,
-    *,
-    exact: bool,
-) -> ComparisonReport:
-    """Return the largest difference of the mean score between two flips, with limits that hold for all pairs."""
-    pairs = list(combinations(range(len(flips)), 2))
-    alpha = (1.0 - confidence) / max(len(pairs), 1)
-    found = [
-        (
-            _mean(scores[a] - scores[b], weight, (-top, top), alpha, exact=exact),
-            (str(flips[a]), str(flips[b])),
-        )
-        for a, b in pairs
-    ]
-    if not found:
-        nothing = Value(math.nan, math.nan, math.nan, "there is only one level")
-        return ComparisonReport(f"score_effect.{scope}", nothing, ())
-    if np.isnan(scores).any():
-        return ComparisonReport(f"score_effect.{scope}", Value(math.nan, 0.0, top, reason), ())
-    best, names = max(found, key=lambda item: abs(item[0].value))
-    low = max(max(value.low, -value.high, 0.0) for value, _ in found)
-    high = max(max(value.high, -value.low) for value, _ in found)
-    return ComparisonReport(f"score_effect.{scope}", Value(abs(best.value), low, high, reason), names)
+def _share(x: Floats, weight: Floats, support: tuple[float, float], alpha: float) -> Value:
+    """Return a weighted mean of numbers in [0, 1] with limits for few rows."""
+    if np.isnan(x).any():
+        return Value(math.nan, *support)
+    sums = ([float((weight**k * part).sum())] for k in (1, 2) for part in (x, 1.0 - x))
+    return _first(Proportions.weighted(*sums), alpha)
 
 
-def _share(values: Floats, weight: Floats, alpha: float, *, exact: bool) -> Value:
-    """Return a weighted mean of values in [0, 1] with limits for few rows; without any where it holds whatever."""
-    if exact:
-        return Value(0.0, 0.0, 0.0)
-    if np.isnan(values).any():
-        return Value(math.nan, 0.0, 1.0)
-    sums = ([float((weight**k * part).sum())] for k in (1, 2) for part in (values, 1.0 - values))
-    estimate = Proportions.weighted(*sums)
-    low, high = estimate.limits(alpha)
-    return Value(float(estimate.value[0]), float(low[0]), float(high[0]))
-
-
-def _mean(
-    values: Floats, weight: Floats, support: tuple[float, float], alpha: float, *, exact: bool
-) -> Value:
-    """Return a weighted mean with its limits; without any where it holds for every row whatever."""
-    if exact:
-        return Value(0.0, 0.0, 0.0)
-    sums = (weight, weight**2, weight * values, weight * values * values, weight * np.abs(values))
+def _mean(x: Floats, weight: Floats, support: tuple[float, float], alpha: float) -> Value:
+    """Return a weighted mean with its limits."""
+    sums = (weight, weight**2, weight * x, weight * x * x, weight * np.abs(x))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
-    estimate = Means.from_sums(n, n2, total, squares, support, sizes)
+    return _first(Means.from_sums(n, n2, total, squares, support, sizes), alpha)
+
+
+def _first(estimate: Proportions | Means, alpha: float) -> Value:
     low, high = estimate.limits(alpha)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

@@ -1,15 +1,7 @@
 r"""The direct effect of a group on a score, from scores alone: what belonging to it changes, all else being equal.
 
-No model is needed, only scores, groups and the other columns ``x``. With ``f_a(x)`` the mean score of group ``a`` at
-``x`` and ``p_a(x)`` its share there, both estimates are of a mean of differences,
-
-.. math::
-    \theta_{ab} = \frac{E[h(x)\, (f_a(x) - f_b(x))]}{E[h(x)]}, \qquad
-    h(x) = \frac{p_a(x)\, p_b(x)}{p_a(x) + p_b(x)} ,
-
-weighted by overlap: rows like which only one group has any count nothing, for nothing can be seen there. For a score
-that is a function of ``x`` and the group, ``f_a(x) - f_b(x)`` is what a change of the group alone does to the score.
-Against everybody else, ``b`` is all other groups together and ``h = p_a (1 - p_a)``.
+No model is needed, only scores, groups and the other columns ``x``. Both estimates are of a mean difference of groups
+at equal ``x``, weighted by overlap: rows like which only one group has any count nothing.
 
 ===========================  =================================================================================
 :func:`matched_effect`       compares rows that are *equal* in all other columns. Nothing is modelled and a blind
@@ -19,23 +11,16 @@ Against everybody else, ``b`` is all other groups together and ``h = p_a (1 - p_
                              overlap, and tries itself on a blind score first
 ===========================  =================================================================================
 
-Neither looks at how fast a score changes with ``x``: a steep score that is blind to the group has no effect. What a
-column that is not among ``x`` changes, and what goes through a column that is (a proxy), is not told apart from what
-it comes with: the effect is that of the group *given* the columns.
+Both take scores (decisions, probabilities or real ones), codes of groups from 0 on and weights, not negative, of n rows
+(None for 1 each), and the other columns as numbers, shape (n, d). ``confidence`` is of each interval by itself. They
+raise a DataError where a score is not a number, lengths differ, or there are fewer than two groups.
 
-**Weights** are shares of the population: a row of weight 2 stands for two, in every mean. They do not add evidence.
-
-References
-----------
-Robinson (1988), Econometrica 56. Chernozhukov et al. (2018), Econometrics Journal 21. Li, Morgan and Zaslavsky (2018),
-JASA 113 (overlap weights). Ahrens, Hansen, Schaffer and Wiemann (2025), Journal of Applied Econometrics 40
-(short-stacking). Van der Laan, Luedtke and Carone (2024), arXiv 2411.02771 (calibration). Papke and Wooldridge (1996),
-Journal of Applied Econometrics 11 (fractional logit). Cameron and Miller (2015), Journal of Human Resources 50
-(clusters).
+The estimand, the derivations and their sources are in docs/methods/direct-effects.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,16 +36,9 @@ from fairfix.models.learners import hashed
 class Contrast:
     """How scores of one group differ from those of another, other columns accounted for.
 
-    Attributes
-    ----------
-    first, second
-        Codes of the groups; the value is that of the first minus that of the second. None: everybody else.
-    value
-        Mean difference; NaN where the data say nothing of it.
-    standard_error
-        Of the value; infinite where nothing tells of it.
-    low, high
-        Ends of the interval.
+    ``first`` and ``second`` are codes of groups (None: everybody else). The value is the mean of the first minus that
+    of the second, NaN where the data say nothing of it; ``low`` and ``high`` are the ends of its interval.
+    ``undecided`` says why the value should not be judged; None if it may be.
     """
 
     first: int
@@ -69,6 +47,7 @@ class Contrast:
     standard_error: float
     low: float
     high: float
+    undecided: str | None
 
 
 def cells_of(keys: npt.NDArray[Any]) -> Ints:
@@ -94,22 +73,33 @@ def cells_of(keys: npt.NDArray[Any]) -> Ints:
     return np.asarray(np.unique(both, axis=0, return_inverse=True)[1].reshape(-1), dtype=np.int64)
 
 
-def checked(
-    score: npt.ArrayLike, group: npt.ArrayLike, weight: npt.ArrayLike | None, rows: int
-) -> tuple[Floats, Ints, Floats]:
-    """Return scores, codes of groups and weights as arrays, checked."""
-    values = np.asarray(score, dtype=np.float64)
-    codes = np.asarray(group, dtype=np.int64)
-    w = np.ones(rows) if weight is None else np.asarray(weight, dtype=np.float64)
-    if not values.shape == codes.shape == w.shape == (rows,):
+def ordered(
+    score: npt.ArrayLike,
+    group: npt.ArrayLike,
+    X: npt.NDArray[Any],
+    weight: npt.ArrayLike | None,
+    keys: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
+) -> tuple[Floats, Ints, Ints, Floats, Ints, npt.NDArray[Any]]:
+    """Return scores, levels of the group, codes, weights, numbers and keys of the rows that have weight, checked.
+
+    Rows are in the order of the ``keys`` of ``X``, then of group, score and weight, so that sums do not hang on theirs.
+    """
+    scores, codes = np.asarray(score, dtype=np.float64), np.asarray(group, dtype=np.int64)
+    w = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
+    if not scores.shape == codes.shape == w.shape == (len(X),):
         raise DataError(
-            f"scores, groups, columns and weights are of different rows; {rows:,} columns' rows were given"
+            f"scores, groups, columns and weights are of different rows; {len(X):,} columns' rows were given"
         )
-    if not np.isfinite(values).all():
-        row = int(np.argmin(np.isfinite(values)))
-        raise DataError(f"the score of row {row + 1:,} is {values[row]}; leave out rows without a score")
+    if not np.isfinite(scores).all():
+        row = int(np.argmin(np.isfinite(scores)))
+        raise DataError(f"the score of row {row + 1:,} is {scores[row]}; leave out rows without a score")
     if not (np.isfinite(w).all() and (w >= 0).all()):
         raise DataError("weights have to be numbers from 0 on")
-    if np.unique(codes[w > 0]).size < 2:
+    rows = np.flatnonzero(w > 0)
+    levels, codes = np.unique(codes[rows], return_inverse=True)
+    if levels.size < 2:
         raise DataError("an effect of a group needs rows of two groups at least")
-    return values, codes, w
+    key = keys(X[rows])
+    order = np.lexsort((w[rows], scores[rows], codes, key))
+    rows = rows[order]
+    return scores[rows], levels, np.asarray(codes[order], dtype=np.int64), w[rows], rows, key[order]

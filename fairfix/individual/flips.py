@@ -10,6 +10,7 @@ the same names, so that whatever looks at a table, a model or a repaired predict
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.counts import Bools
+from fairfix.data.counts import Bools, Ints
 from fairfix.data.encoder import MISSING, Rows, arrow_array, group_codes
 from fairfix.data.names import attribute_name
 from fairfix.data.table import Table
@@ -34,16 +35,9 @@ Comparable = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True)
 class Flip:
-    """A change of rows.
+    """A change of rows: the level of each protected column that every row gets, and a value of each comparable column.
 
-    Attributes
-    ----------
-    protected
-        Protected column -> level that every row gets.
-    comparable
-        Column -> value that every row with one of the comparable values gets.
-    everybody
-        Whether rows with none of the comparable values get it too.
+    The latter is for rows with one of the comparable values, or for ``everybody``.
     """
 
     protected: Mapping[str, str] = field(default_factory=dict)
@@ -56,93 +50,77 @@ class Flip:
 
 
 def parse_comparable(text: str) -> Comparable:
-    """Return the comparable values of ``column=a,b;other=c,d``.
-
-    Raises
-    ------
-    UsageError
-        A part names no column, or fewer than two different values.
-    """
+    """Return the comparable values of ``column=a,b;other=c,d``; UsageError where a column or two values are missing."""
     out: dict[str, tuple[str, ...]] = {}
     for part in filter(None, (one.strip() for one in text.split(";"))):
-        name, sign, values = (piece.strip() for piece in part.partition("="))
-        found = tuple(dict.fromkeys(value.strip() for value in values.split(",") if value.strip()))
-        if not sign or not name or len(found) < 2:
+        name, _, listed = (piece.strip() for piece in part.partition("="))
+        alike = tuple(dict.fromkeys(filter(None, (value.strip() for value in listed.split(",")))))
+        if not name or len(alike) < 2:
             raise UsageError(
-                f"--comparable {part!r}: write COLUMN=VALUE,VALUE with two or more values, "
+                f"`comparable` {part!r}: write COLUMN=VALUE,VALUE with two or more values, "
                 "such as relationship=Husband,Wife"
             )
         if name in out:
-            raise UsageError(f"--comparable: column {name!r} is named twice; list all its values once")
-        out[name] = found
+            raise UsageError(f"`comparable`: column {name!r} is named twice; list all its values once")
+        out[name] = alike
     return tuple(out.items())
 
 
-def written(comparable: Comparable) -> str:
-    """Return comparable values as :func:`parse_comparable` reads them."""
-    return "; ".join(f"{name}={','.join(values)}" for name, values in comparable)
-
-
 def check_comparable(table: Table, comparable: Comparable) -> None:
-    """Raise where a comparable value is not there.
-
-    Raises
-    ------
-    ColumnError, UsageError
-        Names the column, the value and the values there are.
-    """
-    for name, values in comparable:
+    """Raise a ColumnError or a UsageError where a comparable column or value is not there."""
+    for name, alike in comparable:
         if name in table.reading.columns.protected:
-            raise UsageError(f"--comparable {name}: all levels of a protected column are comparable already")
+            raise UsageError(f"`comparable={name}`: all levels of a protected column are comparable already")
         if name not in table.features.column_names:
             raise ColumnError(
-                f"--comparable {name}: there is no such feature column; it has "
+                f"`comparable={name}`: there is no such feature column; it has "
                 f"{', '.join(table.features.column_names) or 'none'}"
             )
-        _, levels, _ = group_codes(_whole(table, name), name)
-        for value in values:
+        _, _, levels = levels_of(table, name)
+        for value in alike:
             if value not in levels:
                 shown = ", ".join(sorted(level for level in levels if level != MISSING)[:20])
-                raise UsageError(f"--comparable {name}: no row has the value {value!r}; it has {shown}")
+                raise UsageError(f"`comparable={name}`: no row has the value {value!r}; it has {shown}")
 
 
 def protected_flips(table: Table, columns: Sequence[str], comparable: Comparable = ()) -> list[Flip]:
     """Return the flips of some protected columns, all levels jointly, and of comparable values jointly with them.
 
-    A missing level is a level that rows are flipped from, but none that they are flipped to.
-
-    Raises
-    ------
-    UsageError
-        There are too many.
+    A missing level is a level that rows are flipped from, but none that they are flipped to. UsageError where there are
+    too many.
     """
     levels = [tuple(n for n in table.groups([name]).names if n != MISSING) for name in columns]
-    sizes = [len(found) for found in levels] + [len(values) for _, values in comparable]
-    many = int(np.prod(sizes)) if sizes else 0
+    levels += [alike for _, alike in comparable]
+    many = math.prod(map(len, levels))
     if many > MOST:
         what = attribute_name((*columns, *(name for name, _ in comparable)))
         raise UsageError(
             f"{what} has {many:,} combinations of levels; at most {MOST} are flipped: name fewer protected columns or "
             "comparable values, or fold rare groups together"
         )
-    out = []
-    for chosen in product(*levels, *(values for _, values in comparable)):
-        own = dict(zip(columns, chosen[: len(columns)], strict=True))
-        others = dict(zip((name for name, _ in comparable), chosen[len(columns) :], strict=True))
-        out.append(Flip(own, others))
-    return out
+    others = [name for name, _ in comparable]
+    return [
+        Flip(
+            dict(zip(columns, chosen[: len(columns)], strict=True)),
+            dict(zip(others, chosen[len(columns) :], strict=True)),
+        )
+        for chosen in product(*levels)
+    ]
 
 
 def flipped(table: Table, flip: Flip, comparable: Comparable = ()) -> Table:
     """Return the table with every row changed."""
     features = table.features
-    for name, level in flip.protected.items():
-        if name in features.column_names:
-            features = _set(table, features, name, level, None)
-    values = dict(comparable)
-    for name, value in flip.comparable.items():
-        where = None if flip.everybody else concerned(table, name, values[name])
-        features = _set(table, features, name, value, where)
+    for name, level in (*flip.protected.items(), *flip.comparable.items()):
+        if name in flip.comparable or name in features.column_names:
+            column, codes, levels = levels_of(table, name)
+            index = np.full(len(column), _example(codes, levels, name, level))
+            if name in flip.comparable and not flip.everybody:
+                index = np.where(
+                    np.isin(codes, _among(levels, dict(comparable)[name])), index, np.arange(len(column))
+                )
+            own = features.schema.get_field_index(name)
+            features = features.set_column(own, features.schema.field(own), column.take(arrow_array(index)))
     return replace(table, rows=_in_cells(table, flip.protected), features=features)
 
 
@@ -152,44 +130,54 @@ def changes_of(table: Table, columns: Sequence[str], comparable: Comparable) -> 
     The protected columns are changed jointly, by the share of each of their combinations; comparable values by their
     shares among the rows that have them, each column by itself.
     """
-    weight = table.weight
     groups = table.groups(list(columns))
+    masses = np.bincount(groups.codes, table.weight)
     whole = [
         (level, mass)
-        for level, mass in zip(groups.levels, np.bincount(groups.codes, weight), strict=True)
+        for level, mass in zip(groups.levels, masses, strict=True)
         if MISSING not in level and mass > 0
     ]
     parts = []
-    for name, values in comparable:
-        codes, levels, _ = group_codes(_whole(table, name), name)
-        mass = np.bincount(codes, weight, len(levels))
-        parts.append([(value, float(mass[levels.index(value)])) for value in values])
-    out, total = [], 0.0
+    for name, alike in comparable:
+        _, codes, levels = levels_of(table, name)
+        mass = np.bincount(codes, table.weight, len(levels))
+        parts.append([(value, mass[levels.index(value)]) for value in alike])
+
+    def typed(name: str, level: str) -> Any:
+        column, codes, levels = levels_of(table, name)
+        return column[_example(codes, levels, name, level)].as_py()
+
+    out = []
     for (level, mass), *chosen in product(whole or [((), 1.0)], *parts):
-        share = float(mass) * float(np.prod([own for _, own in chosen]))
-        everybody = {name: _typed(table, name, value) for name, value in zip(columns, level, strict=True)}
+        everybody = {name: typed(name, value) for name, value in zip(columns, level, strict=True)}
         among = {
-            name: (_typed(table, name, value), tuple(_typed(table, name, one) for one in values))
-            for (name, values), (value, _) in zip(comparable, chosen, strict=True)
+            name: (typed(name, value), tuple(typed(name, one) for one in alike))
+            for (name, alike), (value, _) in zip(comparable, chosen, strict=True)
         }
-        out.append(Change(share, everybody, among))
-        total += share
+        out.append(Change(float(mass * math.prod(own for _, own in chosen)), everybody, among))
     if len(out) > MOST:
         raise UsageError(f"there are {len(out):,} combinations to average over, and at most {MOST} are taken")
+    total = sum(one.share for one in out)
     return tuple(replace(one, share=one.share / total) for one in out)
 
 
-def _typed(table: Table, name: str, level: str) -> Any:
-    """Return a value of a feature column as the column holds it."""
-    column = _whole(table, name)
-    codes, levels, _ = group_codes(column, name)
-    return column[int(np.argmax(codes == levels.index(level)))].as_py()
+def concerned(table: Table, name: str, alike: Sequence[str]) -> Bools:
+    """Return which rows have one of the comparable values in a feature column, shape (n,)."""
+    _, codes, levels = levels_of(table, name)
+    return np.isin(codes, _among(levels, alike))
 
 
-def concerned(table: Table, name: str, values: Sequence[str]) -> Bools:
-    """Return which rows have one of the values in a feature column, shape (n,)."""
-    codes, levels, _ = group_codes(_whole(table, name), name)
-    return np.isin(codes, [i for i, level in enumerate(levels) if level in values])
+def _among(levels: Sequence[str], alike: Sequence[str]) -> list[int]:
+    """Return the codes of comparable values."""
+    return [i for i, level in enumerate(levels) if level in alike]
+
+
+def _example(codes: Ints, levels: Sequence[str], name: str, level: str) -> int:
+    """Return the first row of a level of a column; UsageError where there is none."""
+    rows = np.flatnonzero([] if level not in levels else codes == levels.index(level))
+    if not rows.size:
+        raise UsageError(f"column {name!r} has no row with the value {level!r}")
+    return int(rows[0])
 
 
 def _in_cells(table: Table, protected: Mapping[str, str]) -> Rows:
@@ -207,29 +195,22 @@ def _in_cells(table: Table, protected: Mapping[str, str]) -> Rows:
     return replace(table.rows, cell=into[table.rows.cell], cells=cells)
 
 
-def _set(table: Table, features: pa.Table, name: str, level: str, where: Bools | None) -> pa.Table:
-    """Return the features with a value of a column set, in the type of the column."""
-    column = _whole(table, name)
-    codes, levels, _ = group_codes(column, name)
-    if level not in levels or not (codes == levels.index(level)).any():
-        raise UsageError(f"column {name!r} has no row with the value {level!r}")
-    example = int(np.argmax(codes == levels.index(level)))
-    index = np.arange(len(column)) if where is not None else np.full(len(column), example)
-    if where is not None:
-        index[where] = example
-    changed = column.take(arrow_array(index))
-    return features.set_column(features.column_names.index(name), features.schema.field(name), changed)
-
-
-def _whole(table: Table, name: str) -> pa.Array:
+def column_of(table: Table, name: str) -> pa.Array:
+    """Return a feature column as one array."""
     column = table.features.column(name).combine_chunks()
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def levels_of(table: Table, name: str) -> tuple[pa.Array, Ints, list[str]]:
+    """Return a feature column, the code of each row's level, shape (n,), and the names of the levels."""
+    column = column_of(table, name)
+    return column, *group_codes(column, name)[:2]
 
 
 def described(columns: Sequence[str], comparable: Comparable) -> str:
     """Return in words what does not count."""
     parts = [f"any other {' and '.join(columns)}"] if columns else []
-    parts += [f"{name} {' or '.join(values)}" for name, values in comparable]
+    parts += [f"{name} {' or '.join(alike)}" for name, alike in comparable]
     return "; ".join(parts)
 
 
@@ -247,7 +228,7 @@ def proxies(
         for name in table.features.column_names:
             if name == protected:
                 continue
-            column = _whole(table, name)
+            column = column_of(table, name)
             kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
             if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_boolean(kind)):
                 continue

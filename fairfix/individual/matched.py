@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +16,15 @@ import pyarrow.compute as pc
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError
-from fairfix.individual.contrasts import Contrast, cells_of, checked
+from fairfix.individual.contrasts import Contrast, cells_of, ordered
+from fairfix.individual.flips import column_of
 from fairfix.stats.quantiles import student_quantile
 
 LEAST_MATCHED = 30
 """Matched rows of each side, below which a matched effect is undecided."""
 
-
 LEAST_COVERAGE = 0.01
 """Share of rows with a match, below which a matched effect is undecided."""
-
 
 MANY_CELLS = 20
 """Cells (by their weights' effective number) from which on they are clusters; fewer are strata."""
@@ -35,72 +34,34 @@ MANY_CELLS = 20
 class MatchedContrast(Contrast):
     """A contrast of equal rows; its value is NaN without a match.
 
-    Attributes
-    ----------
-    squared
-        Mean squared difference of two equal rows, one of each side, weighted as the value is. It is 0 only if equal
-        rows have equal scores; what scores owe to columns that are not among the keys is in it.
-    rows
-        Matched rows.
-    coverage
-        Share of the rows of both sides that are matched.
-    cells
-        Different rows of keys that both sides have.
-    clustered
-        Whether cells are taken as drawn from many, so that the interval speaks of cells not seen, too.
-    undecided
-        Why the value should not be judged; None if it may be.
+    ``coverage`` is the share of the rows of both sides that are matched, ``cells`` the number of different rows of keys
+    that both sides have, and ``clustered`` whether these are taken as drawn from many, so that the interval speaks of
+    cells not seen, too.
     """
 
-    squared: float
-    rows: int
     coverage: float
     cells: int
     clustered: bool
-    undecided: str | None
 
 
-@dataclass(frozen=True)
-class MatchedEffect:
-    """Contrasts of groups over rows that are equal in all other columns.
-
-    Attributes
-    ----------
-    pairs
-        Every two groups, in order.
-    groups
-        Every group against everybody else in its cells; empty for two groups, which the one pair says all of.
-    rows
-        Rows of positive weight.
-    coverage
-        Share of them (by weight) that are in a cell of more than one group.
-    confidence
-        Of each interval by itself.
-    """
+class MatchedEffect(NamedTuple):
+    """Contrasts of every two groups, in order; the share of rows (by weight) in a cell of more than one group."""
 
     pairs: tuple[MatchedContrast, ...]
-    groups: tuple[MatchedContrast, ...]
-    rows: int
     coverage: float
-    confidence: float
 
 
 def keys_of(table: Table, names: Sequence[str]) -> Floats:
     """Return a number per row and column, equal where the values are, shape (n, d); missing is a value of its own.
 
-    No category is merged with another and no number rounded, as may happen in a matrix to learn from.
-
-    Raises
-    ------
-    ColumnError
-        A column is not there, or its values have no order.
+    No category is merged with another and no number rounded, as may happen in a matrix to learn from. ColumnError where
+    a column is not there, or its values have no order.
     """
     keys = np.zeros((len(table), len(names)))
     for j, name in enumerate(names):
         if name not in table.features.column_names:
-            raise ColumnError(f"there is no feature column {name!r}; name the features with --features")
-        column = table.features.column(name).combine_chunks()
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            raise ColumnError(f"there is no feature column {name!r}; name the features with `features`")
+        column = column_of(table, name)
         if pa.types.is_null(column.type):  # no value in a text file: all are the same
             continue
         column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
@@ -108,33 +69,10 @@ def keys_of(table: Table, names: Sequence[str]) -> Floats:
             places = pc.rank(column.dictionary, tiebreaker="dense").to_numpy()
         except pa.ArrowNotImplementedError:
             message = f"feature column {name!r} is of type {column.type.value_type}, which cannot be compared"
-            raise ColumnError(f"{message}; leave it out with --features") from None
+            raise ColumnError(f"{message}; leave it out with `features`") from None
         codes = np.asarray(column.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
         keys[:, j] = np.append(places, 0)[codes]
     return keys
-
-
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Sums over the rows of a side in each of C cells, scores counted from a score of their cell; each shape (C,).
-
-    Attributes
-    ----------
-    rows
-        Number of rows.
-    w, ws, wss
-        Sums of weights, times scores, times their squares.
-    v, vs, vss
-        The same with squared weights.
-    """
-
-    rows: Floats
-    w: Floats
-    ws: Floats
-    wss: Floats
-    v: Floats
-    vs: Floats
-    vss: Floats
 
 
 def matched_effect(
@@ -162,89 +100,56 @@ def matched_effect(
     them, the second where they are few, which takes them as given and only rows as drawn: ``v`` is the variance of a
     mean within a cell, that of all cells for a row without its like.
 
-    Parameters
-    ----------
-    score
-        Decisions, probabilities or real scores, shape (n,).
-    group
-        Code of the group of each row, from 0 on, shape (n,).
-    keys
-        All other columns as numbers, shape (n, d), from :func:`keys_of`, say; or a number per row, shape (n,).
-    weight
-        Shape (n,), not negative; None for 1 each.
-    confidence
-        Of each interval by itself.
-
-    Raises
-    ------
-    DataError
-        A score is not a number, lengths differ, or there are fewer than two groups.
+    ``keys`` are from :func:`keys_of`, say, or a number per row, shape (n,); NaN is a value like any other.
     """
-    score, group, w = checked(score, group, weight, len(keys))
-    cells = cells_of(keys[w > 0])
-    score, group, w = score[w > 0], group[w > 0], w[w > 0]
-    order = np.lexsort((w, score, group, cells))  # sums do not hang on the order of rows
-    score, w, cells = score[order], w[order], cells[order]
-    levels, codes = np.unique(group[order], return_inverse=True)
-    many = levels.size
-
-    first = np.flatnonzero(np.diff(cells, prepend=-1))
-    new = np.diff(cells * many + codes, prepend=-1) != 0
-    mixed = np.add.reduceat(new.astype(np.int64), first) > 1
-    inside = mixed[cells]
+    score, levels, codes, w, _, cells = ordered(score, group, keys, weight, cells_of)
+    many, total = levels.size, float(w.sum())
     mass = np.bincount(codes, w, many)
-    away = (score - score[first][cells])[inside]  # exactly 0 where equal rows have equal scores
-    at = (np.cumsum(mixed) - 1)[cells[inside]] * many + codes[inside]
-    u, size = w[inside], int(mixed.sum()) * many
-
-    def summed(values: Floats | None) -> Floats:
-        return np.bincount(at, values, size).reshape(-1, many).astype(np.float64)
-
-    parts = [summed(x) for x in (None, u, u * away, u * away**2, u**2, u**2 * away, (u * away) ** 2)]
-
-    def side(columns: Sequence[int]) -> _Sums:
-        return _Sums(*(part[:, columns].sum(axis=1) for part in parts))
-
-    def contrast(a: int, others: Sequence[int], second: int | None) -> MatchedContrast:
-        both = float(mass[[a, *others]].sum())
-        return _matched(side([a]), side(others), both, int(levels[a]), second, 1.0 - confidence)
-
-    pairs = [contrast(a, [b], int(levels[b])) for a, b in combinations(range(many), 2)]
-    rest = [contrast(a, [b for b in range(many) if b != a], None) for a in range(many)] if many > 2 else []
-    coverage = float(u.sum() / w.sum())
-    return MatchedEffect(tuple(pairs), tuple(rest), int(score.size), coverage, confidence)
+    new = np.diff(cells * many + codes, prepend=-1) != 0
+    mixed = np.bincount(cells[new]) > 1
+    inside = mixed[cells]
+    away = (score - score[np.flatnonzero(np.diff(cells, prepend=-1))][cells])[
+        inside
+    ]  # 0 to the bit for equal scores
+    at, w = (np.cumsum(mixed) - 1)[cells[inside]] * many + codes[inside], w[inside]
+    parts = (None, w, w * away, w * away**2, w**2, w**2 * away, (w * away) ** 2)
+    size = int(mixed.sum()) * many
+    sums = np.stack([np.bincount(at, part, size).astype(np.float64) for part in parts]).reshape(7, -1, many)
+    pairs = tuple(
+        _matched(
+            sums[:, :, [a, b]], float(mass[[a, b]].sum()), (int(levels[a]), int(levels[b])), 1.0 - confidence
+        )
+        for a, b in combinations(range(many), 2)
+    )
+    return MatchedEffect(pairs, float(w.sum()) / total)
 
 
-def _matched(
-    a: _Sums, b: _Sums, mass: float, first: int, second: int | None, alpha: float
-) -> MatchedContrast:
-    """Return the contrast of two sides of given sums, whose rows weigh ``mass``, matched or not."""
-    use = (a.rows > 0) & (b.rows > 0)
-    a, b = (_Sums(*(getattr(one, part)[use] for part in one.__dataclass_fields__)) for one in (a, b))
-    cells, sizes = int(use.sum()), [int(one.rows.sum()) for one in (a, b)]
-    rows = sum(sizes)
-    coverage = float((a.w.sum() + b.w.sum()) / mass)
+def _matched(sums: Floats, mass: float, groups: tuple[int, int], alpha: float) -> MatchedContrast:
+    """Return the contrast of two groups whose rows weigh ``mass``, matched or not.
+
+    ``sums``, shape (7, C, 2), are over the rows of each group in a cell: their number; weights, times scores, times
+    their squares; squared weights, times scores, times their squares. Scores count from one of their cell.
+    """
+    rows, w, ws, wss, *squared = sums[:, (sums[0] > 0).all(axis=1)]
+    cells, coverage = len(rows), float(w.sum() / mass)
     if not cells:
         nothing = "no row of one side equals a row of the other in all other columns"
-        bad = (math.nan, math.inf, -math.inf, math.inf, math.nan)
-        return MatchedContrast(first, second, *bad, 0, 0.0, 0, False, nothing)
-    h = a.w * b.w / (a.w + b.w)
-    h = h / h.sum()
-    d = a.ws / a.w - b.ws / b.w
-    spread = sum((np.maximum(s.wss / s.w - (s.ws / s.w) ** 2, 0.0) for s in (a, b)), np.zeros(cells))
-    value, squared = float(h @ d), float(h @ (spread + d**2))
-    effective = 1.0 / float(h @ h)
+        return MatchedContrast(*groups, math.nan, math.inf, -math.inf, math.inf, nothing, 0.0, 0, False)
+    h = w.prod(axis=1) / w.sum(axis=1)
+    h /= h.sum()
+    d = ws[:, 0] / w[:, 0] - ws[:, 1] / w[:, 1]
+    value, effective = float(h @ d), 1.0 / float(h @ h)
     clustered = effective >= MANY_CELLS
     if clustered:
         error = math.sqrt(cells / (cells - 1) * float(h**2 @ (d - value) ** 2))
         freedom = effective - 1.0
     else:
-        error = math.sqrt(float(h**2 @ _variance_of_means(a, b)))
-        freedom = max(1.0, rows - 2.0 * cells)
+        error = math.sqrt(float(h**2 @ _variance_of_means(rows, w, ws, wss, *squared).sum(axis=1)))
+        freedom = max(1.0, float(rows.sum()) - 2.0 * cells)
     margin = float(student_quantile(alpha / 2, freedom)) * error if error else 0.0
-    why = "; ".join(_too_few_matched(min(sizes), coverage)) or None
+    why = "; ".join(_too_few_matched(int(rows.sum(axis=0).min()), coverage)) or None
     ends = (value - margin, value + margin)
-    return MatchedContrast(first, second, value, error, *ends, squared, rows, coverage, cells, clustered, why)
+    return MatchedContrast(*groups, value, error, *ends, why, coverage, cells, clustered)
 
 
 def _too_few_matched(fewest: int, coverage: float) -> Iterator[str]:
@@ -255,19 +160,13 @@ def _too_few_matched(fewest: int, coverage: float) -> Iterator[str]:
         yield f"{coverage:.2%} of rows have a match; {LEAST_COVERAGE:.0%} are needed"
 
 
-def _variance_of_means(a: _Sums, b: _Sums) -> Floats:
-    """Return the variance of the difference of mean scores in each cell, shape (C,), from the spread within cells."""
-    several = [one.rows > 1 for one in (a, b)]
-    deviation = freedom = 0.0
-    for one, some in zip((a, b), several, strict=True):
-        deviation += float(np.maximum(one.wss - one.ws**2 / one.w, 0.0)[some].sum())
-        freedom += float((one.w * (1.0 - 1.0 / np.maximum(one.rows, 1.0)))[some].sum())
-    common = deviation / freedom if freedom else math.inf
-    total = np.zeros(a.w.size)
-    for one, some in zip((a, b), several, strict=True):
-        mean = one.ws / one.w
-        off = np.maximum(one.vss - 2.0 * mean * one.vs + mean**2 * one.v, 0.0)
-        own = off * one.rows / np.maximum(one.rows - 1.0, 1.0)
-        alone = np.zeros(a.w.size) if common == 0.0 else common * one.v
-        total += np.where(some, own, alone) / one.w**2
-    return total
+def _variance_of_means(
+    rows: Floats, w: Floats, ws: Floats, wss: Floats, v: Floats, vs: Floats, vss: Floats
+) -> Floats:
+    """Return the variance of the mean score of each group in each cell, shape (C, 2), from the spread within cells."""
+    several, mean = rows > 1, ws / w
+    deviation = float(np.maximum(wss - ws * mean, 0.0)[several].sum())
+    freedom = float((w * (1.0 - 1.0 / rows))[several].sum())
+    own = np.maximum(vss - 2.0 * mean * vs + mean**2 * v, 0.0) * rows / np.maximum(rows - 1.0, 1.0)
+    alone = v * (deviation / freedom if freedom else math.inf)
+    return np.asarray(np.where(several, own, alone) / w**2)

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cached_property, wraps
+from itertools import product
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from fairfix.auditing.criteria import metric_of
 from fairfix.data.choices import Task
 from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
@@ -58,7 +60,7 @@ class Rule:
         except ValueError:
             wanted = ", ".join((*self.words, "or a number" if self.words else "a number"))
             raise UsageError(
-                f"{owner}: {name} must be {wanted}; {_flag(name)}: {text!r} is not a number"
+                f"{owner}: {name} must be {wanted}; `{name}`: {text!r} is not a number"
             ) from None
 
     def check(self, owner: str, name: str, value: Any) -> None:
@@ -91,10 +93,6 @@ def param(
     values may be given, of which the validation part chooses one. ``text``: any text, which the method reads itself.
     """
     return field(default=default, metadata={"rule": Rule(help, **limits)}, kw_only=True)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 # ---------------------------------------------------------------------- problems
@@ -196,19 +194,9 @@ Accepts = Callable[[Any], bool]
 """Whether a solver reads a value of a parameter."""
 
 
-def anything(value: Any) -> bool:
-    """Accept every value of a parameter."""
-    return True
-
-
 def only(*accepted: Any) -> Accepts:
     """Accept the given values of a parameter."""
     return lambda value: value in accepted
-
-
-def nothing(value: Any) -> bool:
-    """Accept no value of a parameter."""
-    return False
 
 
 def but(*refused: Any) -> Accepts:
@@ -216,11 +204,15 @@ def but(*refused: Any) -> Accepts:
     return lambda value: value not in refused
 
 
+anything = but()
+"""Accepts every value of a parameter."""
+
+
 class Solver:
     """One algorithm of a method: which of the method's parameters it reads, what it uses, and its fit."""
 
     option: ClassVar[str] = ""
-    """The option that chooses it, for messages."""
+    """The parameter that chooses it, for messages."""
     reads: ClassVar[Mapping[str, Accepts]] = {}
     """Parameters that mean something to it, beside the slack, with the values that do."""
     tasks: ClassVar[tuple[Task, ...]] = ()
@@ -260,6 +252,8 @@ class Repairer:
     """Identifier of the audit comparison that ``slack`` bounds on the rows of the fit, by default."""
     solvers: ClassVar[Mapping[str, type[Solver]]] = {}
     """The algorithms that the parameter ``solver`` chooses from, where there are several."""
+    rivals: ClassVar[Mapping[str, Mapping[str, Any]]] = {"": {}}
+    """Variants that `compare` shows side by side, by what their title adds: the parameters of each."""
     tasks: ClassVar[tuple[Task, ...]] = ("classification",)
     """Labels it knows: 0/1 (classification), real numbers (regression)."""
     knows_strata: ClassVar[bool] = False
@@ -296,30 +290,27 @@ class Repairer:
     @property
     def parameters(self) -> dict[str, Any]:
         """Name -> value of every hyper-parameter, as JSON has it: infinity is the text ``inf``."""
-        values = {name: getattr(self, name) for name, _ in self.rules()}
-        return {name: "inf" if value == math.inf else value for name, value in values.items()}
+        given = {name: getattr(self, name) for name, _ in self.rules()}
+        return {name: "inf" if value == math.inf else value for name, value in given.items()}
 
     def variants(self, choices: Mapping[str, tuple[Any, ...]]) -> list[Repairer]:
         """Return the repairers of all combinations of the given parameter values."""
-        out: list[Repairer] = [self]
-        for name, values in choices.items():
-            out = [replace(one, **{name: value}) for one in out for value in values]
-        return out
+        return [
+            replace(self, **dict(zip(choices, given, strict=True))) for given in product(*choices.values())
+        ]
 
     def check_reads(self, solver: type[Solver]) -> None:
         """Raise a UsageError where a parameter has a value, other than its default, that a solver does not read."""
         for part in self.parameter_fields():
             name, value = part.name, getattr(self, part.name)
-            if name == "slack" or value == part.default or f"{_flag(name)} {value}" == solver.option:
+            if name == "slack" or value == part.default or f"`{name}={value}`" == solver.option:
                 continue
-            users = {one.option for one in self.solvers.values() if one.reads.get(name, nothing)(value)}
+            users = {one.option for one in self.solvers.values() if one.reads.get(name, only())(value)}
             if solver.option not in users:
-                users -= {"--solver auto"}  # which takes the place of others
+                users -= {"`solver=auto`"}  # which takes the place of others
                 shown = f"{value:g}" if isinstance(value, float) else value
                 remedy = f"it goes with {' or '.join(sorted(users))}" if users else "leave it out"
-                raise UsageError(
-                    f"{self.name}: {_flag(name)} {shown} does not go with {solver.option}; {remedy}"
-                )
+                raise UsageError(f"{self.name}: `{name}={shown}` does not go with {solver.option}; {remedy}")
 
     # ------------------------------------------------------------------ what the parameters make of the method
 
@@ -343,21 +334,6 @@ class Repairer:
         return self.solver_in_force.uses_labels
 
     @property
-    def sees_groups(self) -> bool:
-        """Whether the protected columns have to be features."""
-        return bool(self.solver_in_force.sees_groups)
-
-    @property
-    def averages(self) -> bool:
-        """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
-        return self.solver_in_force.averages
-
-    @property
-    def streams(self) -> bool:
-        """Whether :meth:`learn` works, so that the rows need not fit into memory."""
-        return self.solver_in_force.streams
-
-    @property
     def comparables(self) -> Comparable:
         """Columns with values whose difference does not count, as the parameters declare them."""
         return ()
@@ -374,7 +350,8 @@ class Repairer:
     @classmethod
     def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
         """Yield (title, repairer) of each variant of the method that `compare` shows on such data."""
-        yield cls.name, cls()
+        for title, settings in cls.rivals.items():
+            yield f"{cls.name}, {title}" if title else cls.name, cls(**settings)
 
     def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
         """Return what selection among parameter values makes large: the expected accuracy of the decisions."""
@@ -405,7 +382,7 @@ class Repairer:
 
         ``tables`` starts the rows again at each call: equal pieces in equal order.
         """
-        if not self.streams:
+        if not self.solver_in_force.streams:
             raise UsageError(f"{self.name} does not learn from a stream with these parameters")
         return self._warned(self.solver_in_force.learn(tables, rng))
 
@@ -432,35 +409,31 @@ class Repairer:
         name, tasks = self.name, solver.tasks or self.tasks
         this = f"{name}: {solver.option}" if solver.option else name
         refused = {
-            f"{name} does not repair within strata; leave out --strata": (
+            f"{name} does not repair within strata; leave out `strata`": (
                 problem.strata is not None and not self.knows_strata
             ),
             f"{this if solver.tasks else name} repairs {' and '.join(tasks)}, not {task}": task not in tasks,
-            f"{name} learns nothing from rows without labels; leave out --unlabelled": (
+            f"{name} learns nothing from rows without labels; leave out `unlabelled`": (
                 problem.unlabelled is not None and not self.knows_unlabelled
             ),
-            f"{this} knows no comparable pairs; leave out --pairs": problem.pairs and not solver.knows_pairs,
-            f"{name} needs to know the noise of the groups; give a table with --noise": (
+            f"{this} knows no comparable pairs; leave out `pairs`": problem.pairs and not solver.knows_pairs,
+            f"{name} needs to know the noise of the groups; give a table with `noise`": (
                 self.knows_noise and not noise
             ),
-            f"{name} takes groups as they are; leave out --noise": noise and not self.knows_noise,
-            f"{name} works on scores and learns from no features; leave out --features": (
+            f"{name} takes groups as they are; leave out `noise`": noise and not self.knows_noise,
+            f"{name} works on scores and learns from no features; leave out `features`": (
                 learned and not self.learns
             ),
-            f"{this} sees no protected column; leave out --protected-as-feature": (
+            f"{this} sees no protected column; leave out `protected_as_feature`": (
                 paf and solver.sees_groups is False
             ),
             f"{this} treats groups apart, so it needs the protected attribute at predict time: say "
-            "--protected-as-feature, or take another solver": not paf and solver.sees_groups is True,
+            "`protected_as_feature`, or take another solver": not paf and solver.sees_groups is True,
         }
         for words, holds in refused.items():
             if holds:
                 raise UsageError(words)
-        if len(groups.levels) < 2:
-            alone = groups.names[0] if groups.names else "none"
-            raise DataError(
-                f"column {where!r} has the single group {alone!r}; a repair needs at least two groups"
-            )
+        require_two(groups.columns, groups.names)
         mass = _group_masses(problem)
         if not mass.all():
             empty = groups.names[int(np.argmin(mass))]
@@ -468,10 +441,24 @@ class Repairer:
                 f"group {empty!r} of {where!r} has no rows to fit on; leave it out or fold it into another"
             )
         if problem.table.rows.label is None and self.uses_labels:
-            raise DataError(f"{self.name} needs labels with these parameters; name the column with --label")
+            raise DataError(f"{self.name} needs labels with these parameters; name the column with `label`")
         label = _only_label(problem)
         if label is not None:
             raise DataError(f"all labels are {label}; a repair needs both classes to be judged by")
+
+
+def require_two(columns: Iterable[str], names: Sequence[str]) -> None:
+    """Raise a DataError where there are no two groups to make alike."""
+    if len(names) < 2:
+        alone = names[0] if names else "none"
+        raise DataError(
+            f"column {attribute_name(columns)!r} has the single group {alone!r}; a repair needs at least two groups"
+        )
+
+
+def between_groups(constraint: str) -> str:
+    """Return the identifier of the audit comparison that holds groups alike by a constraint."""
+    return f"{metric_of(constraint)}.difference.between_groups"
 
 
 def expected_accuracy(table: Table, chance: Floats, threshold: float = 0.5) -> float:
@@ -481,6 +468,6 @@ def expected_accuracy(table: Table, chance: Floats, threshold: float = 0.5) -> f
     """
     label, weight = table.rows.label, table.rows.weight
     if label is None:
-        raise DataError("selecting among parameter values needs labels; name the column with --label")
+        raise DataError("selecting among parameter values needs labels; name the column with `label`")
     right = np.where(label == 1, 2.0 * (1.0 - threshold) * chance, 2.0 * threshold * (1.0 - chance))
     return float(np.average(right, weights=weight))

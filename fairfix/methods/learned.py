@@ -27,7 +27,6 @@ from fairfix.models.scorers import Scorer
 FOLDS = 5
 """Parts of the rows, each scored by a member fitted to the others."""
 
-
 REPEATED = 25
 """Rows of each kind, on average, from which on scores of the member fitted to all rows are taken for all."""
 
@@ -60,13 +59,13 @@ def l2_param() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """A scorer for new rows, and the scores of the rows of the fit.
+    """A scorer for new rows, and the scores of the rows of the fit, shape (n,) or (n, K).
 
-    ``values`` has shape (n,) or (n, K); each row's are by a member that has not seen it.
+    Each row's scores are by a member that has not seen it.
     """
 
     scorer: Scorer
-    values: Floats
+    scores: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +93,7 @@ def mean_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: in
         return learned_of(problem, learner, loss, l2, seed)
     if problem.table.rows.score is None:
         raise DataError(
-            "there is neither a score nor a feature to learn from; name one with --score or --features"
+            "there is neither a score nor a feature to learn from; name one with `score` or `features`"
         )
     return Scored(Scorer(), Scorer()(problem.table))
 
@@ -106,6 +105,23 @@ def fitting(X: Floats, y: Floats, weight: Floats | None, **settings: Any) -> Fit
         return fit_mean(X[rows], y[rows], rows_of(weight, rows), start=start, **settings)
 
     return fit
+
+
+def fitting_classes(
+    X: Floats, codes: Ints, many: int, weight: Floats | None, **settings: Any
+) -> tuple[Fitting, Callable[[Ints], bool]]:
+    """Return the fit of P(class | row) to some rows, from a start, and whether rows have all classes.
+
+    ``settings`` are those of ``fit_classes``.
+    """
+
+    def fit(rows: Ints, start: Member | None = None) -> Member:
+        return fit_classes(X[rows], codes[rows], many, rows_of(weight, rows), start=start, **settings)
+
+    def usable(rows: Ints) -> bool:
+        return bool(np.bincount(codes[rows], minlength=many).all())
+
+    return fit, usable
 
 
 @once_per_problem
@@ -131,23 +147,16 @@ def bounds_of(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
 @once_per_problem
 def groups_of(problem: RepairProblem, learner: str, l2: float, seed: int) -> Scored:
     """Return the model of the group: P(group | features), shape (n, K) on the rows of the fit."""
-    codes, many, weight = problem.cells.codes, len(problem.cells.levels), problem.table.rows.weight
-    X = design_of(problem, learner).matrix
-
-    def fit(rows: Ints, start: Member | None) -> Member:
-        w = rows_of(weight, rows)
-        return fit_classes(X[rows], codes[rows], many, w, learner=learner, l2=l2, seed=seed, start=start)
-
-    def usable(rows: Ints) -> bool:
-        return bool(np.bincount(codes[rows], minlength=many).all())
-
+    groups, weight, X = problem.cells, problem.table.rows.weight, design_of(problem, learner).matrix
+    settings = {"learner": learner, "l2": l2, "seed": seed}
+    fit, usable = fitting_classes(X, groups.codes, len(groups.levels), weight, **settings)
     return _scored(problem, learner, fit, None, usable)
 
 
 def _scored(
     problem: RepairProblem,
     learner: str,
-    fit: Callable[[Ints, Member | None], Member],
+    fit: Fitting,
     bounds: tuple[float, float] | None,
     usable: Callable[[Ints], bool] | None = None,
 ) -> Scored:
@@ -155,18 +164,17 @@ def _scored(
     design = design_of(problem, learner)
     member = fit(np.arange(len(problem.table)), None)
     if np.unique(hashed(design.matrix)).size * REPEATED <= len(design.matrix):
-        values = member.predict(design.matrix)
+        scores = member.predict(design.matrix)
     else:
-        values = out_of_fold(lambda rows: fit(rows, member), design.matrix, design.folds, member, usable)
-    return Scored(
-        Scorer(design.features, member, bounds), values if bounds is None else np.clip(values, *bounds)
-    )
+        scores = out_of_fold(lambda rows: fit(rows, member), design.matrix, design.folds, member, usable)
+    scorer = Scorer(design.features, member, bounds)
+    return Scored(scorer, scorer.bounded(scores))
 
 
 def label_of(problem: RepairProblem) -> Floats:
     """Return the labels as numbers, shape (n,); DataError where there are none."""
     if problem.table.rows.label is None:
-        raise DataError("learning from features needs labels; name the column with --label")
+        raise DataError("learning from features needs labels; name the column with `label`")
     return problem.table.rows.label.astype(np.float64)
 
 

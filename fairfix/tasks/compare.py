@@ -129,9 +129,8 @@ def compare_table(
     points = [*_baselines(fitted, judge)]
     for contender, slack in fits(contenders, slacks):
         one = contender.repairer
-        problem = (
-            noisy if one.knows_noise else grouped if one.sees_groups else learning if one.learns else scored
-        )
+        by_group = grouped if one.solver_in_force.sees_groups else learning if one.learns else scored
+        problem = noisy if one.knows_noise else by_group
         points.append(_point(contender, slack, problem, judge, fit_seed))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
@@ -327,7 +326,7 @@ def plan_of(request: CompareRequest) -> Plan:
     features, noise = learned_features(request, data), noise_of(request)
     contenders = chosen(request.methods, data.reading, learned=features is not None, noise=noise)
     if request.protected_as_feature:  # then a method chooses by itself what sees the group
-        contenders = [one for one in contenders if not one.repairer.sees_groups]
+        contenders = [one for one in contenders if not one.repairer.solver_in_force.sees_groups]
     log.info("comparing %s", ", ".join(dict.fromkeys(one.title for one in contenders)))
     return Plan(request, data, features, noise, contenders)
 

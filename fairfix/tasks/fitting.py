@@ -222,7 +222,7 @@ def repair_stream(
     """
     if not 0 < holdout < 1:
         raise UsageError(f"`holdout={holdout:g}` must be a share that leaves rows to fit on; 0.3 is usual")
-    if not repairer.streams:
+    if not repairer.solver_in_force.streams:
         raise UsageError(f"{repairer.name} does not learn from a stream with these parameters")
     if reading.columns.strata:
         raise UsageError(

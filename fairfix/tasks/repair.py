@@ -89,11 +89,11 @@ def run_repair(request: RepairRequest) -> RepairResult:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
     data = open_data(request, score_needed=not repairer.learns)
     noise = _noise(request, repairer)
-    data, averaged = _averaged(data, repairer) if repairer.averages else (data, None)
+    data, averaged = _averaged(data, repairer) if repairer.solver_in_force.averages else (data, None)
     features = _learned_from(request, data, repairer)
     _check_ids(request, data)
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
-    if repairer.streams:
+    if repairer.solver_in_force.streams:
         outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
     else:
         table, data_fingerprint = _read(request, data, repairer, features)
@@ -215,7 +215,7 @@ def _read(
     identity = _identity(data) if kept else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if by_id else {}
     raw = {name: types.get(name, source.schema.field(name).type) for name in identity}
-    plain = (PLAIN_SCORE,) if repairer.averages else ()
+    plain = (PLAIN_SCORE,) if repairer.solver_in_force.averages else ()
     table = read_table(source, reading, (*(features or ()), *plain), raw)
     data_fingerprint = fingerprint(count_table(table).counts, source.schema)
     if not identity:

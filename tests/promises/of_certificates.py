@@ -40,7 +40,7 @@ def bracket(one: dict[str, Any], value: float, best: float, near: float, where: 
 
 
 @promise(
-    "the mean loss is at most GAP above the least of linear models that hold --bound",
+    "the mean loss is at most GAP above the least of linear models that hold the bounds",
     level=0.0,
     quick=5,
     full=300,

@@ -34,7 +34,6 @@ from fairfix.individual.flips import (
     parse_comparable,
     protected_flips,
     proxies,
-    written,
 )
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.logloss import LogLoss
@@ -109,16 +108,14 @@ def test_too_many_flips_are_refused() -> None:
 @pytest.mark.parametrize("text", ["role", "role=", "role=wife", "=a,b", "role=a,b;role=c,d"])
 def test_what_is_not_comparable_is_refused(text: str) -> None:
     """A part needs a column and two values."""
-    with pytest.raises(UsageError, match="--comparable"):
+    with pytest.raises(UsageError, match="`comparable`"):
         parse_comparable(text)
 
 
-def test_comparable_values_are_read_and_written() -> None:
+def test_comparable_values_are_read() -> None:
     """Several columns, blanks aside."""
-    found = parse_comparable(" role = husband , wife ; age=1,2 ")
-
-    assert found == (("role", ("husband", "wife")), ("age", ("1", "2")))
-    assert parse_comparable(written(found)) == found
+    pairs = parse_comparable(" role = husband , wife ; age=1,2 ")
+    assert pairs == (("role", ("husband", "wife")), ("age", ("1", "2")))
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_everybody_who_reads_a_repair_reads_what_is_proven(tmp_path: Path) -> No
     one = result["solution"]["certificates"][0]
     price = max(q["value"] for q in result["solution"]["quantities"] if q["name"] == "multiplier")
 
-    assert one["among"] == "linear models that hold --bound"
+    assert one["among"] == "linear models that hold the bounds"
     assert 0 <= one["gap"] <= 1e-6
     assert price > 0
     assert "certified:" not in shown["short"]

@@ -18,7 +18,7 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.base import RepairProblem
-from fairfix.methods.fair_regression import FairRegression, pairs_of
+from fairfix.methods.fair_regression import FairRegression, numbers_of
 from fairfix.methods.fair_regression.parity import plug_in_problem
 from fairfix.models.members import ConstantMember
 from fairfix.models.mixtures import ModelMixture, PluginScore
@@ -344,7 +344,7 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
     assert any(f"ks.to_overall {far:.4f} instead of 0.02" in note for note in predictor.trace.notes)
     cautions = [note for note in predictor.trace.notes if isinstance(note, Caution)]
     assert bool(cautions) == bool(far > 0.02)
-    with pytest.raises(UsageError, match="--solver closed-form"):
+    with pytest.raises(UsageError, match="`solver=closed-form`"):
         FairRegression(decisions="deterministic").fit(RepairProblem(table), rng=rng)
 
 
@@ -352,13 +352,13 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
     ("parameters", "said"),
     [
         ({"constraint": "bounded_group_loss"}, "needs a bound"),
-        ({"bound": "0.1"}, "it goes with --constraint bounded_group_loss"),
-        ({"oracle": "direct"}, "it goes with --solver reduction"),
-        ({"loss": "absolute"}, "it goes with --solver reduction"),
+        ({"bound": "0.1"}, "it goes with `constraint=bounded_group_loss`"),
+        ({"oracle": "direct"}, "it goes with `solver=reduction`"),
+        ({"loss": "absolute"}, "it goes with `solver=reduction`"),
         ({"solver": "reduction", "oracle": "direct", "learner": "trees"}, "fits linear models"),
         (
             {"constraint": "bounded_group_loss", "bound": "1", "solver": "plug-in"},
-            "--solver plug-in does not go",
+            "`solver=plug-in` does not go",
         ),
     ],
 )
@@ -371,16 +371,16 @@ def test_parameters_that_make_no_sense_are_refused(parameters: dict[str, Any], s
 def test_what_the_data_do_not_allow_is_refused() -> None:
     """Errors name the column, the group or the option."""
     table = table_of(frame(many=300), "pay")
-    with pytest.raises(UsageError, match="--solver closed-form treats groups apart"):
+    with pytest.raises(UsageError, match="`solver=closed-form` treats groups apart"):
         fit(table, solver="closed-form")
     with pytest.raises(DataError, match="'pay' goes from"):
         fit(table, loss="logistic")
     with pytest.raises(UsageError, match=r"'x=1'.*f, m"):
         fit(table, group_slack="x=1")
     with pytest.raises(UsageError, match="at least 0"):
-        pairs_of("f=-1", ("f",), "--group-slack")
+        numbers_of("f=-1", ("f",), "group_slack", 0.0)
     with pytest.raises(UsageError, match="'y' is not a number"):
-        pairs_of("f=y", ("f",), "--group-slack")
+        numbers_of("f=y", ("f",), "group_slack", 0.0)
     bare = RepairProblem(table)
     with pytest.raises(DataError, match="neither a score nor a feature"):
         FairRegression().fit(bare, rng=np.random.default_rng(0))

@@ -429,7 +429,7 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
 )
 def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
     """The message names the parameter and the other solver."""
-    with pytest.raises(UsageError, match=f"--{next(iter(given))} .*it goes with --solver exact"):
+    with pytest.raises(UsageError, match=f"`{next(iter(given))}=.*it goes with `solver=exact`"):
         Ramp(solver="sgd", **given)
 
 
@@ -475,7 +475,7 @@ def test_a_group_without_one_of_the_labels_is_named() -> None:
 
 def test_covariance_of_many_groups_needs_a_ramp_where_slack_is_left() -> None:
     """The step has no closed form there, and says what to do."""
-    with pytest.raises(UsageError, match="--gamma above 0"):
+    with pytest.raises(UsageError, match="`gamma` above 0"):
         fit(Ramp(constraint="covariance", gamma=0.0, slack=0.01), table_of(frame()))
 
 
@@ -575,7 +575,7 @@ def test_what_needs_probabilities_is_refused_on_raw_scores(settings: dict[str, s
     with pytest.raises(UsageError, match=named):
         fit(Ramp(**settings), read_table(frame(), reading))
     unlabelled = replace(reading, columns=replace(reading.columns, label=None))
-    with pytest.raises(DataError, match="--label"):
+    with pytest.raises(DataError, match="`label`"):
         fit(Ramp(), read_table(frame(), unlabelled))
 
 

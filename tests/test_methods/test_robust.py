@@ -282,7 +282,7 @@ def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
         said = f"--noise-radius alone does not tell what --{what} needs; .*take --solver ideal or dro"
         with pytest.raises(UsageError, match=said):
             fit(Robust(**more), table, radii)
-    with pytest.raises(UsageError, match="--assumption radii does not go with --solver thresholds"):
+    with pytest.raises(UsageError, match="`assumption=radii` does not go with `solver=thresholds`"):
         fit(Robust(assumption="radii"), table, Noise(told))
     with pytest.raises(UsageError, match=r"--epsilon 0.1 and --noise-epsilon 0.2 say different things"):
         fit(Robust(assumption="epsilon", epsilon=0.1), table, Noise(told, epsilon=0.2))
@@ -527,14 +527,14 @@ TRAINED = {"solver": "dro", "features": ("x",)}
         ({"features": None}, True, "a score alone is nothing to train on; name columns with --features"),
         ({"features": ("x", "group")}, True, "sees the recorded group group with --protected-as-feature"),
         ({"features": (), "protected_as_feature": True}, True, "nothing to train on; name columns"),
-        ({"learner": "trees"}, True, "--learner trees does not go with --solver dro"),
-        ({"assumption": "identified"}, True, "--assumption identified does not go with --solver dro"),
-        ({"assumption": "soft"}, True, "--assumption soft does not go with --solver dro"),
-        ({"solver": "soft", "assumption": "epsilon"}, True, "it goes with --solver thresholds"),
+        ({"learner": "trees"}, True, "`learner=trees` does not go with `solver=dro`"),
+        ({"assumption": "identified"}, True, "`assumption=identified` does not go with `solver=dro`"),
+        ({"assumption": "soft"}, True, "`assumption=soft` does not go with `solver=dro`"),
+        ({"solver": "soft", "assumption": "epsilon"}, True, "it goes with `solver=thresholds`"),
         ({"solver": "soft", "assumption": "certified"}, False, "needs a noise table with labels"),
-        ({"bins": 50}, True, "it goes with --solver ideal or --solver thresholds"),
-        ({"solver": "soft", "z": 2.0}, True, "--z 2 does not go with --solver soft"),
-        ({"epsilon": 0.1}, True, "it goes with --solver thresholds"),
+        ({"bins": 50}, True, "it goes with `solver=ideal` or `solver=thresholds`"),
+        ({"solver": "soft", "z": 2.0}, True, "`z=2` does not go with `solver=soft`"),
+        ({"epsilon": 0.1}, True, "it goes with `solver=thresholds`"),
     ],
 )
 def test_what_does_not_go_with_training_is_refused(given: dict[str, Any], label: bool, message: str) -> None:
@@ -705,12 +705,12 @@ def test_the_search_of_a_small_class_is_the_program_over_the_same_bins() -> None
         ),
         (
             {"solver": "ideal", "assumption": "identified"},
-            "--assumption identified does not go with --solver ideal",
+            "`assumption=identified` does not go with `solver=ideal`",
         ),
-        ({"solver": "ideal", "assumption": "epsilon"}, "it goes with --solver thresholds"),
-        ({"assumption": "radii"}, "it goes with --solver dro or --solver ideal"),
-        ({"decisions": "deterministic"}, "it goes with --solver ideal"),
-        ({"solver": "soft", "assumption": "radii"}, "--assumption radii does not go with --solver soft"),
+        ({"solver": "ideal", "assumption": "epsilon"}, "it goes with `solver=thresholds`"),
+        ({"assumption": "radii"}, "it goes with `solver=dro` or `solver=ideal`"),
+        ({"decisions": "deterministic"}, "it goes with `solver=ideal`"),
+        ({"solver": "soft", "assumption": "radii"}, "`assumption=radii` does not go with `solver=soft`"),
     ],
 )
 def test_what_does_not_go_with_the_search_is_refused(more: dict[str, Any], said: str) -> None:
@@ -797,7 +797,7 @@ def test_who_knows_no_noise_refuses_it_and_robust_needs_it() -> None:
     data = people(many=600)
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=True)
-    with pytest.raises(UsageError, match="ramp takes groups as they are; leave out --noise"):
+    with pytest.raises(UsageError, match="ramp takes groups as they are; leave out `noise`"):
         Ramp().fit(RepairProblem(table, noise=Noise(told)), rng=np.random.default_rng(0))
     with pytest.raises(UsageError, match="robust needs to know the noise"):
         Robust().fit(RepairProblem(table), rng=np.random.default_rng(0))

@@ -505,19 +505,19 @@ def test_a_regression_can_be_merged() -> None:
     predictor = fit(Sensei(comparable=PAIR), table)
 
     assert np.corrcoef(predictor.predict(table), data["age"])[0, 1] > 0.99
-    with pytest.raises(UsageError, match="--solver linear repairs classification"):
+    with pytest.raises(UsageError, match="`solver=linear` repairs classification"):
         fit(Sensei(solver="linear"), table)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"comparable": "role"}, "--comparable"),
-        ({"solver": "network", "rho": np.inf}, "--rho inf does not go with --solver network"),
+        ({"comparable": "role"}, "`comparable`"),
+        ({"solver": "network", "rho": np.inf}, "`rho=inf` does not go with `solver=network`"),
         ({"solver": "linear", "rho": np.inf, "radius": 0.1}, "only a constant is left"),
-        ({"directions": "means"}, "it goes with --solver linear"),
-        ({"radius": 0.1}, "it goes with --solver linear or --solver network"),
-        ({"solver": "linear", "learner": "trees"}, "it goes with --solver equal-rates or --solver merge"),
+        ({"directions": "means"}, "it goes with `solver=linear`"),
+        ({"radius": 0.1}, "it goes with `solver=linear` or `solver=network`"),
+        ({"solver": "linear", "learner": "trees"}, "it goes with `solver=equal-rates` or `solver=merge`"),
         ({"rho": -1.0, "solver": "linear"}, "rho must be at least 0"),
     ],
 )
@@ -532,7 +532,7 @@ def test_problems_that_do_not_fit_are_named() -> None:
     table = table_of(couples())
     with pytest.raises(UsageError, match="sees no protected column"):
         fit(Sensei(), table, protected_as_feature=True)
-    with pytest.raises(ColumnError, match="--comparable job"):
+    with pytest.raises(ColumnError, match="`comparable=job`"):
         fit(Sensei(comparable="job=a,b"), table)
     with pytest.raises(UsageError, match="is not learned from"):
         Sensei(comparable=PAIR).fit(RepairProblem(table, features=("age",)), rng=np.random.default_rng(0))
@@ -733,7 +733,7 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert status == 0
     assert points["sensei, linear", 0.0]["gaps"][gap]["value"] < 0.01
     assert 0.01 < points["sensei, linear", 0.1]["gaps"][gap]["value"] < 0.2
-    assert points["sensei, equal rates", 0.0]["failure"].startswith("sensei: --solver equal-rates sees no")
+    assert points["sensei, equal rates", 0.0]["failure"].startswith("sensei: `solver=equal-rates` sees no")
     assert "failure" in points["sensei", None]
 
 

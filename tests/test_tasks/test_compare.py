@@ -114,7 +114,7 @@ def test_scores_have_a_repair_for_each_gap_that_is_shown() -> None:
     """The ramp has each constraint that is about a gap of decisions; fair regression is with and without the group."""
     ramps = {one.repairer.bounds_of(READING) for one in chosen(["ramp"], READING, learned=False)}
     values = {
-        (one.repairer.bounds_of(READING), one.repairer.sees_groups)
+        (one.repairer.bounds_of(READING), bool(one.repairer.solver_in_force.sees_groups))
         for one in chosen(["fair-regression"], READING, learned=False)
     }
 

@@ -25,21 +25,9 @@ solver            solutions it searches             group at predict     optimum
 
 ``auto`` takes the closed form where the protected columns are features, else the plug-in. The slack is the paper's:
 group against everybody, at every threshold, on the rows of the fit. A score alone is taken as ``E[Y|X]``; with features
-rows are scored by models that have not seen them (:mod:`fairfix.methods.learned`). More is in docs/fair-regression.md,
-the mathematics in :mod:`fairfix.optim.quantiles`, :mod:`~fairfix.optim.plugin`, :mod:`~fairfix.optim.reduction` and
-:mod:`~fairfix.optim.group_loss`.
-
-=======================  =======================  ==========================================================
-paper                    here                     meaning
-=======================  =======================  ==========================================================
-``f(X)``                 ``prediction``           score
-``gamma_{a,z}``          distance at ``z``        ``P(f >= z | a) - P(f >= z)``
-``epsilon_a``            ``slack``                allowed distance, ``group_slack`` for single groups
-``zeta_a``               ``bound``                allowed loss of a group
-``lambda``               multipliers              prices of the constraints
-``Q``                    mixture                  distribution over models
-``CS``, ``LS``, ``RM``   ``oracle``               cost-sensitive, least-squares, risk (weighted risk minimisation)
-=======================  =======================  ==========================================================
+rows are scored by models that have not seen them (:mod:`fairfix.methods.learned`). More, and the paper's symbols, are
+in docs/fair-regression.md, the mathematics in :mod:`fairfix.optim.quantiles`, :mod:`~fairfix.optim.plugin`,
+:mod:`~fairfix.optim.reduction` and :mod:`~fairfix.optim.group_loss`.
 
 References
 ----------
@@ -50,7 +38,6 @@ E. Chzhen, C. Denis, M. Hebiri, L. Oneto and M. Pontil, *Fair regression with Wa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -66,7 +53,6 @@ from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.parity import ClosedForm, PlugIn, Reduction
 from fairfix.methods.learned import l2_param, label_of, learner_param
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.noisy.description import Noise
 from fairfix.optim.reduction import LOSSES
 
 LEARNERS_OF = {"direct": ("linear",), "cost-sensitive": ("linear",)}
@@ -77,7 +63,7 @@ class Auto(Solver):
     """The closed form where the protected columns are features, else the plug-in."""
 
     method: FairRegression
-    option = "--solver auto"
+    option = "`solver=auto`"
     reads: ClassVar = {**PlugIn.reads, **ClosedForm.reads}
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -106,6 +92,7 @@ class FairRegression(Repairer):
         "reduction": Reduction,
         "bounded_group_loss": GroupLoss,
     }
+    rivals: ClassVar = {"": {}, "group seen": {"solver": "closed-form"}}
 
     constraint: str = param(
         "statistical_parity",
@@ -151,10 +138,10 @@ class FairRegression(Repairer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.constraint == "bounded_group_loss" and not self.bound:
-            raise UsageError("fair-regression: bounded_group_loss needs a bound; give --bound NUMBER")
+            raise UsageError("fair-regression: bounded_group_loss needs a bound; give `bound=NUMBER`")
         if self.learner not in LEARNERS_OF.get(self.oracle, (self.learner,)):
             raise UsageError(
-                f"fair-regression: the oracle {self.oracle} fits linear models; leave out --learner trees"
+                f"fair-regression: the oracle {self.oracle} fits linear models; leave out `learner=trees`"
             )
 
     @property
@@ -166,12 +153,6 @@ class FairRegression(Repairer):
     def slack_of_all(self) -> float | None:
         """The slack, unless groups have their own."""
         return None if self.group_slack else self.slack
-
-    @classmethod
-    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
-        """Yield the method that is blind to the group, and the closed form, which sees it."""
-        yield cls.name, cls()
-        yield f"{cls.name}, group seen", cls(solver="closed-form")
 
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` or ``bound`` holds."""
@@ -185,28 +166,30 @@ class FairRegression(Repairer):
             return self.loss
         return "square" if reading.task == "regression" else "logistic"
 
+    def recipe(self, problem: RepairProblem, rng: np.random.Generator) -> tuple[str, str, float, int]:
+        """Return learner, loss, penalty and seed: how :mod:`fairfix.methods.learned` is to fit members."""
+        return self.learner, self.loss_of(problem.table.reading), self.l2, int(rng.integers(2**31))
+
     def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
         """Return what selection among parameter values makes large: minus the mean loss on the labels."""
         label = table.rows.label
         if label is None:
-            raise UsageError("selecting among parameter values needs labels; name the column with --label")
+            raise UsageError("selecting among parameter values needs labels; name the column with `label`")
         loss = LOSSES[self.loss_of(table.reading)].value(label.astype(np.float64), predicted)
         return -float(np.average(loss, weights=table.rows.weight))
 
     def slacks(self, groups: Groups) -> Floats:
         """Return the slack of each group, shape (K,)."""
-        own = pairs_of(self.group_slack, groups.names, "--group-slack")
-        return np.array([own.get(name, self.slack) for name in groups.names], dtype=np.float64)
+        return numbers_of(self.group_slack, groups.names, "group_slack", self.slack)
 
     def limits(self, groups: Groups) -> Floats:
         """Return the bound on the loss of each group, shape (K,); infinite where none is asked."""
         try:
             level = float(self.bound)
         except ValueError:
-            own = pairs_of(self.bound, groups.names, "--bound")
-            return np.array([own.get(name, math.inf) for name in groups.names], dtype=np.float64)
+            return numbers_of(self.bound, groups.names, "bound", math.inf)
         if not level >= 0:
-            raise UsageError(f"--bound {self.bound}: a loss is at least 0")
+            raise UsageError(f"`bound={self.bound}`: a loss is at least 0")
         return np.full(len(groups.names), level)
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -216,22 +199,22 @@ class FairRegression(Repairer):
             if y.min() < 0 or y.max() > 1:
                 raise DataError(
                     f"label column {problem.table.reading.columns.label!r} goes from {y.min():g} to {y.max():g}; the "
-                    "logistic loss needs labels in [0, 1]: take --loss square, or rescale it"
+                    "logistic loss needs labels in [0, 1]: take `loss=square`, or rescale it"
                 )
         return super()._fit(problem, rng)
 
 
-def pairs_of(text: str, names: tuple[str, ...], option: str) -> dict[str, float]:
-    """Return the numbers of ``GROUP=NUMBER,...``; UsageError where a group or a number is none."""
-    out: dict[str, float] = {}
+def numbers_of(text: str, names: tuple[str, ...], parameter: str, default: float) -> Floats:
+    """Return the numbers of ``GROUP=NUMBER,...`` by group, shape (K,); UsageError where a group or a number is none."""
+    out = dict.fromkeys(names, default)
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, sign, number = part.rpartition("=")
-        if not sign or name.strip() not in names:
-            raise UsageError(f"{option} {part!r}: write GROUP=NUMBER with a group of {', '.join(names)}")
+        if not sign or name.strip() not in out:
+            raise UsageError(f"`{parameter}` {part!r}: write GROUP=NUMBER with a group of {', '.join(names)}")
         try:
             out[name.strip()] = float(number)
         except ValueError:
-            raise UsageError(f"{option} {part!r}: {number!r} is not a number") from None
+            raise UsageError(f"`{parameter}` {part!r}: {number!r} is not a number") from None
         if not out[name.strip()] >= 0:
-            raise UsageError(f"{option} {part!r}: the number must be at least 0")
-    return out
+            raise UsageError(f"`{parameter}` {part!r}: the number must be at least 0")
+    return np.array([*out.values()], dtype=np.float64)

@@ -36,25 +36,28 @@ class GroupLoss(Solver):
     """The linear model or the average of boosted trees of least loss within the bounds."""
 
     method: FairRegression
-    option = "--constraint bounded_group_loss"
+    option = "`constraint=bounded_group_loss`"
     reads: ClassVar = {"bound": anything, "loss": but("absolute"), "learner": anything, "l2": anything}
     uses_labels = True
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve for the models that the learner fits."""
-        seed, limits = int(rng.integers(2**31)), self.method.limits(problem.cells)
+        limits, recipe = self.method.limits(problem.cells), self.method.recipe(problem, rng)
         fit = self._linear if self.method.learner == "linear" else self._trees
-        return fit(problem, limits, self.method.loss_of(problem.table.reading), seed)
+        return fit(problem, limits, *recipe)
 
-    def _linear(self, problem: RepairProblem, limits: Floats, loss: str, seed: int) -> RepairedPredictor:
-        groups, l2, design = problem.cells, self.method.l2, design_of(problem, "linear")
+    def _linear(
+        self, problem: RepairProblem, limits: Floats, learner: str, loss: str, l2: float, seed: int
+    ) -> RepairedPredictor:
+        groups, design = problem.cells, design_of(problem, learner)
         y, weight, bounds = label_of(problem), problem.table.rows.weight, bounds_of(problem, loss)
         one = solve_linear(design.matrix, y, groups.codes, weight, limits, loss=loss, l2=l2, into=bounds)
         if isinstance(one, Infeasible):
             raise _refused(one, limits, groups, f"linear model ({loss} loss)", moved=bounds is not None)
         link: Link = "sigmoid" if loss == "logistic" else "identity"
         member = LinearMember(one.coef[:, None], np.array([one.intercept]), link)
-        notes = list(_priced(one.multipliers, groups))
+        paid = [f"{name} {m:.3g}" for name, m in zip(groups.names, one.multipliers, strict=True) if m > 0]
+        notes = [f"bounds that bind, with what a unit more would save: {', '.join(paid)}"] if paid else []
         proven: tuple[Certificate, ...] = ()
         if math.isnan(one.bound):
             notes.append(
@@ -64,7 +67,7 @@ class GroupLoss(Solver):
         else:
             before = " (before values are moved into [0, 1])" if bounds is not None else ""
             what = f"mean {loss} loss plus l2 times the squared coefficients"
-            among = f"linear models{before} that hold --bound"
+            among = f"linear models{before} that hold the bounds"
             proven = (Certificate(what, one.objective, one.bound, among),)
         trace = FitTrace(
             one.converged,
@@ -72,29 +75,30 @@ class GroupLoss(Solver):
             one.objective,
             one.objective - one.bound,
             tuple(notes),
-            base=Unrepaired(model_of(problem, "linear", loss, l2, seed)),
+            base=Unrepaired(model_of(problem, learner, loss, l2, seed)),
             certificates=proven,
             quantities=tuple(_quantities(one.losses, limits, one.multipliers, groups)),
         )
         scorer = Scorer(design.features, member, bounds)
         return ModelMixture((scorer,), np.ones(1), averaged=True).traced(trace)
 
-    def _trees(self, problem: RepairProblem, limits: Floats, loss: str, seed: int) -> RepairedPredictor:
-        groups, design = problem.cells, design_of(problem, "trees")
+    def _trees(
+        self, problem: RepairProblem, limits: Floats, learner: str, loss: str, l2: float, seed: int
+    ) -> RepairedPredictor:
+        groups, design = problem.cells, design_of(problem, learner)
         weight, bounds = problem.table.rows.weight, bounds_of(problem, loss)
         y, level, unit = _standardised(label_of(problem), weight, loss)
-        settings = {"learner": "trees", "loss": loss, "l2": self.method.l2, "seed": seed}
 
         def fit(row_weight: Floats) -> tuple[Member, Floats]:
             def usable(rows: Ints) -> bool:
                 return bool((row_weight[rows] > 0).any())
 
-            member_of = fitting(design.matrix, y, row_weight, **settings)
+            member_of = fitting(design.matrix, y, row_weight, learner=learner, loss=loss, l2=l2, seed=seed)
             member = member_of(np.arange(y.size))
-            values = out_of_fold(member_of, design.matrix, design.folds, member, usable)
+            predicted = out_of_fold(member_of, design.matrix, design.folds, member, usable)
             if bounds is not None:
-                values = np.clip(values, (bounds[0] - level) / unit, (bounds[1] - level) / unit)
-            return member, values
+                predicted = np.clip(predicted, (bounds[0] - level) / unit, (bounds[1] - level) / unit)
+            return member, predicted
 
         def losses(u: Floats) -> tuple[Floats, Floats]:
             return LOSSES[loss].value(y, u), LOSSES[loss].slope(y, u)
@@ -107,7 +111,7 @@ class GroupLoss(Solver):
             raise _refused(many, limits, groups, f"average of boosted trees ({loss} loss)")
         members = (rescaled(member, level, unit) for member in many.models)
         scorers = tuple(Scorer(design.features, member, bounds) for member in members)
-        learned = learned_of(problem, "trees", loss, self.method.l2, seed)
+        learned = learned_of(problem, learner, loss, l2, seed)
         value, bound = many.objective * unit**2, many.bound * unit**2
         left = Quantity(
             "gain left",
@@ -119,7 +123,7 @@ class GroupLoss(Solver):
             f"mean {loss} loss",
             value,
             bound,
-            f"averages within --bound of the {many.rounds} models that were fitted",
+            f"averages within the bounds of the {many.rounds} models that were fitted",
             "the rows of the fit, each predicted by trees that have not seen it",
         )
         trace = FitTrace(
@@ -128,7 +132,7 @@ class GroupLoss(Solver):
             value,
             value - bound,
             base=Unrepaired(learned.scorer),
-            base_fitted=learned.values,
+            base_fitted=learned.scores,
             fitted=level + unit * many.values,
             certificates=(proven,),
             quantities=(left, *_quantities(many.losses * unit**2, limits, many.multipliers, groups)),
@@ -162,7 +166,7 @@ def _refused(
         )
         least += f" (proof: group weights {weights})"
         if not moved:
-            return DataError(f"no {what} holds --bound on the rows of the fit: {least}; raise it")
+            return DataError(f"no {what} holds `bound` on the rows of the fit: {least}; raise it")
     far = np.where(np.isfinite(limits), best.losses - limits, -math.inf)
     worst = int(np.argmax(far))
     reached = (
@@ -170,7 +174,7 @@ def _refused(
     )
     before = f"; before values are moved into [0, 1] there is none: {least}" if least else ""
     return DataError(
-        f"no {what} that holds --bound on the rows of the fit was found, which does not prove that there is none: "
+        f"no {what} that holds `bound` on the rows of the fit was found, which does not prove that there is none: "
         f"{reached}{before}; raise it"
     )
 
@@ -192,9 +196,3 @@ def _quantities(losses: Floats, limits: Floats, multipliers: Floats, groups: Gro
             yield Quantity(
                 "multiplier", price, "what a unit more of the bound would save in the objective", name
             )
-
-
-def _priced(multipliers: Floats, groups: Groups) -> tuple[str, ...]:
-    """Return a note on the groups whose bound costs something."""
-    paid = [f"{name} {m:.3g}" for name, m in zip(groups.names, multipliers, strict=True) if m > 0]
-    return (f"bounds that bind, with what a unit more would save: {', '.join(paid)}",) if paid else ()

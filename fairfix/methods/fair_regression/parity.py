@@ -6,7 +6,6 @@ The mathematics is in :mod:`fairfix.optim.quantiles`, :mod:`~fairfix.optim.plugi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -40,7 +39,7 @@ class ClosedForm(Solver):
     """The optimum among all functions of score and group."""
 
     method: FairRegression
-    option = "--solver closed-form"
+    option = "`solver=closed-form`"
     reads: ClassVar = {
         "group_slack": anything,
         "loss": but("absolute"),
@@ -52,44 +51,44 @@ class ClosedForm(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit the tube."""
-        method, groups, table = self.method, problem.cells, problem.table
-        loss, slack = method.loss_of(table.reading), method.slacks(groups)
-        key = method.learner, loss, method.l2, int(rng.integers(2**31))
-        base, scores = mean_of(problem, *key), _scores_of(problem, *key)
-        fit = fit_tube(scores, slack)
+        method, groups = self.method, problem.cells
+        recipe, slack = method.recipe(problem, rng), method.slacks(groups)
+        base, scores, loss = mean_of(problem, *recipe), _scores_of(problem, *recipe), recipe[1]
+        drawn = fit = fit_tube(scores, slack)
         value = _loss_of(fit, scores, loss)
-        notes = tuple(_notes_on_tube(fit, scores))
+        notes = _notes_on_tube(fit, scores)
         if method.decisions == "deterministic":
-            drawn, cost = fit, value
-            fit = fit_tube(scores, slack, drawn=False)
+            cost, fit = value, fit_tube(scores, slack, drawn=False)
             value = _loss_of(fit, scores, loss)
-            notes = tuple(_notes_without_draws(fit, drawn, value - cost, groups, slack))
+            notes = _notes_without_draws(fit, drawn, value - cost, groups, slack)
         predictor = GroupTube(groups.columns, groups.levels, base.scorer, fit.tube)
-        fitted = predictor.of_scores(table, base.values)
-        trace = FitTrace(True, fit.tried, value, math.nan, notes)  # a closed form: nothing is iterated
-        if predictor.randomized:
-            trace = replace(trace, redrawn=lambda rows, own: predictor.of_scores(rows, base.values[own]))
-        return beside_base(predictor, base, fitted, trace)
+        trace = FitTrace(True, fit.tried, value, notes=tuple(notes))  # a closed form: nothing is iterated
+        return beside_base(predictor, base, trace, problem.table)
 
 
 @once_per_problem
 def _scores_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scores:
     groups = problem.cells
-    score = mean_of(problem, learner, loss, l2, seed).values
+    score = mean_of(problem, learner, loss, l2, seed).scores
     return Scores(score, groups.codes, problem.table.rows.weight, len(groups.levels))
 
 
 def beside_base(
-    predictor: RepairedPredictor, base: Scored, fitted: Floats, trace: FitTrace
+    predictor: GroupTube | PluginScore, base: Scored, trace: FitTrace, table: Table, *more: Floats
 ) -> RepairedPredictor:
     """Return the predictor with its trace; where models were learned, with values by models that have not seen the row.
 
-    ``fitted`` are the values of the rows of the fit that come from the scores ``base.values``. A plug-in learns the
-    group even where the score is taken as it is.
+    Values of the rows of the fit come from the scores of the base, and from ``more`` numbers of the rows. A plug-in
+    learns the group even where the score is taken as it is.
     """
-    trace = replace(trace, fitted=fitted)
+    parts = (base.scores, *more)
+    trace = replace(trace, fitted=predictor.of_scores(table, *parts))
+    if predictor.randomized:
+        trace = replace(
+            trace, redrawn=lambda rows, own: predictor.of_scores(rows, *(part[own] for part in parts))
+        )
     if base.scorer.member is not None:
-        trace = replace(trace, base=Unrepaired(base.scorer), base_fitted=base.values)
+        trace = replace(trace, base=Unrepaired(base.scorer), base_fitted=base.scores)
     return predictor.traced(trace)
 
 
@@ -108,7 +107,7 @@ def _notes_on_tube(fit: TubeFit, scores: Scores) -> Iterator[str]:
         yield (
             "each row's value is drawn by its identity from those that its own score stands for; it varies by "
             f"{scores.spread_of(fit.tube):.3g} on average (standard deviation), and the slack holds in expectation "
-            "over the draws; --decisions deterministic does without"
+            "over the draws; `decisions=deterministic` does without"
         )
 
 
@@ -126,7 +125,7 @@ def _notes_without_draws(
     if not fit.holds:
         yield Caution(
             f"rows of one score have one value, so the slack does not hold: group {groups.names[worst]!r} is "
-            f"{fit.ks[worst]:.4f} from everybody, where {slack[worst]:g} was asked; --decisions randomized holds it"
+            f"{fit.ks[worst]:.4f} from everybody, where {slack[worst]:g} was asked; `decisions=randomized` holds it"
         )
 
 
@@ -143,25 +142,19 @@ class PlugIn(Solver):
     """The optimum among all functions of the features, for estimated expectations."""
 
     method: FairRegression
-    option = "--solver plug-in"
+    option = "`solver=plug-in`"
     reads: ClassVar = {"group_slack": anything, "loss": but("absolute"), "learner": anything, "l2": anything}
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve the linear program of the rule."""
-        method, table = self.method, problem.table
-        loss, slack, seed = (
-            method.loss_of(table.reading),
-            method.slacks(problem.cells),
-            int(rng.integers(2**31)),
-        )
-        base = mean_of(problem, method.learner, loss, method.l2, seed)
-        group = groups_of(problem, method.learner, method.l2, seed)
-        rows = plug_in_problem(problem, method.learner, loss, method.l2, seed)
+        recipe, slack = self.method.recipe(problem, rng), self.method.slacks(problem.cells)
+        learner, loss, l2, seed = recipe
+        base, group = mean_of(problem, *recipe), groups_of(problem, learner, l2, seed)
+        rows = plug_in_problem(problem, *recipe)
         fit = rows.fit(slack)
         predictor = PluginScore(base.scorer, group.scorer if fit.rule.groups else base.scorer, fit.rule)
-        fitted = predictor.of_scores(table, base.values, group.values)
         notes = tuple(_notes_on_rule(problem, rows, fit, slack))
-        trace = FitTrace(fit.solved, fit.iterations, fit.loss, math.nan, notes)
+        trace = FitTrace(fit.solved, fit.iterations, fit.loss, notes=notes)
         if fit.solved:
             proven = Certificate(
                 f"{loss} loss expected of the scores, over the draws",
@@ -170,20 +163,15 @@ class PlugIn(Solver):
                 "rules, drawn or not, of expected label and cell, within the slack by the same shares of groups",
             )
             trace = replace(trace, gap=fit.gap, certificates=(proven,))
-        if predictor.randomized:
-            trace = replace(
-                trace,
-                redrawn=lambda some, own: predictor.of_scores(some, base.values[own], group.values[own]),
-            )
-        return beside_base(predictor, base, fitted, trace)
+        return beside_base(predictor, base, trace, problem.table, group.scores)
 
 
 @once_per_problem
 def plug_in_problem(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> PluginProblem:
     """Return the plug-in's problem; where the score is all there is to look at, the rule is of it alone."""
     alone = problem.features is None and not problem.protected_as_feature
-    score = mean_of(problem, learner, loss, l2, seed).values
-    group = groups_of(problem, learner, l2, seed).values
+    score = mean_of(problem, learner, loss, l2, seed).scores
+    group = groups_of(problem, learner, l2, seed).scores
     return PluginProblem(score, group, problem.cells.codes, problem.table.rows.weight, loss, alone)
 
 
@@ -210,9 +198,9 @@ def _notes_on_rule(
             aware = max((rows.seeing_the_group().fit(slack).loss - free) / span, 0.0)
             remedy = (
                 f"a rule that may look at {names!r} when predicting gives away {aware:.0%}: add "
-                "--protected-as-feature, or allow more --slack"
+                "`protected_as_feature`, or allow more `slack`"
                 if aware <= given / 2
-                else f"one that looks at {names!r} would give away {aware:.0%}; allow more --slack"
+                else f"one that looks at {names!r} would give away {aware:.0%}; allow more `slack`"
             )
             yield Caution(f"this repair, which does not look at {names!r}, {gives}; {remedy}")
     yield from _notes_on_selection(problem.table, rows, fit)
@@ -228,8 +216,8 @@ def _notes_on_selection(table: Table, rows: PluginProblem, fit: PluginFit) -> It
     if table.reading.task == "regression" or not table.reading.thresholds:
         return
     cut = table.reading.cut
-    values, chance = fit.rule.distributions()
-    selected = chance[:, values >= cut].sum(axis=1)
+    atoms, chance = fit.rule.distributions()
+    selected = chance[:, atoms >= cut].sum(axis=1)
     after = float(rows.share @ selected[fit.rule.cells(rows.eta, rows.pi)])
     before = float(rows.share @ (rows.eta >= cut))
     for was, now, word in ((before, after, "at or above"), (1 - before, 1 - after, "below")):
@@ -252,15 +240,16 @@ class Reduction(Solver):
     """A mixture of linear models or trees."""
 
     method: FairRegression
-    option = "--solver reduction"
+    option = "`solver=reduction`"
     reads: ClassVar = dict.fromkeys(("group_slack", "loss", "oracle", "mixture", "learner", "l2"), anything)
     uses_labels = True
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Call the oracle until the mixture is good enough, in scores from 0 to 1."""
-        method, groups, table = self.method, problem.cells, problem.table
-        seed, loss, y = int(rng.integers(2**31)), method.loss_of(table.reading), label_of(problem)
-        design, weight, logistic = design_of(problem, method.learner), table.rows.weight, loss == "logistic"
+        method, groups, y = self.method, problem.cells, label_of(problem)
+        recipe = method.recipe(problem, rng)
+        learner, loss, l2, seed = recipe
+        design, weight, logistic = design_of(problem, learner), problem.table.rows.weight, loss == "logistic"
         low, high = (0.0, 1.0) if logistic else (float(y.min()), float(y.max()))
         span = high - low or 1.0  # labels that are all the same have no units
         bounds = None if logistic else (low, high)
@@ -268,37 +257,33 @@ class Reduction(Solver):
         scaled = np.round((y - low) / span / GRAIN) * GRAIN
 
         def fitted(target: Floats) -> tuple[Member, Floats]:
-            known = "logistic" if logistic else "square"
-            fit = fitting(
-                design.matrix, target, weight, learner=method.learner, loss=known, l2=method.l2, seed=seed
-            )
+            of = "logistic" if logistic else "square"
+            fit = fitting(design.matrix, target, weight, learner=learner, loss=of, l2=l2, seed=seed)
             member = fit(np.arange(y.size))
             return member, out_of_fold(fit, design.matrix, design.folds, member)
 
+        def member_of(model: Any) -> Member:
+            if isinstance(model, float):
+                model = ConstantMember(np.array([model]))
+            elif isinstance(model, LinearModel):
+                model = LinearMember(model.coef[:, None], np.array([model.intercept]), link)
+            return rescaled(model, low, span)
+
         oracle = self._oracle(loss, design.matrix, fitted)
         mixture = reduce(scaled, groups.codes, weight, method.slacks(groups), loss, oracle)
-        members: list[Member] = []
-        for model in mixture.models:
-            member = model
-            if isinstance(model, float):
-                member = ConstantMember(np.array([model]))
-            elif isinstance(model, LinearModel):
-                member = LinearMember(model.coef[:, None], np.array([model.intercept]), link)
-            members.append(rescaled(member, low, span))
-        scorers = tuple(Scorer(design.features, member, bounds) for member in members)
+        scorers = tuple(Scorer(design.features, member_of(model), bounds) for model in mixture.models)
         rule = ModelMixture(scorers, mixture.weights, averaged=method.mixture == "averaged")
-        base = learned_of(problem, method.learner, loss, method.l2, seed)
+        base = learned_of(problem, *recipe)
         learned = isinstance(oracle, Heuristic)
         unit = span**2 if loss == "square" else span if loss == "absolute" else 1.0
         trace = FitTrace(
             mixture.converged,
             mixture.calls,
             mixture.loss * unit,
-            math.nan,
-            tuple(_notes_on_mixture(mixture, span, rule.averaged)),
+            notes=tuple(_notes_on_mixture(mixture, span, rule.averaged)),
             base=Unrepaired(base.scorer),
-            fitted=rule.of_scores(table, low + span * mixture.values) if learned else None,
-            base_fitted=base.values if learned else None,
+            fitted=rule.of_scores(problem.table, low + span * mixture.values) if learned else None,
+            base_fitted=base.scores if learned else None,
             quantities=tuple(_quantities(mixture, unit, groups)),
         )
         return rule.traced(trace)
@@ -314,7 +299,7 @@ class Reduction(Solver):
             return CostSensitive(X)
         if oracle != of_loss:
             raise UsageError(
-                f"fair-regression: --oracle {oracle} does not go with the {loss} loss; take direct or {of_loss}"
+                f"fair-regression: `oracle={oracle}` does not go with the {loss} loss; take direct or {of_loss}"
             )
         return Heuristic(fit)
 

@@ -29,19 +29,8 @@ paper's projected stochastic gradient (:mod:`fairfix.methods.ramp.stream`). Stra
 If the base decisions cut the probability at ``c`` and not at 1/2, ``f + 1 - 2c = 2 (p - c)`` takes the place of ``f``:
 errors cost what makes ``c`` the best threshold. Where the constraint is about labels, ``eta`` is by default the
 isotonic regression of the labels on the scores of each group, so that rates counted with ``eta`` are those counted
-with the labels. The objective trusts the scores; a note says so where labels show them to be off. More is in
-docs/ramp.md.
-
-=================  =================  ==============================================
-paper              here               meaning
-=================  =================  ==============================================
-``f(x)``           ``2 p - 1``        score in [-1, 1]
-``h(x)``           ``p_positive``     probability of a positive decision
-``gamma``          ``gamma``          width of the ramp
-``epsilon``        ``slack``          allowed difference
-``rho``            ``rho``            common selection rate
-``lambda - mu``    ``offsets``        threshold of the group
-=================  =================  ==============================================
+with the labels. The objective trusts the scores; a note says so where labels show them to be off. More, and the paper's
+symbols, are in docs/ramp.md.
 
 References
 ----------
@@ -51,7 +40,6 @@ M. Hardt, E. Price and N. Srebro, *Equality of opportunity in supervised learnin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -59,11 +47,10 @@ import numpy as np
 
 from fairfix.data.reading import Reading
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, RepairProblem, param
+from fairfix.methods.base import Repairer, RepairProblem, between_groups, param
 from fairfix.methods.ramp.exact import Exact
 from fairfix.methods.ramp.stream import Stream
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.noisy.description import Noise
 
 NARROWEST = 1e-6
 """Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
@@ -82,6 +69,11 @@ class Ramp(Repairer):
     knows_strata: ClassVar[bool] = True
     knows_unlabelled: ClassVar[bool] = True
     solvers: ClassVar = {"exact": Exact, "sgd": Stream}
+    rivals: ClassVar = {
+        "": {},
+        "equal opportunity": {"constraint": "equal_opportunity"},
+        "equalized odds": {"constraint": "equalized_odds"},
+    }
 
     constraint: str = param(
         "demographic_parity",
@@ -161,12 +153,8 @@ class Ramp(Repairer):
 
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` bounds, strata aside."""
-        return {
-            "demographic_parity": "selection_rate.difference.between_groups",
-            "covariance": "selection_rate.covariance.to_overall",
-            "equal_opportunity": "true_positive_rate.difference.between_groups",
-            "equalized_odds": "equalized_odds.difference.between_groups",
-        }[self.constraint]
+        covariance = "selection_rate.covariance.to_overall"
+        return covariance if self.constraint == "covariance" else between_groups(self.constraint)
 
     def lift(self, reading: Reading) -> float:
         """Return what is added to ``2 p - 1``, so that the objective is largest at the threshold that is in force.
@@ -176,13 +164,6 @@ class Ramp(Repairer):
         its width.
         """
         return (1.0 - 2.0 * reading.cut) + (self.gamma / 2 if self.shape == "centred" else 0.0)
-
-    @classmethod
-    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
-        """Yield a constraint for each gap of decisions."""
-        yield cls.name, cls()
-        yield f"{cls.name}, equal opportunity", cls(constraint="equal_opportunity")
-        yield f"{cls.name}, equalized odds", cls(constraint="equalized_odds")
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit; a score that is no probability is made one by its isotonic regression in each group."""
@@ -196,12 +177,12 @@ class Ramp(Repairer):
             if refused:
                 raise UsageError(
                     f"ramp: {name} {getattr(self, name)} needs scores that are probabilities, and these are raw; "
-                    f"leave --{name} out, or say --score-scale probability, margin or logit"
+                    f"leave `{name}` out, or say `score_scale=probability`, margin or logit"
                 )
         if problem.table.rows.label is None:
             raise DataError(
-                "a raw score is made a probability by labels; name their column with --label, or say --score-scale "
-                "probability, margin or logit"
+                "a raw score is made a probability by labels; name their column with `label`, or say "
+                "`score_scale=probability`, margin or logit"
             )
         predictor = replace(self, calibrate="isotonic").solver_in_force.fit(problem, rng)
         if self.calibrate == "isotonic":

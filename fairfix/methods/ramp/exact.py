@@ -30,7 +30,7 @@ class Exact(Solver):
     """Exact optima."""
 
     method: Ramp
-    option = "--solver exact"
+    option = "`solver=exact`"
     reads: ClassVar = dict.fromkeys(
         ("constraint", "gamma", "rho", "shape", "calibrate", "decisions"), anything
     )
@@ -118,12 +118,9 @@ class Exact(Solver):
             f"deterministic thresholds: on the rows of the fit the largest gap of what is made alike is {worst:.2g}, "
             f"and the accuracy that the scores promise changes by {cost:+.2g}"
         )
-        plain = (
-            predictor.trace
-        )  # it proves something of the chances, not of the decisions they are rounded to
-        trace = replace(
-            plain, gap=math.nan, certificates=(), notes=(*plain.notes, note), randomized=predictor
-        )
+        notes = (*predictor.trace.notes, note)
+        # what is proven is of the chances, not of the decisions they are rounded to
+        trace = replace(predictor.trace, gap=math.nan, certificates=(), notes=notes, randomized=predictor)
         return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace=trace)
 
     def _counted(self, cell: ScoredCell, points: Points) -> tuple[Floats, Floats, Floats]:
@@ -149,7 +146,7 @@ class Exact(Solver):
             )
             yield Caution(
                 f"the scores are off by {off:.3f} on average inside groups (chance gives {chance:.3f}): {does}; "
-                "recalibrate with --calibrate isotonic or sigmoid"
+                "recalibrate with `calibrate=isotonic` or sigmoid"
             )
 
 

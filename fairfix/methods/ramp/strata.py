@@ -102,7 +102,7 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
             best = solve_covariance(lifted, method.gamma, method.slack)
         else:
             best = solve(lifted, method.gamma, method.slack, _rate(method, cells, lift))
-    down = [_two_sum(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
+    down = [_shifted(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
     rules = [CellRule(offset=t, remainder=r, gamma=method.gamma) for t, r in down]
     return StratumFit.of(rules, best, sum(cell.mass for cell in cells))
 
@@ -117,12 +117,15 @@ def _opportunity_ramps(method: Ramp, points: Sequence[Points], lift: float) -> S
     """Return the ramps of equal opportunity: ``f - u eta/pi`` is a line in ``f = 2 eta - 1``."""
     cells = [LinearCell.of(p.score + lift, p.eta / p.base_rate, p.weight) for p in points]
     best = solve(cells, method.gamma, method.slack, None if method.rho == "joint" else float(method.rho))
-    rules = []
-    for p, t, r in zip(points, best.offsets, best.remainders, strict=True):
-        half = float(t + r) / (2 * p.base_rate)
-        line = Piecewise.line((1 - half) / method.gamma, (lift - half) / method.gamma)
-        rules.append(CellRule(curve=line))
+    multipliers = np.add(best.offsets, best.remainders)
+    rules = [_line(method, p, lift, float(u)) for p, u in zip(points, multipliers, strict=True)]
     return StratumFit.of(rules, best, sum(p.mass for p in points))
+
+
+def _line(method: Ramp, p: Points, lift: float, u: float, v: float = 0.0) -> CellRule:
+    """Return the rule of multipliers of the true and the false positive rate: a line in ``f = 2 eta - 1``."""
+    up, down = u / (2 * p.base_rate), v / (2 * (1 - p.base_rate))
+    return CellRule(curve=Piecewise.line((1 - up + down) / method.gamma, (lift - up - down) / method.gamma))
 
 
 def _odds_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:
@@ -134,11 +137,9 @@ def _odds_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumF
     base = np.array([p.base_rate for p in points])
     slopes = np.stack([eta / base[cell], (1 - eta) / (1 - base)[cell]], axis=1)
     best = solve_pairs(score + lift, slopes, cell, method.gamma, method.slack, weight)
-    rules = []
-    for p, (u, v) in zip(points, best.multipliers, strict=True):
-        up, down = u / (2 * p.base_rate), v / (2 * (1 - p.base_rate))
-        line = Piecewise.line((1 - up + down) / method.gamma, (lift - up - down) / method.gamma)
-        rules.append(CellRule(curve=line))
+    rules = [
+        _line(method, p, lift, *map(float, own)) for p, own in zip(points, best.multipliers, strict=True)
+    ]
     mass = float(weight.sum())
     return StratumFit(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap)
 
@@ -156,9 +157,10 @@ def _steps(method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], 
             slack = _covariance_slack(slack, [float(m.sum()) for m in mass])
     stairs = [Staircase.of(v[m > 0], m[m > 0]) for v, m in zip(worth, mass, strict=True)]
     best = solve_steps(stairs, slack, rate)
-    rules = []
-    for p, v, m, step in zip(points, worth, mass, best.steps, strict=True):
-        rules.append(CellRule(curve=p.curve(np.where(m > 0, step.shares(v), 0.0)), on_points=True))
+    rules = [
+        CellRule(curve=p.curve(np.where(m > 0, step.shares(v), 0.0)), on_points=True)
+        for p, v, m, step in zip(points, worth, mass, best.steps, strict=True)
+    ]
     total = sum(p.mass for p in points)
     scale = sum(float(m.sum()) for m in mass) / total
     # one of finitely many breakpoints, all of which were compared: exact, with nothing to iterate
@@ -171,7 +173,7 @@ def _covariance_slack(slack: float, mass: Sequence[float]) -> float:
         return slack
     if len(mass) > 2:
         raise UsageError(
-            "ramp: a covariance of more than two groups needs a ramp where slack is allowed; give a --gamma above 0"
+            "ramp: a covariance of more than two groups needs a ramp where slack is allowed; give a `gamma` above 0"
         )
     return slack * sum(mass) ** 2 / (mass[0] * mass[1])
 
@@ -213,9 +215,7 @@ def _require_both_labels(cells: Sequence[ScoredCell], points: Sequence[Points]) 
             )
 
 
-def _two_sum(t: float, remainder: float, shift: float) -> tuple[float, float]:
+def _shifted(t: float, remainder: float, shift: float) -> tuple[float, float]:
     """Return an offset in two parts after a shift, with the digits of both."""
     moved = float(t) + shift
-    back = moved - float(t)
-    lost = (float(t) - (moved - back)) + (shift - back)
-    return moved, float(remainder) + lost
+    return moved, float(remainder) + math.fsum((float(t), shift, -moved))

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairfix.data.names import attribute_name
+from fairfix.data.names import attribute_name, group_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
-from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import RepairProblem, Solver, anything, but, only
+from fairfix.errors import UsageError
+from fairfix.methods.base import RepairProblem, Solver, anything, but, only, require_two
 from fairfix.methods.cells import cells_of
 from fairfix.models.predictors import GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, FitTrace, Quantity
@@ -30,7 +30,7 @@ class Stream(Solver):
     """Projected stochastic gradient in passes over the rows."""
 
     method: Ramp
-    option = "--solver sgd"
+    option = "`solver=sgd`"
     reads: ClassVar = {
         "constraint": only("demographic_parity"),
         "gamma": but(0.0),
@@ -44,7 +44,7 @@ class Stream(Solver):
         """Learn from rows in memory, in random order."""
         cells = cells_of(problem)
         if len(set(cells.stratum)) > 1:
-            raise UsageError("ramp: solver sgd does not go with strata; take --solver exact")
+            raise UsageError("ramp: solver sgd does not go with strata; take `solver=exact`")
         code = np.repeat(np.arange(len(cells.cells)), [cell.score.size for cell in cells.cells])
         order = rng.permutation(code.size)
         score, weight = (
@@ -70,11 +70,7 @@ class Stream(Solver):
 
         solution = self._solution(batches, next(tables()).reading, rng)
         levels = sorted(numbers)
-        if len(levels) < 2:
-            raise DataError(
-                f"column {' x '.join(columns)!r} has the single group {' & '.join(levels[0])!r}; a repair needs at "
-                "least two groups"
-            )
+        require_two(columns, [group_name(level) for level in levels])
         order = [numbers[level] for level in levels]
         solution = replace(solution, offsets=solution.offsets[order], rates=solution.rates[order])
         return self._ramps(columns, tuple(levels), solution)
@@ -95,7 +91,7 @@ class Stream(Solver):
         """Return the predictor of a solution, with a caution where it has not settled."""
         note = Caution(
             f"after {solution.passes} passes over {solution.points:,} rows the selection rates are off the allowed "
-            f"band by {solution.off:.1e}; scores of few values under a narrow ramp do that: widen it with --gamma"
+            f"band by {solution.off:.1e}; scores of few values under a narrow ramp do that: widen it with `gamma`"
         )
         meaning = "on the scale 2 p - 1: chances rise from 0 there to 1 a gamma above"
         trace = FitTrace(

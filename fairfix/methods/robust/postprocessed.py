@@ -70,8 +70,8 @@ class Postprocessed(Solver):
         best = self.solve(problem, rows, noise, assumed)
         chance = np.where(best.F < CERTAIN, 0.0, np.where(best.F > 1 - CERTAIN, 1.0, best.F))
         notes = (
-            *_note_on_extremes(problem, scored.values, chance[groups.codes, rows.bins(scored)]),
-            *self._notes(problem, best, chance, scored.values),
+            *_note_on_extremes(problem, scored.scores, chance[groups.codes, rows.bins(scored)]),
+            *self._notes(problem, best, chance, scored.scores),
             *reliance(
                 method, problem, rows, noise, chance, assumed, self._assumption_words(problem.noise, assumed)
             ),
@@ -84,7 +84,7 @@ class Postprocessed(Solver):
             max(best.error - best.bound, 0.0),
             notes,
             base=Unrepaired(scored.scorer) if learned else None,
-            base_fitted=scored.values if learned else None,
+            base_fitted=scored.scores if learned else None,
         )
         blind = method.thresholds == "blind"
         return ScoreCurves(
@@ -171,7 +171,7 @@ class Postprocessed(Solver):
 class Thresholds(Postprocessed):
     """The best thresholds, mixed where that is better, by linear programs."""
 
-    option = "--solver thresholds"
+    option = "`solver=thresholds`"
     reads: ClassVar = {
         **dict.fromkeys(
             ("constraint", "sides", "epsilon", "z", "thresholds", "bins", "learner", "l2"), anything
@@ -210,7 +210,7 @@ class Thresholds(Postprocessed):
 class Ideal(Postprocessed):
     """The best mixture of the rules of a small class, or the best of them."""
 
-    option = "--solver ideal"
+    option = "`solver=ideal`"
     reads: ClassVar = {
         **dict.fromkeys(
             ("constraint", "sides", "thresholds", "bins", "decisions", "learner", "l2"), anything

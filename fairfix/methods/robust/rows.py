@@ -126,7 +126,7 @@ class Binned:
     @classmethod
     def of(cls, problem: RepairProblem, scored: Scored, constraint: Parity, bins: int) -> Binned:
         """Count the rows; a row without weight has no part in anything."""
-        score, label, weight = 2.0 * scored.values - 1.0, label_of(problem).astype(np.int64), problem.weight
+        score, label, weight = 2.0 * scored.scores - 1.0, label_of(problem).astype(np.int64), problem.weight
         of_label = any(len(LABELS[rate]) == 1 for rate, _ in DEMANDS[constraint])
         asked = (weight > 0) & (label == 1) if of_label else weight > 0
         if not asked.any():
@@ -141,7 +141,7 @@ class Binned:
 
     def bins(self, scored: Scored) -> Ints:
         """Return the bin of each row, shape (n,)."""
-        return bins_of(self.edges, 2.0 * scored.values - 1.0)
+        return bins_of(self.edges, 2.0 * scored.scores - 1.0)
 
     @classmethod
     def decided(cls, problem: RepairProblem, each: Floats) -> tuple[Binned, Floats]:

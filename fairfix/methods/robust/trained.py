@@ -77,7 +77,7 @@ class TrainedRule(Solver):
         )
         base = Unrepaired(scored.scorer)
         trace = FitTrace(
-            best.feasible, best.steps, best.error, notes=notes, base=base, base_fitted=scored.values
+            best.feasible, best.steps, best.error, notes=notes, base=base, base_fitted=scored.scores
         )
         return rule.traced(trace)
 
@@ -131,7 +131,7 @@ class TrainedRule(Solver):
 class Dro(TrainedRule):
     """Trained against the worst distribution within a radius of each recorded group."""
 
-    option = "--solver dro"
+    option = "`solver=dro`"
     reads: ClassVar = {
         **dict.fromkeys(("constraint", "sides", "l2"), anything),
         "assumption": only("auto", "radii"),
@@ -171,7 +171,7 @@ class Dro(TrainedRule):
 class SoftGroups(TrainedRule):
     """Trained against the worst soft assignment to true groups."""
 
-    option = "--solver soft"
+    option = "`solver=soft`"
     reads: ClassVar = {
         **dict.fromkeys(("constraint", "sides", "l2"), anything),
         "assumption": only("auto", "soft", "certified"),

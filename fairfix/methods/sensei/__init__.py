@@ -24,17 +24,8 @@ move too.
 ``linear`` and ``network`` (:mod:`fairfix.methods.sensei.regularized`) are about models that look at the protected
 columns (``--protected-as-feature``) or at comparable values. ``equal-rates``
 (:mod:`~fairfix.methods.sensei.equal_rates`) is not SenSeI: it makes groups alike, which individual fairness does not.
-More is in docs/sensei.md; the mathematics, with corrections to the paper and the reference code, is in
-:mod:`fairfix.optim.sensei`.
-
-=================  ====================  ==========================================================
-paper              here                  meaning
-=================  ====================  ==========================================================
-``rho``            ``rho``               weight of the regularizer
-``epsilon``        ``radius``            mean squared distance that features may move
-``d_x``            flips, ``comparable``  what does not count is at distance 0
-``lambda``         solved exactly        multiplier of the radius
-=================  ====================  ==========================================================
+More, and the paper's symbols, are in docs/sensei.md; the mathematics, with corrections to the paper and the reference
+code, is in docs/methods/sensei.md.
 
 References
 ----------
@@ -159,11 +150,11 @@ class Sensei(Repairer):
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit with the solver in force, once comparable values are known to be learned from."""
-        if self.comparable and not self.averages:
+        if self.comparable and not self.solver_in_force.averages:
             check_comparable(problem.table, self.comparables)
             for name, _ in self.comparables:
                 if name not in (problem.features or ()):
                     raise UsageError(
-                        f"--comparable {name}: the column is not learned from; name it with --features"
+                        f"`comparable={name}`: the column is not learned from; name it with `features`"
                     )
         return super()._fit(problem, rng)

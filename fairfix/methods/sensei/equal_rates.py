@@ -3,7 +3,7 @@
 The slack is held on the rows of the fit, if it can be, as the shipped rule decides them; that may take a mixture of
 rules, so that some decisions are drawn. It can make *individual* unfairness worse, by rewarding values that tell the
 group; an alarm is raised where decisions come to hang more on such values, declared comparable or not. The mathematics
-is in :mod:`fairfix.optim.sensei` and :mod:`fairfix.optim.blind_rates`.
+is in :mod:`fairfix.optim.blind_rates`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.individual.flips import Flip, flipped, parse_comparable
 from fairfix.methods.base import RepairProblem, Solver, anything
-from fairfix.methods.learned import FOLDS, fitting, label_of, model_of, rows_of
+from fairfix.methods.learned import FOLDS, fitting, fitting_classes, label_of, model_of, rows_of
 from fairfix.methods.sensei.merge import merged_features, proposed, undeclared
-from fairfix.models.learners import fit_classes, folds_of, out_of_fold
+from fairfix.models.learners import folds_of, out_of_fold
 from fairfix.models.members import Member
 from fairfix.models.mixtures import BlindRule, probabilities_of
 from fairfix.models.predictors import RepairedPredictor
@@ -45,7 +46,7 @@ class EqualRates(Solver):
     """True positive and true negative rates within the slack of everybody's, with the most balanced accuracy."""
 
     method: Sensei
-    option = "--solver equal-rates"
+    option = "`solver=equal-rates`"
     reads: ClassVar = dict.fromkeys(("comparable", "learner", "l2"), anything)
     tasks = ("classification",)
     uses_labels = True
@@ -57,19 +58,16 @@ class EqualRates(Solver):
         seed = int(rng.integers(2**31))
         features, matrix = merged_features(problem, method.comparable, method.learner)
         folds = folds_of(matrix, FOLDS)
-        settings = {"learner": method.learner, "loss": "logistic", "l2": method.l2, "seed": seed}
-        of_label = fitting(matrix, y, table.rows.weight, **settings)
+        settings: dict[str, Any] = {"learner": method.learner, "l2": method.l2, "seed": seed}
+        of_label = fitting(matrix, y, table.rows.weight, loss="logistic", **settings)
         whole = of_label(np.arange(len(table)))
         chance = out_of_fold(of_label, matrix, folds, whole)
-        scorers, chances = [], []
+        scorers, given = [], []
         for name in problem.cells.columns:
-            given = [
-                self._groups_given(problem, matrix, y == label, folds, seed, name) for label in (1.0, 0.0)
-            ]
-            (one, of_one), (zero, of_zero) = given
-            scorers.append((Scorer(features, one), Scorer(features, zero)))
-            chances.append((of_one, of_zero))
-        slack, unseen = min(method.slack, 1.0), (chance, tuple(chances))
+            sides = [_groups_given(table, name, matrix, y == label, folds, settings) for label in (1.0, 0.0)]
+            scorers.append((Scorer(features, sides[0][0]), Scorer(features, sides[1][0])))
+            given.append((sides[0][1], sides[1][1]))
+        slack, unseen = min(method.slack, 1.0), (chance, tuple(given))
         start = equal_rates(*unseen, tolerance=slack, weight=table.rows.weight)
         codes = tuple(table.groups([name]).codes for name in problem.cells.columns)
         rows = Rows(y, codes, problem.weight / problem.weight.sum())
@@ -125,30 +123,24 @@ class EqualRates(Solver):
         right = [rows.balanced(each.mixture.chance(*unseen)) for each in (both, one)]
         return both if right[0] >= right[1] - DEAR else one
 
-    def _groups_given(
-        self, problem: RepairProblem, X: Floats, inside: Bools, folds: Ints, seed: int, name: str
-    ) -> tuple[Member, Floats]:
-        """Return the model of P(group | features, label) and its values, for rows of the label out of fold."""
-        groups, rows = problem.table.groups([name]), np.flatnonzero(inside)
-        codes, many = groups.codes[rows], len(groups.levels)
-        weight = rows_of(problem.table.rows.weight, rows)
 
-        def fit(some: Ints) -> Member:
-            settings: dict[str, Any] = {"learner": self.method.learner, "l2": self.method.l2, "seed": seed}
-            return fit_classes(X[rows[some]], codes[some], many, rows_of(weight, some), **settings)
-
-        def usable(some: Ints) -> bool:
-            return bool(np.bincount(codes[some], minlength=many).all())
-
-        if not usable(np.arange(rows.size)):
-            raise DataError(
-                f"a group of {name!r} has no rows of one label, so that it has no rate to be made equal; leave the "
-                "group out or fold it into another"
-            )
-        member = fit(np.arange(rows.size))
-        values = member.predict(X)
-        values[rows] = out_of_fold(fit, X[rows], folds[rows], member, usable)
-        return member, values
+def _groups_given(
+    table: Table, name: str, X: Floats, inside: Bools, folds: Ints, settings: dict[str, Any]
+) -> tuple[Member, Floats]:
+    """Return the model of P(group | features, label) and its predictions, for rows of the label out of fold."""
+    groups, rows = table.groups([name]), np.flatnonzero(inside)
+    weight, own = rows_of(table.rows.weight, rows), X[rows]
+    fit, usable = fitting_classes(own, groups.codes[rows], len(groups.levels), weight, **settings)
+    every = np.arange(rows.size)
+    if not usable(every):
+        raise DataError(
+            f"a group of {name!r} has no rows of one label, so that it has no rate to be made equal; leave the "
+            "group out or fold it into another"
+        )
+    member = fit(every)
+    predicted = member.predict(X)
+    predicted[rows] = out_of_fold(fit, own, folds[rows], member, usable)
+    return member, predicted
 
 
 def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Scorer) -> Iterator[str]:
@@ -158,8 +150,8 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
     sample = table.take(np.arange(0, len(table), max(1, len(table) // 5000)))
     for text in dict.fromkeys((*proposals, *filter(None, method.comparable.split(";")))):
         comparable = parse_comparable(text)
-        (name, values), *_ = comparable
-        rows = [flipped(sample, Flip({}, {name: value}, everybody=True), comparable) for value in values]
+        (name, alike), *_ = comparable
+        rows = [flipped(sample, Flip({}, {name: value}, everybody=True), comparable) for value in alike]
         before = np.stack([plain(one) >= table.reading.cut for one in rows]).astype(np.float64)
         after = np.stack([rule.predict(one) for one in rows])
         was, now = (
@@ -167,6 +159,6 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
         )
         if now > was + ALARM:
             yield Caution(
-                f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(values)}, {now:.1%} "
+                f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(alike)}, {now:.1%} "
                 f"of decisions would change, instead of {was:.1%} of the plain model's; declare them comparable"
             )

@@ -29,7 +29,7 @@ class Merge(Solver):
     """A model without the protected columns, in which comparable values are one."""
 
     method: Sensei
-    option = "--solver merge"
+    option = "`solver=merge`"
     reads: ClassVar = dict.fromkeys(("comparable", "learner", "l2"), anything)
     uses_labels = True
     sees_groups = False
@@ -54,7 +54,7 @@ class Merge(Solver):
 class Average(Solver):
     """The mean of a model file's scores over flips, which is taken where the scores are made."""
 
-    option = "--solver average"
+    option = "`solver=average`"
     reads: ClassVar = {"comparable": anything}
     averages = True
 
@@ -96,4 +96,4 @@ def undeclared(problem: RepairProblem, method: Sensei) -> Iterator[str]:
 def proposed(problem: RepairProblem, method: Sensei) -> Iterator[str]:
     """Yield a note on each proposal of comparable values."""
     for proposal in undeclared(problem, method):
-        yield f"comparable values to think about, not used: {proposal}; say so with --comparable"
+        yield f"comparable values to think about, not used: {proposal}; say so with `comparable`"

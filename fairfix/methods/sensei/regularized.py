@@ -105,17 +105,14 @@ class Regularized(Solver):
     def _chosen(self, data: Training, cut: float, seed: int) -> tuple[float, Member, FitTrace, str]:
         """Return the smallest weight of the regularizer that is shown to hold the slack, with its model and a note.
 
-        A model is fitted to four fifths of the rows and shipped as it is, so that what is said of it is measured on
-        rows that it has not seen: at most a share of decisions changes under flips, by the upper limit of Clopper and
-        Pearson. The limits of all weights hold together (Bonferroni), so the one that is chosen by them is as good as
-        any. A model that is constant by its form needs no measuring and is fitted to all rows.
+        The limits of all weights hold together (Bonferroni), so the one that is chosen by them is as good as any. A
+        model that is constant by its form needs no measuring and is fitted to all rows.
         """
         slack = self.method.slack
         if not data.changed.many:
-            note = "no decision changes with flips: rho is the least of the grid; choose another with --rho"
+            note = "no decision changes with flips: rho is the least of the grid; choose another with `rho`"
             return GRID[0], *self.member(data, GRID[0], seed), note
-        held = set_aside(data, seed)
-        fit, away = data.take(np.flatnonzero(~held)), np.flatnonzero(held)
+        fit, away = data.parted(seed)
         usable = away.size > 0 and len(np.unique(fit.y[fit.weight > 0])) == 2
         judged = None
         for rho in GRID if usable else ():
@@ -147,7 +144,7 @@ class Regularized(Solver):
             return GRID[-1], *self.member(data, GRID[-1], seed), Caution(why)
         why = (
             f"no rho of the grid is shown to hold the slack of {slack:g}: with {judged[0]:g}, {shown}; take "
-            "--solver merge or average, which are exact, more rows or more slack"
+            "`solver=merge` or average, which are exact, more rows or more slack"
         )
         return *judged, Caution(why)
 
@@ -175,8 +172,7 @@ class Regularized(Solver):
 
     def _cost(self, data: Training, rho: float, cut: float, seed: int) -> str:
         """Return what learned directions cost, on a fold that is not fitted to."""
-        held = set_aside(data, seed)
-        fit, away = data.take(np.flatnonzero(~held)), np.flatnonzero(held)
+        fit, away = data.parted(seed)
         accuracy = []
         for directions in (np.zeros((0, data.X.shape[1])), data.span):
             member, _ = self.member(replace(fit, span=directions), rho, seed)
@@ -189,7 +185,7 @@ class Regularized(Solver):
 class Linear(Regularized):
     """A linear model, by the regularizer's closed form."""
 
-    option = "--solver linear"
+    option = "`solver=linear`"
     reads: ClassVar = {
         **dict.fromkeys(("comparable", "rho", "radius", "directions", "l2"), anything),
         "learner": only("linear"),
@@ -229,7 +225,7 @@ class Linear(Regularized):
 class Network(Regularized):
     """A hidden layer of ReLU, with flips by enumeration; not exactly constant for any weight."""
 
-    option = "--solver network"
+    option = "`solver=network`"
     reads: ClassVar = {"comparable": anything, "rho": but(math.inf), "radius": anything, "l2": anything}
 
     def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
@@ -283,9 +279,14 @@ class Training:
     reach: Floats
 
     def take(self, rows: Ints) -> Training:
-        """Return some rows."""
-        some = self.X[rows], self.y[rows], self.weight[rows], self.changed.take(rows)
-        return Training(*some, self.span, self.reach)
+        """Return the rows at the given positions."""
+        parts = self.X[rows], self.y[rows], self.weight[rows], self.changed.take(rows)
+        return Training(*parts, self.span, self.reach)
+
+    def parted(self, seed: int) -> tuple[Training, Ints]:
+        """Return the rows to fit to, and the numbers of those that are set aside."""
+        held = set_aside(self, seed)
+        return self.take(np.flatnonzero(~held)), np.flatnonzero(held)
 
 
 def _constant(member: LinearMember, features: Features, same: Mapping[str, tuple[str, ...]]) -> LinearMember:
@@ -316,8 +317,8 @@ def set_aside(data: Training, seed: int) -> Bools:
     """
     keys = hashed(np.column_stack([data.X, data.y, data.weight]))
     parts = [keys >> np.uint64(32), keys & np.uint64(2**32 - 1), occurrences(keys)]
-    values = np.column_stack([*parts, np.full(keys.size, seed)]).astype(np.float64)
-    return np.asarray(folds_of(values, FOLDS) == 0)
+    drawn_by = np.column_stack([*parts, np.full(keys.size, seed)]).astype(np.float64)
+    return np.asarray(folds_of(drawn_by, FOLDS) == 0)
 
 
 def share_of_flips(
@@ -328,64 +329,53 @@ def share_of_flips(
         [member.predict(data.changed.variant(k, rows)) >= cut for k in range(data.changed.many)]
     )
     differs, w = decided.any(axis=0) & ~decided.all(axis=0), data.weight[rows]
-    sums = ([(w**power)[some].sum()] for power in (1, 2) for some in (differs, ~differs))
+    sums = ([(w**power)[where].sum()] for power in (1, 2) for where in (differs, ~differs))
     share = Proportions.weighted(*sums)
     return float(share.value[0]), float(share.limits(2.0 * alpha)[1][0])
 
 
 @dataclass(frozen=True, eq=False)
 class FlippedRows:
-    """Rows under flips, as :mod:`fairfix.optim.sensei` asks for them: the few columns and values that a flip leaves.
+    """Rows under flips, as :mod:`fairfix.optim` asks for them: the few columns and values that a flip leaves.
 
-    Attributes
-    ----------
-    X
-        The rows, shape (n, d).
-    columns, values, kinds
-        For each flip the columns that it changes, shape (C,), their values afterwards, each once, shape (G, C), and
-        which of them each row gets, shape (n,).
+    ``flips`` has for each flip the columns that it changes, shape (C,), their values afterwards, each once, shape
+    (G, C), and which of these each row gets, shape (n,).
     """
 
     X: Floats
-    columns: tuple[Ints, ...]
-    values: tuple[Floats, ...]
-    kinds: tuple[Ints, ...]
+    flips: tuple[tuple[Ints, Floats, Ints], ...]
 
     @classmethod
-    def of(cls, X: Floats, flips: Iterable[Floats]) -> FlippedRows:
+    def of(cls, X: Floats, matrices: Iterable[Floats]) -> FlippedRows:
         """Return it for the matrices of all rows under each flip."""
-        columns: list[Ints] = []
-        values: list[Floats] = []
-        kinds: list[Ints] = []
-        for whole in flips:
+        flips = []
+        for whole in matrices:
             own = np.flatnonzero((whole != X).any(axis=0))
             first, kind = distinct_rows(whole[:, own])
-            columns.append(own)
-            values.append(whole[np.ix_(first, own)])
-            kinds.append(kind)
-        return cls(X, tuple(columns), tuple(values), tuple(kinds))
+            flips.append((own, whole[np.ix_(first, own)], kind))
+        return cls(X, tuple(flips))
 
     @property
     def many(self) -> int:
         """Number of flips."""
-        return len(self.columns)
+        return len(self.flips)
 
     def delta(self, k: int) -> Floats:
         """Return the change of each row by a flip, shape (n, d)."""
-        out = np.zeros_like(self.X)
-        own = self.columns[k]
-        out[:, own] = self.values[k][self.kinds[k]] - self.X[:, own]
-        return out
+        return self.variant(k, np.arange(len(self.X))) - self.X
 
     def variant(self, k: int, rows: Ints) -> Floats:
         """Return rows after a flip."""
+        columns, after, kind = self.flips[k]
         out = self.X[rows]
-        out[:, self.columns[k]] = self.values[k][self.kinds[k][rows]]
+        out[:, columns] = after[kind[rows]]
         return np.asarray(out)
 
     def take(self, rows: Ints) -> FlippedRows:
         """Return the rows at the given positions."""
-        return FlippedRows(self.X[rows], self.columns, self.values, tuple(kind[rows] for kind in self.kinds))
+        return FlippedRows(
+            self.X[rows], tuple((columns, after, kind[rows]) for columns, after, kind in self.flips)
+        )
 
 
 def distances_of_means(X: Floats, codes: Ints, many: int, weight: Floats, y: Floats) -> Floats:
@@ -423,6 +413,6 @@ def _rows_of_pairs(problem: RepairProblem) -> list[tuple[int, int]]:
     """Return the rows of the pairs whose people are both there."""
     name = problem.table.reading.columns.id
     if name is None or name not in problem.table.features.column_names:
-        raise DataError("comparable pairs name people; say with --id which column has their names")
+        raise DataError("comparable pairs name people; say with `id` which column has their names")
     place = {str(one): i for i, one in enumerate(problem.table.features.column(name).to_pylist())}
     return [(place[a], place[b]) for a, b in problem.pairs if a in place and b in place]
