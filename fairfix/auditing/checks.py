@@ -21,16 +21,20 @@ value alone. An undefined value never passes.
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fairfix.auditing.comparisons import KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
 from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, NOISE_METRICS, SCOPES
 from fairfix.data.names import written_attribute
 from fairfix.errors import ExitStatus, UsageError
+
+if TYPE_CHECKING:
+    from fairfix.auditing.results import Value
 
 Verdict = Literal["pass", "fail", "undecided"]
 GateOn = Literal["interval", "point"]
@@ -56,7 +60,9 @@ SEVERITIES: Mapping[str, Severity] = {
     "waived": "note",
     "pass": "none",
 }
-"""How loud a verdict is where a format has levels."""
+"""Level of a verdict where a format has levels; the worst verdict first."""
+
+OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 AT_ANY_LIMIT = frozenset(("not_computed", "not_shown", "not_comparable", "few_common_rows"))
 """Codes of checks that are undecided whatever the limit is, also where there is a value."""
@@ -115,98 +121,43 @@ class Check:
 
     def violated_by(self, value: float) -> bool:
         """Return whether a value satisfies the failing condition."""
-        match self.operator:
-            case ">":
-                return value > self.limit
-            case ">=":
-                return value >= self.limit
-            case "<":
-                return value < self.limit
-            case _:
-                return value <= self.limit
+        return bool(OPERATORS[self.operator](value, self.limit))
 
-    def judge(
-        self,
-        value: float,
-        low: float,
-        high: float,
-        *,
-        complete: bool,
-        gate_on: GateOn,
-        bound: float = 0.0,
-    ) -> Ruling:
+    def judge(self, value: Value, *, complete: bool, gate_on: GateOn) -> Ruling:
         """Judge a value and its interval.
 
-        ``complete`` is False when some group's value is undefined: then the check can fail but not pass. ``bound`` is
-        the numerical error of the value, within which it cannot be told on which side of a limit it lies.
+        ``complete`` is False when some group's value is undefined: then the check can fail but not pass. Within the
+        numerical error of a value it is open on which side of a limit it lies.
         """
-        if math.isnan(value):
-            return Ruling("undecided", "value_undefined", "the value is undefined")
-        ends = (value - bound, value + bound) if gate_on == "point" else (low, high)
-        beyond = [self.violated_by(end) for end in ends]
-        what = "the value is" if gate_on == "point" else "the whole interval lies"
+
+        def ruling(verdict: Verdict, code: Code, reason: str) -> Ruling:
+            return Ruling(verdict, code, f"{reason} ({value.reason})" if value.reason else reason)
+
+        if math.isnan(value.value):
+            return ruling("undecided", "value_undefined", "the value is undefined")
+        at_point = gate_on == "point"
+        reach = value.value - value.bound, value.value + value.bound
+        beyond = [self.violated_by(end) for end in (reach if at_point else (value.low, value.high))]
+        subject = "the value is" if at_point else "the whole interval lies"
         if all(beyond):
-            return Ruling("fail", "beyond_limit", f"{what} beyond the limit")
+            return ruling("fail", "beyond_limit", f"{subject} beyond the limit")
         if not complete:
-            return Ruling("undecided", "group_undefined", "a group's value is undefined")
-        if any(beyond) and gate_on == "point":
-            return Ruling("undecided", "within_error", "the limit is within the numerical error of the value")
-        if any(beyond):
-            why = "" if self.comparison.of_true_groups else ": too few rows to tell"
-            return Ruling("undecided", "limit_inside", f"the limit lies inside the interval{why}")
-        return Ruling("pass", "within_limit", f"{what} within the limit")
+            return ruling("undecided", "group_undefined", "a group's value is undefined")
+        if not any(beyond):
+            return ruling("pass", "within_limit", f"{subject} within the limit")
+        if at_point:
+            return ruling("undecided", "within_error", "the limit is within the numerical error of the value")
+        why = "" if self.comparison.of_true_groups else ": too few rows to tell"
+        return ruling("undecided", "limit_inside", f"the limit lies inside the interval{why}")
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """A verdict, its reason as a code, and the same in words."""
+    """A verdict, its reason as a code, and the reason in words."""
 
     verdict: Verdict
     code: Code
     reason: str
-
-
-def record(
-    check: Check,
-    ruling: Ruling,
-    *,
-    of: Literal["value", "change"],
-    attribute: str,
-    columns: Sequence[str],
-    complete: bool,
-    gate_on: GateOn,
-    found: Mapping[str, Any],
-    groups: Sequence[str],
-) -> dict[str, Any]:
-    """Return the JSON form of a judged check.
-
-    ``of`` is whether it is about a value or about its change since a baseline, ``columns`` are those that make the
-    ``attribute``, and ``found`` has the value with its interval.
-    """
-    name = str(replace(check.comparison, attribute=attribute))
-    group = check.comparison.group
-    return {
-        "check": check.text,
-        "id": f"change.{name}" if of == "change" else name,
-        "of": of,
-        "comparison": check.comparison.id,
-        "attribute": attribute,
-        "columns": list(columns),
-        **({"group": group} if group else {}),
-        "verdict": ruling.verdict,
-        "severity": SEVERITIES[ruling.verdict],
-        "code": ruling.code,
-        "reason": ruling.reason,
-        "gate_on": gate_on,
-        "complete": complete,
-        "operator": check.operator,
-        "limit": check.limit,
-        "value": found["value"],
-        "low": found["low"],
-        "high": found["high"],
-        **({"bound": found["bound"]} if found.get("bound") else {}),
-        "groups": list(groups),
-    }
 
 
 def rule(judged: dict[str, Any], ruling: Ruling) -> None:
@@ -291,6 +242,9 @@ def exit_status(verdicts: Iterable[str], undecided: Undecided = "exit3") -> Exit
     seen = set(verdicts)
     if "fail" in seen or ("undecided" in seen and undecided == "fail"):
         return ExitStatus.FAILED
-    if "undecided" in seen and undecided == "exit3":
-        return ExitStatus.UNDECIDED
-    return ExitStatus.OK
+    return ExitStatus.UNDECIDED if "undecided" in seen and undecided == "exit3" else ExitStatus.OK
+
+
+def worst(verdicts: Iterable[str]) -> str | None:
+    """Return the worst verdict; None when nothing was gated."""
+    return min(verdicts, key=list(SEVERITIES).index, default=None)

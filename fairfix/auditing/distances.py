@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairfix.auditing.results import ScoreShares
+from fairfix.auditing.results import GroupShares, ScoreGap, ScoreShares
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.scan import KeptRows
 
@@ -238,32 +238,25 @@ def score_shares(
     first, last = int(filled[0]), int(filled[-1]) + 1
     levels = np.linspace(0.0, 1.0, points - 2)[1:-1]
     inner = np.searchsorted(bounds.overall, levels, side="left")
-    pair: tuple[int, ...] = ()
-    shares: tuple[float, ...] = ()
-    score: float | None = None
-    near: list[int] = []
+    gap, near = None, np.zeros(0, dtype=np.int64)
     if view.size > 1:
-        g, h = pair = tuple(
-            sorted(int(i) for i in np.unravel_index(found.between.argmax(), found.between.shape))
-        )
+        g, h = sorted(int(i) for i in np.unravel_index(found.between.argmax(), found.between.shape))
         score = float(found.between_at[g, h])
         if kept is not None and np.isfinite(score):
-            at = int(grid.index(np.array([score]))[0])
-            near = [at, at + 1]
+            near = grid.index(np.array([score]))[0] + np.arange(2)
             shares = _shares_up_to(counts, view, kept, (g, h), score)
         else:
-            near = [int(np.argmax(np.abs(bounds.groups[g] - bounds.groups[h])))]
+            near = np.abs(bounds.groups[g] - bounds.groups[h]).argmax(keepdims=True)
             score = float(grid.edges[near[0]])
             shares = (float(bounds.groups[g, near[0]]), float(bounds.groups[h, near[0]]))
+        gap = ScoreGap((names[g], names[h]), score, shares)
     chosen = np.unique(np.clip([first, *inner, *near, last], first, last))
     most = np.finfo(np.float64).max
     return ScoreShares(
         tuple(np.clip(grid.edges[chosen], -most, most).tolist()),
-        {name: tuple(bounds.groups[g, chosen].tolist()) for g, name in enumerate(names)},
         tuple(bounds.overall[chosen].tolist()),
-        tuple(names[g] for g in pair),
-        score,
-        shares,
+        tuple(GroupShares(name, tuple(bounds.groups[g, chosen].tolist())) for g, name in enumerate(names)),
+        gap,
     )
 
 

@@ -35,7 +35,7 @@ import pyarrow as pa
 from fairfix.auditing.checks import Ruling, rule
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, Mean, Rate, metrics_for
-from fairfix.auditing.sums import bounds_in
+from fairfix.auditing.sums import means
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import null_mask, primitive
 from fairfix.data.reading import Reading
@@ -316,11 +316,9 @@ def _estimates(
             )
             return Proportions.weighted(*sums)
         return Proportions(by(success), by(success) + by(failure))
-    support = bounds_in(metric, reading)
     with np.errstate(invalid="ignore", over="ignore"):
         sums = by(weight), by(weight**2), by(weight * value), by(weight * value * value)
-    total, squares = (np.where(np.isfinite(part), part, np.nan) for part in sums[2:])
-    return Means.from_sums(sums[0], sums[1], np.where(np.isnan(squares), np.nan, total), squares, support)
+    return means(metric, reading, *sums)
 
 
 def _contributions(metric: Rate | Mean, table: Table) -> tuple[Floats, Floats] | None:

@@ -1,11 +1,16 @@
-"""Findings: what an audit is asked for and what it returns. Frozen, plain, computed elsewhere."""
+"""Settings and results of an audit: frozen, plain, computed elsewhere.
+
+The JSON form (:mod:`fairfix.auditing.as_json`) follows the fields in their order; those that have a default are left
+out at it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from fairfix.auditing.checks import Check, GateOn, Ruling, Verdict
+from fairfix.auditing.checks import Check, GateOn, Ruling, Verdict, worst
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 
@@ -88,57 +93,74 @@ class ComparisonReport:
     value: Value
     groups: tuple[str, ...]
     undefined: tuple[str, ...] = ()
-    per_group: Mapping[str, Value] = field(default_factory=dict)
-    pairs: Mapping[tuple[str, str], Value] = field(default_factory=dict)
-    at: float | None = None
     stratum: str = ""
+    at: float | None = None
+    per_group: Mapping[str, Value] = field(default_factory=dict)
+    pairs: tuple[Pair, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The value of two groups, with its certified numerical error."""
+
+    groups: tuple[str, str]
+    value: float
+    bound: float = 0.0
+
+
+@dataclass(frozen=True)
+class GroupShares:
+    """Shares of a group with a lower score than each of some scores."""
+
+    group: str
+    below: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ScoreGap:
+    """Two groups that are furthest apart, at which score, and their shares at or below it (from bins: below it)."""
+
+    groups: tuple[str, ...]
+    score: float
+    shares: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class ScoreShares:
     """Distribution functions of the score at a few scores, and where two groups are furthest apart.
 
-    Attributes
-    ----------
-    scores
-        Increasing; close to quantiles of everybody's score, the smallest and largest included.
-    below, everybody
-        Share of rows with a lower score than each of ``scores``, per group and of everybody.
-    gap_groups, gap_score, gap_shares
-        The two groups that are furthest apart, the score at which they are, and the share of each that lies at or below
-        it; with scores from bins, below it. Empty, None and empty with fewer than two groups.
+    ``scores`` increase and are close to quantiles of everybody's score, the smallest and largest included;
+    ``everybody`` has the shares of rows with a lower score than each. There is no gap with fewer than two groups.
     """
 
     scores: tuple[float, ...]
-    below: Mapping[str, tuple[float, ...]]
     everybody: tuple[float, ...]
-    gap_groups: tuple[str, ...] = ()
-    gap_score: float | None = None
-    gap_shares: tuple[float, ...] = ()
+    groups: tuple[GroupShares, ...]
+    gap: ScoreGap | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Block:
     """One attribute, over everybody or inside one stratum; score distributions over everybody only.
 
     ``hidden`` is the number of groups that are left out for having few rows, or to hide those that have.
     ``true_groups`` holds values of true groups for checks, by metric and scope (``selection_rate.true_groups``). The
-    block of an attribute that is known by chances alone has no groups but those.
+    block of an attribute that is known by probabilities alone has no groups but those.
     """
 
     attribute: str
     columns: tuple[str, ...]
-    stratum: str
+    stratum: str = ""
+    hidden: int = 0
     groups: tuple[GroupReport, ...]
     comparisons: Mapping[str, ComparisonReport]
     distribution: ScoreShares | None = None
-    hidden: int = 0
     true_groups: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A check, judged for one attribute.
+    """A check, judged for one attribute: of a value, or of its ``change`` since a baseline.
 
     ``columns`` make the attribute; ``complete`` is False where a group's value is undefined.
     """
@@ -150,20 +172,22 @@ class CheckResult:
     groups: tuple[str, ...]
     ruling: Ruling
     complete: bool
+    of: Literal["value", "change"] = "value"
 
     @property
     def id(self) -> str:
-        """How the check is called in results."""
-        return str(replace(self.check.comparison, attribute=self.attribute))
+        """Name of the check in results."""
+        name = str(replace(self.check.comparison, attribute=self.attribute))
+        return f"change.{name}" if self.of == "change" else name
 
     @property
     def verdict(self) -> Verdict:
-        """What became of it."""
+        """Verdict of the ruling."""
         return self.ruling.verdict
 
     @property
     def reason(self) -> str:
-        """Why, in words."""
+        """Reason of the ruling, in words."""
         return self.ruling.reason
 
 
@@ -241,14 +265,22 @@ class BreakdownReport:
 
 
 @dataclass(frozen=True)
+class Membership:
+    """Probabilities of one true group: its column, and its share."""
+
+    group: str
+    column: str
+    share: float
+
+
+@dataclass(frozen=True)
 class MembershipReport:
-    """Probabilities of membership: true group -> column, and -> share; distinct vectors, and the bins made of them.
+    """Probabilities of membership: their groups, the number of distinct vectors, and the bins made of them.
 
     The worst case was looked for on ``searched`` rows, which the bins are of; its limits are those of ``held`` others.
     """
 
-    columns: Mapping[str, str]
-    shares: Mapping[str, float]
+    groups: tuple[Membership, ...]
     vectors: int
     bins: int
     smallest_bin: int
@@ -326,7 +358,7 @@ class NoiseReport:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """Everything an audit found; :func:`fairfix.report.to_dict` is its JSON form.
+    """Everything that an audit returns.
 
     ``left_out`` are attributes of which too few groups may be shown, ``hidden`` the number of groups not shown at all.
     """
@@ -350,11 +382,9 @@ class AuditReport:
     hidden: int = 0
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> str | None:
         """The worst verdict of the checks; None when nothing was gated."""
-        verdicts = {result.verdict for result in self.checks}
-        order: tuple[Verdict, ...] = ("fail", "undecided", "pass")
-        return next((verdict for verdict in order if verdict in verdicts), None)
+        return worst(result.verdict for result in self.checks)
 
     def block(self, attribute: str, stratum: str = "") -> Block:
         """Return the block of an attribute; ``KeyError`` when there is none."""

@@ -7,7 +7,7 @@ import numpy as np
 from fairfix.auditing.metrics import Mean, Rate
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.reading import Reading
-from fairfix.stats.estimates import Proportions
+from fairfix.stats.estimates import Means, Proportions
 
 
 def mean_sums(mean: Mean, counts: Counts) -> Floats:
@@ -25,6 +25,15 @@ def bounds_in(mean: Mean, reading: Reading) -> tuple[float, float]:
     if mean.name == "mean_score" and reading.task != "regression" and reading.score_scale != "raw":
         return 0.0, 1.0
     return mean.bounds
+
+
+def means(
+    mean: Mean, reading: Reading, weight: Floats, weight2: Floats, total: Floats, squares: Floats
+) -> Means:
+    """Return means from sums (k,) of w, w^2, w v and w v^2; undefined where one is too large for a float."""
+    finite = np.isfinite(squares)
+    total, squares = np.where(finite & np.isfinite(total), total, np.nan), np.where(finite, squares, np.nan)
+    return Means.from_sums(weight, weight2, total, squares, bounds_in(mean, reading))
 
 
 def confusion(counts: Counts, threshold: float | None) -> Floats | None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
@@ -17,13 +18,13 @@ from fairfix.auditing.calibration import Calibration
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, distances, score_shares
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES, Mean, Metric, Rate, metrics_for
-from fairfix.auditing.results import ComparisonReport, GroupReport, ScoreShares, Settings, Value
-from fairfix.auditing.sums import bounds_in, confusion, label_table, mean_sums, proportions, rate_sums
+from fairfix.auditing.results import ComparisonReport, GroupReport, Pair, ScoreShares, Settings, Value
+from fairfix.auditing.sums import confusion, label_table, mean_sums, means, proportions, rate_sums
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.names import group_name
 from fairfix.data.reading import Reading
 from fairfix.data.scan import KeptRows
-from fairfix.stats.estimates import Areas, Estimates, Means, simultaneous_limits
+from fairfix.stats.estimates import Areas, Estimates, simultaneous_limits
 from fairfix.stats.gaps import (
     Contrasts,
     Gap,
@@ -79,15 +80,15 @@ class GroupView:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What all views are computed from."""
+    """The counts that all views are computed from, with rows for exactness: every row, or those in candidate bins."""
 
     counts: Counts
     reading: Reading
     settings: Settings
-    all_rows: KeptRows | None
-    some_rows: KeptRows | None
-    median: float | None
-    above_median: Floats | None
+    all_rows: KeptRows | None = None
+    candidates: KeptRows | None = None
+    median: float | None = None
+    above_median: Floats | None = None
 
     @cached_property
     def coarse(self) -> Counts:
@@ -98,63 +99,58 @@ class Evidence:
         return self.counts if grid is None else self.counts.regrid(grid)
 
     @cached_property
+    def plain(self) -> dict[str, Rate | Mean]:
+        """The plain rates and means by name."""
+        entries = metrics_for(self.reading.task).items()
+        return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean))}
+
+    @cached_property
     def missing(self) -> dict[str, str]:
         """Metric -> reason for what this data cannot give."""
-        return not_computed(self)
+        counts, reading = self.counts, self.reading
+        out = {
+            name: why for name, metric in self.plain.items() if (why := unavailable(metric, counts, reading))
+        }
+        for name in reversed(EQUALIZED_ODDS):
+            if name in out:
+                out["equalized_odds"] = out[name]
+        if counts.grid is None:
+            return out | dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), NO_SCORE)
+        if not counts.has_labels:
+            out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], counts, reading)
+        elif reading.score_scale not in ("probability", "margin"):
+            out["calibration_error"] = "calibration bins need scores in [0, 1]"
+        if self.above_median is None:
+            out["scoring_rate"] = "the exact pooled median needs a second pass (leave out `one_pass`)"
+        return out
 
 
-NO_SCORE = "no score column (name one with --score)"
-NO_LABEL = "no label column (name one with --label)"
+NO_SCORE = "no score column (name one with `score`)"
+NO_LABEL = "no label column (name one with `label`)"
 
 
-def unavailable(metric: Metric, evidence: Evidence) -> str:
+def unavailable(metric: Metric, counts: Counts, reading: Reading) -> str:
     """Return why a metric cannot be computed from this data, or an empty text."""
-    counts, reading = evidence.counts, evidence.reading
     score, real = reading.columns.score, reading.task == "regression"
+    decided = counts.decisions is not None or (reading.threshold is not None and counts.grid is not None)
     for need in sorted(metric.needs):
         if need == "label" and not counts.has_labels:
             return "the label is a real number, not 0/1" if real else NO_LABEL
         if need == "real label" and not (real and reading.columns.label):
-            return "needs a real-valued label (--task regression with --label)"
+            return "needs a real-valued label (`task=regression` with `label`)"
         if need == "score" and "score" not in counts.sums:
             return NO_SCORE
-        if need == "probability" and (real or "square_loss" not in counts.sums):
-            if real:
-                return "a real-valued prediction is no probability"
+        if need == "probability" and real:
+            return "a real-valued prediction is no probability"
+        if need == "probability" and "square_loss" not in counts.sums:
             if score and reading.score_scale == "raw":
-                return "a raw score is no probability (--score-scale probability, margin or logit)"
+                return "a raw score is no probability (`score_scale=probability`, margin or logit)"
             return NO_LABEL if score else NO_SCORE
-        decided = counts.decisions is not None or (reading.threshold is not None and counts.grid is not None)
         if need == "decision" and not decided:
             if score:
-                return "no decision: say at which score it is positive with --threshold"
-            return "no score and no decision column (name one with --score or --prediction)"
+                return "no decision: say at which score it is positive with `threshold`"
+            return "no score and no decision column (name one with `score` or `prediction`)"
     return ""
-
-
-def metrics_of(evidence: Evidence) -> dict[str, Rate | Mean]:
-    """Return the plain rates and means by name."""
-    entries = metrics_for(evidence.reading.task).items()
-    return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean))}
-
-
-def not_computed(evidence: Evidence) -> dict[str, str]:
-    """Return metric -> reason for what this data cannot give."""
-    counts, reading = evidence.counts, evidence.reading
-    plain = metrics_of(evidence).items()
-    out = {name: reason for name, metric in plain if (reason := unavailable(metric, evidence))}
-    if any(name in out for name in EQUALIZED_ODDS):
-        out["equalized_odds"] = out[next(name for name in EQUALIZED_ODDS if name in out)]
-    if counts.grid is None:
-        out |= dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), NO_SCORE)
-        return out
-    if not counts.has_labels:
-        out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], evidence)
-    elif reading.score_scale not in ("probability", "margin"):
-        out["calibration_error"] = "calibration bins need scores in [0, 1]"
-    if evidence.above_median is None:
-        out["scoring_rate"] = "the exact pooled median needs a second pass (leave out --one-pass)"
-    return out
 
 
 # ---------------------------------------------------------------------- one view
@@ -179,37 +175,30 @@ class Measured:
     @cached_property
     def table(self) -> Floats:
         """The confusion table, with every decision negative where there is none."""
-        found = confusion(self.counts, self.evidence.reading.threshold)
-        return label_table(self.counts) if found is None else found
+        table = confusion(self.counts, self.evidence.reading.threshold)
+        return label_table(self.counts) if table is None else table
 
     @cached_property
     def estimates(self) -> dict[str, tuple[Estimates, str]]:
         """Metric -> (estimates per group, why one can be undefined)."""
-        out: dict[str, tuple[Estimates, str]] = {}
-        for name, metric in metrics_of(self.evidence).items():
-            if name not in self.missing:
-                out[name] = self._plain(metric), metric.undefined
+        out: dict[str, Estimates] = {}
+        for name, metric in self.evidence.plain.items():
+            if name in self.missing:
+                continue
+            if isinstance(metric, Rate):
+                out[name] = proportions(*rate_sums(metric, self.table), self.counts.weighted)
+            else:
+                sums = mean_sums(metric, self.counts)
+                out[name] = means(metric, self.evidence.reading, *self.sizes, *sums.T)
         if "scoring_rate" not in self.missing:
-            above, rest = self._above_median()
-            estimates = proportions(above, rest, self.counts.weighted)
-            out["scoring_rate"] = estimates, METRICS["scoring_rate"].undefined
+            out["scoring_rate"] = proportions(*self._above_median(), self.counts.weighted)
         if "auc" not in self.missing:
-            out["auc"] = self._areas(), "needs positives and negatives"
+            out["auc"] = self._areas()
         if "calibration_error" not in self.missing:
-            out["calibration_error"] = self._calibration.errors, METRICS["calibration_error"].undefined
-        return out
-
-    def _plain(self, metric: Rate | Mean) -> Estimates:
-        """Return the estimates of a plain rate or mean."""
-        if isinstance(metric, Rate):
-            return proportions(*rate_sums(metric, self.table), self.counts.weighted)
-        return self._means(metric, *self.sizes, mean_sums(metric, self.counts))
-
-    def _means(self, metric: Mean, weight: Floats, weight2: Floats, sums: Floats) -> Means:
-        support = bounds_in(metric, self.evidence.reading)
-        total, squares = (np.where(np.isfinite(part), part, np.nan) for part in (sums[:, 0], sums[:, 1]))
-        total = np.where(np.isnan(squares), np.nan, total)
-        return Means.from_sums(weight, weight2, total, squares, support=support)
+            out["calibration_error"] = self._calibration.errors
+        whys = metrics_for(self.evidence.reading.task)
+        why_areas = {"auc": "needs positives and negatives"}
+        return {name: (of, why_areas.get(name, whys[name].undefined)) for name, of in out.items()}
 
     def _above_median(self) -> tuple[Floats, Floats]:
         cells = self.evidence.above_median
@@ -305,11 +294,11 @@ class Measured:
 
     def _others(self, name: str) -> tuple[Estimates, Floats] | None:
         """Return the estimates of everybody outside each group and the group's share of the denominator."""
-        metric = metrics_of(self.evidence).get(name)
+        metric = self.evidence.plain.get(name)
         if isinstance(metric, Mean):
-            weight, weight2 = self.sizes
-            sums = mean_sums(metric, self.counts)
-            return self._means(metric, *map(_rest, (weight, weight2, sums))), weight / weight.sum()
+            weight = self.sizes[0]
+            parts = (*self.sizes, *mean_sums(metric, self.counts).T)
+            return means(metric, self.evidence.reading, *map(_rest, parts)), weight / weight.sum()
         if isinstance(metric, Rate):
             success, failure = rate_sums(metric, self.table)
         elif name == "scoring_rate":
@@ -335,7 +324,7 @@ class Measured:
 
     @cached_property
     def _distances(self) -> Distances:
-        return distances(self.evidence.counts, self.view.partition, self.evidence.some_rows)
+        return distances(self.evidence.counts, self.view.partition, self.evidence.candidates)
 
     def distribution(self) -> ScoreShares | None:
         """Return the distribution functions of the groups at a few scores; None without scores."""
@@ -346,7 +335,7 @@ class Measured:
             self.view.partition,
             self.view.names,
             self._distances,
-            self.evidence.some_rows,
+            self.evidence.candidates,
             CURVE_POINTS,
         )
 
@@ -374,7 +363,7 @@ class Measured:
         else:
             weights = self.counts.weights.sum(axis=1)
             cdfs = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
-            exact = float(found.between.max()) if self.evidence.some_rows is not None else None
+            exact = float(found.between.max()) if self.evidence.candidates is not None else None
             gap = ks_between_cdfs(cdfs, sizes, self.alpha, exact)
         of = Comparison("ks", "", "between_groups")
         if k < 2:
@@ -387,17 +376,14 @@ class Measured:
             at=found.between_at[g, h],
             bound=float((found.between + found.between_slack).max() - found.between.max()),
         )
-        return replace(report, pairs=self._pairs(found) if k <= ALL_PAIRS else {})
-
-    def _pairs(self, found: Distances) -> dict[tuple[str, str], Value]:
-        names, k = self.view.names, self.view.partition.size
-        return {
-            (names[g], names[h]): Value(
-                float(found.between[g, h]), math.nan, math.nan, "", float(found.between_slack[g, h])
-            )
-            for g in range(k)
-            for h in range(g + 1, k)
-        }
+        if k > ALL_PAIRS:
+            return report
+        names, values, errors = self.view.names, found.between, found.between_slack
+        pairs = (
+            Pair((names[g], names[h]), float(values[g, h]), float(errors[g, h]))
+            for g, h in combinations(range(k), 2)
+        )
+        return replace(report, pairs=tuple(pairs))
 
     def _report(
         self,
@@ -417,29 +403,25 @@ class Measured:
             reason = "fewer than two groups"
         elif math.isnan(gap.value) and not undefined:
             undefined, reason = names, "0/0: it is 0 in every group"
-        elif math.isnan(gap.value):
-            reason = f"undefined in {', '.join(undefined)}: {why}"
         elif undefined:
-            reason = f"over the rest; undefined in {', '.join(undefined)}: {why}"
+            rest = "" if math.isnan(gap.value) else "over the rest; "
+            reason = f"{rest}undefined in {', '.join(undefined)}: {why}"
         elif math.isinf(gap.value):
             reason = INFINITE
         elif math.isinf(gap.high):
             reason = NO_LIMIT
         per_group = {}
         if isinstance(found, Contrasts):
-            bounds = np.broadcast_to(np.asarray(found.bound, dtype=np.float64), found.value.shape)
-            per_group = {
-                name: _value(found.value[g], found.low[g], found.high[g], why, bounds[g])
-                for g, name in enumerate(names)
-            }
+            bounds = np.broadcast_to(found.bound, found.value.shape)
+            parts = zip(names, found.value, found.low, found.high, bounds, strict=True)
+            per_group = {name: _value(value, low, high, why, own) for name, value, low, high, own in parts}
         return ComparisonReport(
             of.id,
             Value(gap.value, gap.low, gap.high, reason, max(bound, gap.bound)),
             tuple(names[g] for g in gap.groups),
             undefined,
-            per_group,
-            {},
-            at if math.isfinite(at) else None,
+            at=at if math.isfinite(at) else None,
+            per_group=per_group,
         )
 
 

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairfix.auditing.results import ComparisonReport, Value
+from fairfix.auditing.results import ComparisonReport, Pair, Value
 from fairfix.data.counts import Floats
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
@@ -293,7 +293,7 @@ def _largest(
 
     known = [one for one in found if one.undecided is None]
     unknown = tuple(" / ".join(called(one)) for one in found if one.undecided is not None)
-    pairs = {called(one): Value(one.value, one.low, one.high) for one in known}
+    pairs = tuple(Pair(called(one), one.value) for one in known)
     if not known:
         why = next((one.undecided for one in found if one.undecided), "there is nothing to compare")
         return replace(_nothing(metric, str(why)), undefined=unknown)

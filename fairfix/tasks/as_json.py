@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fairfix import __version__
-from fairfix.auditing.as_json import check_dict, columns_dict, number, reading_dict, value_dict
+from fairfix.auditing.as_json import check_dict, columns_dict, form, number, reading_dict
 from fairfix.data.reading import Reading
 from fairfix.individual.flips import described
 from fairfix.models.repaired import Repaired
@@ -24,9 +24,9 @@ COMPARE_SCHEMA = "fairfix.compare/1"
 
 def _row(row: ProofRow) -> dict[str, Any]:
     out: dict[str, Any] = {"name": row.name, "id": row.id, "attribute": row.attribute or None}
-    out |= {"before": value_dict(row.before), "after": value_dict(row.after)}
+    out |= {"before": form(row.before), "after": form(row.after)}
     if row.change is not None:
-        out["change"] = value_dict(row.change)
+        out["change"] = form(row.change)
     if row.delivered is not None:
         out["delivered"] = row.delivered
     if row.expected is not None:
@@ -117,8 +117,8 @@ def _point(point: Point) -> dict[str, Any]:
         return {**out, "failure": point.failure}
     return {
         **out,
-        "gaps": {name: value_dict(value) for name, value in point.gaps.items()},
-        "qualities": {name: value_dict(value) for name, value in point.qualities.items()},
+        "gaps": {name: form(value) for name, value in point.gaps.items()},
+        "qualities": {name: form(value) for name, value in point.qualities.items()},
         "randomized": point.randomized,
         "protected_at_predict": point.needs_protected,
         "front": list(point.front),

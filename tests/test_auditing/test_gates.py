@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
@@ -16,8 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fairfix.auditing.as_json import check_dict
 from fairfix.auditing.baseline import Allowance, change
-from fairfix.auditing.checks import Check, record
+from fairfix.auditing.checks import Check
+from fairfix.auditing.results import CheckResult, Value
 from fairfix.auditing.waivers import Waiver, apply
 from fairfix.cli.options import today
 from fairfix.errors import ConfigError, UsageError
@@ -129,11 +132,13 @@ def test_square_and_add_by_hand(call: Call, old: str) -> None:
 
 def test_the_change_of_one_difference_is_newcombes() -> None:
     """With symmetric limits square and add is the usual interval of a difference; open ends stay open."""
-    one, two = {"value": 0.2, "low": 0.1, "high": 0.3}, {"value": 0.5, "low": 0.3, "high": 0.7}
+    one, two = Value(0.2, 0.1, 0.3), Value(0.5, 0.3, 0.7)
+    found = change(one, two)
 
-    assert change(one, two) == pytest.approx((0.3, 0.3 - math.sqrt(0.05), 0.3 + math.sqrt(0.05)))
-    assert change(one, {**two, "high": None})[2] == math.inf
-    assert math.isnan(change(one, {**two, "value": None})[0])
+    assert (found.value, found.low) == pytest.approx((0.3, 0.3 - math.sqrt(0.05)))
+    assert found.high == pytest.approx(0.3 + math.sqrt(0.05))
+    assert change(one, replace(two, high=math.inf)).high == math.inf
+    assert math.isnan(change(one, replace(two, value=math.nan)).value)
 
 
 def test_ratios_are_worse_when_smaller(call: Call, old: str) -> None:
@@ -494,19 +499,10 @@ def test_a_waiver_does_not_pass_within_the_error_of_a_number() -> None:
 def waived_verdict(value: float, bound: float, limit: float, *, complete: bool) -> str:
     """Return the verdict of ``auc.difference>0.1``, by its value, under a waiver up to a limit."""
     check = Check.parse("auc.difference>0.1")
-    ruling = check.judge(value, value, value, complete=complete, gate_on="point", bound=bound)
+    number = Value(value, value, value, bound=bound)
+    ruling = check.judge(number, complete=complete, gate_on="point")
     assert ruling.verdict == "fail"
-    judged = record(
-        check,
-        ruling,
-        of="value",
-        attribute="race",
-        columns=["race"],
-        complete=complete,
-        gate_on="point",
-        found={"value": value, "low": value, "high": value, "bound": bound},
-        groups=["a", "b"],
-    )
+    judged = check_dict(CheckResult(check, "race", ("race",), number, ("a", "b"), ruling, complete), "point")
     table = {"check": "auc.difference", "reason": "x", "expires": date(2027, 1, 1), "limit": limit}
     (found,), _ = apply([judged], [Waiver.parse(table, "here")], date(2026, 6, 30))
     return str(found["verdict"])

@@ -232,7 +232,7 @@ def test_attributes_with_too_little_to_show_are_left_out() -> None:
     assert "Elm" not in check["reason"]
     with pytest.raises(DataError, match="too few of its groups"):
         audited(data, 12, Reading(Columns(("sex",), score="score")))
-    with pytest.raises(DataError, match="one that --suppress-below hides"):
+    with pytest.raises(DataError, match="one that `suppress_below` hides"):
         audited(data, 12, reading, reference={"race": "Elm"})
 
 
