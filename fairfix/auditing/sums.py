@@ -65,15 +65,11 @@ def rate_sums(rate: Rate, table: Floats) -> tuple[Floats, Floats]:
     """
     if "label" not in rate.needs:
         either = table.sum(axis=1)
-        decided = {d for _, d in rate.success}
-        return _picked(either, decided), _picked(either, {0, 1} - decided)
+        decision = rate.success[0][1]
+        return either[:, decision], either[:, 1 - decision]
     success = sum(table[:, label, decision] for label, decision in rate.success)
     failure = sum(table[:, label, decision] for label, decision in rate.failure)
     return np.asarray(success), np.asarray(failure)
-
-
-def _picked(table: Floats, decisions: set[int]) -> Floats:
-    return np.asarray(table[:, sorted(decisions)].sum(axis=1))
 
 
 def share(success: Floats, failure: Floats) -> Floats:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import click
 
 from fairfix.cli.options import debug_option, option
+from fairfix.report.words import as_options
 
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -59,7 +60,7 @@ def command(name: str | None, format_: str, debug: bool) -> int:
 
 
 def _echo_json(content: object) -> None:
-    click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    click.echo(json.dumps(as_options(content), indent=2, ensure_ascii=False))
 
 
 def _echo_table(rows: Sequence[tuple[str, str]]) -> None:
@@ -70,7 +71,7 @@ def _echo_table(rows: Sequence[tuple[str, str]]) -> None:
     left = max(len(word) for word, _ in rows) + 2
     last = ""
     for word, text in rows:
-        lines = textwrap.wrap(text, max(width - left, 30), break_long_words=False) or [""]
+        lines = textwrap.wrap(as_options(text), max(width - left, 30), break_long_words=False) or [""]
         for line in lines:
             click.echo(f"{'' if word == last else word:{left}}{line}")
             last = word

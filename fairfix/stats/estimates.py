@@ -40,9 +40,9 @@ CARRIED = 8.0
 """A mean has a limit towards an infinite end once unseen rows are likely less than an eighth of those that carry it."""
 
 
-def frozen(values: ArrayLike) -> Floats:
+def frozen(numbers: ArrayLike) -> Floats:
     """Return a read-only copy."""
-    array = np.array(values, dtype=np.float64)
+    array = np.array(numbers, dtype=np.float64)
     array.setflags(write=False)
     return array
 
@@ -84,10 +84,10 @@ class Estimates(ABC):
 
     def sampling_limits(self, alpha: float) -> Limits:
         """Two-sided limits of every group at miscoverage ``alpha``, ``value`` taken as exact: (k,), (k,)."""
-        known: dict[float, Limits] = self.__dict__.setdefault("_limits", {})
-        if alpha not in known:
-            known[alpha] = self._limits_at(alpha)
-        return known[alpha]
+        cache: dict[float, Limits] = self.__dict__.setdefault("_limits", {})  # every comparison asks anew
+        if alpha not in cache:
+            cache[alpha] = self._limits_at(alpha)
+        return cache[alpha]
 
     def limits(self, alpha: float) -> Limits:
         """Two-sided limits of every group at miscoverage ``alpha``: two arrays (k,).
@@ -237,8 +237,8 @@ class Means(Estimates):
         sizes = np.nan_to_num(_divide(np.square(np.asarray(weight, float)), weight2))
         carried: ArrayLike = math.inf
         if total_of_sizes is not None:
-            found = carrying_rows(_divide(total_of_sizes, weight), square, sizes)
-            carried = np.where(np.asarray(total_of_sizes) > 0, found, math.inf)  # no row differs from 0
+            rows = carrying_rows(_divide(total_of_sizes, weight), square, sizes)
+            carried = np.where(np.asarray(total_of_sizes) > 0, rows, math.inf)  # no row differs from 0
         return cls(mean, variance, sizes, support, carried)
 
     def _limits_at(self, alpha: float) -> Limits:
