@@ -380,17 +380,17 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
             "scope: write METRIC.difference.true_groups, or METRIC.true_groups[ATTRIBUTE=GROUP]"
         )
     if of.group:
-        values = block.true_groups.get(of.id) if of.of_true_groups else None
-        if of.of_true_groups and values is None:
+        numbers = block.true_groups.get(of.id) if of.of_true_groups else None
+        if of.of_true_groups and numbers is None:
             raise UsageError(f"check {check.text!r}: there is no {of.id}; {UNDESCRIBED}")
-        if values is None:
-            values = {group.name: group.metrics[of.metric] for group in block.groups}
-        if of.group not in values:
+        if numbers is None:
+            numbers = {group.name: group.metrics[of.metric] for group in block.groups}
+        if of.group not in numbers:
             group = "true group" if of.of_true_groups else "group"
             raise UsageError(
-                f"check {check.text!r}: {block.attribute} has no {group} {of.group!r}; it has {', '.join(values)}"
+                f"check {check.text!r}: {block.attribute} has no {group} {of.group!r}; it has {', '.join(numbers)}"
             )
-        return values[of.group], (of.group,), True
+        return numbers[of.group], (of.group,), True
     report = block.comparisons.get(of.id)
     if report is not None:
         return report.value, report.groups, not report.undefined

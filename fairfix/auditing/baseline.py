@@ -52,21 +52,14 @@ Limits = Callable[[Comparison, Sequence[str]], PairedEnds]
 
 @dataclass(frozen=True)
 class Allowance:
-    """How much worse numbers may become.
-
-    Attributes
-    ----------
-    text
-        As the user wrote it.
-    amount
-        The largest change for the worse that is allowed.
-    check
-        Which comparison it is about; None for every comparison of the short report and of ``fail_on``.
-    """
+    """How much worse numbers may become."""
 
     text: str
+    """As the user wrote it."""
     amount: float
+    """The largest change for the worse that is allowed."""
     check: Check | None = None
+    """Which comparison it is about; None for every comparison of the short report and of ``fail_on``."""
 
     @classmethod
     def parse(cls, text: str) -> Allowance:

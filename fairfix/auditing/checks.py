@@ -7,11 +7,11 @@ A check is written as the condition under which the model *fails*::
     dp.covariance>0.01                 covariance of the selection with membership of a group
     eo.difference.to_overall>0.05      scope: between_groups (default), to_overall, to_reference, within_strata
     ks[race]>0.05                      only for the protected column race
-    dp.difference.true_groups>0.1      of the groups behind noisy ones (audit --noise); under_n1: by the table alone
-    decision_flips>0.01                share of rows whose decision changes with the group (audit --individual)
+    dp.difference.true_groups>0.1      of the groups behind noisy ones (``noise``); under_n1: by the table alone
+    decision_flips>0.01                share of rows whose decision changes with the group (``individual``)
     accuracy.min<0.7                   the worst group: min or max
     true_positive_rate[race=Black]<0.6 one group
-    true_positive_rate.true_groups[race=Black]<0.6  one true group (audit --noise)
+    true_positive_rate.true_groups[race=Black]<0.6  one true group (``noise``)
 
 With a confidence interval ``[low, high]`` of the value, a check *fails* when the whole interval satisfies
 the condition, *passes* when none of it does, and is *undecided* else. Gating on the point compares the
@@ -75,22 +75,15 @@ _EXPRESSION = re.compile(
 
 @dataclass(frozen=True)
 class Check:
-    """A condition under which the model fails.
-
-    Attributes
-    ----------
-    text
-        As the user wrote it.
-    comparison
-        What it looks at: a comparison of the report, or a metric of one group.
-    operator, limit
-        The value fails when ``value operator limit``.
-    """
+    """A condition under which the model fails."""
 
     text: str
+    """As the user wrote it."""
     comparison: Comparison
+    """What it looks at: a comparison of the report, or a metric of one group."""
     operator: str
     limit: float
+    """The value fails when ``value operator limit``."""
 
     @classmethod
     def parse(cls, text: str) -> Check:

@@ -178,28 +178,19 @@ class Piece:
 
 @dataclass(frozen=True)
 class CountFile:
-    """Counts with all that is needed to audit them: the reading of the data, and what a report says of its source.
-
-    Attributes
-    ----------
-    reading
-        Columns and their meaning, thresholds in the type of the score column.
-    pieces
-        Counts of the parts of the data, in order.
-    sources
-        Names of the data.
-    inferred, model
-        What was inferred about columns, and the name and hash of the model file, as in a report.
-    versions
-        Versions of fairfix that counted.
-    """
+    """Counts with all that is needed to audit them: the reading of the data, and what a report says of its source."""
 
     reading: Reading
+    """Columns and their meaning, thresholds in the type of the score column."""
     pieces: tuple[Piece, ...]
+    """Counts of the parts of the data, in order."""
     sources: tuple[str, ...]
+    """Names of the data."""
     inferred: Mapping[str, str] = field(default_factory=dict)
     model: Mapping[str, str] = field(default_factory=dict)
+    """What was inferred about columns, and the name and hash of the model file, as in a report."""
     versions: tuple[str, ...] = (__version__,)
+    """Versions of fairfix that counted."""
 
     @property
     def name(self) -> str:

@@ -55,23 +55,16 @@ LEAST_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Matched:
-    """Rows that are in both files, in the order of the new one.
-
-    Attributes
-    ----------
-    old, new
-        The rows whose groups are the same in both.
-    only_old, only_new
-        Usable rows whose id the other file does not have.
-    moved
-        Rows in both with another group (or stratum).
-    """
+    """Rows that are in both files, in the order of the new one."""
 
     old: Table
     new: Table
+    """The rows whose groups are the same in both."""
     only_old: int
     only_new: int
+    """Usable rows whose id the other file does not have."""
     moved: int
+    """Rows in both with another group (or stratum)."""
 
     @property
     def share(self) -> float:
@@ -165,34 +158,24 @@ class Reaches(NamedTuple):
 
 @dataclass(frozen=True)
 class Units:
-    """One metric of independent units (groups, or groups of a stratum) in both files, arrays of shape (U,).
-
-    Attributes
-    ----------
-    old, new
-        Estimates.
-    share_old, share_new
-        Each unit's share of the denominator.
-    rate
-        Whether it is a rate; else a mean.
-    rise, fall
-        Parts of the change that rise and that fall.
-    size, variance
-        Effective size of the change, and its variance.
-    apart
-        What the variance would be if the two files had nothing to do with one another.
-    """
+    """One metric of independent units (groups, or groups of a stratum) in both files, arrays of shape (U,)."""
 
     old: Estimates
     new: Estimates
+    """Estimates."""
     rate: bool
+    """Whether it is a rate; else a mean."""
     share_old: Floats
     share_new: Floats
+    """Each unit's share of the denominator."""
     rise: Floats
     fall: Floats
+    """Parts of the change that rise and that fall."""
     size: Floats
     variance: Floats
+    """Effective size of the change, and its variance."""
     apart: Floats
+    """What the variance would be if the two files had nothing to do with one another."""
 
     @property
     def alike(self) -> bool:
@@ -239,7 +222,8 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     def by(summands: Floats) -> Floats:
         return np.asarray(np.bincount(code, summands, count), dtype=np.float64)
 
-    estimates, parts, places, sizes, shares = [], [], [], [], []
+    estimates: list[Estimates] = []
+    parts, places, sizes, shares = [], [], [], []
     for table in (old, new):
         rows = _of_rate(metric, table) if isinstance(metric, Rate) else _of_mean(metric, table)
         if rows is None:
@@ -254,15 +238,14 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
                     np.stack([by(weight * part), by(weight**2 * part)], axis=-1)
                     for part in (base * value, base * (1 - value))
                 ]
-                estimate: Estimates = proportions(sums[0], sums[1], weighted)
+                estimates.append(proportions(sums[0], sums[1], weighted))
             else:
                 mean_sums = by(weight), by(weight**2), by(weight * value), by(weight * value * value)
-                estimate = means(metric, table.reading, *mean_sums)
+                estimates.append(means(metric, table.reading, *mean_sums))
             place = mass / total[code]
             sizes.append(np.nan_to_num(total**2 / by(weight * mass)))
             shares.append(np.nan_to_num(total / total.sum()))
-            parts.append(np.nan_to_num(place * (value - estimate.value[code]), nan=0.0, posinf=0.0))
-        estimates.append(estimate)
+            parts.append(np.nan_to_num(place * (value - estimates[-1].value[code]), nan=0.0, posinf=0.0))
         places.append(np.nan_to_num(place))
     d, v = parts[1] - parts[0], (places[0] + places[1]) / 2
     with np.errstate(invalid="ignore"):
@@ -278,7 +261,8 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     elif weighted:  # a few light rows must not make the variance small by luck
         spread = np.divide(d * d, v, out=np.zeros_like(d), where=v > 0)
         variance = np.maximum(variance, np.divide(by(spread), size, out=np.zeros_like(size), where=size > 0))
-    return Units(*estimates, isinstance(metric, Rate), *shares, rise, fall, size, variance, apart)
+    before, after = estimates
+    return Units(before, after, isinstance(metric, Rate), *shares, rise, fall, size, variance, apart)
 
 
 def _of_mean(mean: Mean, table: Table) -> tuple[Floats, Floats] | None:
@@ -385,22 +369,22 @@ class _Side:
 
     def _to_overall(self, kind: str) -> Family:
         unit = np.eye(self.value.size)
-        values, slopes = [], []
+        numbers, slopes = [], []
         for block in self.groups:
             at = np.array(block)
             share = np.zeros(self.value.size)
             share[at] = self.share[at] / self.share[at].sum()
             everybody, p = float(share @ self.value), self.value[at]
             if kind == "ratio":
-                values += [-p / everybody, -everybody / p]
+                numbers += [-p / everybody, -everybody / p]
                 slopes.append(-(unit[at] / everybody - p[:, None] * share / everybody**2))
                 slopes.append(-(share / p[:, None] - unit[at] * (everybody / p**2)[:, None]))
                 continue
             scale = share[at] if kind == "covariance" else np.ones(at.size)
             for sign in (1, -1):
-                values.append(sign * scale * (p - everybody))
+                numbers.append(sign * scale * (p - everybody))
                 slopes.append(sign * scale[:, None] * (unit[at] - share))
-        return np.concatenate(values), np.concatenate(slopes)
+        return np.concatenate(numbers), np.concatenate(slopes)
 
 
 class Changes:

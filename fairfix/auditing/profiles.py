@@ -129,7 +129,8 @@ def _value(group: Json, metric: str) -> dict[str, Any] | None:
 
 
 def _rate(group: Json, metric: str) -> float | None:
-    return (group["metrics"].get(metric) or {"value": None})["value"]
+    rate: float | None = (group["metrics"].get(metric) or {"value": None})["value"]
+    return rate
 
 
 def _unknown(group: Json) -> bool:

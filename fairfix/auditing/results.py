@@ -17,34 +17,23 @@ from fairfix.errors import UsageError
 
 @dataclass(frozen=True)
 class Settings:
-    """What to compute, apart from how the columns are read.
-
-    Attributes
-    ----------
-    confidence
-        Of every interval, simultaneous over the groups it compares.
-    intersect
-        Also audit the cells of all protected columns together.
-    reference
-        Reference group per attribute name.
-    exact
-        Compute KS, AUC and the pooled median from rows; else from bins in one pass, with certified bounds.
-    threads
-        Of the scan; None chooses.
-    checks, gate_on
-        Limits, and whether the interval or the point has to hold them.
-    suppress_below
-        Hide groups with fewer rows, and others so that these cannot be computed; 0 hides none.
-    """
+    """What to compute, apart from how the columns are read."""
 
     confidence: float = 0.95
+    """Of every interval, simultaneous over the groups it compares."""
     intersect: bool = False
+    """Also audit the cells of all protected columns together."""
     reference: Mapping[str, str] = field(default_factory=dict)
+    """Reference group per attribute name."""
     exact: bool = True
+    """Compute KS, AUC and the pooled median from rows; else from bins in one pass, with certified bounds."""
     threads: int | None = None
+    """Of the scan; None chooses."""
     checks: tuple[Check, ...] = ()
     gate_on: GateOn = "interval"
+    """Limits, and whether the interval or the point has to hold them."""
     suppress_below: int = 0
+    """Hide groups with fewer rows, and others so that these cannot be computed; 0 hides none."""
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
@@ -193,62 +182,42 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Bound:
-    """Where a number of true groups can lie under one assumption on the noise.
-
-    Attributes
-    ----------
-    low, high
-        The exact worst case on these rows; NaN where there is none, then ``reason`` says why.
-    outer_low, outer_high
-        The same with sampling error of the rows and, where it was counted, of the noise table.
-    """
+    """Where a number of true groups can lie under one assumption on the noise."""
 
     low: float
     high: float
+    """The exact worst case on these rows; NaN where there is none, then ``reason`` says why."""
     outer_low: float
     outer_high: float
+    """The worst case with sampling error of the rows and, where it was counted, of the noise table."""
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a true group, or of a comparison of true groups, under every assumption.
-
-    Attributes
-    ----------
-    name
-        Metric, or comparison without its scope.
-    group
-        True group; empty for a comparison.
-    recorded
-        The same of the recorded groups; NaN where there is none.
-    naive
-        ``recorded`` give or take the share of the group that is recorded as another; no bound at all, or None.
-    weighted
-        Every row counted in each true group by its chance to be there; NaN where it is not known.
-    bounds
-        Assumption (N0 to N4) -> where the number lies.
-    identified, standard_error
-        Under N4, where it was stated; the standard error takes the table as known.
-    other
-        Bounds by N1 or N2 with the table carried over in the other way; None where that is the same.
-    curve
-        (eps, low, high) under N3; NaN where the data refute it.
-    certain_up_to
-        Of a difference: largest eps at which it is certain that there is one; NaN if it never is.
-    """
+    """A number of a true group, or of a comparison of true groups, under every assumption."""
 
     name: str
+    """Metric, or comparison without its scope."""
     group: str
+    """True group; empty for a comparison."""
     recorded: float
+    """The number of the recorded groups; NaN where there is none."""
     weighted: float
+    """Every row counted in each true group by its chance to be there; NaN where it is not known."""
     bounds: Mapping[str, Bound]
+    """Assumption (N0 to N4) -> where the number lies."""
     naive: tuple[float, float] | None = None
+    """``recorded`` give or take the share of the group that is recorded as another; no bound at all, or None."""
     identified: float | None = None
     standard_error: float | None = None
+    """Under N4, where it was stated; the standard error takes the table as known."""
     other: tuple[float, float] | None = None
+    """Bounds by N1 or N2 with the table carried over in the other way; None where that is the same."""
     curve: tuple[tuple[float, float, float], ...] = ()
+    """(eps, low, high) under N3; NaN where the data refute it."""
     certain_up_to: float | None = None
+    """Of a difference: largest eps at which it is certain that there is one; NaN if it never is."""
 
 
 @dataclass(frozen=True)
@@ -290,70 +259,49 @@ class MembershipReport:
 
 @dataclass(frozen=True)
 class NoiseReport:
-    """What an audit says of true groups.
-
-    Attributes
-    ----------
-    attribute, source
-        The recorded groups' column, and where the noise is described.
-    true, noisy
-        Names of the groups.
-    form, rows, by_label, keep
-        Of the table: what its values are, rows counted, whether it is by label, and what of it is carried over.
-    table
-        Joint masses of true and recorded groups in the data, shape (J, K); empty without a table.
-    rests_on
-        The strongest assumption that was stated; what is gated rests on it.
-    stated
-        Assumption -> what was stated, in words.
-    unavailable
-        Assumption -> why there is no bound under it.
-    radii, conditional_radii
-        Group -> radius used, and the one that holds for equal marginals only.
-    shift
-        Total variation between the recorded groups of table and data.
-    transport_difference
-        Largest difference of the table to that carried over in the other way.
-    smallest_eps
-        The least eps that the data allow.
-    vacuous
-        (metric, group) of which the table without labels can say nothing, whatever the decisions are.
-    figures
-        Of groups, then of comparisons.
-    breakdowns
-        Of checks.
-    replicates, seed
-        Of the resampling.
-    notes
-        What the reader must know besides.
-    membership
-        Where rows carry probabilities of membership; then there are no recorded groups and no table.
-    """
+    """What an audit says of true groups."""
 
     attribute: str
     source: str
+    """The recorded groups' column, and where the noise is described."""
     true: tuple[str, ...]
     noisy: tuple[str, ...]
+    """Names of the groups."""
     form: str
     rows: int | None
     by_label: bool
     keep: str
+    """Of the table: what its values are, rows counted, whether it is by label, and what of it is carried over."""
     table: tuple[tuple[float, ...], ...]
+    """Joint masses of true and recorded groups in the data, shape (J, K); empty without a table."""
     rests_on: str
+    """The strongest assumption that was stated; what is gated rests on it."""
     stated: Mapping[str, str]
+    """Assumption -> what was stated, in words."""
     unavailable: Mapping[str, str]
+    """Assumption -> why there is no bound under it."""
     radii: Mapping[str, float]
     conditional_radii: Mapping[str, float]
+    """Group -> radius used, and the one that holds for equal marginals only."""
     shift: float | None
+    """Total variation between the recorded groups of table and data."""
     transport_difference: float | None
+    """Largest difference of the table to that carried over in the other way."""
     smallest_eps: float | None
+    """The least eps that the data allow."""
     vacuous: tuple[tuple[str, str], ...]
+    """(metric, group) of which the table without labels can say nothing, whatever the decisions are."""
     figures: tuple[Figure, ...]
+    """Of groups, then of comparisons."""
     breakdowns: tuple[BreakdownReport, ...]
+    """Of checks."""
     replicates: int
     seed: int
+    """Of the resampling."""
     notes: tuple[str, ...] = ()
+    """What the reader must know besides."""
     membership: MembershipReport | None = None
+    """Where rows carry probabilities of membership; then there are no recorded groups and no table."""
 
 
 @dataclass(frozen=True)

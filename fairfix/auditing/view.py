@@ -7,7 +7,7 @@ them into estimates per group and into comparisons between groups, each with its
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -24,20 +24,9 @@ from fairfix.data.counts import Counts, Floats
 from fairfix.data.names import group_name
 from fairfix.data.reading import Reading
 from fairfix.data.scan import KeptRows
+from fairfix.stats import gaps
 from fairfix.stats.estimates import Areas, Estimates, simultaneous_limits
-from fairfix.stats.gaps import (
-    Contrasts,
-    Gap,
-    combine,
-    covariance_to_overall,
-    difference_between_groups,
-    difference_to_overall,
-    difference_to_reference,
-    ratio_between_groups,
-    ratio_to_overall,
-    ratio_to_reference,
-    worst,
-)
+from fairfix.stats.gaps import Contrasts, Gap, combine, worst
 from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
 
 ROUNDING = 1e-10
@@ -51,6 +40,17 @@ NO_LIMIT = "too few rows carry a mean on a scale without end, so it has no limit
 
 INFINITE = "infinite: divided by 0, or too large for a floating-point number"
 """Why a comparison that is defined has no number."""
+
+GAPS: Mapping[tuple[str, str], Callable[..., Gap | Contrasts]] = {
+    ("between_groups", "difference"): gaps.difference_between_groups,
+    ("between_groups", "ratio"): gaps.ratio_between_groups,
+    ("to_overall", "difference"): gaps.difference_to_overall,
+    ("to_overall", "ratio"): gaps.ratio_to_overall,
+    ("to_overall", "covariance"): gaps.covariance_to_overall,
+    ("to_reference", "difference"): gaps.difference_to_reference,
+    ("to_reference", "ratio"): gaps.ratio_to_reference,
+}
+"""Scope and kind -> what compares estimates, in the order of reports."""
 
 CURVE_POINTS = 101
 """Scores at which a report has the distribution functions, at most."""
@@ -201,13 +201,11 @@ class Measured:
         return {name: (of, why_areas.get(name, whys[name].undefined)) for name, of in out.items()}
 
     def _above_median(self) -> tuple[Floats, Floats]:
-        cells = self.evidence.above_median
-        assert cells is not None
+        assert self.evidence.above_median is not None
         group = self.view.partition.group_of_cell
-        keep = group >= 0
-        out = np.zeros((self.view.partition.size, 2, 2))
-        np.add.at(out, group[keep], cells[keep])
-        return out[:, 0], out[:, 1]
+        out = np.zeros((self.view.partition.size + 1, 2, 2))  # the last one takes cells of no group
+        np.add.at(out, group, self.evidence.above_median)
+        return out[:-1, 0], out[:-1, 1]
 
     def _areas(self) -> Areas:
         value, slack = areas(self.evidence.counts, self.view.partition, self.evidence.all_rows)
@@ -232,22 +230,17 @@ class Measured:
         curves = self._calibration.points() if "calibration_error" in self.estimates else [()] * len(weight)
         total = float(self.evidence.counts.weights[self.view.partition.group_of_cell >= 0].sum())
         spread = self._score_deviations()
-        return tuple(
-            GroupReport(
-                name,
-                self.view.levels[g],
-                int(rows[g]),
-                float(weight[g]),
-                float(weight[g]) / total,
-                {
-                    metric: _value(e.value[g], limits[metric][0][g], limits[metric][1][g], why, e.slack[g])
-                    for metric, (e, why) in self.estimates.items()
-                },
-                curves[g],
-                spread[g],
+        out = []
+        for g, (name, levels) in enumerate(zip(self.view.names, self.view.levels, strict=True)):
+            metrics = {
+                metric: _value(e.value[g], limits[metric][0][g], limits[metric][1][g], why, e.slack[g])
+                for metric, (e, why) in self.estimates.items()
+            }
+            mass = float(weight[g])
+            out.append(
+                GroupReport(name, levels, int(rows[g]), mass, mass / total, metrics, curves[g], spread[g])
             )
-            for g, name in enumerate(self.view.names)
-        )
+        return tuple(out)
 
     def _score_deviations(self) -> list[float | None]:
         r"""Return :math:`\sqrt{E_w[s^2] - E_w[s]^2}` per group; None without scores, or if lost in rounding."""
@@ -267,8 +260,9 @@ class Measured:
         for name, (estimates, why) in self.estimates.items():
             for kind, scope, gap in self._gaps(name, self.alpha):
                 yield self._report(Comparison(name, kind, scope), gap, why)
-            yield self._report(Comparison(name, "min"), worst(estimates, self.alpha, smallest=True), why)
-            yield self._report(Comparison(name, "max"), worst(estimates, self.alpha, smallest=False), why)
+            for kind in ("min", "max"):
+                gap = worst(estimates, self.alpha, smallest=kind == "min")
+                yield self._report(Comparison(name, kind), gap, why)
         if all(name in self.estimates for name in EQUALIZED_ODDS):
             yield from self._equalized_odds()
         if self.counts.grid is not None:
@@ -277,20 +271,16 @@ class Measured:
     def _gaps(self, name: str, alpha: float) -> Iterator[tuple[str, str, Gap | Contrasts]]:
         """Yield (kind, scope, result) of the comparisons that make sense for a metric."""
         estimates, others, reference = self.estimates[name][0], self._others(name), self.view.reference
-        ratios = estimates.support[0] >= 0
-        yield "difference", "between_groups", difference_between_groups(estimates, alpha)
-        if ratios:
-            yield "ratio", "between_groups", ratio_between_groups(estimates, alpha)
-        if others is not None:
-            yield "difference", "to_overall", difference_to_overall(estimates, *others, alpha)
-            if ratios:
-                yield "ratio", "to_overall", ratio_to_overall(estimates, *others, alpha)
-            if "covariance" in METRICS[name].kinds:
-                yield "covariance", "to_overall", covariance_to_overall(estimates, *others, alpha)
-        if reference is not None:
-            yield "difference", "to_reference", difference_to_reference(estimates, reference, alpha)
-            if ratios:
-                yield "ratio", "to_reference", ratio_to_reference(estimates, reference, alpha)
+        kinds = set(METRICS[name].kinds) - (set() if estimates.support[0] >= 0 else {"ratio"})
+        more = {
+            "between_groups": (),
+            "to_overall": others,
+            "to_reference": None if reference is None else (reference,),
+        }
+        for (scope, kind), gap in GAPS.items():
+            arguments = more[scope]
+            if kind in kinds and arguments is not None:
+                yield kind, scope, gap(estimates, *arguments, alpha)
 
     def _others(self, name: str) -> tuple[Estimates, Floats] | None:
         """Return the estimates of everybody outside each group and the group's share of the denominator."""
@@ -315,9 +305,9 @@ class Measured:
         both = (self._gaps(name, self.alpha / 2) for name in EQUALIZED_ODDS)
         for pair in zip(*both, strict=True):
             kind, scope, _ = pair[0]
-            gaps = [found if isinstance(found, Gap) else found.gap for _, _, found in pair]
-            gap = combine(*gaps, smallest=kind == "ratio")
-            if any(math.isnan(g.value) for g in gaps) and not gap.undefined:  # 0/0 in one of the two
+            two = [gap if isinstance(gap, Gap) else gap.gap for _, _, gap in pair]
+            gap = combine(*two, smallest=kind == "ratio")
+            if any(math.isnan(g.value) for g in two) and not gap.undefined:  # 0/0 in one of the two
                 gap = replace(gap, undefined=tuple(range(self.view.partition.size)))
             of = Comparison("equalized_odds", kind, scope)
             yield self._report(of, gap, of.entry.undefined)
@@ -330,72 +320,52 @@ class Measured:
         """Return the distribution functions of the groups at a few scores; None without scores."""
         if self.counts.grid is None:
             return None
-        return score_shares(
-            self.evidence.counts,
-            self.view.partition,
-            self.view.names,
-            self._distances,
-            self.evidence.candidates,
-            CURVE_POINTS,
-        )
+        evidence, partition = self.evidence, self.view.partition
+        exact = self._distances, evidence.candidates
+        return score_shares(evidence.counts, partition, self.view.names, *exact, CURVE_POINTS)
 
     def _ks(self) -> Iterator[ComparisonReport]:
-        found = self._distances
-        weight, weight2 = self.sizes
+        """Yield the largest distance to everybody, and between two groups."""
+        far, (weight, weight2), k = self._distances, self.sizes, self.view.partition.size
         sizes = weight**2 / weight2
-        rest, rest2 = _rest(weight), _rest(weight2)
         with np.errstate(invalid="ignore", divide="ignore"):
-            rests = np.nan_to_num(rest**2 / rest2)
-        overall = ks_to_overall(
-            found.to_overall, sizes, rests, weight / weight.sum(), self.alpha, found.to_overall_slack
-        )
-        top = int(np.argmax(found.to_overall))
-        bound = float(found.to_overall_slack.max())
-        yield self._report(
-            Comparison("ks", "", "to_overall"), overall, "", at=found.to_overall_at[top], bound=bound
-        )
-        yield self._ks_between(found, sizes)
-
-    def _ks_between(self, found: Distances, sizes: Floats) -> ComparisonReport:
-        k = self.view.partition.size
+            rests = np.nan_to_num(_rest(weight) ** 2 / _rest(weight2))
+        of, shares = Comparison("ks", "", "to_overall"), weight / weight.sum()
+        overall = ks_to_overall(far.to_overall, sizes, rests, shares, self.alpha, far.to_overall_slack)
+        at, bound = far.to_overall_at[np.argmax(far.to_overall)], float(far.to_overall_slack.max())
+        yield self._report(of, overall, "", at=at, bound=bound)
+        of = of.to("between_groups")
         if k <= ALL_PAIRS:
-            gap = ks_between_groups(found.between, sizes, self.alpha, found.between_slack)
+            gap = ks_between_groups(far.between, sizes, self.alpha, far.between_slack)
         else:
             weights = self.counts.weights.sum(axis=1)
             cdfs = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
-            exact = float(found.between.max()) if self.evidence.candidates is not None else None
+            exact = float(far.between.max()) if self.evidence.candidates is not None else None
             gap = ks_between_cdfs(cdfs, sizes, self.alpha, exact)
-        of = Comparison("ks", "", "between_groups")
         if k < 2:
-            return self._report(of, gap, of.entry.undefined)
-        g, h = sorted(int(i) for i in np.unravel_index(np.argmax(found.between), found.between.shape))
-        report = self._report(
-            of,
-            replace(gap, groups=(g, h)),
-            "",
-            at=found.between_at[g, h],
-            bound=float((found.between + found.between_slack).max() - found.between.max()),
-        )
-        if k > ALL_PAIRS:
-            return report
-        names, values, errors = self.view.names, found.between, found.between_slack
+            yield self._report(of, gap, of.entry.undefined)
+            return
+        g, h = sorted(int(i) for i in np.unravel_index(np.argmax(far.between), far.between.shape))
+        bound = float((far.between + far.between_slack).max() - far.between.max())
+        report = self._report(of, replace(gap, groups=(g, h)), "", at=far.between_at[g, h], bound=bound)
+        names = self.view.names
         pairs = (
-            Pair((names[g], names[h]), float(values[g, h]), float(errors[g, h]))
-            for g, h in combinations(range(k), 2)
+            Pair((names[g], names[h]), float(far.between[g, h]), float(far.between_slack[g, h]))
+            for g, h in combinations(range(k if k <= ALL_PAIRS else 0), 2)
         )
-        return replace(report, pairs=tuple(pairs))
+        yield replace(report, pairs=tuple(pairs))
 
     def _report(
         self,
         of: Comparison,
-        found: Gap | Contrasts,
+        result: Gap | Contrasts,
         why: str,
         *,
         at: float = math.nan,
         bound: float = 0.0,
     ) -> ComparisonReport:
         names = self.view.names
-        gap = found if isinstance(found, Gap) else found.gap
+        gap = result if isinstance(result, Gap) else result.gap
         why = f"{why}, or 0/0" if of.kind == "ratio" else why
         undefined = tuple(names[g] for g in gap.undefined)
         reason = ""
@@ -411,9 +381,9 @@ class Measured:
         elif math.isinf(gap.high):
             reason = NO_LIMIT
         per_group = {}
-        if isinstance(found, Contrasts):
-            bounds = np.broadcast_to(found.bound, found.value.shape)
-            parts = zip(names, found.value, found.low, found.high, bounds, strict=True)
+        if isinstance(result, Contrasts):
+            bounds = np.broadcast_to(result.bound, result.value.shape)
+            parts = zip(names, result.value, result.low, result.high, bounds, strict=True)
             per_group = {name: _value(value, low, high, why, own) for name, value, low, high, own in parts}
         return ComparisonReport(
             of.id,

@@ -28,31 +28,21 @@ STATES = ("exceeded", "used", "not needed")
 
 @dataclass(frozen=True)
 class Waiver:
-    """One waiver.
-
-    Attributes
-    ----------
-    text
-        The check it names, as written.
-    check
-        The same, parsed; its operator and limit mean nothing unless ``exact``.
-    of_change
-        Whether it is about a change since a baseline.
-    exact
-        Whether it names operator and limit too, and covers that check alone.
-    reason, expires
-        Why, and the last day on which it holds.
-    limit
-        How far beyond its own limit the check may be; None for any distance.
-    """
+    """One waiver."""
 
     text: str
+    """The check it names, as written."""
     check: Check
+    """The same, parsed; its operator and limit mean nothing unless ``exact``."""
     of_change: bool
+    """Whether it is about a change since a baseline."""
     exact: bool
+    """Whether it names operator and limit too, and covers that check alone."""
     reason: str
     expires: date
+    """Why, and the last day on which it holds."""
     limit: float | None = None
+    """How far beyond its own limit the check may be; None for any distance."""
 
     @classmethod
     def parse(cls, table: Any, where: str) -> Waiver:

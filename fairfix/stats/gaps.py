@@ -37,54 +37,38 @@ def bonferroni(alpha: float, directed: int) -> float:
 
 @dataclass(frozen=True)
 class Gap:
-    """One number that compares groups, with the interval that holds it with probability ``1 - alpha``.
-
-    Attributes
-    ----------
-    value
-        The estimate over the defined groups; NaN when fewer than two are defined (one, for :func:`worst`),
-        or when a ratio has nothing but zero rates.
-    low, high
-        The interval. With an undefined group the unfavourable end is the worst possible, so that
-        a limit can be shown to be broken but never to be kept.
-    groups
-        Indices of the groups that attain the value: of two, the one with the larger number first; of
-        comparisons with a reference, the group and the reference; with everybody, the group alone. The lowest
-        indices where several attain it; empty where the value is NaN.
-    undefined
-        Indices of the groups without a value.
-    bound
-        Certified numerical error of the value: 0 where the groups' numbers are exact.
-    """
+    """One number that compares groups, with the interval that holds it with probability ``1 - alpha``."""
 
     value: float
+    """The estimate over the defined groups; NaN when fewer than two are defined (one, for :func:`worst`), or when a
+    ratio has nothing but zero rates."""
     low: float
     high: float
+    """The interval. With an undefined group the unfavourable end is the worst possible, so that a limit can be shown to
+    be broken but never to be kept."""
     groups: tuple[int, ...]
+    """Indices of the groups that attain the value: of two, the one with the larger number first; of comparisons with a
+    reference, the group and the reference; with everybody, the group alone. The lowest indices where several attain it;
+    empty where the value is NaN."""
     undefined: tuple[int, ...]
+    """Indices of the groups without a value."""
     bound: float = 0.0
+    """Certified numerical error of the value: 0 where the groups' numbers are exact."""
 
 
 @dataclass(frozen=True, eq=False)
 class Contrasts:
-    """Every group against one counterpart.
-
-    Attributes
-    ----------
-    value, low, high : (k,) arrays
-        Signed differences (or ratios) with limits that hold for all groups at once.
-    gap
-        The largest absolute difference (or the ratio furthest from 1, as a number of at most 1). Its upper
-        end may be tighter than the largest of ``high``: the largest of several needs no multiplicity there.
-    bound
-        (k,) certified numerical error of ``value``.
-    """
+    """Every group against one counterpart."""
 
     value: Floats
     low: Floats
     high: Floats
+    """(k,) arrays: signed differences (or ratios) with limits that hold for all groups at once."""
     gap: Gap
+    """The largest absolute difference (or the ratio furthest from 1, as a number of at most 1). Its upper end may be
+    tighter than the largest of ``high``: the largest of several needs no multiplicity there."""
     bound: ArrayLike = 0.0
+    """(k,) certified numerical error of ``value``."""
 
 
 def _error(value: float, least: float, most: float) -> float:
