@@ -28,23 +28,8 @@ import numpy.typing as npt
 from fairfix import __version__
 from fairfix.auditing.audit import More, judge
 from fairfix.auditing.results import AuditReport, Settings
-from fairfix.data.codec import (
-    Array,
-    Arrays,
-    Json,
-    State,
-    list_of,
-    map_of,
-    need,
-    one_of,
-    or_none,
-    plain,
-    real,
-    record,
-    text,
-    tuple_of,
-    whole,
-)
+from fairfix.data import codec
+from fairfix.data.codec import Array, Arrays, Json, State, need, plain
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Grid
 from fairfix.data.files import open_source
@@ -60,10 +45,10 @@ MAX_ENTRIES = 1 << 27
 MAX_ROWS = 1 << 53
 """Rows, so that their number is exact in floating point."""
 
-NAME = or_none(text)
+NAME = codec.or_none(codec.text)
 COLUMN_PARTS: Mapping[str, Json] = {
-    "protected": list_of(text),
-    "strata": list_of(text),
+    "protected": codec.list_of(codec.text),
+    "strata": codec.list_of(codec.text),
     "label": NAME,
     "score": NAME,
     "prediction": NAME,
@@ -71,29 +56,31 @@ COLUMN_PARTS: Mapping[str, Json] = {
     "weight": NAME,
 }
 READING_PARTS: Mapping[str, Json] = {
-    "task": one_of(*get_args(Task)),
-    "score_scale": one_of(*get_args(ScoreScale)),
-    "thresholds": list_of(real(), most=64),
+    "task": codec.one_of(*get_args(Task)),
+    "score_scale": codec.one_of(*get_args(ScoreScale)),
+    "thresholds": codec.list_of(codec.real(), most=64),
     "positive_label": NAME,
-    "missing_group": one_of(*get_args(MissingGroup)),
-    "missing_rows": one_of(*get_args(MissingRows)),
-    "max_groups": whole(1),
+    "missing_group": codec.one_of(*get_args(MissingGroup)),
+    "missing_rows": codec.one_of(*get_args(MissingRows)),
+    "max_groups": codec.whole(1),
 }
 PIECE_PARTS: Mapping[str, Json] = {
-    "read": whole(),
-    "excluded": list_of(tuple_of(text, whole())),
-    "grid": or_none(tuple_of(whole(-1021, 1021), whole(-MAX_ROWS), whole(-MAX_ROWS))),
-    "cells": whole(),
-    "entries": whole(),
+    "read": codec.whole(),
+    "excluded": codec.list_of(codec.tuple_of(codec.text, codec.whole())),
+    "grid": codec.or_none(
+        codec.tuple_of(codec.whole(-1021, 1021), codec.whole(-MAX_ROWS), codec.whole(-MAX_ROWS))
+    ),
+    "cells": codec.whole(),
+    "entries": codec.whole(),
 }
-MANIFEST = record(
-    fairfix=list_of(text),
-    reading=record(**COLUMN_PARTS, **READING_PARTS),
-    sources=list_of(text, least=1),
-    inferred=map_of(text),
-    model=map_of(text),
-    cells=list_of(list_of(text)),
-    pieces=list_of(record(**PIECE_PARTS)),
+MANIFEST = codec.record(
+    fairfix=codec.list_of(codec.text),
+    reading=codec.record(**COLUMN_PARTS, **READING_PARTS),
+    sources=codec.list_of(codec.text, least=1),
+    inferred=codec.map_of(codec.text),
+    model=codec.map_of(codec.text),
+    cells=codec.list_of(codec.list_of(codec.text)),
+    pieces=codec.list_of(codec.record(**PIECE_PARTS)),
 )
 """What a file says of its counts, and of what kind it is."""
 
@@ -116,24 +103,15 @@ def arrays_of(reading: Reading) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Counts of one part of the data, without the entries that have no rows.
-
-    Attributes
-    ----------
-    read, excluded, cells
-        As in :class:`~fairfix.data.counts.Counts`.
-    grid
-        Exponent, first and last bin of the grid; None without a score, or without rows.
-    arrays
-        As in the file (:func:`arrays_of`) without the cells: increasing places in the table (cell, label, bin), the
-        table's entries there, decisions and sums.
-    """
+    """:class:`~fairfix.data.counts.Counts` of one part of the data, without the entries that have no rows."""
 
     read: int
     excluded: Mapping[str, int]
     grid: tuple[int, int, int] | None
+    """Exponent, first and last bin; None without a score, or without rows."""
     cells: tuple[tuple[str, ...], ...]
     arrays: Arrays
+    """As in the file but for the cells: increasing places in the table (cell, label, bin), its entries there, ..."""
 
     @classmethod
     def of(cls, counts: Counts) -> Piece:
@@ -216,7 +194,9 @@ class CountFile:
 
     def facts(self) -> dict[str, Any]:
         """Return what the file says of itself, as JSON values."""
-        excluded = sum((Counter(piece.excluded) for piece in self.pieces), Counter[str]())
+        excluded = Counter[str]()
+        for piece in self.pieces:
+            excluded.update(piece.excluded)
         cells = {cell for piece in self.pieces for cell in piece.cells}
         keys = self.reading.columns.cell_keys
         return {
@@ -320,11 +300,9 @@ def repeated(files: Sequence[tuple[str, CountFile]]) -> tuple[str, str] | None:
 def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str]]:
     """Yield (part, value in one, value in the other) of all that keeps counts from being added."""
     left, right = _reading_state(one.reading), _reading_state(two.reading)
-    yield from (
-        (key.replace("_", " "), _shown(left[key]), _shown(right[key]))
-        for key in left
-        if left[key] != right[key]
-    )
+    for key in left:
+        if left[key] != right[key]:
+            yield key.replace("_", " "), _shown(left[key]), _shown(right[key])
     if one.model.get("sha256") != two.model.get("sha256"):
         yield "the model file", one.model.get("sha256", "none"), two.model.get("sha256", "none")
     grids = [{piece.grid for piece in file.pieces if piece.grid} for file in (one, two)]

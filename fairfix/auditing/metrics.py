@@ -43,8 +43,8 @@ class Metric:
     """An entry of the catalogue."""
 
     name: str
-    title: str
-    """Heading in reports."""
+    title: str = ""
+    """Heading in reports; by default the name."""
     formula: str
     """Definition in the terms of the docs."""
     needs: tuple[str, ...]
@@ -69,6 +69,9 @@ class Metric:
     """Whether it is of ``decisions``, which another threshold changes, of ``scores``, or of ``labels``."""
     titles: Mapping[str, str] = field(default_factory=dict)
     """Titles of comparisons that are not made of their parts."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.name.replace("_", " "))
 
     @property
     def of_groups(self) -> bool:
@@ -174,11 +177,9 @@ def _mean(
     error: bool = False,
     undefined: str = "its sums are too large for a floating-point number",
 ) -> Mean:
-    title = name.replace("_", " ")
     ratios = bounds[0] >= 0 or name == "mean_score"  # a score can be a probability
     return Mean(
         name=name,
-        title=title,
         formula=formula,
         quantity=quantity,
         error=error,
@@ -191,33 +192,21 @@ def _mean(
         bounds=bounds,
         kinds=KINDS_OF_VALUES if ratios else ("difference", "min", "max"),
         of="labels" if name == "mean_label" else "scores",
-        titles={"max": f"largest group {title}"},
+        titles={"max": f"largest group {name.replace('_', ' ')}"},
     )
 
 
-def _of_single_persons(name: str, formula: str, of: Of = "scores", **titles: str) -> Metric:
-    """Return a metric of what changed rows would get; ``titles`` are by scope."""
+def _individual(name: str, formula: str, source: str = "model", of: Of = "scores", **titles: str) -> Metric:
+    """Return a metric of what changed rows would get, or of what scores tell of it; ``titles`` are by scope."""
+    by_scores = source == "score"
     return Metric(
         name=name,
-        title=name.replace("_", " "),
         formula=formula,
-        needs=("individual", "model"),
-        kinds=(),
-        scopes=FLIP_SCOPES,
+        needs=("individual", source),
+        kinds=("difference",) if by_scores else (),
+        scopes=("between_groups",) if by_scores else FLIP_SCOPES,
         of=of,
-        titles=titles,
-    )
-
-
-def _of_scores_alone(name: str, formula: str, title: str) -> Metric:
-    return Metric(
-        name=name,
-        title=name.replace("_", " "),
-        formula=formula,
-        needs=("individual", "score"),
-        kinds=("difference",),
-        scopes=("between_groups",),
-        titles={"difference.between_groups": title},
+        titles={f"difference.{scope}" if by_scores else scope: title for scope, title in titles.items()},
     )
 
 
@@ -277,7 +266,6 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="calibration_error",
-        title="calibration error",
         formula="sum over 16 score bins of share * |rate of y = 1 - mean score|",
         needs=("label", "bins"),
         undefined="no rows",
@@ -288,7 +276,6 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="scoring_rate",
-        title="scoring rate",
         formula="P(score > median score of everybody)",
         needs=("score", "second pass"),
         undefined="no rows",
@@ -297,7 +284,6 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="equalized_odds",
-        title="equalized odds",
         formula="the larger gap of true_positive_rate and false_positive_rate",
         needs=("decision", "label"),
         undefined="no positives or no negatives",
@@ -317,7 +303,7 @@ _ENTRIES: tuple[Metric, ...] = (
         scopes=("between_groups", "to_overall", "within_strata"),
         titles={"between_groups": "KS distance, between groups"},
     ),
-    _of_single_persons(
+    _individual(
         "decision_flips",
         "share of rows whose decision is not the same in all flips",
         of="decisions",
@@ -325,28 +311,30 @@ _ENTRIES: tuple[Metric, ...] = (
         under_comparable="decisions that change with comparable values",
         under_everybody="the same, if everybody gets these values",
     ),
-    _of_single_persons(
+    _individual(
         "score_change",
         "mean over rows of largest minus smallest score over the flips",
         under_flips="largest change of the score with the group, mean",
     ),
-    _of_single_persons(
+    _individual(
         "score_effect",
         "largest difference of the mean score between two flips of everybody",
         under_flips="effect of the group on the mean score",
     ),
-    _of_single_persons(
+    _individual(
         "transport_cost", "mean over rows of the largest squared change of the log-odds, kept within 8"
     ),
-    _of_scores_alone(
+    _individual(
         "matched_effect",
         "difference of the mean score between rows that are equal in all other columns",
-        "mean score difference of rows equal in all else",
+        "score",
+        between_groups="mean score difference of rows equal in all else",
     ),
-    _of_scores_alone(
+    _individual(
         "residual_effect",
         "slope of the score's residual on the group's, both after what the other columns tell",
-        "mean score difference after what the other columns tell",
+        "score",
+        between_groups="mean score difference after what the other columns tell",
     ),
 )
 

@@ -344,47 +344,40 @@ def _change_of_largest(old: Family, new: Family, units: Units, alpha: float) -> 
     return low, high
 
 
-@dataclass(frozen=True)
-class _Side:
-    """Values of units in one file, their shares, and which of them are compared with which."""
-
-    value: Floats
-    share: Floats
-    pairs: Sequence[tuple[int, int]]
-    groups: Sequence[Sequence[int]]
-
-    def members(self, kind: str, scope: str) -> Family:
-        """Return the numbers of which the largest is the worst."""
-        unit = np.eye(self.value.size)
-        if kind in ("min", "max"):
-            sign = 1.0 if kind == "max" else -1.0
-            return sign * self.value, sign * unit
-        if scope == "to_overall" or kind == "covariance":
-            return self._to_overall(kind)
-        i, j = np.array(self.pairs).T
-        p, q = self.value[i], self.value[j]
+def _members(
+    kind: str,
+    scope: str,
+    value: Floats,
+    share: Floats,
+    blocks: Sequence[list[int]],
+    pairs: Sequence[tuple[int, int]],
+) -> Family:
+    """Return the numbers of which the largest is the worst, of units with these values and shares in one file."""
+    unit = np.eye(value.size)
+    if kind in ("min", "max"):
+        sign = 1.0 if kind == "max" else -1.0
+        return sign * value, sign * unit
+    if scope != "to_overall" and kind != "covariance":
+        i, j = np.array(pairs).T
+        p, q = value[i], value[j]
         if kind == "difference":
             return p - q, unit[i] - unit[j]
         return -p / q, -(unit[i] / q[:, None] - unit[j] * (p / q**2)[:, None])
-
-    def _to_overall(self, kind: str) -> Family:
-        unit = np.eye(self.value.size)
-        numbers, slopes = [], []
-        for block in self.groups:
-            at = np.array(block)
-            share = np.zeros(self.value.size)
-            share[at] = self.share[at] / self.share[at].sum()
-            everybody, p = float(share @ self.value), self.value[at]
-            if kind == "ratio":
-                numbers += [-p / everybody, -everybody / p]
-                slopes.append(-(unit[at] / everybody - p[:, None] * share / everybody**2))
-                slopes.append(-(share / p[:, None] - unit[at] * (everybody / p**2)[:, None]))
-                continue
-            scale = share[at] if kind == "covariance" else np.ones(at.size)
-            for sign in (1, -1):
-                numbers.append(sign * scale * (p - everybody))
-                slopes.append(sign * scale[:, None] * (unit[at] - share))
-        return np.concatenate(numbers), np.concatenate(slopes)
+    numbers, slopes = [], []
+    for at in map(np.array, blocks):
+        part = np.zeros(value.size)
+        part[at] = share[at] / share[at].sum()
+        everybody, p = float(part @ value), value[at]
+        if kind == "ratio":
+            numbers += [-p / everybody, -everybody / p]
+            slopes.append(-(unit[at] / everybody - p[:, None] * part / everybody**2))
+            slopes.append(-(part / p[:, None] - unit[at] * (everybody / p**2)[:, None]))
+            continue
+        scale = part[at] if kind == "covariance" else np.ones(at.size)
+        for sign in (1, -1):
+            numbers.append(sign * scale * (p - everybody))
+            slopes.append(sign * scale[:, None] * (unit[at] - part))
+    return np.concatenate(numbers), np.concatenate(slopes)
 
 
 class Changes:
@@ -433,8 +426,8 @@ class Changes:
             pairs = [pair for pair in pairs if at in (pair[0] % many, pair[1] % many)]
         if len(pairs) > MEMBERS:
             return "too many pairs of groups"
-        old = _Side(whole.old.value, whole.share_old, pairs, blocks).members(kind, scope)
-        new = _Side(whole.new.value, whole.share_new, pairs, blocks).members(kind, scope)
+        old = _members(kind, scope, whole.old.value, whole.share_old, blocks, pairs)
+        new = _members(kind, scope, whole.new.value, whole.share_new, blocks, pairs)
         ends = _change_of_largest(old, new, whole, self.alpha)
         if isinstance(ends, str):
             return ends
