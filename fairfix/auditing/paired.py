@@ -261,8 +261,10 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     elif weighted:  # a few light rows must not make the variance small by luck
         spread = np.divide(d * d, v, out=np.zeros_like(d), where=v > 0)
         variance = np.maximum(variance, np.divide(by(spread), size, out=np.zeros_like(size), where=size > 0))
-    before, after = estimates
-    return Units(before, after, isinstance(metric, Rate), *shares, rise, fall, size, variance, apart)
+    (before, after), (share_before, share_after) = estimates, shares
+    return Units(
+        before, after, isinstance(metric, Rate), share_before, share_after, rise, fall, size, variance, apart
+    )
 
 
 def _of_mean(mean: Mean, table: Table) -> tuple[Floats, Floats] | None:

@@ -74,7 +74,6 @@ TITLES: Mapping[str, str] = {
     "lending": "Profile lending: approvals against a control group",
     "eu": "Profile eu: data and performance per group, EU AI Act, Articles 10, 13 and 15",
 }
-PROFILES = tuple(TITLES)
 
 EU_METRICS = (
     "base_rate",

@@ -20,20 +20,15 @@ def mean_sums(mean: Mean, counts: Counts) -> Floats:
     return np.stack([sums[:, 0] - label, counts.sums["square_loss"][:, :, 0].sum(axis=1)], axis=-1)
 
 
-def bounds_in(mean: Mean, reading: Reading) -> tuple[float, float]:
-    """Return the smallest and largest value of a mean; a mean score that is a probability has some."""
-    if mean.name == "mean_score" and reading.task != "regression" and reading.score_scale != "raw":
-        return 0.0, 1.0
-    return mean.bounds
-
-
 def means(
     mean: Mean, reading: Reading, weight: Floats, weight2: Floats, total: Floats, squares: Floats
 ) -> Means:
     """Return means from sums (k,) of w, w^2, w v and w v^2; undefined where one is too large for a float."""
+    probable = reading.task != "regression" and reading.score_scale != "raw"
+    bounds = (0.0, 1.0) if mean.name == "mean_score" and probable else mean.bounds
     finite = np.isfinite(squares)
     total, squares = np.where(finite & np.isfinite(total), total, np.nan), np.where(finite, squares, np.nan)
-    return Means.from_sums(weight, weight2, total, squares, bounds_in(mean, reading))
+    return Means.from_sums(weight, weight2, total, squares, bounds)
 
 
 def confusion(counts: Counts, threshold: float | None) -> Floats | None:

@@ -61,22 +61,15 @@ def _divide(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
 
 
 class Estimates(ABC):
-    """One estimated number per group.
-
-    Attributes
-    ----------
-    value : (k,) array
-        The estimates; NaN is undefined.
-    support : (float, float)
-        The smallest and the largest value that could be true; either may be infinite.
-    slack : (k,) array
-        Certified *numerical* error of ``value``: it moves the limits outwards in full, and in comparisons
-        adds up instead of averaging out as sampling error does.
-    """
+    """One estimated number per group."""
 
     value: Floats
+    """(k,) estimates; NaN is undefined."""
     support: tuple[float, float]
+    """The smallest and the largest value that could be true; either may be infinite."""
     slack: Floats
+    """(k,) certified *numerical* errors of ``value``: they move the limits outwards in full, and in comparisons add up
+    instead of averaging out as sampling error does."""
 
     @abstractmethod
     def _limits_at(self, alpha: float) -> Limits:
@@ -142,14 +135,8 @@ class Proportions(Estimates):
 
         ``n_eff = p(1-p) / var`` with ``var = ((1-p)² Σ_success w² + p² Σ_failure w²) / W²``, but never above Kish's
         ``W² / Σ w²``: with a few light successes the estimated variance is far too small by luck. Where the rate is 0
-        or 1 it is Kish's number. The scale of the weights does not matter.
-
-        Parameters
-        ----------
-        w_success, w_failure
-            (k,) sums of weights of the rows with and without the outcome.
-        w2_success, w2_failure
-            (k,) sums of squared weights of the same rows.
+        or 1 it is Kish's number. The scale of the weights does not matter. The sums (k,) are of weights and of squared
+        weights, of the rows with and without the outcome.
         """
         s, f, s2, f2 = (np.asarray(v, float) for v in (w_success, w_failure, w2_success, w2_failure))
         weight = s + f

@@ -21,7 +21,7 @@ Newcombe (1998), Statistics in Medicine 17. Zou and Donner (2008), Statistics in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -96,18 +96,14 @@ def _defined(estimates: Estimates) -> tuple[NDArray[np.intp], tuple[int, ...]]:
 _CELLS = 1 << 17  # pairs held at once: 1 MB an array, so memory does not grow with the square of the groups
 
 
-def _blocks(rows: int) -> Iterator[slice]:
-    step = max(1, _CELLS // max(rows, 1))
-    return (slice(i, i + step) for i in range(0, rows, step))
-
-
 def _largest_pair(plus: Limits, minus: Limits, sign: int) -> float:
     """``max over i != j of  x_i + y_j + sign sqrt(a_i² + b_j²)`` for ``plus = x, a`` and ``minus = y, b``."""
     (x, a), (y, b) = plus, minus
-    others, best = np.arange(len(x)), -math.inf
-    for block in _blocks(len(x)):
+    best, step = -math.inf, max(1, _CELLS // len(x))
+    for start in range(0, len(x), step):
+        block = slice(start, start + step)
         total = x[block, None] + y + sign * np.hypot(a[block, None], b)
-        total[others[block] - block.start, others[block]] = -math.inf
+        np.fill_diagonal(total[:, start:], -math.inf)
         best = max(best, float(total.max()))
     return best
 
@@ -159,8 +155,17 @@ def ratio_between_groups(estimates: Estimates, alpha: float) -> Gap:
         return Gap(math.nan, 0.0, 1.0, (), undefined)
     strict = _take(estimates.limits(bonferroni(alpha, len(p) * (len(p) - 1))), defined)
     loose = _take(estimates.limits(alpha), defined)
-    high = _smallest_ratio_high(p, strict)
-    low = 0.0 if undefined or p.min() == 0 else _smallest_ratio_low(p, loose)
+    positive, log_p = p > 0, _logarithm(p)
+    low = 0.0
+    if not undefined and positive.all():
+        least, most = map(_logarithm, loose)
+        low = math.exp(-_largest_pair((log_p, most - log_p), (-log_p, log_p - least), 1))
+    least, most = map(_logarithm, strict)
+    log_p, least_of, most_of = log_p[positive], least[positive], most[positive]
+    far = _largest_pair((log_p, log_p - least_of), (-log_p, most_of - log_p), -1)
+    if not positive.all() and least.max() > -math.inf:  # 0 over what may be 0 as well says nothing
+        far = max(far, float(least.max() - most[~positive].min()))
+    high = math.exp(-max(far, 0.0))
     value, slack = float(p.min() / p.max()), estimates.slack[defined]
     bound = 0.0
     if slack.any():
@@ -173,22 +178,6 @@ def ratio_between_groups(estimates: Estimates, alpha: float) -> Gap:
 def _logarithm(numbers: ArrayLike) -> Floats:
     with np.errstate(divide="ignore"):
         return np.log(np.asarray(numbers, dtype=np.float64))
-
-
-def _smallest_ratio_low(p: Floats, limits: Limits) -> float:
-    least, most = (_logarithm(v) for v in limits)
-    log_p = np.log(p)
-    return math.exp(-_largest_pair((log_p, most - log_p), (-log_p, log_p - least), 1))
-
-
-def _smallest_ratio_high(p: Floats, limits: Limits) -> float:
-    least, most = (_logarithm(v) for v in limits)
-    positive = p > 0
-    log_p = np.log(p[positive])
-    far = _largest_pair((log_p, log_p - least[positive]), (-log_p, most[positive] - log_p), -1)
-    if not positive.all() and least.max() > -math.inf:  # 0 over what may be 0 as well says nothing
-        far = max(far, float(least.max() - most[~positive].min()))
-    return math.exp(-max(far, 0.0))
 
 
 # ---------------------------------------------------------------------- a reference group, or everybody
@@ -340,16 +329,12 @@ def ratio_to_reference(estimates: Estimates, reference: int, alpha: float) -> Co
         return ratios
     counted = np.arange(len(p)) != reference
     least = np.maximum(p - slack, 0.0) / (p[reference] + slack[reference])
-    most = _divide_up(p + slack, max(float(p[reference] - slack[reference]), 0.0))
+    below = max(float(p[reference] - slack[reference]), 0.0)
+    most = (p + slack) / below if below > 0 else np.where(np.isnan(p), np.nan, np.inf)
     error = np.where(counted, np.maximum(ratios.value - least, most - ratios.value), 0.0)
     near = np.where((least <= 1) & (most >= 1), 1.0, np.maximum(_below_one(least), _below_one(most)))
     far = np.minimum(_below_one(least), _below_one(most))
     return _with_bound(ratios, error, *(float(np.nanmin(v[counted], initial=1.0)) for v in (far, near)))
-
-
-def _divide_up(above: Floats, below: float) -> Floats:
-    """The quotients, infinite over 0."""
-    return above / below if below > 0 else np.where(np.isnan(above), np.nan, np.inf)
 
 
 def _below_one(ratio: Floats) -> Floats:
