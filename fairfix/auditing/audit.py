@@ -94,7 +94,7 @@ def judge(
     """
     counts, reading = scanned.counts, scanned.reading
     views, left_out, hidden = _shown(list(_views(counts, reading, settings)), counts, settings.suppress_below)
-    evidence = _evidence(scanned, settings, [view.partition for view in views], source)
+    evidence = _evidence(scanned, settings, views, source)
     computed = [_block(view, evidence) for view in views]
     strata = [block for block in computed if block.stratum]
     blocks = [_with_strata(block, strata) for block in computed if not block.stratum]
@@ -102,8 +102,7 @@ def judge(
         blocks.append(Block(attribute=attribute, columns=names, groups=(), comparisons={}))
     behind = true_groups or {}
     blocks = [replace(_with_more(b, more or {}), true_groups=behind.get(b.attribute, {})) for b in blocks]
-    everyone = View(np.zeros(len(counts.cells), dtype=np.int64), 1)
-    everybody = GroupView("", (), "", everyone, (("everybody",),), 1, None)
+    everybody = GroupView(group_of_cell=np.zeros(len(counts.cells), dtype=np.int64), size=1)
     # metrics of the other task are not missed
     foreign = {"label", "decision"} if reading.task == "regression" else {"real label"}
     entries = metrics_for(reading.task)
@@ -153,13 +152,14 @@ def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[Gro
                 f"`reference`: {attribute} has no group {reference!r}; it has {', '.join(labels)}"
             )
         yield GroupView(
-            attribute,
-            names,
-            "" if stratum is None else stratum_name(columns.strata, stratum),
-            View(group, len(levels)),
-            levels,
-            1 if stratum is None else len(strata),
-            labels.index(reference) if reference in labels else None,
+            group_of_cell=group,
+            size=len(levels),
+            attribute=attribute,
+            columns=names,
+            stratum="" if stratum is None else stratum_name(columns.strata, stratum),
+            levels=levels,
+            strata=1 if stratum is None else len(strata),
+            reference=labels.index(reference) if reference in labels else None,
         )
 
 
@@ -172,7 +172,7 @@ def _shown(
     """Return the views without the groups to hide, attributes left out with their columns, and how many groups hide."""
     if not least:
         return list(views), {}, 0
-    partitions = [(view.partition.group_of_cell, view.partition.size) for view in views]
+    partitions = [(view.group_of_cell, view.size) for view in views]
     rows = counts.rows.sum(axis=(1, 2))
     hidden = hidden_groups(partitions, rows, least, [not view.stratum for view in views])
     shown = [_without(view, hide) for view, hide in zip(views, hidden, strict=True)]
@@ -198,10 +198,12 @@ def _without(view: GroupView, hide: Bools) -> GroupView | None:
                 f"`reference`: the reference group of {view.attribute} is one that `suppress_below` hides; name another"
             )
         reference = None
-    group = view.partition.group_of_cell
-    partition = View(np.where(group < 0, -1, place[group]), int((~hide).sum()))
-    levels = tuple(compress(view.levels, ~hide))
-    return replace(view, partition=partition, levels=levels, reference=reference, hidden=int(hide.sum()))
+    group, levels = view.group_of_cell, tuple(compress(view.levels, ~hide))
+    group = np.where(group < 0, -1, place[group])
+    hidden = int(hide.sum())
+    return replace(
+        view, group_of_cell=group, size=len(levels), levels=levels, reference=reference, hidden=hidden
+    )
 
 
 # ---------------------------------------------------------------------- evidence

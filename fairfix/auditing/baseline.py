@@ -1,24 +1,19 @@
 """Baselines: how much worse a model has become than a saved result says it was.
 
-A saved audit and a new one are compared number by number. The change of a number is the new value minus the old
-one, with an interval made from the two intervals. The two audits are taken as independent samples, so the limits
-combine as MOVER does it (Zou and Donner; Newcombe's *square and add*). With ``v [l, u]`` old and ``v' [l', u']``
-new::
+A saved audit and a new one are compared number by number. The change is the new value minus the old one. The two
+audits are taken as independent samples, so their limits ``v [l, u]`` and ``v' [l', u']`` combine as MOVER does it
+(Newcombe's *square and add*)::
 
     low  = v' - v - sqrt((v' - l')² + (u - v)²)          high = v' - v + sqrt((u' - v')² + (v - l)²)
 
-The lower end asks how far the new value may lie too high and the old one too low, and adds both distances as
-independent errors add; limits need not be symmetric. Each end of a largest gap already counts how many groups were
-compared, so no further correction is made for them. A gap is never negative: as long as its new interval reaches
-down to 0, ``low`` is at most ``-v``, so a change between two fair models is called worse only where the new gap
-itself is called positive. Where the two audits share rows, their errors go up and down together; the interval is
-then too wide, never too narrow, as long as the two models err alike.
+Each end of a largest gap already counts how many groups were compared, so no further correction is made. A gap is never
+negative: as long as its new interval reaches down to 0, ``low`` is at most ``-v``, so a change between two fair models
+is called worse only where the new gap itself is called positive. Where the two audits share rows, their errors go up
+and down together; the interval is then too wide, never too narrow, as long as the two models err alike. Where both
+files of rows are at hand, :mod:`fairfix.auditing.paired` gives the limits of a change on the same rows.
 
-``fails`` means what it means for every check: the whole interval of the change lies beyond the number allowed.
-Which way is worse hangs on the comparison: a gap is worse when it is larger, a ratio when it is smaller, the worst
-group's accuracy when it is smaller. What cannot be compared is said, and never passes.
-
-Where both files of rows are at hand, :mod:`fairfix.auditing.paired` gives the limits of a change on the same rows.
+Which way is worse hangs on the comparison: a gap is worse when it is larger, a ratio when it is smaller. What cannot be
+compared is listed, and never passes.
 
 References
 ----------

@@ -93,17 +93,15 @@ class Check:
             raise UsageError(
                 f"cannot read the check {text!r}; write it like 'dp.difference>0.1' or 'ks[race]>0.05'"
             )
-        metric = ALIASES.get(match["metric"], match["metric"])
-        if metric not in METRICS:
-            near = get_close_matches(metric, [*METRICS, *ALIASES], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise UsageError(
-                f"check {text!r}: unknown metric {metric!r}{hint} Known are {', '.join(METRICS)}"
-            )
         attribute, _, group = (part.strip() for part in (match["where"] or "").partition("="))
-        comparison = _comparison(text, metric, match["rest"].split(".")[1:], grouped=bool(group))
-        comparison = replace(comparison, attribute=written_attribute(attribute), group=group or None)
-        return cls(text.strip(), comparison, match["op"], _limit(text, match["limit"]))
+        parts = match["rest"].split(".")[1:]
+        try:
+            metric = _metric(match["metric"])
+            comparison = _of_one_group(metric, parts) if group else _comparison(metric, parts)
+            comparison = replace(comparison, attribute=written_attribute(attribute), group=group or None)
+            return cls(text.strip(), comparison, match["op"], _limit(match["limit"]))
+        except UsageError as error:
+            raise UsageError(f"check {text!r}: {error}") from None
 
     @property
     def true_groups(self) -> str:
@@ -163,70 +161,72 @@ def rule(judged: dict[str, Any], ruling: Ruling) -> None:
     }
 
 
-def _limit(text: str, limit: str) -> float:
+def _limit(limit: str) -> float:
     try:
         value = float(limit)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"check {text!r}: the limit {limit!r} is not a number")
+        raise UsageError(f"the limit {limit!r} is not a number")
     return value
 
 
-def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> Comparison:
-    """Return what the check compares."""
-    if grouped:
-        return _of_one_group(text, metric, rest)
-    entry = METRICS[metric]
+def _metric(name: str) -> str:
+    metric = ALIASES.get(name, name)
+    if metric not in METRICS:
+        near = get_close_matches(metric, [*METRICS, *ALIASES], 1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise UsageError(f"unknown metric {metric!r}{hint} Known are {', '.join(METRICS)}")
+    return metric
+
+
+def _comparison(metric: str, rest: list[str]) -> Comparison:
+    """Return what a check compares, whose parts after the metric are ``rest``."""
+    entry, scopes = METRICS[metric], (*SCOPES, *NOISE_SCOPES)
     if entry.scopes == FLIP_SCOPES:
         scope = rest.pop(0) if rest else FLIP_SCOPES[0]
         if rest or scope not in FLIP_SCOPES:
-            raise UsageError(
-                f"check {text!r}: write {metric} or {metric}.SCOPE with {', '.join(FLIP_SCOPES)}"
-            )
+            raise UsageError(f"write {metric} or {metric}.SCOPE with {', '.join(FLIP_SCOPES)}")
         return Comparison(metric, "", scope)
     if entry.kinds == ("difference",) and not rest:
         return Comparison(metric, "difference", *entry.scopes)
     kind = rest.pop(0) if rest and rest[0] in KINDS else ""
     usual = "to_overall" if kind == "covariance" else "between_groups"
-    scope = rest.pop(0) if rest and rest[0] in (*SCOPES, *NOISE_SCOPES) else usual
+    scope = rest.pop(0) if rest and rest[0] in scopes else usual
     if rest:
         raise UsageError(
-            f"check {text!r}: unknown part {rest[0]!r}; after the metric comes a kind ({', '.join(KINDS)}) "
-            f"and then a scope ({', '.join((*SCOPES, *NOISE_SCOPES))})"
+            f"unknown part {rest[0]!r}; after the metric comes a kind ({', '.join(KINDS)}) "
+            f"and then a scope ({', '.join(scopes)})"
         )
     if scope in NOISE_SCOPES:
         if metric not in NOISE_METRICS or kind not in ("difference", "ratio", "min", "max"):
             raise UsageError(
-                f"check {text!r}: of true groups there are difference, ratio, min and max of {', '.join(NOISE_METRICS)}"
+                f"of true groups there are difference, ratio, min and max of {', '.join(NOISE_METRICS)}"
             )
-        return Comparison(metric, kind, scope)
+    elif kind in ("min", "max"):
+        scope = ""
+    if not entry.kinds and kind in ("", "difference"):
+        return Comparison(metric, "", scope)
     if not entry.kinds:
-        if kind in ("", "difference"):
-            return Comparison(metric, "", scope)
         raise UsageError(
-            f"check {text!r}: {metric} is a difference already; write '{metric}>0.05' or '{metric}.to_overall>0.05'"
+            f"{metric} is a difference already; write '{metric}>0.05' or '{metric}.to_overall>0.05'"
         )
     if not kind:
-        raise UsageError(
-            f"check {text!r}: say what of {metric} is limited, for example '{metric}.difference>0.1'"
-        )
-    return Comparison(metric, kind, "" if kind in ("min", "max") else scope)
+        raise UsageError(f"say what of {metric} is limited, for example '{metric}.difference>0.1'")
+    return Comparison(metric, kind, scope)
 
 
-def _of_one_group(text: str, metric: str, rest: list[str]) -> Comparison:
+def _of_one_group(metric: str, rest: list[str]) -> Comparison:
     """Return the value of one group."""
     if len(rest) == 1 and rest[0] in NOISE_SCOPES:
         rates = [name for name in NOISE_METRICS if METRICS[name].of_groups]
         if metric not in rates:
-            raise UsageError(f"check {text!r}: of one true group there are {', '.join(rates)}")
+            raise UsageError(f"of one true group there are {', '.join(rates)}")
         return Comparison(metric, "", rest[0])
     if rest:
-        raise UsageError(f"check {text!r}: one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'")
+        raise UsageError(f"one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'")
     if not METRICS[metric].of_groups:
-        raise UsageError(
-            f"check {text!r}: {metric} compares groups, one group has none; drop the group, or limit a rate"
-        )
+        raise UsageError(f"{metric} compares groups, one group has none; drop the group, or limit a rate")
     return Comparison(metric)
 
 

@@ -37,8 +37,6 @@ from fairfix.data.reading import SCORE_RANGE, Columns, MissingGroup, MissingRows
 from fairfix.data.scan import Scan, check_whole, scan, summed
 from fairfix.errors import ArtifactError, DataError, UsageError
 
-KIND = COUNTS
-
 MAX_ENTRIES = 1 << 27
 """Entries of a table of counts; more is no table that a scan makes."""
 
@@ -200,7 +198,7 @@ class CountFile:
         cells = {cell for piece in self.pieces for cell in piece.cells}
         keys = self.reading.columns.cell_keys
         return {
-            "format": f"{KIND}/{PROTOCOL}",
+            "format": f"{COUNTS}/{PROTOCOL}",
             "sources": list(self.sources),
             "rows": {"read": self.read, "used": self.used, "excluded": dict(excluded)},
             "reading": _reading_state(self.reading),
@@ -212,12 +210,12 @@ class CountFile:
 
     def save(self, path: str | os.PathLike[str]) -> str:
         """Write the file, whole or not at all, and return its hash; the same counts give the same bytes."""
-        return write(path, _packed(self), KIND)
+        return write(path, _packed(self), COUNTS)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CountFile:
         """Read a file after checking all of it; an ``ArtifactError`` names the first thing that is wrong."""
-        content = read(path, KIND)
+        content = read(path, COUNTS)
         try:
             return _unpacked(content)
         except (ValueError, UsageError) as error:

@@ -1,25 +1,15 @@
-r"""Paired baselines: how much worse a model has become on the same rows.
+"""Paired baselines: how much worse a model has become on the same rows.
 
 Two files that hold the same people are matched by id. Both audits are then of the rows that are in both, with the
 same groups in both; each row counts once, so errors that the two audits have in common cancel.
 
-**One group.** A rate is ``p = Σ w b a / Σ w b`` (*b*: the row is in the denominator, *a*: it is a success), the mean of
-a score has ``b = 1``. Each row's part of the error of ``p`` is ``ψ_i = w_i b_i (a_i - p) / Σ w b`` up to second
-order; ``Σ (ψ'_i - ψ_i)²`` is the variance of the change ``D = p' - p``. A rate's change is the difference of two shares
-of one table, the parts that rise and those that fall, each with Clopper-Pearson limits, combined by MOVER with their
-correlation; a mean's has Student t limits.
-
-**Several groups.** A gap is a largest value over pairs. Pairs that another one surely exceeds (limits at ``α/20`` in
-each file) are left out; ``low`` is the smallest change over those that are left in the old file, ``high`` is alike,
-each with 45 % of ``α``.
+A rate's change is the difference of two shares of one table, the parts that rise and those that fall, each with
+Clopper-Pearson limits, combined by MOVER with their correlation; a mean's has Student t limits, with the variance of
+the rows' own changes. A gap is a largest value over pairs: pairs that another one surely exceeds are left out, and the
+limits are over those that are left in the old and in the new file. ``docs/methods/paired.md`` has the derivation.
 
 KS distances, AUC, calibration errors, the pooled median, ratios of rates of 0 and comparisons of more than
-:data:`MEMBERS` pairs keep the interval of independent samples. ``docs/methods/paired.md`` has the derivation.
-
-References
-----------
-Newcombe (1998), Statistics in Medicine 17. Hsu (1981), Annals of Statistics 9. Särndal, Swensson and Wretman (1992),
-Model Assisted Survey Sampling.
+:data:`MEMBERS` pairs keep the interval of independent samples.
 """
 
 from __future__ import annotations
@@ -328,8 +318,10 @@ def _may_be_largest(family: Family, reach: Limits) -> Bools:
 
 def _change_of_largest(old: Family, new: Family, units: Units, alpha: float) -> tuple[float, float] | str:
     """Return limits of the change of the largest member, or why there are none."""
-    select = units.reaches(2 * (alpha / 20) / max(old[0].size - 1, 1))
-    ends = units.reaches(0.9 * alpha)
+    select = units.reaches(
+        2 * (alpha / 20) / max(old[0].size - 1, 1)
+    )  # a twentieth to leave out in each file
+    ends = units.reaches(0.9 * alpha)  # the rest, half of it for either limit
     if not np.isfinite([ends, select]).all():
         return "a group has too few rows"
     was, now = _may_be_largest(old, select.old), _may_be_largest(new, select.new)

@@ -56,17 +56,16 @@ CURVE_POINTS = 101
 """Scores at which a report has the distribution functions, at most."""
 
 
-@dataclass(frozen=True)
-class GroupView:
+@dataclass(frozen=True, kw_only=True)
+class GroupView(View):
     """An attribute over everybody or in one stratum, as a partition of the cells, ``hidden`` groups left out."""
 
-    attribute: str
-    columns: tuple[str, ...]
-    stratum: str
-    partition: View
-    levels: tuple[tuple[str, ...], ...]
-    strata: int
-    reference: int | None
+    attribute: str = ""
+    columns: tuple[str, ...] = ()
+    stratum: str = ""
+    levels: tuple[tuple[str, ...], ...] = (("everybody",),)
+    strata: int = 1
+    reference: int | None = None
     hidden: int = 0
 
     @property
@@ -164,7 +163,7 @@ class Measured:
         self.evidence = evidence
         # intervals of strata hold for all strata at once, so the worst stratum's is an interval of the worst
         self.alpha = (1.0 - evidence.settings.confidence) / view.strata
-        self.counts = evidence.coarse.fold(view.partition.group_of_cell, view.partition.size)
+        self.counts = evidence.coarse.fold(view.group_of_cell, view.size)
         self.missing = evidence.missing
 
     @cached_property
@@ -202,13 +201,13 @@ class Measured:
 
     def _above_median(self) -> tuple[Floats, Floats]:
         assert self.evidence.above_median is not None
-        group = self.view.partition.group_of_cell
-        out = np.zeros((self.view.partition.size + 1, 2, 2))  # the last one takes cells of no group
+        group = self.view.group_of_cell
+        out = np.zeros((self.view.size + 1, 2, 2))  # the last one takes cells of no group
         np.add.at(out, group, self.evidence.above_median)
         return out[:-1, 0], out[:-1, 1]
 
     def _areas(self) -> Areas:
-        value, slack = areas(self.evidence.counts, self.view.partition, self.evidence.all_rows)
+        value, slack = areas(self.evidence.counts, self.view, self.evidence.all_rows)
         weights, squares = self.counts.weights, self.counts.square_weights
         with np.errstate(invalid="ignore", divide="ignore"):  # effective numbers, spread over the bins
             effective = np.nan_to_num(weights.sum(axis=2, keepdims=True) / squares.sum(axis=2, keepdims=True))
@@ -228,7 +227,7 @@ class Measured:
         rows = self.counts.rows.sum(axis=(1, 2))
         limits = {name: simultaneous_limits(e, self.alpha) for name, (e, _) in self.estimates.items()}
         curves = self._calibration.points() if "calibration_error" in self.estimates else [()] * len(weight)
-        total = float(self.evidence.counts.weights[self.view.partition.group_of_cell >= 0].sum())
+        total = float(self.evidence.counts.weights[self.view.group_of_cell >= 0].sum())
         spread = self._score_deviations()
         out = []
         for g, (name, levels) in enumerate(zip(self.view.names, self.view.levels, strict=True)):
@@ -308,25 +307,24 @@ class Measured:
             two = [gap if isinstance(gap, Gap) else gap.gap for _, _, gap in pair]
             gap = combine(*two, smallest=kind == "ratio")
             if any(math.isnan(g.value) for g in two) and not gap.undefined:  # 0/0 in one of the two
-                gap = replace(gap, undefined=tuple(range(self.view.partition.size)))
+                gap = replace(gap, undefined=tuple(range(self.view.size)))
             of = Comparison("equalized_odds", kind, scope)
             yield self._report(of, gap, of.entry.undefined)
 
     @cached_property
     def _distances(self) -> Distances:
-        return distances(self.evidence.counts, self.view.partition, self.evidence.candidates)
+        return distances(self.evidence.counts, self.view, self.evidence.candidates)
 
     def distribution(self) -> ScoreShares | None:
         """Return the distribution functions of the groups at a few scores; None without scores."""
         if self.counts.grid is None:
             return None
-        evidence, partition = self.evidence, self.view.partition
-        exact = self._distances, evidence.candidates
-        return score_shares(evidence.counts, partition, self.view.names, *exact, CURVE_POINTS)
+        exact = self._distances, self.evidence.candidates
+        return score_shares(self.evidence.counts, self.view, self.view.names, *exact, CURVE_POINTS)
 
     def _ks(self) -> Iterator[ComparisonReport]:
         """Yield the largest distance to everybody, and between two groups."""
-        far, (weight, weight2), k = self._distances, self.sizes, self.view.partition.size
+        far, (weight, weight2), k = self._distances, self.sizes, self.view.size
         sizes = weight**2 / weight2
         with np.errstate(invalid="ignore", divide="ignore"):
             rests = np.nan_to_num(_rest(weight) ** 2 / _rest(weight2))
