@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, replace
+from functools import cache
 from typing import Any
 
 from fairfix import __version__
@@ -41,6 +42,17 @@ def number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+@cache
+def _entries(kind: type) -> tuple[tuple[str, str, Any], ...]:
+    """Return (field, name in JSON, default) of the fields of a dataclass that are written."""
+    names = ((one, NAMES.get(kind, {}).get(one.name, one.name)) for one in fields(kind))
+    return tuple(
+        (one.name, name, one.default if one.default_factory is MISSING else one.default_factory())
+        for one, name in names
+        if name
+    )
+
+
 def form(thing: Any) -> Any:
     """Return the JSON form of a thing: of a dataclass its fields, without those at their default.
 
@@ -48,18 +60,16 @@ def form(thing: Any) -> Any:
     """
     if isinstance(thing, float):
         return number(thing)
+    if thing is None or isinstance(thing, (str, int)):
+        return thing
     if isinstance(thing, Mapping):
         return {name: form(entry) for name, entry in thing.items()}
     if isinstance(thing, (list, tuple)):
         return [form(entry) for entry in thing]
-    if not is_dataclass(thing):
-        return thing
     out: dict[str, Any] = {}
-    for one in fields(thing):
-        entry = getattr(thing, one.name)
-        default = one.default if one.default_factory is MISSING else one.default_factory()
-        name = NAMES.get(type(thing), {}).get(one.name, one.name)
-        if not name or entry == default:
+    for field, name, default in _entries(type(thing)):
+        entry = getattr(thing, field)
+        if entry == default:
             continue
         if isinstance(entry, Value):
             out |= form(entry)
