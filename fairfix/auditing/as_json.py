@@ -67,7 +67,7 @@ def form(thing: Any) -> Any:
     if isinstance(thing, (list, tuple)):
         return [form(entry) for entry in thing]
     out: dict[str, Any] = {}
-    for field, name, default in _entries(type(thing)):
+    for field, name, default in _entries(thing.__class__):
         entry = getattr(thing, field)
         if entry == default:
             continue
