@@ -86,7 +86,7 @@ def metrics() -> str:
 def other_metrics() -> str:
     """Return the metrics that are neither a plain rate nor a plain mean."""
     rows = [
-        (f"`{m.name}`", m.formula, needs_of(m), m.undefined or " ")
+        (f"`{m.name}`", m.formula, as_options(needs_of(m)), m.undefined or " ")
         for m in METRICS.values()
         if m.name not in (*RATES, *MEANS)
     ]

@@ -1,21 +1,10 @@
-r"""The audit: from counts to metrics per group, comparisons between groups, and verdicts. Pure.
+"""The audit: from counts to metrics per group, comparisons between groups, and verdicts. Pure.
 
 For every protected attribute (and, when asked, the intersection of all of them) the report holds a table of
 groups and a table of comparisons, each comparison a number with the interval that holds it with the stated
 confidence, simultaneous over the groups it compares. With strata, the same is done inside each stratum with
-intervals simultaneous over the strata too, and ``within_strata`` comparisons take the worst stratum.
-
-Which definition a number has is part of its name, ``metric.kind.scope``:
-
-* ``difference.between_groups``  ``max_g m_g - min_g m_g`` (all pairs)
-* ``ratio.between_groups``       ``min_g m_g / max_g m_g``
-* ``difference.to_overall``      ``max_g |m_g - m_everybody|``
-* ``covariance.to_overall``      ``max_g share_g |m_g - m_everybody|``, of the selection rate with membership
-* ``ratio.to_overall``           the ``m_g / m_everybody`` furthest from 1, as ``min(r, 1/r)``
-* ``....to_reference``           the same against a named group
-* ``min``, ``max``               the worst group
-* ``....true_groups``            of the groups behind noisy ones (:mod:`fairfix.noisy.true_groups`)
-* ``ks.between_groups``, ``ks.to_overall``  Kolmogorov-Smirnov distances of the scores
+intervals simultaneous over the strata too, and ``within_strata`` comparisons take the worst stratum. The name of a
+number has its definition: :data:`fairfix.auditing.comparisons.MEANINGS`.
 """
 
 from __future__ import annotations
@@ -47,7 +36,7 @@ from fairfix.errors import DataError, UsageError
 
 
 More = Mapping[str, Sequence[ComparisonReport]]
-"""Attribute -> comparisons that were found elsewhere, to be reported and checked with the others."""
+"""Attribute -> comparisons that were made elsewhere, to be reported and checked with the others."""
 
 OfTrueGroups = Mapping[str, Mapping[str, Mapping[str, Value]]]
 """Attribute -> metric and scope -> true group -> value, to be checked."""
@@ -71,10 +60,8 @@ def audit(
         Which column is what, and how it is to be understood.
     settings
         What to compute and which limits to hold.
-    more
-        Comparisons that were found elsewhere, by attribute.
-    true_groups
-        Values of true groups that were found elsewhere, by attribute, for checks on one of them.
+    more, true_groups
+        Comparisons, and values of true groups for checks, that were made elsewhere.
 
     Raises
     ------
@@ -87,39 +74,38 @@ def audit(
         return judge(count_table(table), settings, "data", None, more, true_groups)
     reading.check()
     source = open_source(data)
-    found = scan(source, reading, threads=settings.threads, exact=settings.exact)
-    return judge(found, settings, source.name, source, more, true_groups)
+    scanned = scan(source, reading, threads=settings.threads, exact=settings.exact)
+    return judge(scanned, settings, source.name, source, more, true_groups)
 
 
 def judge(
-    found: Scan,
+    scanned: Scan,
     settings: Settings,
     name: str,
     source: Source | None,
     more: More | None = None,
     true_groups: OfTrueGroups | None = None,
-    chances: Mapping[str, tuple[str, ...]] | None = None,
+    uncertain: Mapping[str, tuple[str, ...]] | None = None,
 ) -> AuditReport:
     """Return the report of a scan; ``source`` is read again where exactness needs rows.
 
-    ``chances`` names attributes that are known by probabilities alone, with their columns; of these there is nothing
+    ``uncertain`` names attributes that are known by probabilities alone, with their columns; of these there is nothing
     but ``more`` and ``true_groups``.
     """
-    counts, reading = found.counts, found.reading
-    views = list(_views(counts, reading, settings))
-    views, left_out, hidden = _shown(views, counts, settings.suppress_below)
-    evidence = _evidence(found, reading, settings, [view.partition for view in views], source)
+    counts, reading = scanned.counts, scanned.reading
+    views, left_out, hidden = _shown(list(_views(counts, reading, settings)), counts, settings.suppress_below)
+    evidence = _evidence(scanned, settings, views, source)
     computed = [_block(view, evidence) for view in views]
-    blocks = [block for view, block in zip(views, computed, strict=True) if not view.stratum]
-    strata = [block for view, block in zip(views, computed, strict=True) if view.stratum]
-    blocks += [Block(attribute, names, "", (), {}) for attribute, names in (chances or {}).items()]
-    values, found_elsewhere = true_groups or {}, more or {}
-    blocks = [
-        replace(_with_more(_with_strata(b, strata), found_elsewhere), true_groups=values.get(b.attribute, {}))
-        for b in blocks
-    ]
-    everyone = View(np.zeros(len(counts.cells), dtype=np.int64), 1)
-    everybody = GroupView("", (), "", everyone, (("everybody",),), 1, None)
+    strata = [block for block in computed if block.stratum]
+    blocks = [_with_strata(block, strata) for block in computed if not block.stratum]
+    for attribute, names in (uncertain or {}).items():
+        blocks.append(Block(attribute=attribute, columns=names, groups=(), comparisons={}))
+    behind = true_groups or {}
+    blocks = [replace(_with_more(b, more or {}), true_groups=behind.get(b.attribute, {})) for b in blocks]
+    everybody = GroupView(group_of_cell=np.zeros(len(counts.cells), dtype=np.int64), size=1)
+    # metrics of the other task are not missed
+    foreign = {"label", "decision"} if reading.task == "regression" else {"real label"}
+    entries = metrics_for(reading.task)
     return AuditReport(
         source=name,
         reading=reading,
@@ -130,7 +116,7 @@ def judge(
         weight=float(counts.weights.sum()),
         overall=Measured(everybody, evidence).group_reports()[0],
         blocks=(*blocks, *strata),
-        not_computed=_relevant(evidence.missing, reading),
+        not_computed={m: why for m, why in evidence.missing.items() if not foreign & set(entries[m].needs)},
         checks=tuple(_check_results(settings, blocks, evidence.missing, left_out)),
         pooled_median=evidence.median,
         left_out=tuple(left_out),
@@ -147,45 +133,34 @@ def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[Gro
     chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
     if settings.intersect and len(columns.protected) > 1:
         chosen.append(columns.protected)
-    known = {attribute_name(names) for names in chosen}
+    audited = sorted(map(attribute_name, chosen))
     for name in settings.reference:
-        if name not in known:
+        if name not in audited:
             raise UsageError(
-                f"--reference names {name!r}, which is not audited; audited are {', '.join(sorted(known))}"
+                f"`reference` names {name!r}, which is not audited; audited are {', '.join(audited)}"
             )
-    strata: list[tuple[str, ...] | None] = [None]
-    if columns.strata:
-        strata += sorted({cell[: len(columns.strata)] for cell in counts.cells})
-    for stratum, names in product(strata, chosen):
-        yield _view(counts, reading, settings, names, stratum, len(strata) - 1)
-
-
-def _view(
-    counts: Counts,
-    reading: Reading,
-    settings: Settings,
-    names: tuple[str, ...],
-    stratum: tuple[str, ...] | None,
-    strata: int,
-) -> GroupView:
-    keys, width = reading.columns.cell_keys, len(reading.columns.strata)
-    inside = [stratum is None or cell[:width] == stratum for cell in counts.cells]
-    levels, _ = groups_of_cells(keys, list(compress(counts.cells, inside)), names)
-    group = np.where(inside, groups_of_cells(keys, counts.cells, names, levels)[1], -1)
-    attribute = attribute_name(names)
-    labels = tuple(map(group_name, levels))
-    reference = settings.reference.get(attribute)
-    if reference is not None and reference not in labels and stratum is None:
-        raise UsageError(f"--reference: {attribute} has no group {reference!r}; it has {', '.join(labels)}")
-    return GroupView(
-        attribute,
-        names,
-        "" if stratum is None else stratum_name(reading.columns.strata, stratum),
-        View(group, len(levels)),
-        levels,
-        strata if stratum is not None else 1,
-        labels.index(reference) if reference in labels else None,
-    )
+    width = len(columns.strata)
+    strata = sorted({cell[:width] for cell in counts.cells}) if width else []
+    for stratum, names in product((None, *strata), chosen):
+        inside = [stratum is None or cell[:width] == stratum for cell in counts.cells]
+        levels, _ = groups_of_cells(columns.cell_keys, list(compress(counts.cells, inside)), names)
+        group = np.where(inside, groups_of_cells(columns.cell_keys, counts.cells, names, levels)[1], -1)
+        attribute, labels = attribute_name(names), tuple(map(group_name, levels))
+        reference = settings.reference.get(attribute)
+        if reference is not None and reference not in labels and stratum is None:
+            raise UsageError(
+                f"`reference`: {attribute} has no group {reference!r}; it has {', '.join(labels)}"
+            )
+        yield GroupView(
+            group_of_cell=group,
+            size=len(levels),
+            attribute=attribute,
+            columns=names,
+            stratum="" if stratum is None else stratum_name(columns.strata, stratum),
+            levels=levels,
+            strata=1 if stratum is None else len(strata),
+            reference=labels.index(reference) if reference in labels else None,
+        )
 
 
 FEW = "too few of its groups have {} rows or more to show it"
@@ -197,7 +172,7 @@ def _shown(
     """Return the views without the groups to hide, attributes left out with their columns, and how many groups hide."""
     if not least:
         return list(views), {}, 0
-    partitions = [(view.partition.group_of_cell, view.partition.size) for view in views]
+    partitions = [(view.group_of_cell, view.size) for view in views]
     rows = counts.rows.sum(axis=(1, 2))
     hidden = hidden_groups(partitions, rows, least, [not view.stratum for view in views])
     shown = [_without(view, hide) for view, hide in zip(views, hidden, strict=True)]
@@ -206,43 +181,40 @@ def _shown(
     out = [view for view in shown if view is not None and view.attribute not in left_out]
     if not out:
         raise DataError(
-            f"--suppress-below {least}: {' and '.join(left_out)}: {FEW.format(least)}; a smaller number shows more"
+            f"`suppress_below={least}`: {' and '.join(left_out)}: {FEW.format(least)}; a smaller number shows more"
         )
     return out, left_out, int(sum(hide.sum() for hide in hidden))
 
 
 def _without(view: GroupView, hide: Bools) -> GroupView | None:
     """Return a view without some of its groups; None if none is left."""
-    if not hide.any():
-        return view
     if hide.all():
         return None
-    if view.reference is not None and hide[view.reference]:
-        if view.stratum:
-            view = replace(view, reference=None)
-        else:
-            raise DataError(
-                f"--reference: the reference group of {view.attribute} is one that --suppress-below hides; name another"
-            )
-    place = np.cumsum(~hide) - 1
-    number = np.where(hide, -1, place)
-    old = view.partition.group_of_cell
-    partition = View(np.where(old < 0, -1, number[old]), int((~hide).sum()))
-    levels = tuple(level for level, gone in zip(view.levels, hide, strict=True) if not gone)
+    place = np.where(hide, -1, np.cumsum(~hide) - 1)
     reference = None if view.reference is None else int(place[view.reference])
-    return replace(view, partition=partition, levels=levels, reference=reference, hidden=int(hide.sum()))
+    if reference == -1:
+        if not view.stratum:
+            raise DataError(
+                f"`reference`: the reference group of {view.attribute} is one that `suppress_below` hides; name another"
+            )
+        reference = None
+    group, levels = view.group_of_cell, tuple(compress(view.levels, ~hide))
+    group = np.where(group < 0, -1, place[group])
+    hidden = int(hide.sum())
+    return replace(
+        view, group_of_cell=group, size=len(levels), levels=levels, reference=reference, hidden=hidden
+    )
 
 
 # ---------------------------------------------------------------------- evidence
 
 
-def _evidence(
-    found: Scan, reading: Reading, settings: Settings, views: Sequence[View], source: Source | None
-) -> Evidence:
+def _evidence(scanned: Scan, settings: Settings, views: Sequence[View], source: Source | None) -> Evidence:
     """Fetch the rows that exact distances and the pooled median need."""
-    counts, rows = found.counts, found.kept
-    if counts.grid is None or not settings.exact:
-        return Evidence(counts, reading, settings, None, None, None, None)
+    counts, rows, reading = scanned.counts, scanned.kept, scanned.reading
+    evidence = Evidence(counts, reading, settings)
+    if counts.grid is None or not settings.exact or (rows is None and source is None):
+        return evidence
     everything = None
     if rows is not None and rows.score.size <= SORT_ROWS:
         rows = everything = rows.by_score()
@@ -250,32 +222,30 @@ def _evidence(
         bins = median_bins(counts)
         for view in views:
             bins = bins | candidate_bins(counts, view)
-        if rows is not None:
-            rows = rows.take(bins[counts.grid.index(rows.score)]).by_score()
-        elif source is not None:
+        if rows is None:
+            assert source is not None
             rows = collect(source, reading, counts, bins, threads=settings.threads).by_score()
         else:
-            return Evidence(counts, reading, settings, None, None, None, None)
+            rows = rows.take(bins[counts.grid.index(rows.score)]).by_score()
     median, above = scoring_counts(counts, rows)
-    return Evidence(counts, reading, settings, everything, rows, median, above)
-
-
-def _relevant(missing: Mapping[str, str], reading: Reading) -> dict[str, str]:
-    """Return what is worth telling: metrics of the other task are not missed."""
-    foreign = {"label", "decision"} if reading.task == "regression" else {"real label"}
-    metrics = metrics_for(reading.task)
-    return {name: reason for name, reason in missing.items() if not foreign.intersection(metrics[name].needs)}
+    return replace(evidence, all_rows=everything, candidates=rows, median=median, above_median=above)
 
 
 def _block(view: GroupView, evidence: Evidence) -> Block:
     measured = Measured(view, evidence)
-    comparisons = {c.id: c for c in measured.comparisons()}
-    shares = None if view.stratum else measured.distribution()
     groups = measured.group_reports()
     if view.hidden and not view.stratum:  # shares are of everybody, hidden or not
         total = float(evidence.counts.weights.sum())
         groups = tuple(replace(group, share=group.weight / total) for group in groups)
-    return Block(view.attribute, view.columns, view.stratum, groups, comparisons, shares, view.hidden)
+    return Block(
+        attribute=view.attribute,
+        columns=view.columns,
+        stratum=view.stratum,
+        hidden=view.hidden,
+        groups=groups,
+        comparisons={c.id: c for c in measured.comparisons()},
+        distribution=None if view.stratum else measured.distribution(),
+    )
 
 
 # ---------------------------------------------------------------------- strata
@@ -298,40 +268,42 @@ def _with_strata(block: Block, strata: Sequence[Block]) -> Block:
     return replace(block, comparisons={**block.comparisons, **more})
 
 
-def _worst_stratum(comparison: Comparison, found: Sequence[tuple[str, ComparisonReport]]) -> ComparisonReport:
+def _worst_stratum(
+    comparison: Comparison, strata: Sequence[tuple[str, ComparisonReport]]
+) -> ComparisonReport:
     """Return the comparison of the stratum that is worst; its interval is that of the worst stratum."""
     pick = min if comparison.kind == "ratio" else max
-    defined = [(s, c) for s, c in found if not math.isnan(c.value.value)]
-    stratum, top = pick(defined or found, key=lambda pair: pair[1].value.value)
-    undefined = tuple(f"{name} ({s})" for s, c in found for name in c.undefined)
-    interval = (pick(c.value.low for _, c in found), pick(c.value.high for _, c in found))
+    defined = [(s, c) for s, c in strata if not math.isnan(c.value.value)]
+    stratum, top = pick(defined or strata, key=lambda pair: pair[1].value.value)
+    undefined = tuple(f"{name} ({s})" for s, c in strata for name in c.undefined)
+    low, high = pick(c.value.low for _, c in strata), pick(c.value.high for _, c in strata)
     reason = f"over the rest; undefined in {', '.join(undefined)}" if undefined else ""
-    value = replace(top.value, low=interval[0], high=interval[1], reason=top.value.reason or reason)
+    value = replace(top.value, low=low, high=high, reason=top.value.reason or reason)
     ends = [pick(c.value.value + sign * c.value.bound for _, c in defined) for sign in (-1, 1) if defined]
     if ends:
         value = replace(value, bound=max(value.value - ends[0], ends[1] - value.value))
     name = comparison.to("within_strata").id
-    return ComparisonReport(name, value, top.groups, undefined, at=top.at, stratum=stratum)
+    return ComparisonReport(name, value, top.groups, undefined, stratum, top.at)
 
 
 def _with_more(block: Block, more: More) -> Block:
-    """Return the block with comparisons that were found elsewhere."""
-    own = {found.id: found for found in more.get(block.attribute, ())}
+    """Return the block with comparisons that were made elsewhere."""
+    own = {one.id: one for one in more.get(block.attribute, ())}
     if block.hidden:
         shown = {group.name for group in block.groups}
-        own = {name: _of_shown(found, shown) for name, found in own.items() if shown.issuperset(found.groups)}
+        own = {name: _of_shown(one, shown) for name, one in own.items() if shown.issuperset(one.groups)}
     return replace(block, comparisons={**block.comparisons, **own})
 
 
-def _of_shown(found: ComparisonReport, shown: set[str]) -> ComparisonReport:
+def _of_shown(report: ComparisonReport, shown: set[str]) -> ComparisonReport:
     """Return a comparison without what it says of groups that are not shown; reasons may name some."""
-    reason = "undefined" if math.isnan(found.value.value) else ""
+    reason = "undefined" if math.isnan(report.value.value) else ""
     return replace(
-        found,
-        value=replace(found.value, reason=reason),
-        per_group={name: value for name, value in found.per_group.items() if name in shown},
-        pairs={pair: value for pair, value in found.pairs.items() if shown.issuperset(pair)},
-        undefined=tuple(name for name in found.undefined if name in shown),
+        report,
+        value=replace(report.value, reason=reason),
+        per_group={name: value for name, value in report.per_group.items() if name in shown},
+        pairs=tuple(pair for pair in report.pairs if shown.issuperset(pair.groups)),
+        undefined=tuple(name for name in report.undefined if name in shown),
     )
 
 
@@ -347,19 +319,19 @@ def _check_results(
     few = FEW.format(settings.suppress_below)
     for check in settings.checks:
         of = check.comparison
-        found = [b for b in blocks if of.attribute in (None, b.attribute)]
+        asked = [b for b in blocks if of.attribute in (None, b.attribute)]
         gone = [name for name in left_out if of.attribute in (None, name)]
         yield from (_unknown(check, name, left_out[name], "not_shown", few) for name in gone)
-        if not found and not gone:
+        if not asked and not gone:
             raise UsageError(
                 f"check {check.text!r}: {of.attribute!r} is not audited; audited are "
                 f"{', '.join(b.attribute for b in blocks)}"
             )
         if not of.attribute and of.scope in FLIP_SCOPES:  # comparable values have one block
-            found = [b for b in found if of.id in b.comparisons] or found
-        if not of.attribute and len(found) > 1:  # an attribute known by chances alone has true groups alone
-            found = [b for b in found if bool(b.true_groups) == of.of_true_groups] or found
-        for block in found:
+            asked = [b for b in asked if of.id in b.comparisons] or asked
+        if not of.attribute and len(asked) > 1:  # an attribute known by probabilities has true groups alone
+            asked = [b for b in asked if bool(b.true_groups) == of.of_true_groups] or asked
+        for block in asked:
             yield _check_result(check, block, settings, not_computed)
 
 
@@ -374,13 +346,10 @@ def _check_result(
         why = "no such group is shown; some are hidden for having few rows"
         return _unknown(check, *where, "not_shown", why)
     value, groups, complete = _looked_up(check, block)
-    ruling = check.judge(
-        value.value, value.low, value.high, complete=complete, gate_on=settings.gate_on, bound=value.bound
-    )
-    reason = f"{ruling.reason} ({value.reason})" if value.reason else ruling.reason
+    ruling = check.judge(value, complete=complete, gate_on=settings.gate_on)
     if block.hidden and not asked:
-        reason = f"{reason}; {block.hidden} hidden groups are not in it"
-    return CheckResult(check, *where, value, groups, replace(ruling, reason=reason), complete)
+        ruling = replace(ruling, reason=f"{ruling.reason}; {block.hidden} hidden groups are not in it")
+    return CheckResult(check, *where, value, groups, ruling, complete)
 
 
 def _unknown(check: Check, attribute: str, columns: tuple[str, ...], code: Code, reason: str) -> CheckResult:
@@ -390,54 +359,51 @@ def _unknown(check: Check, attribute: str, columns: tuple[str, ...], code: Code,
 
 
 UNDESCRIBED = (
-    "say what is known of the noise with --noise FILE or --noise-radius, or name --noise-membership columns"
+    "say what is known of the noise with `noise=FILE` or `noise_radius`, or name `noise_membership` columns"
 )
+
+REMEDIES = {
+    "within_strata": "name the strata with `strata=COLUMN`",
+    "under_flips": "ask for it with `individual` and the model file (`model`)",
+    "within_radius": "ask for it with `individual`, the model file and `radius`; only transport_cost has it",
+    "under_comparable": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",
+    "under_everybody": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",
+    **dict.fromkeys(NOISE_SCOPES, UNDESCRIBED),
+}
+"""Scope -> what gives a comparison that an audit has not; the reference group's remedy names the attribute."""
 
 
 def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool]:
     """Return the value that a check is about, the groups that reach it, and whether none is undefined."""
     of = check.comparison
-    if of.group and of.of_true_groups:
-        values = block.true_groups.get(of.id)
-        if values is None:
-            raise UsageError(f"check {check.text!r}: there is no {of.id}; {UNDESCRIBED}")
-        if of.group not in values:
-            raise UsageError(
-                f"check {check.text!r}: {block.attribute} has no true group {of.group!r}; it has {', '.join(values)}"
-            )
-        return values[of.group], (of.group,), True
     if not block.groups and not of.of_true_groups:
         raise UsageError(
             f"check {check.text!r}: groups of {block.attribute} are known by chances alone, and checks of them have a "
             "scope: write METRIC.difference.true_groups, or METRIC.true_groups[ATTRIBUTE=GROUP]"
         )
     if of.group:
-        for group in block.groups:
-            if group.name == of.group:
-                return group.metrics[of.metric], (group.name,), True
-        raise UsageError(
-            f"check {check.text!r}: {block.attribute} has no group {of.group!r}; it has "
-            f"{', '.join(group.name for group in block.groups)}"
-        )
-    found = block.comparisons.get(of.id)
-    if found is not None:
-        return found.value, found.groups, not found.undefined
+        numbers = block.true_groups.get(of.id) if of.of_true_groups else None
+        if of.of_true_groups and numbers is None:
+            raise UsageError(f"check {check.text!r}: there is no {of.id}; {UNDESCRIBED}")
+        if numbers is None:
+            numbers = {group.name: group.metrics[of.metric] for group in block.groups}
+        if of.group not in numbers:
+            group = "true group" if of.of_true_groups else "group"
+            raise UsageError(
+                f"check {check.text!r}: {block.attribute} has no {group} {of.group!r}; it has {', '.join(numbers)}"
+            )
+        return numbers[of.group], (of.group,), True
+    report = block.comparisons.get(of.id)
+    if report is not None:
+        return report.value, report.groups, not report.undefined
     if "individual" in of.entry.needs and of.scope not in FLIP_SCOPES:
-        raise UsageError(f"check {check.text!r}: there is no {of.metric}; ask for it with --individual")
-    remedies = {
-        "to_reference": f"name the reference group with --reference {block.attribute}=GROUP",
-        "within_strata": "name the strata with --strata COLUMN",
-        "under_flips": "ask for it with --individual and the model file (--model)",
-        "within_radius": "ask for it with --individual, the model file and --radius; only transport_cost has it",
-        "under_comparable": "name comparable values with --comparable COLUMN=VALUE,VALUE",
-        "under_everybody": "name comparable values with --comparable COLUMN=VALUE,VALUE",
-        **dict.fromkeys(NOISE_SCOPES, UNDESCRIBED),
-    }
-    remedy = remedies.get(of.scope, SENSELESS) if of.exists else SENSELESS
+        raise UsageError(f"check {check.text!r}: there is no {of.metric}; ask for it with `individual`")
+    remedy = "it makes no sense for this metric"
+    if of.exists and of.scope == "to_reference":
+        remedy = f"name the reference group with `reference={block.attribute}=GROUP`"
+    elif of.exists:
+        remedy = REMEDIES.get(of.scope, remedy)
     raise UsageError(f"check {check.text!r}: there is no {of.id}; {remedy}")
-
-
-SENSELESS = "it makes no sense for this metric"
 
 
 def require_two_groups(report: AuditReport) -> None:

@@ -1,24 +1,19 @@
 """Baselines: how much worse a model has become than a saved result says it was.
 
-A saved audit and a new one are compared number by number. The change of a number is the new value minus the old
-one, with an interval made from the two intervals. The two audits are taken as independent samples, so the limits
-combine as MOVER does it (Zou and Donner; Newcombe's *square and add*). With ``v [l, u]`` old and ``v' [l', u']``
-new::
+A saved audit and a new one are compared number by number. The change is the new value minus the old one. The two
+audits are taken as independent samples, so their limits ``v [l, u]`` and ``v' [l', u']`` combine as MOVER does it
+(Newcombe's *square and add*)::
 
     low  = v' - v - sqrt((v' - l')² + (u - v)²)          high = v' - v + sqrt((u' - v')² + (v - l)²)
 
-The lower end asks how far the new value may lie too high and the old one too low, and adds both distances as
-independent errors add; limits need not be symmetric. Each end of a largest gap already counts how many groups were
-compared, so no further correction is made for them. A gap is never negative: as long as its new interval reaches
-down to 0, ``low`` is at most ``-v``, so a change between two fair models is called worse only where the new gap
-itself is called positive. Where the two audits share rows, their errors go up and down together; the interval is
-then too wide, never too narrow, as long as the two models err alike.
+Each end of a largest gap already counts how many groups were compared, so no further correction is made. A gap is never
+negative: as long as its new interval reaches down to 0, ``low`` is at most ``-v``, so a change between two fair models
+is called worse only where the new gap itself is called positive. Where the two audits share rows, their errors go up
+and down together; the interval is then too wide, never too narrow, as long as the two models err alike. Where both
+files of rows are at hand, :mod:`fairfix.auditing.paired` gives the limits of a change on the same rows.
 
-``fails`` means what it means for every check: the whole interval of the change lies beyond the number allowed.
-Which way is worse hangs on the comparison: a gap is worse when it is larger, a ratio when it is smaller, the worst
-group's accuracy when it is smaller. What cannot be compared is said, and never passes.
-
-Where both files of rows are at hand, :mod:`fairfix.auditing.paired` gives the limits of a change on the same rows.
+Which way is worse hangs on the comparison: a gap is worse when it is larger, a ratio when it is smaller. What cannot be
+compared is listed, and never passes.
 
 References
 ----------
@@ -32,17 +27,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairfix.auditing.as_json import AUDIT_SCHEMA, number
-from fairfix.auditing.checks import Check, Ruling, record
+from fairfix.auditing.as_json import AUDIT_SCHEMA, check_dict, form, value_of
+from fairfix.auditing.checks import Check, Ruling
 from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.results import CheckResult, Value
 from fairfix.data.choices import GateOn
 from fairfix.errors import DataError, UsageError
 
 CHANGE = "change."
 """What the text of a check of a change begins with."""
 
-Entry = tuple[Mapping[str, Any], bool]
-"""A value with its interval, and whether no group's value is undefined."""
+NOTHING = Value(math.nan, -math.inf, math.inf)
 
 PairedEnds = tuple[float, float, bool] | str
 """Limits of a change, and whether those of independent samples hold as well; or why rows cannot be paired."""
@@ -53,21 +48,14 @@ Limits = Callable[[Comparison, Sequence[str]], PairedEnds]
 
 @dataclass(frozen=True)
 class Allowance:
-    """How much worse numbers may become.
-
-    Attributes
-    ----------
-    text
-        As the user wrote it.
-    amount
-        The largest change for the worse that is allowed, not negative.
-    check
-        Which comparison it is about; None for every comparison of the short report and of ``--fail-on``.
-    """
+    """How much worse numbers may become."""
 
     text: str
+    """As the user wrote it."""
     amount: float
+    """The largest change for the worse that is allowed."""
     check: Check | None = None
+    """Which comparison it is about; None for every comparison of the short report and of ``fail_on``."""
 
     @classmethod
     def parse(cls, text: str) -> Allowance:
@@ -78,28 +66,24 @@ class Allowance:
             check = Check.parse(text)
             if not check.operator.startswith(">"):
                 raise UsageError(
-                    f"--fail-on-worse {text!r}: write by how much it may become worse, as 'dp.ratio>0.02', for "
+                    f"`fail_on_worse` {text!r}: write by how much it may become worse, as 'dp.ratio>0.02', for "
                     "ratios too"
                 ) from None
             out = cls(check.text, check.limit, check)
         if not (math.isfinite(out.amount) and out.amount >= 0):
-            raise UsageError(f"--fail-on-worse {text!r}: the amount must be a number of at least 0")
+            raise UsageError(f"`fail_on_worse` {text!r}: the amount must be a number of at least 0")
         return out
 
 
 def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
     """Raise ``DataError`` where a baseline is no audit, or no number of it can be compared."""
     if not isinstance(old, Mapping) or old.get("schema") != AUDIT_SCHEMA:
-        raise DataError(f"{name} is no result of 'fairfix audit' in JSON; write one with --out json=FILE")
+        raise DataError(f"{name} is no result of 'fairfix audit' in JSON; write one with `out=json=FILE`")
     was, now = old["settings"], new["settings"]
-    for key, option in (
-        ("task", "--task"),
-        ("score_scale", "--score-scale"),
-        ("confidence", "--confidence"),
-    ):
+    for key in ("task", "score_scale", "confidence"):
         if was[key] != now[key]:
             raise DataError(
-                f"the baseline {name} was made with {option} {was[key]}, this audit with {now[key]}; make both alike"
+                f"the baseline {name} was made with `{key}={was[key]}`, this audit with {now[key]}; make both alike"
             )
     ours = [block["attribute"] for block in new["attributes"]]
     if not {block["attribute"] for block in old["attributes"]} & set(ours):
@@ -128,48 +112,38 @@ def compare(
     columns = {block["attribute"]: block["columns"] for block in new["attributes"]}
     changes, incomparable, checks = [], [], []
     for of in _wanted(new, allowances, usual, limited):
-        called = {
-            "id": str(of),
-            "comparison": of.id,
-            "attribute": of.attribute,
-            **({"group": of.group} if of.group else {}),
-        }
+        name = {"id": str(of), "comparison": of.id, "attribute": of.attribute}
+        name |= {"group": of.group} if of.group else {}
         named, amount = _allowed(allowances, of)
         reason, was, now = _entries(old, new, of)
+        larger: bool | None = of.kind != "ratio"
+        value, complete, groups = NOTHING, False, tuple[str, ...]()
+        if was is None or now is None:
+            incomparable.append({**name, "reason": reason})
+        else:
+            larger = _larger_is_worse(of, limited.get(of))
+            value = change(was[0], now[0])
+            ends = None if paired is None else paired(of, columns[of.attribute])
+            apart = ends if isinstance(ends, str) else ""
+            if ends is not None and not isinstance(ends, str) and not math.isnan(value.value):
+                value = _within(value, *ends)
+            changes.append({**name, **_change_dict(was[0], now[0], value, larger, apart)})
+            complete, groups = was[1] and now[1], now[2]
+        if named is None and (amount < 0 or larger is None or was is None):
+            continue
         text = f"{of.id}>{amount:g}" if named is None else named.text
-        about = {
-            "of": "change",
-            "attribute": of.attribute,
-            "columns": columns[of.attribute],
-            "gate_on": gate_on,
-        }
-        if reason:
-            incomparable.append({**called, "reason": reason})
-            if named is not None:
-                check = _check(text, of, amount, of.kind != "ratio")
-                ruling = Ruling("undecided", "not_comparable", f"not comparable: {reason}")
-                nothing = dict.fromkeys(("value", "low", "high"))
-                checks.append(record(check, ruling, **about, complete=False, found=nothing, groups=()))
-            continue
-        assert was is not None
-        assert now is not None
-        larger = _larger_is_worse(of, limited.get(of))
-        ends = None if paired is None else paired(of, columns[of.attribute])
-        found = {**called, **_changed(was[0], now[0], ends, larger)}
-        changes.append(found)
-        if named is None and amount < 0:
-            continue
         if larger is None:
-            if named is None:
-                continue
             raise UsageError(
-                f"--fail-on-worse {named.text!r}: which way is worse? say so by a limit of the number, such as "
-                f"--fail-on '{of.id}<0.1'"
+                f"`fail_on_worse` {text!r}: which way is worse? say so by a limit of the number, such as "
+                f"`fail_on='{of.id}<0.1'`"
             )
-        check, complete = _check(text, of, amount, larger), was[1] and now[1]
-        ruling = _ruling(check, found, complete, gate_on)
-        groups = now[0].get("groups", ())
-        checks.append(record(check, ruling, **about, complete=complete, found=found, groups=groups))
+        check = _check(text, of, amount, larger)
+        ruling = check.judge(value, complete=complete, gate_on=gate_on)
+        if was is None:
+            ruling = Ruling("undecided", "not_comparable", f"not comparable: {reason}")
+        attribute = of.attribute or ""
+        result = CheckResult(check, attribute, columns[attribute], value, groups, ruling, complete, "change")
+        checks.append(check_dict(result, gate_on))
     section = {
         "source": old["data"]["source"],
         "fairfix": old["fairfix"],
@@ -181,45 +155,37 @@ def compare(
     return section, checks
 
 
-def change(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Return new minus old, with limits by square and add; NaN and infinite limits where one is undefined."""
-    if old["value"] is None or new["value"] is None:
-        return math.nan, -math.inf, math.inf
-    value = new["value"] - old["value"]
-    (old_down, old_up), (new_down, new_up) = (_reach(one) for one in (old, new))
-    return value, value - math.hypot(new_down, old_up), value + math.hypot(new_up, old_down)
+def change(old: Value, new: Value) -> Value:
+    """Return new minus old, with limits by square and add; NaN without limits where one is undefined."""
+    bound = old.bound + new.bound  # both numerical errors may point the same way
+    if math.isnan(old.value) or math.isnan(new.value):
+        when = "in the baseline" if math.isnan(old.value) else "now"
+        return replace(NOTHING, reason=f"undefined {when}", bound=bound)
+    value = new.value - old.value
+    (old_down, old_up), (new_down, new_up) = (
+        (max(one.value - one.low, 0.0), max(one.high - one.value, 0.0)) for one in (old, new)
+    )
+    low, high = value - math.hypot(new_down, old_up), value + math.hypot(new_up, old_down)
+    return Value(value, low, high, bound=bound)
 
 
-def _changed(
-    was: Mapping[str, Any], now: Mapping[str, Any], ends: PairedEnds | None, larger: bool | None
-) -> dict[str, Any]:
-    """Return the JSON form of a change, with the limits ``ends`` on the same rows where there are some."""
-    value, low, high = change(was, now)
-    apart = ends if isinstance(ends, str) else ""
-    if ends is not None and not isinstance(ends, str) and not math.isnan(value):
-        both = (max(low, ends[0]), min(high, ends[1])) if ends[2] else ends[:2]
-        low, high = min(both[0], value), max(both[1], value)
-    found: dict[str, Any] = {
-        "old": _interval(was),
-        "new": _interval(now),
-        "value": number(value),
-        "low": number(low),
-        "high": number(high),
+def _within(value: Value, low: float, high: float, independent: bool) -> Value:
+    """Return a change with limits on the same rows, those of independent samples besides where they hold too."""
+    if independent:
+        low, high = max(value.low, low), min(value.high, high)
+    return replace(value, low=min(low, value.value), high=max(high, value.value))
+
+
+def _change_dict(was: Value, now: Value, value: Value, larger: bool | None, apart: str) -> dict[str, Any]:
+    """Return the JSON form of a change; ``apart`` is why its limits are not those of the same rows."""
+    more = {"not_paired": apart, "bound": value.bound, "reason": value.reason}
+    return {
+        "old": form(was),
+        "new": form(now),
+        **form(replace(value, reason="", bound=0.0)),
         "worse": None if larger is None else ("larger" if larger else "smaller"),
-        **({"not_paired": apart} if apart else {}),
+        **{name: entry for name, entry in more.items() if entry},
     }
-    if bound := was.get("bound", 0.0) + now.get("bound", 0.0):  # both numerical errors may point the same way
-        found["bound"] = bound
-    if math.isnan(value):
-        found["reason"] = "undefined in the baseline" if was["value"] is None else "undefined now"
-    return found
-
-
-def _reach(one: Mapping[str, Any]) -> tuple[float, float]:
-    """Return how far below and above a value its limits lie."""
-    low, high = one["low"], one["high"]
-    down = math.inf if low is None else max(one["value"] - low, 0.0)
-    return down, math.inf if high is None else max(high - one["value"], 0.0)
 
 
 def _wanted(
@@ -240,7 +206,7 @@ def _wanted(
     for allowance in allowances:
         if allowance.check is not None and allowance.check.comparison.attribute not in (None, *audited):
             raise UsageError(
-                f"--fail-on-worse {allowance.text!r}: {allowance.check.comparison.attribute!r} is not audited; "
+                f"`fail_on_worse` {allowance.text!r}: {allowance.check.comparison.attribute!r} is not audited; "
                 f"audited are {', '.join(audited)}"
             )
 
@@ -256,6 +222,10 @@ def _allowed(allowances: Sequence[Allowance], of: Comparison) -> tuple[Allowance
     return None, amount
 
 
+Entry = tuple[Value, bool, tuple[str, ...]]
+"""A value, whether no group's value is undefined, and the groups that reach it."""
+
+
 def _entries(
     old: Mapping[str, Any], new: Mapping[str, Any], of: Comparison
 ) -> tuple[str, Entry | None, Entry | None]:
@@ -266,11 +236,12 @@ def _entries(
     )
     if was is None or now is None:
         return "the baseline does not audit this attribute", None, None
-    reason = _other_groups(was, now, of) or _other_question(old, new, of)
+    if reason := _other_groups(was, now, of) or _other_question(old, new, of):
+        return reason, None, None
     first, second = (_entry(block, of) for block in (was, now))
-    if not reason and (first is None or second is None):
-        reason = f"it is not in {'the baseline' if first is None else 'this audit'}"
-    return reason, first, second
+    if first is None or second is None:
+        return f"it is not in {'the baseline' if first is None else 'this audit'}", None, None
+    return "", first, second
 
 
 def _other_groups(was: Mapping[str, Any], now: Mapping[str, Any], of: Comparison) -> str:
@@ -279,12 +250,12 @@ def _other_groups(was: Mapping[str, Any], now: Mapping[str, Any], of: Comparison
         return ""
     if was.get("hidden") or now.get("hidden"):
         return "the groups shown are not the same, as some are hidden"
-    told = [
+    parts = [
         f"{', '.join(sorted(names))} only {where}"
         for names, where in ((then - today, "in the baseline"), (today - then, "now"))
         if names
     ]
-    return f"the groups are not the same: {'; '.join(told)}"
+    return f"the groups are not the same: {'; '.join(parts)}"
 
 
 def _other_question(old: Mapping[str, Any], new: Mapping[str, Any], of: Comparison) -> str:
@@ -296,8 +267,8 @@ def _other_question(old: Mapping[str, Any], new: Mapping[str, Any], of: Comparis
     if of.entry.of == "decisions" and was["threshold"] != now["threshold"]:
         then, today = ("none" if s["threshold"] is None else f"{s['threshold']:g}" for s in (was, now))
         return f"the thresholds of decisions differ: {then} in the baseline, {today} now"
-    told = [result["definitions"].get(of.id) for result in (old, new)]
-    if all(told) and told[0] != told[1]:
+    definitions = [result["definitions"].get(of.id) for result in (old, new)]
+    if all(definitions) and definitions[0] != definitions[1]:
         return "the two have different definitions"
     if of.scope == "to_reference" and was["reference"].get(of.attribute) != now["reference"].get(
         of.attribute
@@ -316,9 +287,9 @@ def _other_question(old: Mapping[str, Any], new: Mapping[str, Any], of: Comparis
 def _entry(block: Mapping[str, Any], of: Comparison) -> Entry | None:
     if of.group:
         value = next((g["metrics"].get(of.metric) for g in block["groups"] if g["group"] == of.group), None)
-        return None if value is None else ({**value, "groups": [of.group]}, True)
-    found = next((c for c in block["comparisons"] if c["id"] == of.id), None)
-    return None if found is None else (found, not found.get("undefined"))
+        return None if value is None else (value_of(value), True, (of.group,))
+    one = next((c for c in block["comparisons"] if c["id"] == of.id), None)
+    return None if one is None else (value_of(one), not one.get("undefined"), tuple(one.get("groups", ())))
 
 
 def _larger_is_worse(of: Comparison, limited: Mapping[str, Any] | None) -> bool | None:
@@ -332,30 +303,7 @@ def _larger_is_worse(of: Comparison, limited: Mapping[str, Any] | None) -> bool 
     return {"larger": False, "smaller": True}.get(of.entry.better)
 
 
-def _ruling(check: Check, found: Mapping[str, Any], complete: bool, gate_on: GateOn) -> Ruling:
-    """Judge a change like any number."""
-    value, low, high = ends_of(found)
-    bound = float(found.get("bound", 0.0))
-    ruling = check.judge(value, low, high, complete=complete, gate_on=gate_on, bound=bound)
-    return replace(ruling, reason=f"{ruling.reason} ({found['reason']})") if found.get("reason") else ruling
-
-
-def ends_of(found: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Return value and limits of a number in JSON form; undefined ones as NaN and infinities."""
-    value, low, high = (found[name] for name in ("value", "low", "high"))
-    return (
-        math.nan if value is None else value,
-        -math.inf if low is None else low,
-        math.inf if high is None else high,
-    )
-
-
 def _check(text: str, of: Comparison, amount: float, larger: bool) -> Check:
     """Return the condition on the change under which the run fails: above the amount, or below minus it."""
     limit, sign = (amount, ">") if larger else (-amount, "<")
-    told = text.partition(">")[0].strip()
-    return Check(f"{CHANGE}{told}{sign}{limit + 0.0:g}", of, sign, limit)
-
-
-def _interval(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: one[key] for key in ("value", "low", "high", "reason", "bound") if key in one}
+    return Check(f"{CHANGE}{text.partition('>')[0].strip()}{sign}{limit + 0.0:g}", of, sign, limit)

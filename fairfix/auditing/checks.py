@@ -7,11 +7,11 @@ A check is written as the condition under which the model *fails*::
     dp.covariance>0.01                 covariance of the selection with membership of a group
     eo.difference.to_overall>0.05      scope: between_groups (default), to_overall, to_reference, within_strata
     ks[race]>0.05                      only for the protected column race
-    dp.difference.true_groups>0.1      of the groups behind noisy ones (audit --noise); under_n1: by the table alone
-    decision_flips>0.01                share of rows whose decision changes with the group (audit --individual)
+    dp.difference.true_groups>0.1      of the groups behind noisy ones (``noise``); under_n1: by the table alone
+    decision_flips>0.01                share of rows whose decision changes with the group (``individual``)
     accuracy.min<0.7                   the worst group: min or max
     true_positive_rate[race=Black]<0.6 one group
-    true_positive_rate.true_groups[race=Black]<0.6  one true group (audit --noise)
+    true_positive_rate.true_groups[race=Black]<0.6  one true group (``noise``)
 
 With a confidence interval ``[low, high]`` of the value, a check *fails* when the whole interval satisfies
 the condition, *passes* when none of it does, and is *undecided* else. Gating on the point compares the
@@ -21,17 +21,21 @@ value alone. An undefined value never passes.
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fairfix.auditing.comparisons import KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
 from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, NOISE_METRICS, SCOPES
 from fairfix.data.choices import GateOn, Undecided
 from fairfix.data.names import written_attribute
 from fairfix.errors import ExitStatus, UsageError
+
+if TYPE_CHECKING:
+    from fairfix.auditing.results import Value
 
 Verdict = Literal["pass", "fail", "undecided"]
 Code = Literal[
@@ -56,7 +60,9 @@ SEVERITIES: Mapping[str, Severity] = {
     "waived": "note",
     "pass": "none",
 }
-"""How loud a verdict is where a format has levels."""
+"""Level of a verdict where a format has levels; the worst verdict first."""
+
+OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 AT_ANY_LIMIT = frozenset(("not_computed", "not_shown", "not_comparable", "few_common_rows"))
 """Codes of checks that are undecided whatever the limit is, also where there is a value."""
@@ -68,22 +74,15 @@ _EXPRESSION = re.compile(
 
 @dataclass(frozen=True)
 class Check:
-    """A condition under which the model fails.
-
-    Attributes
-    ----------
-    text
-        As the user wrote it.
-    comparison
-        What it looks at: a comparison of the report, or a metric of one group.
-    operator, limit
-        The value fails when ``value operator limit``.
-    """
+    """A condition under which the model fails."""
 
     text: str
+    """As the user wrote it."""
     comparison: Comparison
+    """What it looks at: a comparison of the report, or a metric of one group."""
     operator: str
     limit: float
+    """The value fails when ``value operator limit``."""
 
     @classmethod
     def parse(cls, text: str) -> Check:
@@ -93,17 +92,15 @@ class Check:
             raise UsageError(
                 f"cannot read the check {text!r}; write it like 'dp.difference>0.1' or 'ks[race]>0.05'"
             )
-        metric = ALIASES.get(match["metric"], match["metric"])
-        if metric not in METRICS:
-            near = get_close_matches(metric, [*METRICS, *ALIASES], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise UsageError(
-                f"check {text!r}: unknown metric {metric!r}{hint} Known are {', '.join(METRICS)}"
-            )
         attribute, _, group = (part.strip() for part in (match["where"] or "").partition("="))
-        comparison = _comparison(text, metric, match["rest"].split(".")[1:], grouped=bool(group))
-        comparison = replace(comparison, attribute=written_attribute(attribute), group=group or None)
-        return cls(text.strip(), comparison, match["op"], _limit(text, match["limit"]))
+        parts = match["rest"].split(".")[1:]
+        try:
+            metric = _metric(match["metric"])
+            comparison = _of_one_group(metric, parts) if group else _comparison(metric, parts)
+            comparison = replace(comparison, attribute=written_attribute(attribute), group=group or None)
+            return cls(text.strip(), comparison, match["op"], _limit(match["limit"]))
+        except UsageError as error:
+            raise UsageError(f"check {text!r}: {error}") from None
 
     @property
     def true_groups(self) -> str:
@@ -114,98 +111,43 @@ class Check:
 
     def violated_by(self, value: float) -> bool:
         """Return whether a value satisfies the failing condition."""
-        match self.operator:
-            case ">":
-                return value > self.limit
-            case ">=":
-                return value >= self.limit
-            case "<":
-                return value < self.limit
-            case _:
-                return value <= self.limit
+        return bool(OPERATORS[self.operator](value, self.limit))
 
-    def judge(
-        self,
-        value: float,
-        low: float,
-        high: float,
-        *,
-        complete: bool,
-        gate_on: GateOn,
-        bound: float = 0.0,
-    ) -> Ruling:
+    def judge(self, value: Value, *, complete: bool, gate_on: GateOn) -> Ruling:
         """Judge a value and its interval.
 
-        ``complete`` is False when some group's value is undefined: then the check can fail but not pass. ``bound`` is
-        the numerical error of the value, within which it cannot be told on which side of a limit it lies.
+        ``complete`` is False when some group's value is undefined: then the check can fail but not pass. Within the
+        numerical error of a value it is open on which side of a limit it lies.
         """
-        if math.isnan(value):
-            return Ruling("undecided", "value_undefined", "the value is undefined")
-        ends = (value - bound, value + bound) if gate_on == "point" else (low, high)
-        beyond = [self.violated_by(end) for end in ends]
-        what = "the value is" if gate_on == "point" else "the whole interval lies"
+
+        def ruling(verdict: Verdict, code: Code, reason: str) -> Ruling:
+            return Ruling(verdict, code, f"{reason} ({value.reason})" if value.reason else reason)
+
+        if math.isnan(value.value):
+            return ruling("undecided", "value_undefined", "the value is undefined")
+        at_point = gate_on == "point"
+        reach = value.value - value.bound, value.value + value.bound
+        beyond = [self.violated_by(end) for end in (reach if at_point else (value.low, value.high))]
+        subject = "the value is" if at_point else "the whole interval lies"
         if all(beyond):
-            return Ruling("fail", "beyond_limit", f"{what} beyond the limit")
+            return ruling("fail", "beyond_limit", f"{subject} beyond the limit")
         if not complete:
-            return Ruling("undecided", "group_undefined", "a group's value is undefined")
-        if any(beyond) and gate_on == "point":
-            return Ruling("undecided", "within_error", "the limit is within the numerical error of the value")
-        if any(beyond):
-            why = "" if self.comparison.of_true_groups else ": too few rows to tell"
-            return Ruling("undecided", "limit_inside", f"the limit lies inside the interval{why}")
-        return Ruling("pass", "within_limit", f"{what} within the limit")
+            return ruling("undecided", "group_undefined", "a group's value is undefined")
+        if not any(beyond):
+            return ruling("pass", "within_limit", f"{subject} within the limit")
+        if at_point:
+            return ruling("undecided", "within_error", "the limit is within the numerical error of the value")
+        why = "" if self.comparison.of_true_groups else ": too few rows to tell"
+        return ruling("undecided", "limit_inside", f"the limit lies inside the interval{why}")
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """A verdict, its reason as a code, and the same in words."""
+    """A verdict, its reason as a code, and the reason in words."""
 
     verdict: Verdict
     code: Code
     reason: str
-
-
-def record(
-    check: Check,
-    ruling: Ruling,
-    *,
-    of: Literal["value", "change"],
-    attribute: str,
-    columns: Sequence[str],
-    complete: bool,
-    gate_on: GateOn,
-    found: Mapping[str, Any],
-    groups: Sequence[str],
-) -> dict[str, Any]:
-    """Return the JSON form of a judged check.
-
-    ``of`` is whether it is about a value or about its change since a baseline, ``columns`` are those that make the
-    ``attribute``, and ``found`` has the value with its interval.
-    """
-    name = str(replace(check.comparison, attribute=attribute))
-    group = check.comparison.group
-    return {
-        "check": check.text,
-        "id": f"change.{name}" if of == "change" else name,
-        "of": of,
-        "comparison": check.comparison.id,
-        "attribute": attribute,
-        "columns": list(columns),
-        **({"group": group} if group else {}),
-        "verdict": ruling.verdict,
-        "severity": SEVERITIES[ruling.verdict],
-        "code": ruling.code,
-        "reason": ruling.reason,
-        "gate_on": gate_on,
-        "complete": complete,
-        "operator": check.operator,
-        "limit": check.limit,
-        "value": found["value"],
-        "low": found["low"],
-        "high": found["high"],
-        **({"bound": found["bound"]} if found.get("bound") else {}),
-        "groups": list(groups),
-    }
 
 
 def rule(judged: dict[str, Any], ruling: Ruling) -> None:
@@ -218,70 +160,72 @@ def rule(judged: dict[str, Any], ruling: Ruling) -> None:
     }
 
 
-def _limit(text: str, limit: str) -> float:
+def _limit(limit: str) -> float:
     try:
         value = float(limit)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"check {text!r}: the limit {limit!r} is not a number")
+        raise UsageError(f"the limit {limit!r} is not a number")
     return value
 
 
-def _comparison(text: str, metric: str, rest: list[str], *, grouped: bool) -> Comparison:
-    """Return what the check compares."""
-    if grouped:
-        return _of_one_group(text, metric, rest)
-    entry = METRICS[metric]
+def _metric(name: str) -> str:
+    metric = ALIASES.get(name, name)
+    if metric not in METRICS:
+        near = get_close_matches(metric, [*METRICS, *ALIASES], 1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise UsageError(f"unknown metric {metric!r}{hint} Known are {', '.join(METRICS)}")
+    return metric
+
+
+def _comparison(metric: str, rest: list[str]) -> Comparison:
+    """Return what a check compares, whose parts after the metric are ``rest``."""
+    entry, scopes = METRICS[metric], (*SCOPES, *NOISE_SCOPES)
     if entry.scopes == FLIP_SCOPES:
         scope = rest.pop(0) if rest else FLIP_SCOPES[0]
         if rest or scope not in FLIP_SCOPES:
-            raise UsageError(
-                f"check {text!r}: write {metric} or {metric}.SCOPE with {', '.join(FLIP_SCOPES)}"
-            )
+            raise UsageError(f"write {metric} or {metric}.SCOPE with {', '.join(FLIP_SCOPES)}")
         return Comparison(metric, "", scope)
     if entry.kinds == ("difference",) and not rest:
         return Comparison(metric, "difference", *entry.scopes)
     kind = rest.pop(0) if rest and rest[0] in KINDS else ""
     usual = "to_overall" if kind == "covariance" else "between_groups"
-    scope = rest.pop(0) if rest and rest[0] in (*SCOPES, *NOISE_SCOPES) else usual
+    scope = rest.pop(0) if rest and rest[0] in scopes else usual
     if rest:
         raise UsageError(
-            f"check {text!r}: unknown part {rest[0]!r}; after the metric comes a kind ({', '.join(KINDS)}) "
-            f"and then a scope ({', '.join((*SCOPES, *NOISE_SCOPES))})"
+            f"unknown part {rest[0]!r}; after the metric comes a kind ({', '.join(KINDS)}) "
+            f"and then a scope ({', '.join(scopes)})"
         )
     if scope in NOISE_SCOPES:
         if metric not in NOISE_METRICS or kind not in ("difference", "ratio", "min", "max"):
             raise UsageError(
-                f"check {text!r}: of true groups there are difference, ratio, min and max of {', '.join(NOISE_METRICS)}"
+                f"of true groups there are difference, ratio, min and max of {', '.join(NOISE_METRICS)}"
             )
-        return Comparison(metric, kind, scope)
+    elif kind in ("min", "max"):
+        scope = ""
+    if not entry.kinds and kind in ("", "difference"):
+        return Comparison(metric, "", scope)
     if not entry.kinds:
-        if kind in ("", "difference"):
-            return Comparison(metric, "", scope)
         raise UsageError(
-            f"check {text!r}: {metric} is a difference already; write '{metric}>0.05' or '{metric}.to_overall>0.05'"
+            f"{metric} is a difference already; write '{metric}>0.05' or '{metric}.to_overall>0.05'"
         )
     if not kind:
-        raise UsageError(
-            f"check {text!r}: say what of {metric} is limited, for example '{metric}.difference>0.1'"
-        )
-    return Comparison(metric, kind, "" if kind in ("min", "max") else scope)
+        raise UsageError(f"say what of {metric} is limited, for example '{metric}.difference>0.1'")
+    return Comparison(metric, kind, scope)
 
 
-def _of_one_group(text: str, metric: str, rest: list[str]) -> Comparison:
+def _of_one_group(metric: str, rest: list[str]) -> Comparison:
     """Return the value of one group."""
     if len(rest) == 1 and rest[0] in NOISE_SCOPES:
         rates = [name for name in NOISE_METRICS if METRICS[name].of_groups]
         if metric not in rates:
-            raise UsageError(f"check {text!r}: of one true group there are {', '.join(rates)}")
+            raise UsageError(f"of one true group there are {', '.join(rates)}")
         return Comparison(metric, "", rest[0])
     if rest:
-        raise UsageError(f"check {text!r}: one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'")
+        raise UsageError(f"one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'")
     if not METRICS[metric].of_groups:
-        raise UsageError(
-            f"check {text!r}: {metric} compares groups, one group has none; drop the group, or limit a rate"
-        )
+        raise UsageError(f"{metric} compares groups, one group has none; drop the group, or limit a rate")
     return Comparison(metric)
 
 
@@ -290,6 +234,9 @@ def exit_status(verdicts: Iterable[str], undecided: Undecided = "exit3") -> Exit
     seen = set(verdicts)
     if "fail" in seen or ("undecided" in seen and undecided == "fail"):
         return ExitStatus.FAILED
-    if "undecided" in seen and undecided == "exit3":
-        return ExitStatus.UNDECIDED
-    return ExitStatus.OK
+    return ExitStatus.UNDECIDED if "undecided" in seen and undecided == "exit3" else ExitStatus.OK
+
+
+def worst(verdicts: Iterable[str]) -> str | None:
+    """Return the worst verdict; None when nothing was gated."""
+    return min(verdicts, key=list(SEVERITIES).index, default=None)

@@ -56,23 +56,16 @@ SUFFIXES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a number compares, or of which single group it is.
-
-    Attributes
-    ----------
-    metric
-        Name in the catalogue.
-    kind, scope
-        Of :data:`KINDS`, and which groups are compared; either may be empty.
-    attribute, group
-        The protected attribute, None for every one; the group, None for all.
-    """
+    """What a number compares, or of which single group it is."""
 
     metric: str
+    """Name in the catalogue."""
     kind: str = ""
     scope: str = ""
+    """Of :data:`KINDS`, and which groups are compared; either may be empty."""
     attribute: str | None = None
     group: str | None = None
+    """The protected attribute, None for every one; the group, None for all."""
 
     @classmethod
     def parse(cls, text: str, attribute: str | None = None, group: str | None = None) -> Comparison:

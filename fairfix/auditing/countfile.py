@@ -17,6 +17,8 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,32 +28,22 @@ import numpy.typing as npt
 from fairfix import __version__
 from fairfix.auditing.audit import More, judge
 from fairfix.auditing.results import AuditReport, Settings
+from fairfix.data import codec
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.codec import (
     Array,
     Arrays,
     Json,
     State,
-    list_of,
-    map_of,
     need,
-    one_of,
-    or_none,
     plain,
-    real,
-    record,
-    text,
-    tuple_of,
-    whole,
 )
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
-from fairfix.data.counts import Counts, Floats, Grid, Ints
+from fairfix.data.counts import Counts, Grid
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.scan import Scan, check_whole, scan, summed
 from fairfix.errors import ArtifactError, DataError, UsageError
-
-KIND = COUNTS
 
 MAX_ENTRIES = 1 << 27
 """Entries of a table of counts; more is no table that a scan makes."""
@@ -59,10 +51,10 @@ MAX_ENTRIES = 1 << 27
 MAX_ROWS = 1 << 53
 """Rows, so that their number is exact in floating point."""
 
-NAME = or_none(text)
+NAME = codec.or_none(codec.text)
 COLUMN_PARTS: Mapping[str, Json] = {
-    "protected": list_of(text),
-    "strata": list_of(text),
+    "protected": codec.list_of(codec.text),
+    "strata": codec.list_of(codec.text),
     "label": NAME,
     "score": NAME,
     "prediction": NAME,
@@ -70,29 +62,31 @@ COLUMN_PARTS: Mapping[str, Json] = {
     "weight": NAME,
 }
 READING_PARTS: Mapping[str, Json] = {
-    "task": one_of(*get_args(Task)),
-    "score_scale": one_of(*get_args(ScoreScale)),
-    "thresholds": list_of(real(), most=64),
+    "task": codec.one_of(*get_args(Task)),
+    "score_scale": codec.one_of(*get_args(ScoreScale)),
+    "thresholds": codec.list_of(codec.real(), most=64),
     "positive_label": NAME,
-    "missing_group": one_of(*get_args(MissingGroup)),
-    "missing_rows": one_of(*get_args(MissingRows)),
-    "max_groups": whole(1),
+    "missing_group": codec.one_of(*get_args(MissingGroup)),
+    "missing_rows": codec.one_of(*get_args(MissingRows)),
+    "max_groups": codec.whole(1),
 }
 PIECE_PARTS: Mapping[str, Json] = {
-    "read": whole(),
-    "excluded": list_of(tuple_of(text, whole())),
-    "grid": or_none(tuple_of(whole(-1021, 1021), whole(-MAX_ROWS), whole(-MAX_ROWS))),
-    "cells": whole(),
-    "entries": whole(),
+    "read": codec.whole(),
+    "excluded": codec.list_of(codec.tuple_of(codec.text, codec.whole())),
+    "grid": codec.or_none(
+        codec.tuple_of(codec.whole(-1021, 1021), codec.whole(-MAX_ROWS), codec.whole(-MAX_ROWS))
+    ),
+    "cells": codec.whole(),
+    "entries": codec.whole(),
 }
-MANIFEST = record(
-    fairfix=list_of(text),
-    reading=record(**COLUMN_PARTS, **READING_PARTS),
-    sources=list_of(text, least=1),
-    inferred=map_of(text),
-    model=map_of(text),
-    cells=list_of(list_of(text)),
-    pieces=list_of(record(**PIECE_PARTS)),
+MANIFEST = codec.record(
+    fairfix=codec.list_of(codec.text),
+    reading=codec.record(**COLUMN_PARTS, **READING_PARTS),
+    sources=codec.list_of(codec.text, least=1),
+    inferred=codec.map_of(codec.text),
+    model=codec.map_of(codec.text),
+    cells=codec.list_of(codec.list_of(codec.text)),
+    pieces=codec.list_of(codec.record(**PIECE_PARTS)),
 )
 """What a file says of its counts, and of what kind it is."""
 
@@ -115,113 +109,72 @@ def arrays_of(reading: Reading) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Counts of one part of the data, without the entries that have no rows.
-
-    Attributes
-    ----------
-    read, excluded, cells
-        As in :class:`~fairfix.data.counts.Counts`.
-    grid
-        Exponent, first and last bin of the grid; None without a score, or without rows.
-    place
-        Increasing places (n,) of the entries with rows in the table (cell, label, bin).
-    rows, mass, square_mass
-        Their entries (n,); masses are None when unweighted.
-    decisions, sums
-        As in :class:`~fairfix.data.counts.Counts`.
-    """
+    """:class:`~fairfix.data.counts.Counts` of one part of the data, without the entries that have no rows."""
 
     read: int
     excluded: Mapping[str, int]
     grid: tuple[int, int, int] | None
+    """Exponent, first and last bin; None without a score, or without rows."""
     cells: tuple[tuple[str, ...], ...]
-    place: Ints
-    rows: Ints
-    mass: Floats | None
-    square_mass: Floats | None
-    decisions: Floats | None
-    sums: Mapping[str, Floats]
+    arrays: Arrays
+    """As in the file but for the cells: increasing places in the table (cell, label, bin), its entries there, ..."""
 
     @classmethod
     def of(cls, counts: Counts) -> Piece:
-        """Return the piece of some counts."""
-        place = np.flatnonzero(counts.rows).astype(np.int64)
-
-        def filled(table: npt.NDArray[Any] | None) -> Any:
-            return None if table is None else table.reshape(-1)[place]
-
-        grid = counts.grid if counts.cells else None
-        return cls(
-            counts.read,
-            dict(counts.excluded),
-            None if grid is None else (grid.exponent, grid.first, grid.last),
-            counts.cells,
-            place,
-            filled(counts.rows),
-            filled(counts.mass),
-            filled(counts.square_mass),
-            counts.decisions if counts.cells else None,
-            dict(counts.sums) if counts.cells else {},
-        )
+        """Return the piece of counts."""
+        place, grid = np.flatnonzero(counts.rows).astype(np.int64), counts.grid
+        tables = {"rows": counts.rows, "mass": counts.mass, "square_mass": counts.square_mass}
+        arrays = {name: table.reshape(-1)[place] for name, table in tables.items() if table is not None}
+        if counts.cells:
+            arrays |= {} if counts.decisions is None else {"decisions": counts.decisions}
+            arrays |= {f"sums.{name}": sums for name, sums in counts.sums.items()}
+        grid = grid if counts.cells else None
+        bins = None if grid is None else (grid.exponent, grid.first, grid.last)
+        return cls(counts.read, dict(counts.excluded), bins, counts.cells, {"place": place, **arrays})
 
     @property
     def digest(self) -> str:
         """A hash of what was counted: equal for the same rows, and hardly ever for others."""
         digest = hashlib.sha256(json.dumps([self.grid, self.cells]).encode())
-        for table in (self.place, self.rows, self.mass, self.decisions, *self.sums.values()):
-            digest.update(b"" if table is None else np.ascontiguousarray(table).tobytes())
+        for name in sorted(self.arrays):
+            digest.update(np.ascontiguousarray(self.arrays[name]).tobytes())
         return digest.hexdigest()
 
     def counts(self, reading: Reading) -> Counts:
         """Return the counts that the piece was made of."""
         grid = None if self.grid is None else Grid(*self.grid, tuple(sorted(set(reading.thresholds))))
         shape = (len(self.cells), 2 if reading.binary else 1, 1 if grid is None else grid.size)
-
-        def table(entries: npt.NDArray[Any] | None) -> Any:
-            if entries is None:
-                return None
-            out = np.zeros(shape, dtype=entries.dtype)
-            out.reshape(-1)[self.place] = entries
-            return out
-
+        tables = {}
+        for name in self.arrays.keys() & {"rows", "mass", "square_mass"}:
+            tables[name] = np.zeros(shape, dtype=self.arrays[name].dtype)
+            tables[name].reshape(-1)[self.arrays["place"]] = self.arrays[name]
         return Counts(
             reading.columns.cell_keys,
             self.cells,
             grid,
-            table(self.rows),
-            table(self.mass),
-            table(self.square_mass),
-            self.decisions,
-            self.sums,
-            self.read,
-            self.excluded,
+            **tables,
+            decisions=self.arrays.get("decisions"),
+            sums={name: self.arrays[f"sums.{name}"] for name in summed(reading)} if self.cells else {},
+            read=self.read,
+            excluded=self.excluded,
         )
 
 
 @dataclass(frozen=True)
 class CountFile:
-    """Counts with all that is needed to audit them: the reading of the data, and what a report says of its source.
-
-    Attributes
-    ----------
-    reading
-        Columns and their meaning, thresholds in the type of the score column.
-    pieces
-        Counts of the parts of the data, in order.
-    sources
-        Names of the data.
-    inferred, model
-        What was inferred about columns, and the name and hash of the model file, as in a report.
-    versions
-        Versions of fairfix that counted.
-    """
+    """Counts with all that is needed to audit them: the reading of the data, and what a report says of its source."""
 
     reading: Reading
+    """Columns and their meaning, thresholds in the type of the score column."""
     pieces: tuple[Piece, ...]
+    """Counts of the parts of the data, in order."""
     sources: tuple[str, ...]
+    """Names of the data."""
     inferred: Mapping[str, str] = field(default_factory=dict)
     model: Mapping[str, str] = field(default_factory=dict)
+    """What was inferred about columns, and the name and hash of the model file, as in a report."""
     versions: tuple[str, ...] = (__version__,)
+    """Versions of fairfix that counted."""
 
     @property
     def name(self) -> str:
@@ -232,7 +185,7 @@ class CountFile:
     @property
     def used(self) -> int:
         """Rows counted."""
-        return sum(int(piece.rows.sum()) for piece in self.pieces)
+        return sum(int(piece.arrays["rows"].sum()) for piece in self.pieces)
 
     @property
     def read(self) -> int:
@@ -241,23 +194,19 @@ class CountFile:
 
     def counts(self) -> Counts:
         """Return the counts of everything: the pieces added up in order."""
-        total: Counts | None = None
-        for piece in self.pieces:
-            counts = piece.counts(self.reading)
-            total = counts if total is None else total + counts
-        if total is None:
+        if not self.pieces:
             raise DataError(f"{self.name} has no rows")
-        return total
+        return reduce(add, (piece.counts(self.reading) for piece in self.pieces))
 
     def facts(self) -> dict[str, Any]:
         """Return what the file says of itself, as JSON values."""
-        excluded: Counter[str] = Counter()
+        excluded = Counter[str]()
         for piece in self.pieces:
             excluded.update(piece.excluded)
         cells = {cell for piece in self.pieces for cell in piece.cells}
         keys = self.reading.columns.cell_keys
         return {
-            "format": f"{KIND}/{PROTOCOL}",
+            "format": f"{COUNTS}/{PROTOCOL}",
             "sources": list(self.sources),
             "rows": {"read": self.read, "used": self.used, "excluded": dict(excluded)},
             "reading": _reading_state(self.reading),
@@ -269,18 +218,12 @@ class CountFile:
 
     def save(self, path: str | os.PathLike[str]) -> str:
         """Write the file, whole or not at all, and return its hash; the same counts give the same bytes."""
-        return write(path, _packed(self), KIND)
+        return write(path, _packed(self), COUNTS)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CountFile:
-        """Read a file after checking all of it.
-
-        Raises
-        ------
-        ArtifactError
-            Names the file and the first thing that is wrong.
-        """
-        content = read(path, KIND)
+        """Read a file after checking all of it; an ``ArtifactError`` names the first thing that is wrong."""
+        content = read(path, COUNTS)
         try:
             return _unpacked(content)
         except (ValueError, UsageError) as error:
@@ -302,12 +245,10 @@ def count(
     source = open_source(data)
     reading.check()
     pieces: list[Piece] = []
-
-    def keep(counts: Counts) -> None:
-        pieces.append(Piece.of(counts))
-
-    typed = scan(source, reading, threads=threads, exact=False, each=keep).reading
-    return CountFile(typed, tuple(pieces), (source.name,), inferred or {}, model or {})
+    scanned = scan(
+        source, reading, threads=threads, exact=False, each=lambda counts: pieces.append(Piece.of(counts))
+    )
+    return CountFile(scanned.reading, tuple(pieces), (source.name,), inferred or {}, model or {})
 
 
 def audit_counts(
@@ -325,14 +266,9 @@ def audit_counts(
 
 
 def merged(files: Sequence[tuple[str, CountFile]], name: str | None = None) -> CountFile:
-    """Return the counts of several files together, in the order given.
+    """Return the counts of several files, each with its name for messages, together in the order given.
 
-    Parameters
-    ----------
-    files
-        Name for messages, and content.
-    name
-        What the data is called from now on; None keeps the names of the sources.
+    ``name`` is what the data is called from now on; None keeps the names of the sources.
     """
     (first_name, first), *others = files
     for other_name, other in others:
@@ -346,7 +282,11 @@ def merged(files: Sequence[tuple[str, CountFile]], name: str | None = None) -> C
         first.reading,
         tuple(piece for content in contents for piece in content.pieces),
         (name,) if name else tuple(source for content in contents for source in content.sources),
-        _agreed([content.inferred for content in contents]),
+        {
+            key: value
+            for key, value in first.inferred.items()
+            if all(content.inferred.get(key) == value for content in contents)
+        },
         first.model,
         tuple(sorted({version for content in contents for version in content.versions})),
     )
@@ -366,16 +306,19 @@ def repeated(files: Sequence[tuple[str, CountFile]]) -> tuple[str, str] | None:
 def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str]]:
     """Yield (part, value in one, value in the other) of all that keeps counts from being added."""
     left, right = _reading_state(one.reading), _reading_state(two.reading)
-    yield from (
-        (key.replace("_", " "), _shown(left[key]), _shown(right[key]))
-        for key in left
-        if left[key] != right[key]
-    )
+    for key in left:
+        if left[key] != right[key]:
+            yield key.replace("_", " "), _shown(left[key]), _shown(right[key])
     if one.model.get("sha256") != two.model.get("sha256"):
         yield "the model file", one.model.get("sha256", "none"), two.model.get("sha256", "none")
     grids = [{piece.grid for piece in file.pieces if piece.grid} for file in (one, two)]
     if _has_range(one.reading) and all(grids) and grids[0] != grids[1]:
-        ours, theirs = ("/".join(map(_shown_grid, sorted(of_file))) for of_file in grids)
+        ours, theirs = (
+            "/".join(
+                f"{last - first + 1:,} bins of 2^{-exponent}" for exponent, first, last in sorted(of_file)
+            )
+            for of_file in grids
+        )
         yield "the grid of score bins", ours, theirs
 
 
@@ -383,15 +326,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(map(_shown, value)) or "none"
     return "none" if value is None else str(value)
-
-
-def _shown_grid(grid: tuple[int, int, int]) -> str:
-    exponent, first, last = grid
-    return f"{last - first + 1:,} bins of 2^{-exponent}"
-
-
-def _agreed(many: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    return {key: value for key, value in many[0].items() if all(one.get(key) == value for one in many)}
 
 
 def _has_range(reading: Reading) -> bool:
@@ -411,36 +345,30 @@ def _packed(content: CountFile) -> Artifact:
     pieces = content.pieces
     cells = sorted({cell for piece in pieces for cell in piece.cells})
     place = {cell: i for i, cell in enumerate(cells)}
-
-    def of(piece: Piece, name: str) -> Any:
-        if name == "cell":
-            return np.array([place[cell] for cell in piece.cells], dtype=np.int32)
-        return piece.sums.get(name.removeprefix("sums.")) if "." in name else getattr(piece, name)
-
-    arrays = {}
-    for name, part in arrays_of(content.reading).items():
-        own = [array for piece in pieces if (array := of(piece, name)) is not None]
+    arrays = {"cell": np.array([place[cell] for piece in pieces for cell in piece.cells], dtype=np.int32)}
+    for name, part in list(arrays_of(content.reading).items())[1:]:
         tail = [size for size in part.shape[1:] if isinstance(size, int)]
-        arrays[name] = np.concatenate(own) if own else np.zeros((0, *tail), dtype=part.dtype)
+        nothing = np.zeros((0, *tail), dtype=part.dtype)
+        arrays[name] = np.concatenate([nothing, *(p.arrays[name] for p in pieces if name in p.arrays)])
     manifest = {
-        "fairfix": list(content.versions),
+        "fairfix": content.versions,
         "reading": _reading_state(content.reading),
-        "sources": list(content.sources),
-        "inferred": dict(content.inferred),
-        "model": dict(content.model),
-        "cells": plain(cells),
+        "sources": content.sources,
+        "inferred": content.inferred,
+        "model": content.model,
+        "cells": cells,
         "pieces": [
             {
                 "read": piece.read,
-                "excluded": plain(list(piece.excluded.items())),
-                "grid": plain(piece.grid),
+                "excluded": list(piece.excluded.items()),
+                "grid": piece.grid,
                 "cells": len(piece.cells),
-                "entries": len(piece.place),
+                "entries": len(piece.arrays["place"]),
             }
             for piece in pieces
         ],
     }
-    return Artifact(manifest, arrays)
+    return Artifact(plain(manifest), arrays)
 
 
 def _unpacked(content: Artifact) -> CountFile:
@@ -452,21 +380,19 @@ def _unpacked(content: Artifact) -> CountFile:
     cells, pieces = held["cells"], held["pieces"]
     need(all(len(cell) == len(columns.cell_keys) for cell in cells), "a cell has not a level per column")
     need(list(cells) == sorted(set(cells)), "the cells are not in order")
-    many = {axis: [piece[axis] for piece in pieces] for axis in ("cells", "entries")}
-    state = State({}, dict(content.arrays), {axis: sum(sizes) for axis, sizes in many.items()})
-    split = {}
-    for name, part in arrays_of(reading).items():
-        split[name] = (
-            np.split(part.load(name, state), np.cumsum(many[str(part.shape[0])])[:-1]) if pieces else []
-        )
+    ends = {axis: np.cumsum([0, *(piece[axis] for piece in pieces)]) for axis in ("cells", "entries")}
+    state = State({}, dict(content.arrays), {axis: int(sums[-1]) for axis, sums in ends.items()})
+    parts = arrays_of(reading)
+    arrays = {name: part.load(name, state) for name, part in parts.items()}
     need(not state.arrays, f"nothing is known of the arrays {', '.join(sorted(state.arrays))}")
-    made = tuple(
-        _piece(piece, {name: parts[i] for name, parts in split.items()}, cells, reading)
-        for i, piece in enumerate(pieces)
-    )
+    made = []
+    for i, piece in enumerate(pieces):
+        places = {axis: slice(*sums[i : i + 2]) for axis, sums in ends.items()}
+        own = {name: arrays[name][places[str(part.shape[0])]] for name, part in parts.items()}
+        made.append(_piece(piece, own, cells, reading))
     grids = {piece.grid for piece in made if piece.cells}
     need(not _has_range(reading) or len(grids) <= 1, "its pieces have different score bins")
-    return CountFile(reading, made, held["sources"], held["inferred"], held["model"], held["fairfix"])
+    return CountFile(reading, tuple(made), held["sources"], held["inferred"], held["model"], held["fairfix"])
 
 
 def _piece(
@@ -474,48 +400,28 @@ def _piece(
 ) -> Piece:
     """Return a piece whose entries lie in its table and add up."""
     own, place, rows = arrays["cell"], arrays["place"], arrays["rows"]
-    need(
-        not own.size or (own[-1] < len(cells) and (np.diff(own) > 0).all()),
-        "the cells of a piece are not in order",
-    )
-    grid, excluded = held["grid"], dict(held["excluded"])
-    need(
-        (grid is not None) == bool(own.size and reading.columns.score),
-        "score bins are missing, or for nothing",
-    )
+    grid, excluded, many = held["grid"], dict(held["excluded"]), int(own.size)
+    need(_increasing_below(own, len(cells)), "the cells of a piece are not in order")
+    need((grid is not None) == bool(many and reading.columns.score), "score bins are missing, or for nothing")
     need(grid is None or 0 <= grid[2] - grid[1] < MAX_ENTRIES, "a piece has too many score bins, or none")
     bins = 1 if grid is None else grid[2] - grid[1] + 1 + len(set(reading.thresholds))
     labels = 2 if reading.binary else 1
-    room = int(own.size) * labels * bins
+    room = many * labels * bins
     need(room <= MAX_ENTRIES, f"a table of {room:,} entries is too large")
-    need(
-        not place.size or (place[-1] < room and (np.diff(place) > 0).all()),
-        "the places of a piece are not in order",
-    )
-    need(np.unique(place // (labels * bins)).size == own.size, "a cell has no rows")
+    need(_increasing_below(place, room), "the places of a piece are not in order")
+    need(np.unique(place // (labels * bins)).size == many, "a cell has no rows")
     need(len(excluded) == len(held["excluded"]), "a reason for rows left out is there twice")
     accounted = sum(rows.tolist()) + sum(excluded.values())
     need(accounted == held["read"], f"{held['read']:,} rows were read, {accounted:,} are accounted for")
-    decisions = arrays.get("decisions")
-    if decisions is not None:
-        weights = arrays["mass"] if "mass" in arrays else rows.astype(np.float64)
-        total = np.bincount(place // bins, weights, own.size * labels)
-        judged = np.allclose(
-            decisions[..., :2].sum(axis=-1).reshape(-1),
-            total,
-            rtol=1e-6,
-            atol=1e-9 * max(float(total.max(initial=0.0)), 1.0),
-        )
-        need(judged, "the sums of decisions do not add up to the rows")
-    return Piece(
-        held["read"],
-        excluded,
-        grid,
-        tuple(cells[i] for i in own),
-        place,
-        rows,
-        arrays.get("mass"),
-        arrays.get("square_mass"),
-        decisions if own.size else None,
-        {name: arrays[f"sums.{name}"] for name in summed(reading)} if own.size else {},
-    )
+    if "decisions" in arrays:
+        total = np.bincount(place // bins, arrays.get("mass", rows), many * labels)
+        decided = arrays["decisions"][..., :2].sum(axis=-1).reshape(-1)
+        least = 1e-9 * max(float(total.max(initial=0.0)), 1.0)  # sums in another order
+        need(np.allclose(decided, total, 1e-6, least), "the sums of decisions do not add up to the rows")
+    per_cell = () if many else ("decisions", *(name for name in arrays if name.startswith("sums.")))
+    kept = {name: array for name, array in arrays.items() if name not in ("cell", *per_cell)}
+    return Piece(held["read"], excluded, grid, tuple(cells[i] for i in own), kept)
+
+
+def _increasing_below(places: npt.NDArray[Any], end: int) -> bool:
+    return not places.size or bool(places[-1] < end and (np.diff(places) > 0).all())

@@ -22,17 +22,20 @@ group's *scoring rate* is its share of rows strictly above it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairfix.auditing.results import ScoreShares
+from fairfix.auditing.results import GroupShares, ScoreGap, ScoreShares
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.scan import KeptRows
 
 ALL_PAIRS = 12
 """Up to this many groups every pair's distance is exact; beyond, the largest one is."""
+
+ROUNDING = 1e-12
+"""A bound this far below the best distance on an edge may reach it, as sums are rounded."""
 
 BLOCK = 1 << 18
 """Entries of a (groups x distinct scores) table evaluated at a time."""
@@ -48,17 +51,11 @@ class View:
 
 @dataclass(frozen=True)
 class Distances:
-    """Kolmogorov-Smirnov distances of ``k`` groups.
+    """Kolmogorov-Smirnov distances of ``k`` groups to everybody, (k,), and between each other, (k, k).
 
-    Attributes
-    ----------
-    to_overall, between
-        Distances, shapes (k,) and (k, k). With more than ``ALL_PAIRS`` groups only the largest entry of
-        ``between`` is certain to be exact; the others are lower bounds from bin edges.
-    to_overall_at, between_at
-        Score where the distance is reached, NaN where it is known from bins only.
-    to_overall_slack, between_slack
-        How far the true distance may lie above the value: 0 where exact.
+    ``..._at`` is the score where a distance is reached, NaN where it is known from bins only; ``..._slack`` how far the
+    true distance may lie above the value, 0 where exact. With more than ``ALL_PAIRS`` groups only the largest entry of
+    ``between`` is certain to be exact; the others are lower bounds from bin edges.
     """
 
     to_overall: Floats
@@ -68,6 +65,41 @@ class Distances:
     between_at: Floats
     between_slack: Floats
 
+    @classmethod
+    def zero(cls, k: int) -> Distances:
+        """Return distances of 0, reached nowhere, to be filled in."""
+        zeros, pairs = np.zeros(k), np.zeros((k, k))
+        return cls(zeros, zeros + np.nan, zeros.copy(), pairs, pairs + np.nan, pairs.copy())
+
+    def raised(self, groups: Floats, overall: Floats, score: Floats) -> None:
+        """Take in the distribution functions at scores (n,): of groups (k, n) and everybody (n,)."""
+        _raise(self.to_overall, self.to_overall_at, np.abs(groups - overall), score)
+        if len(groups) <= ALL_PAIRS:
+            for g in range(len(groups) - 1):
+                far = np.abs(groups[g + 1 :] - groups[g])
+                _raise(self.between[g, g + 1 :], self.between_at[g, g + 1 :], far, score)
+            return
+        spread = groups.max(axis=0) - groups.min(
+            axis=0
+        )  # the largest pair: the highest against the lowest function
+        at = int(spread.argmax())
+        g, h = sorted((int(groups[:, at].argmax()), int(groups[:, at].argmin())))
+        if spread[at] > self.between.max():
+            self.between[g, h], self.between_at[g, h] = spread[at], score[at]
+
+    def symmetric(self) -> Distances:
+        """Return the distances with the pairs below the diagonal as above it."""
+        pairs = {name: getattr(self, name) for name in ("between", "between_at", "between_slack")}
+        return replace(self, **{name: np.fmax(pair, pair.T) for name, pair in pairs.items()})
+
+
+def _raise(best: Floats, best_at: Floats, distances: Floats, score: Floats) -> None:
+    where = distances.argmax(axis=-1)
+    value = np.take_along_axis(distances, where[..., None], -1)[..., 0]
+    better = value > best
+    best[better] = value[better]
+    best_at[better] = score[where][better]
+
 
 def _cumulated(counts: Counts, view: View) -> tuple[Floats, Floats]:
     """Return group weights up to each bin edge, shape (k, B + 1), and their totals, shape (k,)."""
@@ -76,40 +108,35 @@ def _cumulated(counts: Counts, view: View) -> tuple[Floats, Floats]:
     return edges, edges[:, -1]
 
 
-@dataclass(frozen=True)
-class _Bounds:
-    """Distribution functions on the bin edges: groups (k, B + 1) and everybody (B + 1,)."""
+def _functions(counts: Counts, view: View) -> tuple[Floats, Floats]:
+    """Return the distribution functions on the bin edges: groups (k, B + 1) and everybody (B + 1,)."""
+    edges, totals = _cumulated(counts, view)
+    return edges / totals[:, None], edges.sum(axis=0) / totals.sum()
 
-    groups: Floats
-    overall: Floats
 
-    @classmethod
-    def of(cls, counts: Counts, view: View) -> _Bounds:
-        edges, totals = _cumulated(counts, view)
-        return cls(edges / totals[:, None], edges.sum(axis=0) / totals.sum())
+def _bounds(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """Return (largest distance on an edge, upper bound per bin) of two functions or stacks of them."""
+    return np.abs(a - b).max(axis=-1), np.maximum(a[..., 1:] - b[..., :-1], b[..., 1:] - a[..., :-1])
 
-    def pair(self, a: Floats, b: Floats) -> tuple[Floats, Floats]:
-        """Return (largest distance on an edge, upper bound per bin) of two functions or stacks of them."""
-        known = np.abs(a - b).max(axis=-1)
-        bound = np.maximum(a[..., 1:] - b[..., :-1], b[..., 1:] - a[..., :-1])
-        return known, bound
+
+def _weight(kept: KeptRows) -> Floats:
+    return np.ones(kept.score.size) if kept.weight is None else kept.weight
 
 
 def candidate_bins(counts: Counts, view: View) -> Bools:
     """Return the bins that can hold a supremum of the view, shape (B,)."""
-    bounds = _Bounds.of(counts, view)
-    filled = counts.rows.any(axis=(0, 1))
-    known, bound = bounds.pair(bounds.groups, bounds.overall[None])
-    chosen = np.asarray((bound >= known[:, None] - 1e-12).any(axis=0))
+    groups, overall = _functions(counts, view)
+    chosen = np.zeros(overall.size - 1, dtype=bool)
+    pairs = [(groups, overall)]
     if view.size > ALL_PAIRS:
-        spread = bounds.groups.max(axis=0) - bounds.groups.min(axis=0)
-        reach = bounds.groups[:, 1:].max(axis=0) - bounds.groups[:, :-1].min(axis=0)
-        chosen |= reach >= spread.max() - 1e-12
+        spread = groups.max(axis=0) - groups.min(axis=0)
+        chosen |= groups[:, 1:].max(axis=0) - groups[:, :-1].min(axis=0) >= spread.max() - ROUNDING
     else:
-        for g in range(view.size - 1):
-            known, bound = bounds.pair(bounds.groups[g + 1 :], bounds.groups[g][None])
-            chosen |= (bound >= known[:, None] - 1e-12).any(axis=0)
-    return np.asarray(chosen & filled)
+        pairs += [(groups[g + 1 :], groups[g]) for g in range(view.size - 1)]
+    for a, b in pairs:
+        least, most = _bounds(a, b)
+        chosen |= (most >= least[:, None] - ROUNDING).any(axis=0)
+    return np.asarray(chosen & counts.rows.any(axis=(0, 1)))
 
 
 def distances(counts: Counts, view: View, kept: KeptRows | None) -> Distances:
@@ -117,41 +144,34 @@ def distances(counts: Counts, view: View, kept: KeptRows | None) -> Distances:
 
     ``kept`` must be sorted by score.
     """
+    out = Distances.zero(view.size)
     if kept is not None:
-        return _exact(counts, view, kept)
-    bounds = _Bounds.of(counts, view)
-    k = view.size
-    known, bound = bounds.pair(bounds.groups, bounds.overall[None])
-    between, slack = np.zeros((k, k)), np.zeros((k, k))
-    for g in range(k - 1):
-        near, far = bounds.pair(bounds.groups[g + 1 :], bounds.groups[g][None])
-        between[g, g + 1 :] = between[g + 1 :, g] = near
-        slack[g, g + 1 :] = slack[g + 1 :, g] = np.maximum(far.max(axis=1) - near, 0.0)
-    nowhere = np.full(k, np.nan)
-    return Distances(
-        known, nowhere, np.maximum(bound.max(axis=1) - known, 0.0), between, np.full((k, k), np.nan), slack
-    )
+        _fill_exactly(out, counts, view, kept)
+        return out.symmetric()
+    groups, overall = _functions(counts, view)
+    out.to_overall[:], far = _bounds(groups, overall)
+    out.to_overall_slack[:] = np.maximum(far.max(axis=1) - out.to_overall, 0.0)
+    for g in range(view.size - 1):
+        near, far = _bounds(groups[g + 1 :], groups[g])
+        out.between[g, g + 1 :] = near
+        out.between_slack[g, g + 1 :] = np.maximum(far.max(axis=1) - near, 0.0)
+    return out.symmetric()
 
 
-def _exact(counts: Counts, view: View, kept: KeptRows) -> Distances:
+def _fill_exactly(out: Distances, counts: Counts, view: View, kept: KeptRows) -> None:
     """Evaluate the distribution functions at every distinct score of the candidate bins."""
-    grid = counts.grid
-    assert grid is not None
+    assert counts.grid is not None
     edges, totals = _cumulated(counts, view)
     chosen = candidate_bins(counts, view)
-    bins = grid.index(kept.score)
-    group = view.group_of_cell[kept.cell]
-    inside = chosen[bins] & (group >= 0)
-    score, group, bins = kept.score[inside], group[inside], bins[inside]
-    weight = np.ones(score.size) if kept.weight is None else kept.weight[inside]
+    kept = kept.take(chosen[counts.grid.index(kept.score)] & (view.group_of_cell[kept.cell] >= 0))
+    score, weight, group = kept.score, _weight(kept), view.group_of_cell[kept.cell]
+    bins = counts.grid.index(score)
 
     # what lies in unchosen bins below a chosen one, per group: the edge value minus the chosen bins' share
     weights = np.diff(edges, axis=1)
     before = edges[:, :-1] - (np.cumsum(weights * chosen, axis=1) - weights * chosen)
-    best = _Best(view.size)
     running = np.zeros(view.size)
-    step = max(BLOCK // max(view.size, 1), 1)
-    for start, stop in _blocks_of_ties(score, step):
+    for start, stop in _blocks_of_ties(score, max(BLOCK // max(view.size, 1), 1)):
         new = np.concatenate([[True], score[start + 1 : stop] != score[start : stop - 1]])
         place = np.cumsum(new) - 1
         many = int(place[-1]) + 1
@@ -160,110 +180,56 @@ def _exact(counts: Counts, view: View, kept: KeptRows) -> Distances:
         running = cumulated[:, -1].copy()
         at = np.flatnonzero(new) + start
         mass = cumulated + before[:, bins[at]]
-        best.update(mass / totals[:, None], mass.sum(axis=0) / totals.sum(), score[at])
-    return best.distances()
+        out.raised(mass / totals[:, None], mass.sum(axis=0) / totals.sum(), score[at])
 
 
-def _blocks_of_ties(score: Floats, step: int) -> list[tuple[int, int]]:
-    """Return ranges of about ``step`` sorted scores that never part equal ones."""
-    out, start = [], 0
+def _blocks_of_ties(score: Floats, step: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of about ``step`` sorted scores that never part equal ones."""
+    start = 0
     while start < score.size:
-        stop = min(start + step, score.size)
-        if stop < score.size:
-            stop = int(np.searchsorted(score, score[stop - 1], side="right"))
-        out.append((start, stop))
+        last = score[min(start + step, score.size) - 1]
+        stop = int(np.searchsorted(score, last, side="right"))
+        yield start, stop
         start = stop
-    return out
-
-
-class _Best:
-    """The largest distances seen so far and where."""
-
-    def __init__(self, k: int) -> None:
-        self.k = k
-        self.overall, self.overall_at = np.zeros(k), np.full(k, np.nan)
-        self.pairs, self.pairs_at = np.zeros((k, k)), np.full((k, k), np.nan)
-
-    def update(self, groups: Floats, overall: Floats, score: Floats) -> None:
-        """Take in the distribution functions at some scores."""
-        self._raise(self.overall, self.overall_at, np.abs(groups - overall), score)
-        if self.k > ALL_PAIRS:
-            self._extremes(groups, score)
-            return
-        for g in range(self.k - 1):
-            self._raise(
-                self.pairs[g, g + 1 :], self.pairs_at[g, g + 1 :], np.abs(groups[g + 1 :] - groups[g]), score
-            )
-
-    def _raise(self, best: Floats, best_at: Floats, found: Floats, score: Floats) -> None:
-        where = found.argmax(axis=-1)
-        value = np.take_along_axis(found, where[..., None], -1)[..., 0]
-        better = value > best
-        best[better] = value[better]
-        best_at[better] = score[where][better]
-
-    def _extremes(self, groups: Floats, score: Floats) -> None:
-        """Find the largest pair only: at each score it is the highest against the lowest function."""
-        spread = groups.max(axis=0) - groups.min(axis=0)
-        at = int(spread.argmax())
-        g, h = sorted((int(groups[:, at].argmax()), int(groups[:, at].argmin())))
-        if spread[at] > self.pairs.max():
-            self.pairs[g, h], self.pairs_at[g, h] = spread[at], score[at]
-
-    def distances(self) -> Distances:
-        """Return what was found, pairs made symmetric."""
-        upper = np.triu(np.ones((self.k, self.k), dtype=bool), 1)
-        pairs = np.where(upper, self.pairs, self.pairs.T)
-        at = np.where(upper, self.pairs_at, self.pairs_at.T)
-        return Distances(
-            self.overall, self.overall_at, np.zeros(self.k), pairs, at, np.zeros((self.k, self.k))
-        )
 
 
 # ---------------------------------------------------------------------- a few points
 
 
 def score_shares(
-    counts: Counts, view: View, names: Sequence[str], found: Distances, kept: KeptRows | None, points: int
+    counts: Counts, view: View, names: Sequence[str], far: Distances, kept: KeptRows | None, points: int
 ) -> ScoreShares:
     """Return the distribution functions at no more than ``points`` edges near quantiles of everybody's score.
 
-    ``found`` are the distances of the view; the edges around the largest are among the points. Each share is known
+    ``far`` are the distances of the view; the edges around the largest are among the points. Each share is known
     exactly; at the largest distance it is of scores at or below, or below where only bins are known.
     """
     grid = counts.grid
     assert grid is not None
-    bounds = _Bounds.of(counts, view)
-    filled = np.flatnonzero(np.diff(bounds.overall) > 0)
+    groups, overall = _functions(counts, view)
+    filled = np.flatnonzero(np.diff(overall) > 0)
     first, last = int(filled[0]), int(filled[-1]) + 1
     levels = np.linspace(0.0, 1.0, points - 2)[1:-1]
-    inner = np.searchsorted(bounds.overall, levels, side="left")
-    pair: tuple[int, ...] = ()
-    shares: tuple[float, ...] = ()
-    score: float | None = None
-    near: list[int] = []
+    inner = np.searchsorted(overall, levels, side="left")
+    gap, near = None, np.zeros(0, dtype=np.int64)
     if view.size > 1:
-        g, h = pair = tuple(
-            sorted(int(i) for i in np.unravel_index(found.between.argmax(), found.between.shape))
-        )
-        score = float(found.between_at[g, h])
+        g, h = sorted(int(i) for i in np.unravel_index(far.between.argmax(), far.between.shape))
+        score = float(far.between_at[g, h])
         if kept is not None and np.isfinite(score):
-            at = int(grid.index(np.array([score]))[0])
-            near = [at, at + 1]
+            near = grid.index(np.array([score]))[0] + np.arange(2)
             shares = _shares_up_to(counts, view, kept, (g, h), score)
         else:
-            near = [int(np.argmax(np.abs(bounds.groups[g] - bounds.groups[h])))]
+            near = np.abs(groups[g] - groups[h]).argmax(keepdims=True)
             score = float(grid.edges[near[0]])
-            shares = (float(bounds.groups[g, near[0]]), float(bounds.groups[h, near[0]]))
+            shares = (float(groups[g, near[0]]), float(groups[h, near[0]]))
+        gap = ScoreGap((names[g], names[h]), score, shares)
     chosen = np.unique(np.clip([first, *inner, *near, last], first, last))
     most = np.finfo(np.float64).max
     return ScoreShares(
         tuple(np.clip(grid.edges[chosen], -most, most).tolist()),
-        {name: tuple(bounds.groups[g, chosen].tolist()) for g, name in enumerate(names)},
-        tuple(bounds.overall[chosen].tolist()),
-        tuple(names[g] for g in pair),
-        score,
-        shares,
+        tuple(overall[chosen].tolist()),
+        tuple(GroupShares(name, tuple(groups[g, chosen].tolist())) for g, name in enumerate(names)),
+        gap,
     )
 
 
@@ -275,9 +241,8 @@ def _shares_up_to(
     assert grid is not None
     at = int(grid.index(np.array([score]))[0])
     edges, totals = _cumulated(counts, view)
-    inside = (grid.index(kept.score) == at) & (kept.score <= score)
-    group = view.group_of_cell[kept.cell[inside]]
-    weight = np.ones(group.size) if kept.weight is None else kept.weight[inside]
+    kept = kept.take((grid.index(kept.score) == at) & (kept.score <= score))
+    group, weight = view.group_of_cell[kept.cell], _weight(kept)
     g, h = ((edges[one, at] + weight[group == one].sum()) / totals[one] for one in pair)
     return float(g), float(h)
 
@@ -302,16 +267,15 @@ def areas(counts: Counts, view: View, kept: KeptRows | None) -> tuple[Floats, Fl
 def _exact_areas(view: View, kept: KeptRows) -> Floats:
     """Sort by group (the scores stay in order), merge ties, and count the negatives below each positive."""
     assert kept.label is not None
+    kept = kept.take(view.group_of_cell[kept.cell] >= 0)
     group = view.group_of_cell[kept.cell]
-    inside = group >= 0
-    group, score, label = group[inside], kept.score[inside], kept.label[inside]
-    weight = np.ones(score.size) if kept.weight is None else kept.weight[inside]
     small = group.astype(np.int16 if view.size < 30_000 else np.int64)  # few bytes: a radix sort
     order = np.argsort(small, kind="stable")
-    group, score, label, weight = group[order], score[order], label[order], weight[order]
+    group, kept = group[order], kept.take(order)
+    score, weight = kept.score, _weight(kept)
     first = np.flatnonzero(np.concatenate([[True], (score[1:] != score[:-1]) | (group[1:] != group[:-1])]))
-    positive = np.add.reduceat(np.where(label == 1, weight, 0.0), first)
-    negative = np.add.reduceat(np.where(label == 1, 0.0, weight), first)
+    positive = np.add.reduceat(np.where(kept.label == 1, weight, 0.0), first)
+    negative = np.add.reduceat(np.where(kept.label == 1, 0.0, weight), first)
     owner = group[first]
     positives, negatives = (np.bincount(owner, part, view.size) for part in (positive, negative))
     below = np.cumsum(negative) - negative
@@ -326,13 +290,9 @@ def _exact_areas(view: View, kept: KeptRows) -> Floats:
 
 def median_bins(counts: Counts) -> Bools:
     """Return the bins that hold the middle score or scores of everybody, shape (B,)."""
-    weights = counts.weights.sum(axis=(0, 1))
-    cumulated = np.cumsum(weights)
-    half = cumulated[-1] / 2
-    edge = 1e-12 * cumulated[-1]
-    chosen = np.zeros(weights.size, dtype=bool)
-    chosen[int(np.searchsorted(cumulated, half - edge))] = True
-    chosen[min(int(np.searchsorted(cumulated, half + edge)), weights.size - 1)] = True
+    cumulated = np.cumsum(counts.weights.sum(axis=(0, 1)))
+    chosen = np.zeros(cumulated.size, dtype=bool)
+    chosen[_middle(cumulated, cumulated[-1])] = True
     return chosen
 
 
@@ -341,36 +301,32 @@ def scoring_counts(counts: Counts, kept: KeptRows) -> tuple[float, Floats]:
 
     The second result has shape (C, 2, 2): (above, not above) x (w, w^2).
     """
-    grid = counts.grid
-    assert grid is not None
+    assert counts.grid is not None
     chosen = median_bins(counts)
-    bins = grid.index(kept.score)
-    inside = chosen[bins]
-    score, cell = kept.score[inside], kept.cell[inside]
-    weight = np.ones(score.size) if kept.weight is None else kept.weight[inside]
-    square = weight if not counts.weighted else weight * weight
-    if kept.square_weight is not None:
-        square = kept.square_weight[inside]
-    first = int(np.argmax(chosen))
+    kept = kept.take(chosen[counts.grid.index(kept.score)])
+    weight, square = _weight(kept), kept.square_weight
+    if square is None:
+        square = weight * weight if counts.weighted else weight
+    first, last = np.flatnonzero(chosen)[[0, -1]]
     below = float(counts.weights.sum(axis=(0, 1))[:first].sum())
-    median = _median(score, weight, below, float(counts.weights.sum()))
-    cells = len(counts.cells)
-    last = counts.rows.shape[2] - 1 - int(np.argmax(chosen[::-1]))
-    above = score > median
+    median = _median(kept.score, weight, below, float(counts.weights.sum()))
+    above, cells = kept.score > median, len(counts.cells)
     out = np.zeros((cells, 2, 2))
     for p, table, power in ((0, counts.weights, weight), (1, counts.square_weights, square)):
-        out[:, 0, p] = table[:, :, last + 1 :].sum(axis=(1, 2)) + np.bincount(
-            cell[above], power[above], cells
-        )
+        beyond = np.bincount(kept.cell[above], power[above], cells)
+        out[:, 0, p] = table[:, :, last + 1 :].sum(axis=(1, 2)) + beyond
         out[:, 1, p] = table.sum(axis=(1, 2)) - out[:, 0, p]
     return median, np.maximum(out, 0.0)
 
 
 def _median(score: Floats, weight: Floats, below: float, total: float) -> float:
-    """Return the middle score given the weight below the sorted candidates."""
+    """Return the middle score given the weight below the candidates."""
     order = np.argsort(score, kind="stable")
-    score, cumulated = score[order], below + np.cumsum(weight[order])
-    edge = 1e-12 * total
-    low = min(int(np.searchsorted(cumulated, total / 2 - edge)), score.size - 1)
-    high = min(int(np.searchsorted(cumulated, total / 2 + edge)), score.size - 1)
-    return float(score[low] + (score[high] - score[low]) / 2)
+    low, high = score[order][_middle(below + np.cumsum(weight[order]), total)]
+    return float(low + (high - low) / 2)
+
+
+def _middle(cumulated: Floats, total: float) -> Ints:
+    """Return the two places, or twice the one, where cumulated weights reach half the total."""
+    halves = total / 2 + ROUNDING * total * np.array([-1, 1])
+    return np.minimum(np.searchsorted(cumulated, halves), cumulated.size - 1)

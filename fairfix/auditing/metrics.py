@@ -15,11 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from types import MappingProxyType
 from typing import Literal
 
 TP, FN, FP, TN = (1, 1), (1, 0), (0, 1), (0, 0)
 """Entries of the confusion table as (label, decision)."""
+
+Entries = tuple[tuple[int, int], ...]
 
 SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
 """Which groups a comparison compares."""
@@ -37,52 +40,38 @@ Of = Literal["decisions", "scores", "labels"]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """An entry of the catalogue.
-
-    Attributes
-    ----------
-    name, aliases
-        Identifier in reports and checks, and other names under which checks may ask for it.
-    title, parity
-        Heading in reports, and the name of its being equal over groups.
-    formula
-        Definition in the terms of the docs.
-    needs
-        Keys of :data:`NEEDS`: what the data must have.
-    undefined
-        Why the value of a group can be undefined.
-    interval
-        Row of ``fairfix.tasks.explain.INTERVALS``.
-    better
-        Which way is better for one group; empty where nobody can say.
-    scale
-        ``share`` of rows in [0, 1], ``loss`` that is best at 0, ``signed`` difference that is best at 0, ``data``: in
-        the units of the data.
-    bounds
-        Smallest and largest possible value.
-    kinds, scopes
-        Of its comparisons; no kind for distances, no ``min`` and ``max`` without values of groups.
-    of
-        Whether it is of ``decisions``, which another threshold changes, of ``scores``, or of ``labels``.
-    titles
-        Titles of comparisons that are not made of their parts.
-    """
+    """An entry of the catalogue."""
 
     name: str
-    title: str
+    title: str = ""
+    """Heading in reports; by default the name."""
     formula: str
+    """Definition in the terms of the docs."""
     needs: tuple[str, ...]
+    """Keys of :data:`NEEDS`: what the data must have."""
     undefined: str = ""
+    """Why the value of a group can be undefined."""
     interval: str = ""
+    """Row of ``fairfix.tasks.explain.INTERVALS``."""
     aliases: tuple[str, ...] = ()
+    """Other names under which checks may ask for it."""
     parity: str = ""
+    """Name of its being equal over groups."""
     better: Better = ""
+    """Which way is better for one group; empty where nobody can say."""
     scale: Scale = "share"
+    """``share`` of rows in [0, 1], ``loss`` or ``signed`` difference that is best at 0, or in the units of the data."""
     bounds: tuple[float, float] = (0.0, 1.0)
     kinds: tuple[str, ...] = KINDS_OF_VALUES
+    """Kinds of its comparisons; none for distances, no ``min`` and ``max`` without values of groups."""
     scopes: tuple[str, ...] = SCOPES
     of: Of = "scores"
+    """Whether it is of ``decisions``, which another threshold changes, of ``scores``, or of ``labels``."""
     titles: Mapping[str, str] = field(default_factory=dict)
+    """Titles of comparisons that are not made of their parts."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.name.replace("_", " "))
 
     @property
     def of_groups(self) -> bool:
@@ -94,12 +83,8 @@ class Metric:
         """Every comparison that a report can have, without the metric's name: ``difference.between_groups``."""
         if not self.kinds:
             return self.scopes
-        out = [
-            f"{kind}.{scope}"
-            for kind in ("difference", "ratio")
-            if kind in self.kinds
-            for scope in self.scopes
-        ]
+        kinds = (kind for kind in ("difference", "ratio") if kind in self.kinds)
+        out = [f"{kind}.{scope}" for kind, scope in product(kinds, self.scopes)]
         if "covariance" in self.kinds:
             out += ["covariance.to_overall", "covariance.within_strata"]
         return (*out, "min", "max") if self.of_groups else tuple(out)
@@ -109,8 +94,8 @@ class Metric:
 class Rate(Metric):
     """A share: ``success / (success + failure)`` over entries of the confusion table."""
 
-    success: tuple[tuple[int, int], ...]
-    failure: tuple[tuple[int, int], ...]
+    success: Entries
+    failure: Entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,20 +107,19 @@ class Mean(Metric):
 
 
 NEEDS: Mapping[str, str] = {
-    "label": "0/1 labels (--label)",
-    "real label": "real-valued labels (--task regression with --label)",
-    "score": "a score (--score or --model)",
-    "probability": "a score that is a probability (--score-scale probability, margin or logit)",
-    "decision": "decisions (--prediction, --probability, or a score with a threshold)",
-    "bins": "a score in a known range (--score-scale probability or margin)",
-    "second pass": "all rows, not only counts (no --one-pass)",
-    "individual": "--individual",
-    "model": "a model file (--model), which scores changed rows",
+    "label": "0/1 labels (`label`)",
+    "real label": "real-valued labels (`task=regression` with `label`)",
+    "score": "a score (`score` or `model`)",
+    "probability": "a score that is a probability (`score_scale=probability`, margin or logit)",
+    "decision": "decisions (`prediction`, `probability`, or a score with a threshold)",
+    "bins": "a score in a known range (`score_scale=probability` or margin)",
+    "second pass": "all rows, not only counts (no `one_pass`)",
+    "individual": "`individual`",
+    "model": "a model file (`model`), which scores changed rows",
 }
 """What data must have, in words."""
 
 
-NO_POSITIVES, NO_NEGATIVES = "no positives (y = 1)", "no negatives (y = 0)"
 ON_PROBABILITIES, ON_PREDICTIONS = ("label", "probability"), ("real label", "score")
 NOT_NEGATIVE = (0.0, math.inf)
 NOT_TO_OVERALL = ("between_groups", "to_reference", "within_strata")
@@ -146,22 +130,31 @@ def _rate(
     name: str,
     title: str,
     formula: str,
-    success: tuple[tuple[int, int], ...],
-    failure: tuple[tuple[int, int], ...],
-    aliases: str = "",
-    undefined: str = "no rows",
+    success: Entries,
+    failure: Entries,
     better: Better = "",
-    *,
-    needs: tuple[str, ...] = ("decision", "label"),
+    *aliases: str,
     parity: str = "",
 ) -> Rate:
+    labels, decisions = (set(axis) for axis in zip(*success, *failure, strict=True))
+    undefined = "no rows"
+    if len(labels) == 1:
+        undefined = "no positives (y = 1)" if labels == {1} else "no negatives (y = 0)"
+    elif len(decisions) == 1:
+        undefined = "no positive decisions" if decisions == {1} else "no negative decisions"
+    flips = {"decision": (0, 1), "label": (1, 0)}  # an axis matters if flipping it makes a success none
+    needs = tuple(
+        need
+        for need, flip in flips.items()
+        if any((y ^ flip[0], d ^ flip[1]) not in success for y, d in success)
+    )
     return Rate(
         name=name,
         title=title,
         formula=formula,
         success=success,
         failure=failure,
-        aliases=tuple(aliases.split()),
+        aliases=aliases,
         undefined=undefined,
         needs=needs,
         better=better,
@@ -184,11 +177,9 @@ def _mean(
     error: bool = False,
     undefined: str = "its sums are too large for a floating-point number",
 ) -> Mean:
-    title = name.replace("_", " ")
     ratios = bounds[0] >= 0 or name == "mean_score"  # a score can be a probability
     return Mean(
         name=name,
-        title=title,
         formula=formula,
         quantity=quantity,
         error=error,
@@ -201,89 +192,51 @@ def _mean(
         bounds=bounds,
         kinds=KINDS_OF_VALUES if ratios else ("difference", "min", "max"),
         of="labels" if name == "mean_label" else "scores",
-        titles={"max": f"largest group {title}"},
+        titles={"max": f"largest group {name.replace('_', ' ')}"},
     )
 
 
-def _of_single_persons(name: str, formula: str, of: Of = "scores", **titles: str) -> Metric:
-    """Return a metric of what changed rows would get; ``titles`` are by scope."""
+def _individual(name: str, formula: str, source: str = "model", of: Of = "scores", **titles: str) -> Metric:
+    """Return a metric of what changed rows would get, or of what scores tell of it; ``titles`` are by scope."""
+    by_scores = source == "score"
     return Metric(
         name=name,
-        title=name.replace("_", " "),
         formula=formula,
-        needs=("individual", "model"),
-        kinds=(),
-        scopes=FLIP_SCOPES,
+        needs=("individual", source),
+        kinds=("difference",) if by_scores else (),
+        scopes=("between_groups",) if by_scores else FLIP_SCOPES,
         of=of,
-        titles=titles,
-    )
-
-
-def _of_scores_alone(name: str, formula: str, title: str) -> Metric:
-    return Metric(
-        name=name,
-        title=name.replace("_", " "),
-        formula=formula,
-        needs=("individual", "score"),
-        kinds=("difference",),
-        scopes=("between_groups",),
-        titles={"difference.between_groups": title},
+        titles={f"difference.{scope}" if by_scores else scope: title for scope, title in titles.items()},
     )
 
 
 _ENTRIES: tuple[Metric, ...] = (
-    _rate("base_rate", "base rate", "P(y = 1)", (TP, FN), (FP, TN), needs=("label",)),
+    _rate("base_rate", "base rate", "P(y = 1)", (TP, FN), (FP, TN)),
     _rate(
-        "selection_rate",
-        "selection rate",
-        "P(decision = 1)",
-        (TP, FP),
-        (FN, TN),
-        "dp demographic_parity statistical_parity",
-        needs=("decision",),
+        *("selection_rate", "selection rate", "P(decision = 1)", (TP, FP), (FN, TN), ""),
+        *("dp", "demographic_parity", "statistical_parity"),
         parity="demographic parity",
     ),
     _rate(
-        "true_positive_rate",
-        "TPR",
-        "P(decision = 1 | y = 1)",
-        (TP,),
-        (FN,),
-        "equal_opportunity eop tpr recall",
-        NO_POSITIVES,
-        "larger",
+        *("true_positive_rate", "TPR", "P(decision = 1 | y = 1)", (TP,), (FN,), "larger"),
+        *("equal_opportunity", "eop", "tpr", "recall"),
         parity="equal opportunity",
     ),
-    _rate(
-        "false_positive_rate", "FPR", "P(decision = 1 | y = 0)", (FP,), (TN,), "fpr", NO_NEGATIVES, "smaller"
-    ),
-    _rate(
-        "true_negative_rate", "TNR", "P(decision = 0 | y = 0)", (TN,), (FP,), "tnr", NO_NEGATIVES, "larger"
-    ),
-    _rate(
-        "false_negative_rate", "FNR", "P(decision = 0 | y = 1)", (FN,), (TP,), "fnr", NO_POSITIVES, "smaller"
-    ),
+    _rate("false_positive_rate", "FPR", "P(decision = 1 | y = 0)", (FP,), (TN,), "smaller", "fpr"),
+    _rate("true_negative_rate", "TNR", "P(decision = 0 | y = 0)", (TN,), (FP,), "larger", "tnr"),
+    _rate("false_negative_rate", "FNR", "P(decision = 0 | y = 1)", (FN,), (TP,), "smaller", "fnr"),
     _rate(
         "positive_predictive_value",
         "PPV",
         "P(y = 1 | decision = 1)",
         (TP,),
         (FP,),
-        "ppv precision",
-        "no positive decisions",
         "larger",
+        "ppv",
+        "precision",
     ),
-    _rate(
-        "negative_predictive_value",
-        "NPV",
-        "P(y = 0 | decision = 0)",
-        (TN,),
-        (FN,),
-        "npv",
-        "no negative decisions",
-        "larger",
-    ),
-    _rate("accuracy", "accuracy", "P(decision = y)", (TP, TN), (FP, FN), better="larger"),
+    _rate("negative_predictive_value", "NPV", "P(y = 0 | decision = 0)", (TN,), (FN,), "larger", "npv"),
+    _rate("accuracy", "accuracy", "P(decision = y)", (TP, TN), (FP, FN), "larger"),
     _mean("mean_score", "E[score]", "score", ("score",), "data"),
     _mean("mean_label", "E[y]", "label", ("real label",), "data"),
     _mean("calibration_gap", "E[p - y]", "score", ON_PROBABILITIES, "signed", (-1.0, 1.0), error=True),
@@ -313,7 +266,6 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="calibration_error",
-        title="calibration error",
         formula="sum over 16 score bins of share * |rate of y = 1 - mean score|",
         needs=("label", "bins"),
         undefined="no rows",
@@ -324,7 +276,6 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="scoring_rate",
-        title="scoring rate",
         formula="P(score > median score of everybody)",
         needs=("score", "second pass"),
         undefined="no rows",
@@ -333,7 +284,6 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="equalized_odds",
-        title="equalized odds",
         formula="the larger gap of true_positive_rate and false_positive_rate",
         needs=("decision", "label"),
         undefined="no positives or no negatives",
@@ -353,7 +303,7 @@ _ENTRIES: tuple[Metric, ...] = (
         scopes=("between_groups", "to_overall", "within_strata"),
         titles={"between_groups": "KS distance, between groups"},
     ),
-    _of_single_persons(
+    _individual(
         "decision_flips",
         "share of rows whose decision is not the same in all flips",
         of="decisions",
@@ -361,28 +311,30 @@ _ENTRIES: tuple[Metric, ...] = (
         under_comparable="decisions that change with comparable values",
         under_everybody="the same, if everybody gets these values",
     ),
-    _of_single_persons(
+    _individual(
         "score_change",
         "mean over rows of largest minus smallest score over the flips",
         under_flips="largest change of the score with the group, mean",
     ),
-    _of_single_persons(
+    _individual(
         "score_effect",
         "largest difference of the mean score between two flips of everybody",
         under_flips="effect of the group on the mean score",
     ),
-    _of_single_persons(
+    _individual(
         "transport_cost", "mean over rows of the largest squared change of the log-odds, kept within 8"
     ),
-    _of_scores_alone(
+    _individual(
         "matched_effect",
         "difference of the mean score between rows that are equal in all other columns",
-        "mean score difference of rows equal in all else",
+        "score",
+        between_groups="mean score difference of rows equal in all else",
     ),
-    _of_scores_alone(
+    _individual(
         "residual_effect",
         "slope of the score's residual on the group's, both after what the other columns tell",
-        "mean score difference after what the other columns tell",
+        "score",
+        between_groups="mean score difference after what the other columns tell",
     ),
 )
 

@@ -61,13 +61,19 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 }
 """Every column of a profile's tables: its heading and what it holds; metrics have their own names."""
 
+ENTRIES: Mapping[str, str] = {
+    **dict.fromkeys(("selected", "approved", "above_median"), "many"),
+    **dict.fromkeys(("selection_rate", "approval_rate", "scoring_rate"), "rate"),
+    **dict.fromkeys(("impact_ratio", "adverse_impact_ratio"), "ratio"),
+}
+"""Column -> entry of :func:`_against` that it shows, where it has another name."""
+
 TITLES: Mapping[str, str] = {
     "ll144": "Profile ll144: tables of New York City's Local Law 144",
     "ugesp": "Profile ugesp: tables of the Uniform Guidelines, 29 CFR 1607.4(D)",
     "lending": "Profile lending: approvals against a control group",
     "eu": "Profile eu: data and performance per group, EU AI Act, Articles 10, 13 and 15",
 }
-PROFILES = tuple(TITLES)
 
 EU_METRICS = (
     "base_rate",
@@ -103,36 +109,27 @@ def profile(name: str, result: Json, small: str = "") -> dict[str, Any]:
 
 
 def _table(title: str, attribute: str, columns: Sequence[str], rows: Sequence[Row]) -> dict[str, Any]:
-    """Return a table; a column that is empty in every row is left out, unless it is a note."""
-    shown = [
-        name for name in columns if name == "group" or any(row.get(name) not in (None, "") for row in rows)
-    ]
-    heads = [
-        {"name": name, "title": COLUMNS.get(name, (name.replace("_", " "), "value"))[0]}
-        | {"kind": COLUMNS.get(name, ("", "value"))[1]}
-        for name in shown
-    ]
+    """Return a table; a column that is empty in every row is left out, but not the groups."""
+    table = [{name: row.get(name, row.get(ENTRIES.get(name, ""))) for name in columns} for row in rows]
+    shown = [name for name in columns if name == "group" or any(row[name] not in (None, "") for row in table)]
+    heads = [(name, *COLUMNS.get(name, (name.replace("_", " "), "value"))) for name in shown]
     return {
         "title": title,
         "attribute": attribute,
-        "columns": heads,
-        "rows": [{name: row.get(name) for name in shown} for row in rows],
+        "columns": [dict(zip(("name", "title", "kind"), head, strict=True)) for head in heads],
+        "rows": [{name: row[name] for name in shown} for row in table],
     }
 
 
 def _value(group: Json, metric: str) -> dict[str, Any] | None:
     """Return the value of a metric with its interval."""
-    found = group["metrics"].get(metric)
-    return (
-        None
-        if found is None
-        else {key: found[key] for key in ("value", "low", "high", "reason") if key in found}
-    )
+    value = group["metrics"].get(metric)
+    return value and {key: value[key] for key in ("value", "low", "high", "reason") if key in value}
 
 
 def _rate(group: Json, metric: str) -> float | None:
-    found = group["metrics"].get(metric)
-    return None if found is None or found["value"] is None else float(found["value"])
+    rate: float | None = (group["metrics"].get(metric) or {"value": None})["value"]
+    return rate
 
 
 def _unknown(group: Json) -> bool:
@@ -158,17 +155,58 @@ def _many(group: Json, metric: str, result: Json) -> float | None:
 def _highest(groups: Sequence[Json], metric: str) -> Json | None:
     """Return the group with the highest rate, the first of several."""
     rated = [group for group in groups if _rate(group, metric) is not None]
-    return max(rated, key=lambda group: float(_rate(group, metric) or 0.0), default=None)
+    return max(rated, key=lambda group: _rate(group, metric) or 0.0, default=None)
 
 
-def _quotient(above: float | None, below: float | None) -> float | None:
-    return None if above is None or not below else above / below
+def _quotient(above: float, below: float | None) -> float | None:
+    return above / below if below else None
+
+
+def _against(
+    block: Json,
+    result: Json,
+    metric: str,
+    reference: Json | None,
+    compared: Sequence[Json],
+    note: Callable[[Json], str],
+    *,
+    tests: bool = True,
+) -> list[Row]:
+    """Return a row per group: its rate and, of those compared, how it stands to the rate of the reference."""
+    spread, rows = result["overall"].get("score_deviation"), []
+    for group in block["groups"]:
+        row: Row = {
+            "group": group["group"],
+            "rows": group["rows"],
+            "share": group["rows"] / result["data"]["rows"]["used"],
+            "many": _many(group, metric, result),
+            "rate": _value(group, metric),
+            "note": note(group),
+        }
+        rows.append(row)
+        rate, base = _rate(group, metric), None if reference is None else _rate(reference, metric)
+        if reference is None or rate is None or base is None or group not in compared:
+            continue
+        row |= {"ratio": _quotient(rate, base), "denial_ratio": _quotient(1 - rate, 1 - base)}
+        row |= {
+            "difference": rate - base,
+            "shortfall": shortfall(rate * group["weight"], group["weight"], base),
+        }
+        score, usual = (_rate(one, "mean_score") for one in (group, reference))
+        if score is not None and usual is not None:
+            row["mean_score_difference"] = score - usual
+            row["standardised_difference"] = _quotient(score - usual, spread)
+        if tests and _counted(result) and group is not reference:
+            row |= _tests(
+                row["many"], group["rows"], _many(reference, metric, result) or 0.0, reference["rows"]
+            )
+    return rows
 
 
 def _need(result: Json, metrics: Sequence[str], name: str) -> None:
     if not any(metric in result["overall"]["metrics"] for metric in metrics):
         raise UsageError(
-            f"--profile {name} is about decisions; name them with --prediction, or a score with --score and --threshold"
+            f"`profile={name}` is about decisions; name them with `prediction`, or a score with `score` and `threshold`"
         )
 
 
@@ -186,20 +224,14 @@ def two_rates(s: float, n: float, t: float, m: float) -> tuple[float | None, flo
 
 def shortfall(s: float, n: float, rate: float) -> int:
     """Return how many more of a group have to be selected for its rate to reach another."""
-    return max(0, math.ceil(n * rate - s - 1e-9))
+    return max(0, math.ceil(n * rate - s - 1e-9))  # a product of floats may lie above a whole number
 
 
-def _tests(group: Json, reference: Json, result: Json) -> Row:
-    """Return the tests of a group's selections against the reference's."""
-    if not _counted(result) or group is reference:
-        return {}
+def _tests(s: float, n: float, t: float, m: float) -> Row:
+    """Return the tests of ``s`` selections of ``n`` against ``t`` of ``m``."""
     import numpy as np
     from scipy.stats import fisher_exact
 
-    s, t = (_many(one, "selection_rate", result) for one in (group, reference))
-    if s is None or t is None:
-        return {}
-    n, m = group["rows"], reference["rows"]
     z, p = two_rates(s, n, t, m)
     return {"z": z, "p": p, "fisher_p": float(fisher_exact(np.array([[s, n - s], [t, m - t]]))[1])}
 
@@ -241,41 +273,26 @@ def _ll144(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
         ("selection_rate", "selected", "selection rates"),
         ("scoring_rate", "above_median", "scoring rates"),
     ):
-        if metric not in result["overall"]["metrics"]:
-            continue
-        for block in result["attributes"]:
-            columns = ("group", "rows", "share", many, metric, "impact_ratio", "note")
-            rows = _impact(block, result, metric, many, small, used)
+        columns = ("group", "rows", "share", many, metric, "impact_ratio", "note")
+        for block in result["attributes"] if metric in result["overall"]["metrics"] else ():
+            rows = _impact(block, result, metric, small, used)
             tables.append(_table(f"{block['attribute']}: {title}", block["attribute"], columns, rows))
     return lines, tables
 
 
-def _impact(block: Json, result: Json, metric: str, many: str, small: str, used: int) -> list[Row]:
+def _impact(block: Json, result: Json, metric: str, small: str, used: int) -> list[Row]:
     """Return the rows of one table of impact ratios."""
-    tiny = {group["group"] for group in block["groups"] if group["rows"] < SMALL * used}
-    compared = [g for g in block["groups"] if not _unknown(g) and not (small and g["group"] in tiny)]
+    tiny = [group for group in block["groups"] if group["rows"] < SMALL * used]
+    compared = [g for g in block["groups"] if not _unknown(g) and not (small and g in tiny)]
     highest = _highest(compared, metric)
-    rows = []
-    for group in block["groups"]:
-        inside = any(group is one for one in compared)
+
+    def note(group: Json) -> str:
         notes = ["unknown category"] if _unknown(group) else []
-        if group["group"] in tiny and not _unknown(group):
+        if group in tiny and not _unknown(group):
             notes.append(f"below {SMALL:.0%} of the data" + (", left out of impact ratios" if small else ""))
-        if group is highest:
-            notes.append("highest rate")
-        top = None if highest is None else _rate(highest, metric)
-        rows.append(
-            {
-                "group": group["group"],
-                "rows": group["rows"],
-                "share": group["rows"] / used,
-                many: _many(group, metric, result),
-                metric: _value(group, metric),
-                "impact_ratio": _quotient(_rate(group, metric), top) if inside else None,
-                "note": "; ".join(notes),
-            }
-        )
-    return rows
+        return "; ".join(notes + ["highest rate"] * (group is highest))
+
+    return _against(block, result, metric, highest, compared, note, tests=False)
 
 
 # ---------------------------------------------------------------------- Uniform Guidelines
@@ -298,25 +315,13 @@ def _ugesp(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
         *("z", "p", "fisher_p", "shortfall", "note"),
     )
     for block in result["attributes"]:
-        known = [group for group in block["groups"] if not _unknown(group)]
-        highest = _highest(known, "selection_rate")
-        rows = []
-        for group in block["groups"]:
-            row: Row = {
-                "group": group["group"],
-                "rows": group["rows"],
-                "selected": _many(group, "selection_rate", result),
-                "selection_rate": _value(group, "selection_rate"),
-                "note": "unknown group, not compared" if _unknown(group) else "",
-            }
-            rate = _rate(group, "selection_rate")
-            if highest is not None and rate is not None and not _unknown(group):
-                top = _rate(highest, "selection_rate") or 0.0
-                row |= {"impact_ratio": _quotient(rate, top), "difference": rate - top}
-                row |= {"shortfall": shortfall(rate * group["weight"], group["weight"], top)}
-                row |= _tests(group, highest, result)
-                row["note"] = "highest rate" if group is highest else ""
-            rows.append(row)
+        compared = [group for group in block["groups"] if not _unknown(group)]
+        highest = _highest(compared, "selection_rate")
+
+        def note(group: Json, highest: Json | None = highest) -> str:
+            return "unknown group, not compared" if _unknown(group) else "highest rate" * (group is highest)
+
+        rows = _against(block, result, "selection_rate", highest, compared, note)
         tables.append(_table(f"{block['attribute']}: selections", block["attribute"], columns, rows))
         if highest is not None and _counted(result):
             tables += _pooled(block, highest, result)
@@ -332,9 +337,9 @@ def _pooled(block: Json, reference: Json, result: Json) -> Iterator[dict[str, An
             continue
         cells = []
         for stratum in strata:
-            found = {g["group"]: g for g in stratum["groups"]}
-            if group["group"] in found and reference["group"] in found:
-                one, other = found[group["group"]], found[reference["group"]]
+            inside = {g["group"]: g for g in stratum["groups"]}
+            if group["group"] in inside and reference["group"] in inside:
+                one, other = inside[group["group"]], inside[reference["group"]]
                 s, t = (_many(g, "selection_rate", result) or 0.0 for g in (one, other))
                 cells.append((s, one["rows"] - s, t, other["rows"] - t))
         odds, z, p = mantel_haenszel(cells)
@@ -367,8 +372,8 @@ def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]
     references = result["settings"]["reference"]
     blocks = [block for block in result["attributes"] if block["attribute"] in references]
     if not blocks:
-        names = " ".join(f"--reference {name}=GROUP" for name in result["data"]["columns"]["protected"])
-        raise UsageError(f"--profile lending compares with a control group; name it with {names}")
+        names = " ".join(f"`reference={name}=GROUP`" for name in result["data"]["columns"]["protected"])
+        raise UsageError(f"`profile=lending` compares with a control group; name it with {names}")
     lines = [
         *(f"control group of {block['attribute']}: {references[block['attribute']]}" for block in blocks),
         "adverse impact ratio: the approval rate of a group divided by that of the control group",
@@ -389,24 +394,11 @@ def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]
     tables = []
     for block in blocks:
         control = next(g for g in block["groups"] if g["group"] == references[block["attribute"]])
-        base = _rate(control, "selection_rate")
-        rows = []
-        for group in block["groups"]:
-            rate, scores = _rate(group, "selection_rate"), [_rate(g, "mean_score") for g in (group, control)]
-            row: Row = {
-                "group": group["group"],
-                "rows": group["rows"],
-                "approved": _many(group, "selection_rate", result),
-                "approval_rate": _value(group, "selection_rate"),
-                "note": "control group" if group is control else ("unknown group" if _unknown(group) else ""),
-            }
-            if rate is not None and base is not None:
-                row |= {"adverse_impact_ratio": _quotient(rate, base), "difference": rate - base}
-                row |= {"denial_ratio": _quotient(1 - rate, 1 - base), **_tests(group, control, result)}
-            if scores[0] is not None and scores[1] is not None:
-                row["mean_score_difference"] = scores[0] - scores[1]
-                row["standardised_difference"] = _quotient(scores[0] - scores[1], spread) if spread else None
-            rows.append(row)
+
+        def note(group: Json, control: Json = control) -> str:
+            return "control group" if group is control else "unknown group" * _unknown(group)
+
+        rows = _against(block, result, "selection_rate", control, block["groups"], note)
         tables.append(_table(f"{block['attribute']}: approvals", block["attribute"], columns, rows))
     return lines, tables
 
@@ -416,20 +408,19 @@ def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]
 
 def _eu(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
     present = [name for name in EU_METRICS if name in result["overall"]["metrics"]]
-    settings = result["settings"]
     lines = [
-        f"intervals hold with {settings['confidence']:.0%} for all groups of a table at once",
+        f"intervals hold with {result['settings']['confidence']:.0%} for all groups of a table at once",
         "y is the label, p the score as a probability: "
         + "; ".join(f"{name} = {METRICS[name].formula}" for name in present if name in (*RATES, *MEANS)),
         "to be stated beside these tables: purpose, origin of the data, known gaps, measures taken, what remains",
     ]
-    rows = result["data"]["rows"]
-    sheet = [{"what": "read", "number": rows["read"]}, {"what": "used", "number": rows["used"]}]
-    sheet += [{"what": f"left out: {one['reason']}", "number": one["rows"]} for one in rows["excluded"]]
-    tables = [{**_table("rows of the data", "", ("what", "number"), sheet)}]
+    data = result["data"]["rows"]
+    rows = [{"what": key, "number": data[key]} for key in ("read", "used")]
+    rows += [{"what": f"left out: {one['reason']}", "number": one["rows"]} for one in data["excluded"]]
+    tables = [_table("rows of the data", "", ("what", "number"), rows)]
     for block in result["attributes"]:
         groups = [*block["groups"], {**result["overall"], "group": "everybody"}]
-        told = [
+        rows = [
             {
                 "group": group["group"],
                 "rows": group["rows"],
@@ -440,7 +431,7 @@ def _eu(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
             for group in groups
         ]
         columns = ("group", "rows", "share", *present, "note")
-        tables.append(_table(f"{block['attribute']}: performance", block["attribute"], columns, told))
+        tables.append(_table(f"{block['attribute']}: performance", block["attribute"], columns, rows))
     return lines, tables
 
 

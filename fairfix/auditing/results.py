@@ -1,11 +1,16 @@
-"""Findings: what an audit is asked for and what it returns. Frozen, plain, computed elsewhere."""
+"""Settings and results of an audit: frozen, plain, computed elsewhere.
+
+The JSON form (:mod:`fairfix.auditing.as_json`) follows the fields in their order; those that have a default are left
+out at it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from fairfix.auditing.checks import Check, Ruling, Verdict
+from fairfix.auditing.checks import Check, Ruling, Verdict, worst
 from fairfix.data.choices import GateOn
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
@@ -13,34 +18,23 @@ from fairfix.errors import UsageError
 
 @dataclass(frozen=True)
 class Settings:
-    """What to compute, apart from how the columns are read.
-
-    Attributes
-    ----------
-    confidence
-        Of every interval, simultaneous over the groups it compares.
-    intersect
-        Also audit the cells of all protected columns together.
-    reference
-        Reference group per attribute name.
-    exact
-        Compute KS, AUC and the pooled median from rows; else from bins in one pass, with certified bounds.
-    threads
-        Of the scan; None chooses.
-    checks, gate_on
-        Limits, and whether the interval or the point has to hold them.
-    suppress_below
-        Hide groups with fewer rows, and others so that these cannot be computed; 0 hides none.
-    """
+    """What to compute, apart from how the columns are read."""
 
     confidence: float = 0.95
+    """Of every interval, simultaneous over the groups it compares."""
     intersect: bool = False
+    """Also audit the cells of all protected columns together."""
     reference: Mapping[str, str] = field(default_factory=dict)
+    """Reference group per attribute name."""
     exact: bool = True
+    """Compute KS, AUC and the pooled median from rows; else from bins in one pass, with certified bounds."""
     threads: int | None = None
+    """Of the scan; None chooses."""
     checks: tuple[Check, ...] = ()
     gate_on: GateOn = "interval"
+    """Limits, and whether the interval or the point has to hold them."""
     suppress_below: int = 0
+    """Hide groups with fewer rows, and others so that these cannot be computed; 0 hides none."""
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
@@ -89,57 +83,74 @@ class ComparisonReport:
     value: Value
     groups: tuple[str, ...]
     undefined: tuple[str, ...] = ()
-    per_group: Mapping[str, Value] = field(default_factory=dict)
-    pairs: Mapping[tuple[str, str], Value] = field(default_factory=dict)
-    at: float | None = None
     stratum: str = ""
+    at: float | None = None
+    per_group: Mapping[str, Value] = field(default_factory=dict)
+    pairs: tuple[Pair, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The value of two groups, with its certified numerical error."""
+
+    groups: tuple[str, str]
+    value: float
+    bound: float = 0.0
+
+
+@dataclass(frozen=True)
+class GroupShares:
+    """Shares of a group with a lower score than each of some scores."""
+
+    group: str
+    below: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ScoreGap:
+    """Two groups that are furthest apart, at which score, and their shares at or below it (from bins: below it)."""
+
+    groups: tuple[str, ...]
+    score: float
+    shares: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class ScoreShares:
     """Distribution functions of the score at a few scores, and where two groups are furthest apart.
 
-    Attributes
-    ----------
-    scores
-        Increasing; close to quantiles of everybody's score, the smallest and largest included.
-    below, everybody
-        Share of rows with a lower score than each of ``scores``, per group and of everybody.
-    gap_groups, gap_score, gap_shares
-        The two groups that are furthest apart, the score at which they are, and the share of each that lies at or below
-        it; with scores from bins, below it. Empty, None and empty with fewer than two groups.
+    ``scores`` increase and are close to quantiles of everybody's score, the smallest and largest included;
+    ``everybody`` has the shares of rows with a lower score than each. There is no gap with fewer than two groups.
     """
 
     scores: tuple[float, ...]
-    below: Mapping[str, tuple[float, ...]]
     everybody: tuple[float, ...]
-    gap_groups: tuple[str, ...] = ()
-    gap_score: float | None = None
-    gap_shares: tuple[float, ...] = ()
+    groups: tuple[GroupShares, ...]
+    gap: ScoreGap | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Block:
     """One attribute, over everybody or inside one stratum; score distributions over everybody only.
 
     ``hidden`` is the number of groups that are left out for having few rows, or to hide those that have.
     ``true_groups`` holds values of true groups for checks, by metric and scope (``selection_rate.true_groups``). The
-    block of an attribute that is known by chances alone has no groups but those.
+    block of an attribute that is known by probabilities alone has no groups but those.
     """
 
     attribute: str
     columns: tuple[str, ...]
-    stratum: str
+    stratum: str = ""
+    hidden: int = 0
     groups: tuple[GroupReport, ...]
     comparisons: Mapping[str, ComparisonReport]
     distribution: ScoreShares | None = None
-    hidden: int = 0
     true_groups: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A check, judged for one attribute.
+    """A check, judged for one attribute: of a value, or of its ``change`` since a baseline.
 
     ``columns`` make the attribute; ``complete`` is False where a group's value is undefined.
     """
@@ -151,81 +162,63 @@ class CheckResult:
     groups: tuple[str, ...]
     ruling: Ruling
     complete: bool
+    of: Literal["value", "change"] = "value"
 
     @property
     def id(self) -> str:
-        """How the check is called in results."""
-        return str(replace(self.check.comparison, attribute=self.attribute))
+        """Name of the check in results."""
+        name = str(replace(self.check.comparison, attribute=self.attribute))
+        return f"change.{name}" if self.of == "change" else name
 
     @property
     def verdict(self) -> Verdict:
-        """What became of it."""
+        """Verdict of the ruling."""
         return self.ruling.verdict
 
     @property
     def reason(self) -> str:
-        """Why, in words."""
+        """Reason of the ruling, in words."""
         return self.ruling.reason
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Where a number of true groups can lie under one assumption on the noise.
-
-    Attributes
-    ----------
-    low, high
-        The exact worst case on these rows; NaN where there is none, then ``reason`` says why.
-    outer_low, outer_high
-        The same with sampling error of the rows and, where it was counted, of the noise table.
-    """
+    """Where a number of true groups can lie under one assumption on the noise."""
 
     low: float
     high: float
+    """The exact worst case on these rows; NaN where there is none, then ``reason`` says why."""
     outer_low: float
     outer_high: float
+    """The worst case with sampling error of the rows and, where it was counted, of the noise table."""
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a true group, or of a comparison of true groups, under every assumption.
-
-    Attributes
-    ----------
-    name
-        Metric, or comparison without its scope.
-    group
-        True group; empty for a comparison.
-    recorded
-        The same of the recorded groups; NaN where there is none.
-    naive
-        ``recorded`` give or take the share of the group that is recorded as another; no bound at all, or None.
-    weighted
-        Every row counted in each true group by its chance to be there; NaN where it is not known.
-    bounds
-        Assumption (N0 to N4) -> where the number lies.
-    identified, standard_error
-        Under N4, where it was stated; the standard error takes the table as known.
-    other
-        Bounds by N1 or N2 with the table carried over in the other way; None where that is the same.
-    curve
-        (eps, low, high) under N3; NaN where the data refute it.
-    certain_up_to
-        Of a difference: largest eps at which it is certain that there is one; NaN if it never is.
-    """
+    """A number of a true group, or of a comparison of true groups, under every assumption."""
 
     name: str
+    """Metric, or comparison without its scope."""
     group: str
+    """True group; empty for a comparison."""
     recorded: float
+    """The number of the recorded groups; NaN where there is none."""
     weighted: float
+    """Every row counted in each true group by its chance to be there; NaN where it is not known."""
     bounds: Mapping[str, Bound]
+    """Assumption (N0 to N4) -> where the number lies."""
     naive: tuple[float, float] | None = None
+    """``recorded`` give or take the share of the group that is recorded as another; no bound at all, or None."""
     identified: float | None = None
     standard_error: float | None = None
+    """Under N4, where it was stated; the standard error takes the table as known."""
     other: tuple[float, float] | None = None
+    """Bounds by N1 or N2 with the table carried over in the other way; None where that is the same."""
     curve: tuple[tuple[float, float, float], ...] = ()
+    """(eps, low, high) under N3; NaN where the data refute it."""
     certain_up_to: float | None = None
+    """Of a difference: largest eps at which it is certain that there is one; NaN if it never is."""
 
 
 @dataclass(frozen=True)
@@ -242,14 +235,22 @@ class BreakdownReport:
 
 
 @dataclass(frozen=True)
+class Membership:
+    """Probabilities of one true group: its column, and its share."""
+
+    group: str
+    column: str
+    share: float
+
+
+@dataclass(frozen=True)
 class MembershipReport:
-    """Probabilities of membership: true group -> column, and -> share; distinct vectors, and the bins made of them.
+    """Probabilities of membership: their groups, the number of distinct vectors, and the bins made of them.
 
     The worst case was looked for on ``searched`` rows, which the bins are of; its limits are those of ``held`` others.
     """
 
-    columns: Mapping[str, str]
-    shares: Mapping[str, float]
+    groups: tuple[Membership, ...]
     vectors: int
     bins: int
     smallest_bin: int
@@ -259,75 +260,54 @@ class MembershipReport:
 
 @dataclass(frozen=True)
 class NoiseReport:
-    """What an audit says of true groups.
-
-    Attributes
-    ----------
-    attribute, source
-        The recorded groups' column, and where the noise is described.
-    true, noisy
-        Names of the groups.
-    form, rows, by_label, keep
-        Of the table: what its values are, rows counted, whether it is by label, and what of it is carried over.
-    table
-        Joint masses of true and recorded groups in the data, shape (J, K); empty without a table.
-    rests_on
-        The strongest assumption that was stated; what is gated rests on it.
-    stated
-        Assumption -> what was stated, in words.
-    unavailable
-        Assumption -> why there is no bound under it.
-    radii, conditional_radii
-        Group -> radius used, and the one that holds for equal marginals only.
-    shift
-        Total variation between the recorded groups of table and data.
-    transport_difference
-        Largest difference of the table to that carried over in the other way.
-    smallest_eps
-        The least eps that the data allow.
-    vacuous
-        (metric, group) of which the table without labels can say nothing, whatever the decisions are.
-    figures
-        Of groups, then of comparisons.
-    breakdowns
-        Of checks.
-    replicates, seed
-        Of the resampling.
-    notes
-        What the reader must know besides.
-    membership
-        Where rows carry probabilities of membership; then there are no recorded groups and no table.
-    """
+    """What an audit says of true groups."""
 
     attribute: str
     source: str
+    """The recorded groups' column, and where the noise is described."""
     true: tuple[str, ...]
     noisy: tuple[str, ...]
+    """Names of the groups."""
     form: str
     rows: int | None
     by_label: bool
     keep: str
+    """Of the table: what its values are, rows counted, whether it is by label, and what of it is carried over."""
     table: tuple[tuple[float, ...], ...]
+    """Joint masses of true and recorded groups in the data, shape (J, K); empty without a table."""
     rests_on: str
+    """The strongest assumption that was stated; what is gated rests on it."""
     stated: Mapping[str, str]
+    """Assumption -> what was stated, in words."""
     unavailable: Mapping[str, str]
+    """Assumption -> why there is no bound under it."""
     radii: Mapping[str, float]
     conditional_radii: Mapping[str, float]
+    """Group -> radius used, and the one that holds for equal marginals only."""
     shift: float | None
+    """Total variation between the recorded groups of table and data."""
     transport_difference: float | None
+    """Largest difference of the table to that carried over in the other way."""
     smallest_eps: float | None
+    """The least eps that the data allow."""
     vacuous: tuple[tuple[str, str], ...]
+    """(metric, group) of which the table without labels can say nothing, whatever the decisions are."""
     figures: tuple[Figure, ...]
+    """Of groups, then of comparisons."""
     breakdowns: tuple[BreakdownReport, ...]
+    """Of checks."""
     replicates: int
     seed: int
+    """Of the resampling."""
     notes: tuple[str, ...] = ()
+    """What the reader must know besides."""
     membership: MembershipReport | None = None
+    """Where rows carry probabilities of membership; then there are no recorded groups and no table."""
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """Everything an audit found; :func:`fairfix.report.to_dict` is its JSON form.
+    """Everything that an audit returns.
 
     ``left_out`` are attributes of which too few groups may be shown, ``hidden`` the number of groups not shown at all.
     """
@@ -351,11 +331,9 @@ class AuditReport:
     hidden: int = 0
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> str | None:
         """The worst verdict of the checks; None when nothing was gated."""
-        verdicts = {result.verdict for result in self.checks}
-        order: tuple[Verdict, ...] = ("fail", "undecided", "pass")
-        return next((verdict for verdict in order if verdict in verdicts), None)
+        return worst(result.verdict for result in self.checks)
 
     def block(self, attribute: str, stratum: str = "") -> Block:
         """Return the block of an attribute; ``KeyError`` when there is none."""

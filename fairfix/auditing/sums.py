@@ -7,7 +7,7 @@ import numpy as np
 from fairfix.auditing.metrics import Mean, Rate
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.reading import Reading
-from fairfix.stats.estimates import Proportions
+from fairfix.stats.estimates import Means, Proportions
 
 
 def mean_sums(mean: Mean, counts: Counts) -> Floats:
@@ -20,11 +20,15 @@ def mean_sums(mean: Mean, counts: Counts) -> Floats:
     return np.stack([sums[:, 0] - label, counts.sums["square_loss"][:, :, 0].sum(axis=1)], axis=-1)
 
 
-def bounds_in(mean: Mean, reading: Reading) -> tuple[float, float]:
-    """Return the smallest and largest value of a mean; a mean score that is a probability has some."""
-    if mean.name == "mean_score" and reading.task != "regression" and reading.score_scale != "raw":
-        return 0.0, 1.0
-    return mean.bounds
+def means(
+    mean: Mean, reading: Reading, weight: Floats, weight2: Floats, total: Floats, squares: Floats
+) -> Means:
+    """Return means from sums (k,) of w, w^2, w v and w v^2; undefined where one is too large for a float."""
+    probable = reading.task != "regression" and reading.score_scale != "raw"
+    bounds = (0.0, 1.0) if mean.name == "mean_score" and probable else mean.bounds
+    finite = np.isfinite(squares)
+    total, squares = np.where(finite & np.isfinite(total), total, np.nan), np.where(finite, squares, np.nan)
+    return Means.from_sums(weight, weight2, total, squares, bounds)
 
 
 def confusion(counts: Counts, threshold: float | None) -> Floats | None:
@@ -56,15 +60,11 @@ def rate_sums(rate: Rate, table: Floats) -> tuple[Floats, Floats]:
     """
     if "label" not in rate.needs:
         either = table.sum(axis=1)
-        decided = {d for _, d in rate.success}
-        return _picked(either, decided), _picked(either, {0, 1} - decided)
+        decision = rate.success[0][1]
+        return either[:, decision], either[:, 1 - decision]
     success = sum(table[:, label, decision] for label, decision in rate.success)
     failure = sum(table[:, label, decision] for label, decision in rate.failure)
     return np.asarray(success), np.asarray(failure)
-
-
-def _picked(table: Floats, decisions: set[int]) -> Floats:
-    return np.asarray(table[:, sorted(decisions)].sum(axis=1))
 
 
 def share(success: Floats, failure: Floats) -> Floats:

@@ -23,6 +23,7 @@ import numpy as np
 from fairfix.data.counts import Bools, Floats, Ints
 
 TOLERANCE, FITS = 1e-6, 1e-3
+"""A price of a program above 0, and rows by which its sizes may miss what is published: far above its rounding."""
 TRIED = 100
 """Groups hidden for others that are tried without, at most."""
 
@@ -51,17 +52,17 @@ def hidden_groups(
         return hidden
     width = (least + 1) // 2
     wanted = np.array([members[t][g] for t, g in small], dtype=np.float64)
-    known = [rows.astype(np.float64)]
+    sizes_of_cells = [rows.astype(np.float64)]
 
-    def look() -> tuple[int, list[tuple[int, int]]] | None:
+    def exposed() -> tuple[int, list[tuple[int, int]]] | None:
         """Return which small group is exposed, and by which groups shown; None if none is."""
         shown = [(t, int(g)) for t, hide in enumerate(hidden) for g in np.flatnonzero(~hide)]
         published = np.array([np.ones(rows.size), *(members[t][g] for t, g in shown)], dtype=np.float64)
-        found = _exposed(published, known, wanted, width)
-        if found is None or not shown:
+        narrow = _exposed(published, sizes_of_cells, wanted, width)
+        if narrow is None or not shown:
             return None
-        used = [one for one, binds in zip(shown, found[1][1:], strict=True) if binds]
-        return found[0], used or shown
+        used = [one for one, binds in zip(shown, narrow[1][1:], strict=True) if binds]
+        return narrow[0], used or shown
 
     def leave_out() -> None:
         for table, pair in enumerate(pairs):
@@ -69,9 +70,9 @@ def hidden_groups(
                 hidden[table][:] = True
 
     leave_out()
-    while (found := look()) is not None:
-        exposed, used = found
-        own = [one for one in used if one[0] == small[exposed][0]]
+    while (narrow := exposed()) is not None:
+        one, used = narrow
+        own = [group for group in used if group[0] == small[one][0]]
         table, group = min(own or used, key=lambda one: (sizes[one[0]][one[1]], one))
         for inside, hide in zip(members, hidden, strict=True):  # and its parts, whose sum it is
             hide[~(inside & ~members[table][group]).any(axis=1)] = True
@@ -84,20 +85,20 @@ def hidden_groups(
     ]
     for table, group in sorted(covers, key=lambda one: (one[0], -sizes[one[0]][one[1]]))[:TRIED]:
         hidden[table][group] = False
-        hidden[table][group] = look() is not None
+        hidden[table][group] = exposed() is not None
     return hidden
 
 
-def _exposed(published: Floats, known: list[Floats], groups: Floats, width: int) -> tuple[int, Bools] | None:
+def _exposed(published: Floats, sizes: list[Floats], groups: Floats, width: int) -> tuple[int, Bools] | None:
     """Return the first group whose size lies in a range narrower than ``width``, and the sums that keep it there.
 
-    ``known`` are sizes of the cells, the true ones first; those found here are added, to serve other questions too.
+    ``sizes`` are sizes of the cells, the true ones first; those of a program are added, to serve other questions too.
     """
     from scipy.optimize import linprog
 
-    total = published @ known[0]
-    fits = np.abs(published @ np.array(known).T - total[:, None]).max(axis=0) < FITS
-    seen = groups @ np.array(known).T[:, fits]
+    total = published @ sizes[0]
+    fits = np.abs(published @ np.array(sizes).T - total[:, None]).max(axis=0) < FITS
+    seen = groups @ np.array(sizes).T[:, fits]
     low, high = seen.min(axis=1), seen.max(axis=1)
     for i, inside in enumerate(groups):
         used = np.zeros(len(published), dtype=bool)
@@ -107,9 +108,9 @@ def _exposed(published: Floats, known: list[Floats], groups: Floats, width: int)
             done = linprog(sign * inside, A_eq=published, b_eq=total, bounds=(0, None), method="highs")
             if done.x is None:
                 continue
-            known.append(done.x)
-            found = groups @ done.x  # tells of the other groups too
-            low, high = np.minimum(low, found), np.maximum(high, found)
+            sizes.append(done.x)
+            reached = groups @ done.x  # of the other groups too
+            low, high = np.minimum(low, reached), np.maximum(high, reached)
             used |= np.abs(done.eqlin.marginals) > TOLERANCE
         if high[i] - low[i] < width - TOLERANCE:
             return i, used

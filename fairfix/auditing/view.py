@@ -7,9 +7,10 @@ them into estimates per group and into comparisons between groups, each with its
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
@@ -17,26 +18,15 @@ from fairfix.auditing.calibration import Calibration
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, distances, score_shares
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES, Mean, Metric, Rate, metrics_for
-from fairfix.auditing.results import ComparisonReport, GroupReport, ScoreShares, Settings, Value
-from fairfix.auditing.sums import bounds_in, confusion, label_table, mean_sums, proportions, rate_sums
+from fairfix.auditing.results import ComparisonReport, GroupReport, Pair, ScoreShares, Settings, Value
+from fairfix.auditing.sums import confusion, label_table, mean_sums, means, proportions, rate_sums
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.names import group_name
 from fairfix.data.reading import Reading
 from fairfix.data.scan import KeptRows
-from fairfix.stats.estimates import Areas, Estimates, Means, simultaneous_limits
-from fairfix.stats.gaps import (
-    Contrasts,
-    Gap,
-    combine,
-    covariance_to_overall,
-    difference_between_groups,
-    difference_to_overall,
-    difference_to_reference,
-    ratio_between_groups,
-    ratio_to_overall,
-    ratio_to_reference,
-    worst,
-)
+from fairfix.stats import gaps
+from fairfix.stats.estimates import Areas, Estimates, simultaneous_limits
+from fairfix.stats.gaps import Contrasts, Gap, combine, worst
 from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
 
 ROUNDING = 1e-10
@@ -51,21 +41,31 @@ NO_LIMIT = "too few rows carry a mean on a scale without end, so it has no limit
 INFINITE = "infinite: divided by 0, or too large for a floating-point number"
 """Why a comparison that is defined has no number."""
 
+GAPS: Mapping[tuple[str, str], Callable[..., Gap | Contrasts]] = {
+    ("between_groups", "difference"): gaps.difference_between_groups,
+    ("between_groups", "ratio"): gaps.ratio_between_groups,
+    ("to_overall", "difference"): gaps.difference_to_overall,
+    ("to_overall", "ratio"): gaps.ratio_to_overall,
+    ("to_overall", "covariance"): gaps.covariance_to_overall,
+    ("to_reference", "difference"): gaps.difference_to_reference,
+    ("to_reference", "ratio"): gaps.ratio_to_reference,
+}
+"""Scope and kind -> what compares estimates, in the order of reports."""
+
 CURVE_POINTS = 101
 """Scores at which a report has the distribution functions, at most."""
 
 
-@dataclass(frozen=True)
-class GroupView:
+@dataclass(frozen=True, kw_only=True)
+class GroupView(View):
     """An attribute over everybody or in one stratum, as a partition of the cells, ``hidden`` groups left out."""
 
-    attribute: str
-    columns: tuple[str, ...]
-    stratum: str
-    partition: View
-    levels: tuple[tuple[str, ...], ...]
-    strata: int
-    reference: int | None
+    attribute: str = ""
+    columns: tuple[str, ...] = ()
+    stratum: str = ""
+    levels: tuple[tuple[str, ...], ...] = (("everybody",),)
+    strata: int = 1
+    reference: int | None = None
     hidden: int = 0
 
     @property
@@ -79,15 +79,15 @@ class GroupView:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What all views are computed from."""
+    """The counts that all views are computed from, with rows for exactness: every row, or those in candidate bins."""
 
     counts: Counts
     reading: Reading
     settings: Settings
-    all_rows: KeptRows | None
-    some_rows: KeptRows | None
-    median: float | None
-    above_median: Floats | None
+    all_rows: KeptRows | None = None
+    candidates: KeptRows | None = None
+    median: float | None = None
+    above_median: Floats | None = None
 
     @cached_property
     def coarse(self) -> Counts:
@@ -98,63 +98,58 @@ class Evidence:
         return self.counts if grid is None else self.counts.regrid(grid)
 
     @cached_property
+    def plain(self) -> dict[str, Rate | Mean]:
+        """The plain rates and means by name."""
+        entries = metrics_for(self.reading.task).items()
+        return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean))}
+
+    @cached_property
     def missing(self) -> dict[str, str]:
         """Metric -> reason for what this data cannot give."""
-        return not_computed(self)
+        counts, reading = self.counts, self.reading
+        out = {
+            name: why for name, metric in self.plain.items() if (why := unavailable(metric, counts, reading))
+        }
+        for name in reversed(EQUALIZED_ODDS):
+            if name in out:
+                out["equalized_odds"] = out[name]
+        if counts.grid is None:
+            return out | dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), NO_SCORE)
+        if not counts.has_labels:
+            out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], counts, reading)
+        elif reading.score_scale not in ("probability", "margin"):
+            out["calibration_error"] = "calibration bins need scores in [0, 1]"
+        if self.above_median is None:
+            out["scoring_rate"] = "the exact pooled median needs a second pass (leave out `one_pass`)"
+        return out
 
 
-NO_SCORE = "no score column (name one with --score)"
-NO_LABEL = "no label column (name one with --label)"
+NO_SCORE = "no score column (name one with `score`)"
+NO_LABEL = "no label column (name one with `label`)"
 
 
-def unavailable(metric: Metric, evidence: Evidence) -> str:
+def unavailable(metric: Metric, counts: Counts, reading: Reading) -> str:
     """Return why a metric cannot be computed from this data, or an empty text."""
-    counts, reading = evidence.counts, evidence.reading
     score, real = reading.columns.score, reading.task == "regression"
+    decided = counts.decisions is not None or (reading.threshold is not None and counts.grid is not None)
     for need in sorted(metric.needs):
         if need == "label" and not counts.has_labels:
             return "the label is a real number, not 0/1" if real else NO_LABEL
         if need == "real label" and not (real and reading.columns.label):
-            return "needs a real-valued label (--task regression with --label)"
+            return "needs a real-valued label (`task=regression` with `label`)"
         if need == "score" and "score" not in counts.sums:
             return NO_SCORE
-        if need == "probability" and (real or "square_loss" not in counts.sums):
-            if real:
-                return "a real-valued prediction is no probability"
+        if need == "probability" and real:
+            return "a real-valued prediction is no probability"
+        if need == "probability" and "square_loss" not in counts.sums:
             if score and reading.score_scale == "raw":
-                return "a raw score is no probability (--score-scale probability, margin or logit)"
+                return "a raw score is no probability (`score_scale=probability`, margin or logit)"
             return NO_LABEL if score else NO_SCORE
-        decided = counts.decisions is not None or (reading.threshold is not None and counts.grid is not None)
         if need == "decision" and not decided:
             if score:
-                return "no decision: say at which score it is positive with --threshold"
-            return "no score and no decision column (name one with --score or --prediction)"
+                return "no decision: say at which score it is positive with `threshold`"
+            return "no score and no decision column (name one with `score` or `prediction`)"
     return ""
-
-
-def metrics_of(evidence: Evidence) -> dict[str, Rate | Mean]:
-    """Return the plain rates and means by name."""
-    entries = metrics_for(evidence.reading.task).items()
-    return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean))}
-
-
-def not_computed(evidence: Evidence) -> dict[str, str]:
-    """Return metric -> reason for what this data cannot give."""
-    counts, reading = evidence.counts, evidence.reading
-    plain = metrics_of(evidence).items()
-    out = {name: reason for name, metric in plain if (reason := unavailable(metric, evidence))}
-    if any(name in out for name in EQUALIZED_ODDS):
-        out["equalized_odds"] = out[next(name for name in EQUALIZED_ODDS if name in out)]
-    if counts.grid is None:
-        out |= dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), NO_SCORE)
-        return out
-    if not counts.has_labels:
-        out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], evidence)
-    elif reading.score_scale not in ("probability", "margin"):
-        out["calibration_error"] = "calibration bins need scores in [0, 1]"
-    if evidence.above_median is None:
-        out["scoring_rate"] = "the exact pooled median needs a second pass (leave out --one-pass)"
-    return out
 
 
 # ---------------------------------------------------------------------- one view
@@ -168,7 +163,7 @@ class Measured:
         self.evidence = evidence
         # intervals of strata hold for all strata at once, so the worst stratum's is an interval of the worst
         self.alpha = (1.0 - evidence.settings.confidence) / view.strata
-        self.counts = evidence.coarse.fold(view.partition.group_of_cell, view.partition.size)
+        self.counts = evidence.coarse.fold(view.group_of_cell, view.size)
         self.missing = evidence.missing
 
     @cached_property
@@ -179,49 +174,40 @@ class Measured:
     @cached_property
     def table(self) -> Floats:
         """The confusion table, with every decision negative where there is none."""
-        found = confusion(self.counts, self.evidence.reading.threshold)
-        return label_table(self.counts) if found is None else found
+        table = confusion(self.counts, self.evidence.reading.threshold)
+        return label_table(self.counts) if table is None else table
 
     @cached_property
     def estimates(self) -> dict[str, tuple[Estimates, str]]:
         """Metric -> (estimates per group, why one can be undefined)."""
-        out: dict[str, tuple[Estimates, str]] = {}
-        for name, metric in metrics_of(self.evidence).items():
-            if name not in self.missing:
-                out[name] = self._plain(metric), metric.undefined
+        out: dict[str, Estimates] = {}
+        for name, metric in self.evidence.plain.items():
+            if name in self.missing:
+                continue
+            if isinstance(metric, Rate):
+                out[name] = proportions(*rate_sums(metric, self.table), self.counts.weighted)
+            else:
+                sums = mean_sums(metric, self.counts)
+                out[name] = means(metric, self.evidence.reading, *self.sizes, *sums.T)
         if "scoring_rate" not in self.missing:
-            above, rest = self._above_median()
-            estimates = proportions(above, rest, self.counts.weighted)
-            out["scoring_rate"] = estimates, METRICS["scoring_rate"].undefined
+            out["scoring_rate"] = proportions(*self._above_median(), self.counts.weighted)
         if "auc" not in self.missing:
-            out["auc"] = self._areas(), "needs positives and negatives"
+            out["auc"] = self._areas()
         if "calibration_error" not in self.missing:
-            out["calibration_error"] = self._calibration.errors, METRICS["calibration_error"].undefined
-        return out
-
-    def _plain(self, metric: Rate | Mean) -> Estimates:
-        """Return the estimates of a plain rate or mean."""
-        if isinstance(metric, Rate):
-            return proportions(*rate_sums(metric, self.table), self.counts.weighted)
-        return self._means(metric, *self.sizes, mean_sums(metric, self.counts))
-
-    def _means(self, metric: Mean, weight: Floats, weight2: Floats, sums: Floats) -> Means:
-        support = bounds_in(metric, self.evidence.reading)
-        total, squares = (np.where(np.isfinite(part), part, np.nan) for part in (sums[:, 0], sums[:, 1]))
-        total = np.where(np.isnan(squares), np.nan, total)
-        return Means.from_sums(weight, weight2, total, squares, support=support)
+            out["calibration_error"] = self._calibration.errors
+        whys = metrics_for(self.evidence.reading.task)
+        why_areas = {"auc": "needs positives and negatives"}
+        return {name: (of, why_areas.get(name, whys[name].undefined)) for name, of in out.items()}
 
     def _above_median(self) -> tuple[Floats, Floats]:
-        cells = self.evidence.above_median
-        assert cells is not None
-        group = self.view.partition.group_of_cell
-        keep = group >= 0
-        out = np.zeros((self.view.partition.size, 2, 2))
-        np.add.at(out, group[keep], cells[keep])
-        return out[:, 0], out[:, 1]
+        assert self.evidence.above_median is not None
+        group = self.view.group_of_cell
+        out = np.zeros((self.view.size + 1, 2, 2))  # the last one takes cells of no group
+        np.add.at(out, group, self.evidence.above_median)
+        return out[:-1, 0], out[:-1, 1]
 
     def _areas(self) -> Areas:
-        value, slack = areas(self.evidence.counts, self.view.partition, self.evidence.all_rows)
+        value, slack = areas(self.evidence.counts, self.view, self.evidence.all_rows)
         weights, squares = self.counts.weights, self.counts.square_weights
         with np.errstate(invalid="ignore", divide="ignore"):  # effective numbers, spread over the bins
             effective = np.nan_to_num(weights.sum(axis=2, keepdims=True) / squares.sum(axis=2, keepdims=True))
@@ -241,24 +227,19 @@ class Measured:
         rows = self.counts.rows.sum(axis=(1, 2))
         limits = {name: simultaneous_limits(e, self.alpha) for name, (e, _) in self.estimates.items()}
         curves = self._calibration.points() if "calibration_error" in self.estimates else [()] * len(weight)
-        total = float(self.evidence.counts.weights[self.view.partition.group_of_cell >= 0].sum())
+        total = float(self.evidence.counts.weights[self.view.group_of_cell >= 0].sum())
         spread = self._score_deviations()
-        return tuple(
-            GroupReport(
-                name,
-                self.view.levels[g],
-                int(rows[g]),
-                float(weight[g]),
-                float(weight[g]) / total,
-                {
-                    metric: _value(e.value[g], limits[metric][0][g], limits[metric][1][g], why, e.slack[g])
-                    for metric, (e, why) in self.estimates.items()
-                },
-                curves[g],
-                spread[g],
+        out = []
+        for g, (name, levels) in enumerate(zip(self.view.names, self.view.levels, strict=True)):
+            metrics = {
+                metric: _value(e.value[g], limits[metric][0][g], limits[metric][1][g], why, e.slack[g])
+                for metric, (e, why) in self.estimates.items()
+            }
+            mass = float(weight[g])
+            out.append(
+                GroupReport(name, levels, int(rows[g]), mass, mass / total, metrics, curves[g], spread[g])
             )
-            for g, name in enumerate(self.view.names)
-        )
+        return tuple(out)
 
     def _score_deviations(self) -> list[float | None]:
         r"""Return :math:`\sqrt{E_w[s^2] - E_w[s]^2}` per group; None without scores, or if lost in rounding."""
@@ -278,8 +259,9 @@ class Measured:
         for name, (estimates, why) in self.estimates.items():
             for kind, scope, gap in self._gaps(name, self.alpha):
                 yield self._report(Comparison(name, kind, scope), gap, why)
-            yield self._report(Comparison(name, "min"), worst(estimates, self.alpha, smallest=True), why)
-            yield self._report(Comparison(name, "max"), worst(estimates, self.alpha, smallest=False), why)
+            for kind in ("min", "max"):
+                gap = worst(estimates, self.alpha, smallest=kind == "min")
+                yield self._report(Comparison(name, kind), gap, why)
         if all(name in self.estimates for name in EQUALIZED_ODDS):
             yield from self._equalized_odds()
         if self.counts.grid is not None:
@@ -288,28 +270,24 @@ class Measured:
     def _gaps(self, name: str, alpha: float) -> Iterator[tuple[str, str, Gap | Contrasts]]:
         """Yield (kind, scope, result) of the comparisons that make sense for a metric."""
         estimates, others, reference = self.estimates[name][0], self._others(name), self.view.reference
-        ratios = estimates.support[0] >= 0
-        yield "difference", "between_groups", difference_between_groups(estimates, alpha)
-        if ratios:
-            yield "ratio", "between_groups", ratio_between_groups(estimates, alpha)
-        if others is not None:
-            yield "difference", "to_overall", difference_to_overall(estimates, *others, alpha)
-            if ratios:
-                yield "ratio", "to_overall", ratio_to_overall(estimates, *others, alpha)
-            if "covariance" in METRICS[name].kinds:
-                yield "covariance", "to_overall", covariance_to_overall(estimates, *others, alpha)
-        if reference is not None:
-            yield "difference", "to_reference", difference_to_reference(estimates, reference, alpha)
-            if ratios:
-                yield "ratio", "to_reference", ratio_to_reference(estimates, reference, alpha)
+        kinds = set(METRICS[name].kinds) - (set() if estimates.support[0] >= 0 else {"ratio"})
+        more = {
+            "between_groups": (),
+            "to_overall": others,
+            "to_reference": None if reference is None else (reference,),
+        }
+        for (scope, kind), gap in GAPS.items():
+            arguments = more[scope]
+            if kind in kinds and arguments is not None:
+                yield kind, scope, gap(estimates, *arguments, alpha)
 
     def _others(self, name: str) -> tuple[Estimates, Floats] | None:
         """Return the estimates of everybody outside each group and the group's share of the denominator."""
-        metric = metrics_of(self.evidence).get(name)
+        metric = self.evidence.plain.get(name)
         if isinstance(metric, Mean):
-            weight, weight2 = self.sizes
-            sums = mean_sums(metric, self.counts)
-            return self._means(metric, *map(_rest, (weight, weight2, sums))), weight / weight.sum()
+            weight = self.sizes[0]
+            parts = (*self.sizes, *mean_sums(metric, self.counts).T)
+            return means(metric, self.evidence.reading, *map(_rest, parts)), weight / weight.sum()
         if isinstance(metric, Rate):
             success, failure = rate_sums(metric, self.table)
         elif name == "scoring_rate":
@@ -326,90 +304,66 @@ class Measured:
         both = (self._gaps(name, self.alpha / 2) for name in EQUALIZED_ODDS)
         for pair in zip(*both, strict=True):
             kind, scope, _ = pair[0]
-            gaps = [found if isinstance(found, Gap) else found.gap for _, _, found in pair]
-            gap = combine(*gaps, smallest=kind == "ratio")
-            if any(math.isnan(g.value) for g in gaps) and not gap.undefined:  # 0/0 in one of the two
-                gap = replace(gap, undefined=tuple(range(self.view.partition.size)))
+            two = [gap if isinstance(gap, Gap) else gap.gap for _, _, gap in pair]
+            gap = combine(*two, smallest=kind == "ratio")
+            if any(math.isnan(g.value) for g in two) and not gap.undefined:  # 0/0 in one of the two
+                gap = replace(gap, undefined=tuple(range(self.view.size)))
             of = Comparison("equalized_odds", kind, scope)
             yield self._report(of, gap, of.entry.undefined)
 
     @cached_property
     def _distances(self) -> Distances:
-        return distances(self.evidence.counts, self.view.partition, self.evidence.some_rows)
+        return distances(self.evidence.counts, self.view, self.evidence.candidates)
 
     def distribution(self) -> ScoreShares | None:
         """Return the distribution functions of the groups at a few scores; None without scores."""
         if self.counts.grid is None:
             return None
-        return score_shares(
-            self.evidence.counts,
-            self.view.partition,
-            self.view.names,
-            self._distances,
-            self.evidence.some_rows,
-            CURVE_POINTS,
-        )
+        exact = self._distances, self.evidence.candidates
+        return score_shares(self.evidence.counts, self.view, self.view.names, *exact, CURVE_POINTS)
 
     def _ks(self) -> Iterator[ComparisonReport]:
-        found = self._distances
-        weight, weight2 = self.sizes
+        """Yield the largest distance to everybody, and between two groups."""
+        far, (weight, weight2), k = self._distances, self.sizes, self.view.size
         sizes = weight**2 / weight2
-        rest, rest2 = _rest(weight), _rest(weight2)
         with np.errstate(invalid="ignore", divide="ignore"):
-            rests = np.nan_to_num(rest**2 / rest2)
-        overall = ks_to_overall(
-            found.to_overall, sizes, rests, weight / weight.sum(), self.alpha, found.to_overall_slack
-        )
-        top = int(np.argmax(found.to_overall))
-        bound = float(found.to_overall_slack.max())
-        yield self._report(
-            Comparison("ks", "", "to_overall"), overall, "", at=found.to_overall_at[top], bound=bound
-        )
-        yield self._ks_between(found, sizes)
-
-    def _ks_between(self, found: Distances, sizes: Floats) -> ComparisonReport:
-        k = self.view.partition.size
+            rests = np.nan_to_num(_rest(weight) ** 2 / _rest(weight2))
+        of, shares = Comparison("ks", "", "to_overall"), weight / weight.sum()
+        overall = ks_to_overall(far.to_overall, sizes, rests, shares, self.alpha, far.to_overall_slack)
+        at, bound = far.to_overall_at[np.argmax(far.to_overall)], float(far.to_overall_slack.max())
+        yield self._report(of, overall, "", at=at, bound=bound)
+        of = of.to("between_groups")
         if k <= ALL_PAIRS:
-            gap = ks_between_groups(found.between, sizes, self.alpha, found.between_slack)
+            gap = ks_between_groups(far.between, sizes, self.alpha, far.between_slack)
         else:
             weights = self.counts.weights.sum(axis=1)
             cdfs = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
-            exact = float(found.between.max()) if self.evidence.some_rows is not None else None
+            exact = float(far.between.max()) if self.evidence.candidates is not None else None
             gap = ks_between_cdfs(cdfs, sizes, self.alpha, exact)
-        of = Comparison("ks", "", "between_groups")
         if k < 2:
-            return self._report(of, gap, of.entry.undefined)
-        g, h = sorted(int(i) for i in np.unravel_index(np.argmax(found.between), found.between.shape))
-        report = self._report(
-            of,
-            replace(gap, groups=(g, h)),
-            "",
-            at=found.between_at[g, h],
-            bound=float((found.between + found.between_slack).max() - found.between.max()),
+            yield self._report(of, gap, of.entry.undefined)
+            return
+        g, h = sorted(int(i) for i in np.unravel_index(np.argmax(far.between), far.between.shape))
+        bound = float((far.between + far.between_slack).max() - far.between.max())
+        report = self._report(of, replace(gap, groups=(g, h)), "", at=far.between_at[g, h], bound=bound)
+        names = self.view.names
+        pairs = (
+            Pair((names[g], names[h]), float(far.between[g, h]), float(far.between_slack[g, h]))
+            for g, h in combinations(range(k if k <= ALL_PAIRS else 0), 2)
         )
-        return replace(report, pairs=self._pairs(found) if k <= ALL_PAIRS else {})
-
-    def _pairs(self, found: Distances) -> dict[tuple[str, str], Value]:
-        names, k = self.view.names, self.view.partition.size
-        return {
-            (names[g], names[h]): Value(
-                float(found.between[g, h]), math.nan, math.nan, "", float(found.between_slack[g, h])
-            )
-            for g in range(k)
-            for h in range(g + 1, k)
-        }
+        yield replace(report, pairs=tuple(pairs))
 
     def _report(
         self,
         of: Comparison,
-        found: Gap | Contrasts,
+        result: Gap | Contrasts,
         why: str,
         *,
         at: float = math.nan,
         bound: float = 0.0,
     ) -> ComparisonReport:
         names = self.view.names
-        gap = found if isinstance(found, Gap) else found.gap
+        gap = result if isinstance(result, Gap) else result.gap
         why = f"{why}, or 0/0" if of.kind == "ratio" else why
         undefined = tuple(names[g] for g in gap.undefined)
         reason = ""
@@ -417,29 +371,25 @@ class Measured:
             reason = "fewer than two groups"
         elif math.isnan(gap.value) and not undefined:
             undefined, reason = names, "0/0: it is 0 in every group"
-        elif math.isnan(gap.value):
-            reason = f"undefined in {', '.join(undefined)}: {why}"
         elif undefined:
-            reason = f"over the rest; undefined in {', '.join(undefined)}: {why}"
+            rest = "" if math.isnan(gap.value) else "over the rest; "
+            reason = f"{rest}undefined in {', '.join(undefined)}: {why}"
         elif math.isinf(gap.value):
             reason = INFINITE
         elif math.isinf(gap.high):
             reason = NO_LIMIT
         per_group = {}
-        if isinstance(found, Contrasts):
-            bounds = np.broadcast_to(np.asarray(found.bound, dtype=np.float64), found.value.shape)
-            per_group = {
-                name: _value(found.value[g], found.low[g], found.high[g], why, bounds[g])
-                for g, name in enumerate(names)
-            }
+        if isinstance(result, Contrasts):
+            bounds = np.broadcast_to(result.bound, result.value.shape)
+            parts = zip(names, result.value, result.low, result.high, bounds, strict=True)
+            per_group = {name: _value(value, low, high, why, own) for name, value, low, high, own in parts}
         return ComparisonReport(
             of.id,
             Value(gap.value, gap.low, gap.high, reason, max(bound, gap.bound)),
             tuple(names[g] for g in gap.groups),
             undefined,
-            per_group,
-            {},
-            at if math.isfinite(at) else None,
+            at=at if math.isfinite(at) else None,
+            per_group=per_group,
         )
 
 

@@ -13,47 +13,36 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import Any
 
-from fairfix.auditing.baseline import CHANGE, ends_of
+from fairfix.auditing.as_json import value_of
+from fairfix.auditing.baseline import CHANGE
 from fairfix.auditing.checks import AT_ANY_LIMIT, SEVERITIES, Check, Ruling, rule
 from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import ConfigError, UsageError
 
 KEYS = ("check", "reason", "expires", "limit")
-ORDER = ("fail", "undecided", "waived", "pass")
-"""Verdicts of a run, the worst first."""
-
-State = Literal["used", "not needed", "expired", "exceeded", "matches nothing"]
+STATES = ("exceeded", "used", "not needed")
+"""What a waiver did to a check, the most first, while it holds; else it is expired, or matches nothing."""
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """One waiver.
-
-    Attributes
-    ----------
-    text
-        The check it names, as written.
-    check
-        The same, parsed; its operator and limit mean nothing unless ``exact``.
-    of_change
-        Whether it is about a change since a baseline.
-    exact
-        Whether it names operator and limit too, and covers that check alone.
-    reason, expires
-        Why, and the last day on which it holds.
-    limit
-        How far beyond its own limit the check may be; None for any distance.
-    """
+    """One waiver."""
 
     text: str
+    """The check it names, as written."""
     check: Check
+    """The same, parsed; its operator and limit mean nothing unless ``exact``."""
     of_change: bool
+    """Whether it is about a change since a baseline."""
     exact: bool
+    """Whether it names operator and limit too, and covers that check alone."""
     reason: str
     expires: date
+    """Why, and the last day on which it holds."""
     limit: float | None = None
+    """How far beyond its own limit the check may be; None for any distance."""
 
     @classmethod
     def parse(cls, table: Any, where: str) -> Waiver:
@@ -92,6 +81,12 @@ class Waiver:
             None if limit is None else float(limit),
         )
 
+    @property
+    def terms(self) -> dict[str, Any]:
+        """Reason, last day and limit in JSON form."""
+        limit = {} if self.limit is None else {"limit": self.limit}
+        return {"reason": self.reason, "expires": self.expires.isoformat(), **limit}
+
     def covers(self, judged: Mapping[str, Any]) -> bool:
         """Return whether a judged check is the one that is meant."""
         of = Comparison.parse(judged["comparison"], judged["attribute"], judged.get("group"))
@@ -122,36 +117,21 @@ def apply(
     stricter than that of the check.
     """
     out = [dict(check) for check in checks]
-    told = []
+    used = []
     for waiver in waivers:
-        covered = [i for i, check in enumerate(out) if waiver.covers(check)]
-        states = [_waive(out[i], checks[i], waiver, today) for i in covered]
-        told.append(
-            {
-                "check": waiver.text,
-                "reason": waiver.reason,
-                "expires": waiver.expires.isoformat(),
-                **({} if waiver.limit is None else {"limit": waiver.limit}),
-                "state": _state(states, expired=waiver.expires < today),
-                "covers": [out[i]["id"] for i, state in zip(covered, states, strict=True) if state == "used"],
-            }
-        )
-    return out, told
+        states = {i: _waive(out[i], one, waiver, today) for i, one in enumerate(checks) if waiver.covers(one)}
+        state = next((one for one in STATES if one in states.values()), "matches nothing")
+        covers = [out[i]["id"] for i, one in states.items() if one == "used"]
+        if states and waiver.expires < today:
+            state = "expired"
+        used.append({"check": waiver.text, **waiver.terms, "state": state, "covers": covers})
+    return out, used
 
 
-def _state(states: Sequence[State], *, expired: bool) -> State:
-    if not states:
-        return "matches nothing"
-    if expired:
-        return "expired"
-    order: tuple[State, ...] = ("exceeded", "used", "not needed")
-    return next(state for state in order if state in states)
-
-
-def _waive(check: dict[str, Any], unwaived: Mapping[str, Any], waiver: Waiver, today: date) -> State:
-    """Change the verdict of a check that a waiver covers, and that without waivers is ``unwaived``."""
+def _waive(check: dict[str, Any], unwaived: Mapping[str, Any], waiver: Waiver, today: date) -> str:
+    """Change the verdict of a check that a waiver covers, and that without waivers is ``unwaived``; return a state."""
     own = Check(check["check"], Comparison.parse(check["comparison"]), check["operator"], check["limit"])
-    if waiver.limit is not None and own.violated_by(waiver.limit) is False and waiver.limit != own.limit:
+    if waiver.limit is not None and not own.violated_by(waiver.limit) and waiver.limit != own.limit:
         raise ConfigError(
             f"the waiver of {waiver.text!r} has the limit {waiver.limit:g}, which is stricter than the check "
             f"{check['check']!r} itself"
@@ -161,38 +141,19 @@ def _waive(check: dict[str, Any], unwaived: Mapping[str, Any], waiver: Waiver, t
     if waiver.expires < today:
         check["reason"] += f" (its waiver has expired on {waiver.expires})"
         return "expired"
-    if waiver.limit is not None:
-        found = _at(own, waiver.limit, unwaived)
-        if found.verdict != "pass":
-            if ORDER.index(found.verdict) >= ORDER.index(check["verdict"]):
-                told = f"judged at the waiver's limit {waiver.limit:g}: {found.reason}"
-                rule(check, replace(found, reason=told))
-            return "exceeded"
-    check["waived"] = {
-        "verdict": unwaived["verdict"],
-        "code": unwaived["code"],
-        "severity": unwaived["severity"],
-        "reason": waiver.reason,
-        "expires": waiver.expires.isoformat(),
-        **({} if waiver.limit is None else {"limit": waiver.limit}),
-    }
     bound = "" if waiver.limit is None else f" up to {waiver.limit:g}"
+    if waiver.limit is not None:
+        ruling = Ruling("undecided", unwaived["code"], unwaived["reason"])
+        if unwaived["code"] not in AT_ANY_LIMIT:
+            value = replace(value_of(unwaived), reason="")
+            at = replace(own, limit=waiver.limit)
+            ruling = at.judge(value, complete=unwaived["complete"], gate_on=unwaived["gate_on"])
+        if ruling.verdict != "pass":
+            if (ruling.verdict, check["verdict"]) != ("fail", "undecided"):
+                reason = f"judged at the waiver's limit {waiver.limit:g}: {ruling.reason}"
+                rule(check, replace(ruling, reason=reason))
+            return "exceeded"
+    check["waived"] = {key: unwaived[key] for key in ("verdict", "code", "severity")} | waiver.terms
     check["reason"] = f"waived{bound} until {waiver.expires}: {waiver.reason} ({unwaived['reason']})"
     check["verdict"], check["severity"] = "waived", SEVERITIES["waived"]
     return "used"
-
-
-def _at(own: Check, limit: float, judged: Mapping[str, Any]) -> Ruling:
-    """Judge a judged check at another limit, as if it had been written with it."""
-    if judged["code"] in AT_ANY_LIMIT:
-        return Ruling("undecided", judged["code"], judged["reason"])
-    value, low, high = ends_of(judged)
-    at = replace(own, limit=limit)
-    bound = float(judged.get("bound", 0.0))
-    return at.judge(value, low, high, complete=judged["complete"], gate_on=judged["gate_on"], bound=bound)
-
-
-def worst(checks: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the worst verdict; None when nothing was gated."""
-    seen = {check["verdict"] for check in checks}
-    return next((verdict for verdict in ORDER if verdict in seen), None)

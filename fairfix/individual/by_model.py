@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairfix.auditing.results import ComparisonReport, Value
+from fairfix.auditing.results import ComparisonReport, Pair, Value
 from fairfix.data.counts import Floats
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
@@ -256,19 +256,19 @@ def _largest(
     if not decided:
         why = next((str(one.undecided) for one in undecided.values()), "there is nothing to compare")
         return _undefined(identifier, why, unknown)
-    pairs = {sides: Value(one.value, one.low, one.high) for sides, one in decided.items()}
+    pairs = tuple(Pair(sides, one.value) for sides, one in decided.items())
     (first, second), top = max(decided.items(), key=lambda item: abs(item[1].value))
     if isinstance(top, ResidualContrast):
         reason = (
             f"{top.overlap:.1%} of rows where the groups overlap; a score made blind of the same columns shows "
             f"{abs(top.blind):.2g} ± {top.blind_error:.1g}"
         )
-    value = Value(abs(top.value), *_of_any(pairs.values()), reason)
+    value = Value(abs(top.value), *_of_any(decided.values()), reason)
     higher = (first, second) if top.value >= 0 else (second, first)
     return ComparisonReport(identifier, value, higher, unknown, pairs=pairs)
 
 
-def _of_any(differences: Collection[Value]) -> tuple[float, float]:
+def _of_any(differences: Collection[Value | MatchedContrast | ResidualContrast]) -> tuple[float, float]:
     """Return the limits of the largest difference, whatever its sign, from those of all."""
     low = max(max(one.low, -one.high, 0.0) for one in differences)
     return low, max(max(one.high, -one.low) for one in differences)

@@ -30,6 +30,7 @@ from fairfix.auditing.results import (
     AuditReport,
     Bound,
     ComparisonReport,
+    Membership,
     MembershipReport,
     NoiseReport,
     Settings,
@@ -438,9 +439,9 @@ class MembershipGroups(TrueGroups):
         """Return the report on true groups, and what checks can look at."""
         report, comparisons = super().report(checks)
         evidence, members = self.evidence, self.evidence.members
+        shares = dict(zip(self.true, evidence.joint.sum(1).tolist(), strict=True))
         membership = MembershipReport(
-            columns=members.groups,
-            shares=dict(zip(self.true, evidence.joint.sum(1).tolist(), strict=True)),
+            tuple(Membership(group, column, shares[group]) for group, column in members.groups.items()),
             vectors=len(members.vectors),
             bins=len(evidence.bin_rows),
             smallest_bin=int(evidence.bin_rows.min()),

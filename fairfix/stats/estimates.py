@@ -40,9 +40,9 @@ CARRIED = 8.0
 """A mean has a limit towards an infinite end once unseen rows are likely less than an eighth of those that carry it."""
 
 
-def frozen(values: ArrayLike) -> Floats:
+def frozen(numbers: ArrayLike) -> Floats:
     """Return a read-only copy."""
-    array = np.array(values, dtype=np.float64)
+    array = np.array(numbers, dtype=np.float64)
     array.setflags(write=False)
     return array
 
@@ -61,22 +61,15 @@ def _divide(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
 
 
 class Estimates(ABC):
-    """One estimated number per group.
-
-    Attributes
-    ----------
-    value : (k,) array
-        The estimates; NaN is undefined.
-    support : (float, float)
-        The smallest and the largest value that could be true; either may be infinite.
-    slack : (k,) array
-        Certified *numerical* error of ``value``: it moves the limits outwards in full, and in comparisons
-        adds up instead of averaging out as sampling error does.
-    """
+    """One estimated number per group."""
 
     value: Floats
+    """(k,) estimates; NaN is undefined."""
     support: tuple[float, float]
+    """The smallest and the largest value that could be true; either may be infinite."""
     slack: Floats
+    """(k,) certified *numerical* errors of ``value``: they move the limits outwards in full, and in comparisons add up
+    instead of averaging out as sampling error does."""
 
     @abstractmethod
     def _limits_at(self, alpha: float) -> Limits:
@@ -84,10 +77,10 @@ class Estimates(ABC):
 
     def sampling_limits(self, alpha: float) -> Limits:
         """Two-sided limits of every group at miscoverage ``alpha``, ``value`` taken as exact: (k,), (k,)."""
-        known: dict[float, Limits] = self.__dict__.setdefault("_limits", {})
-        if alpha not in known:
-            known[alpha] = self._limits_at(alpha)
-        return known[alpha]
+        cache: dict[float, Limits] = self.__dict__.setdefault("_limits", {})  # every comparison asks anew
+        if alpha not in cache:
+            cache[alpha] = self._limits_at(alpha)
+        return cache[alpha]
 
     def limits(self, alpha: float) -> Limits:
         """Two-sided limits of every group at miscoverage ``alpha``: two arrays (k,).
@@ -119,18 +112,13 @@ class Proportions(Estimates):
     success is the expected decision of a randomised rule: a row then contributes ``p`` in [0, 1] instead
     of 0 or 1. Of all variables on [0, 1] with a given mean the 0-1 variable is the most spread out (in
     convex order, variance ``p(1-p)`` at most), so the binomial limits are conservative for the mean of ``p``.
-
-    Parameters
-    ----------
-    successes, totals
-        (k,) counts, ``0 <= successes <= totals``; a total of 0 is an undefined rate.
-    rate
-        (k,) rates, where they are known to more digits than the quotient of effective counts.
     """
 
     successes: Floats
     totals: Floats
+    """(k,) counts, ``0 <= successes <= totals``; a total of 0 is an undefined rate."""
     rate: Floats | None = None
+    """(k,) rates, where they are known to more digits than the quotient of effective counts."""
     support: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
@@ -147,14 +135,8 @@ class Proportions(Estimates):
 
         ``n_eff = p(1-p) / var`` with ``var = ((1-p)² Σ_success w² + p² Σ_failure w²) / W²``, but never above Kish's
         ``W² / Σ w²``: with a few light successes the estimated variance is far too small by luck. Where the rate is 0
-        or 1 it is Kish's number. The scale of the weights does not matter.
-
-        Parameters
-        ----------
-        w_success, w_failure
-            (k,) sums of weights of the rows with and without the outcome.
-        w2_success, w2_failure
-            (k,) sums of squared weights of the same rows.
+        or 1 it is Kish's number. The scale of the weights does not matter. The sums (k,) are of weights and of squared
+        weights, of the rows with and without the outcome.
         """
         s, f, s2, f2 = (np.asarray(v, float) for v in (w_success, w_failure, w2_success, w2_failure))
         weight = s + f
@@ -191,27 +173,19 @@ class Means(Estimates):
     sample can lie (Samuelson 1968); and with ``m = (Σwx)² / Σwx²`` rows in effect there is no limit at a tail of ``p``
     while ``m < CARRIED ln(1/p)``. Rows too rare to be seen and so large that they make up the mean remain outside the
     promise: no interval holds for every distribution on such a scale (Bahadur and Savage 1956).
-
-    Parameters
-    ----------
-    mean
-        (k,) means.
-    variance
-        (k,) variances of one row about that mean (divided by ``n``, not ``n - 1``).
-    sizes
-        (k,) effective numbers of rows, ``(Σw)² / Σw²``; 0 is an undefined mean.
-    support
-        Smallest and largest possible value of a row; infinite where there is none.
-    carried
-        (k,) effective numbers of rows that carry the means, where neither end is finite; infinite where unknown. With a
-        finite end they follow from the distance to it.
     """
 
     mean: Floats
+    """(k,) means."""
     variance: Floats
+    """(k,) variances of one row about that mean (divided by ``n``, not ``n - 1``)."""
     sizes: Floats
+    """(k,) effective numbers of rows, ``(Σw)² / Σw²``; 0 is an undefined mean."""
     support: tuple[float, float] = (-math.inf, math.inf)
+    """Smallest and largest possible value of a row; infinite where there is none."""
     carried: ArrayLike = math.inf
+    """(k,) effective numbers of rows that carry the means, where neither end is finite; infinite where unknown. With a
+    finite end they follow from the distance to it."""
 
     def __post_init__(self) -> None:
         sizes = np.asarray(self.sizes, dtype=np.float64)
@@ -237,8 +211,8 @@ class Means(Estimates):
         sizes = np.nan_to_num(_divide(np.square(np.asarray(weight, float)), weight2))
         carried: ArrayLike = math.inf
         if total_of_sizes is not None:
-            found = carrying_rows(_divide(total_of_sizes, weight), square, sizes)
-            carried = np.where(np.asarray(total_of_sizes) > 0, found, math.inf)  # no row differs from 0
+            rows = carrying_rows(_divide(total_of_sizes, weight), square, sizes)
+            carried = np.where(np.asarray(total_of_sizes) > 0, rows, math.inf)  # no row differs from 0
         return cls(mean, variance, sizes, support, carried)
 
     def _limits_at(self, alpha: float) -> Limits:
@@ -288,24 +262,17 @@ class Areas(Estimates):
 
     so they stay inside [0, 1] and have positive width at ``A = 1``. Where the variance seen in the scores is larger
     than that model's, all of ``V`` is scaled up by the ratio ``r >= 1``.
-
-    Parameters
-    ----------
-    area
-        (k,) areas.
-    positives, negatives
-        (k,) effective numbers ``m`` and ``n`` of rows of each class; 0 of either: undefined.
-    numerical_error
-        Certified numerical error of the areas, such as one taken from a histogram has.
-    variance
-        (k,) variance of the area as seen in the scores (DeLong); without it ``r = 1``.
     """
 
     area: Floats
+    """(k,) areas."""
     positives: Floats
     negatives: Floats
+    """(k,) effective numbers ``m`` and ``n`` of rows of each class; 0 of either: undefined."""
     numerical_error: ArrayLike = 0.0
+    """Certified numerical error of the areas, such as one taken from a histogram has."""
     variance: ArrayLike = 0.0
+    """(k,) variance of the area as seen in the scores (DeLong); without it ``r = 1``."""
     support: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
@@ -366,23 +333,16 @@ class CalibrationErrors(Estimates):
     contributes the distance from its mean score to its interval. *High*: the estimate is never below
     ``Σ share_b ±(rate_b - score_b)`` with the true signs, a linear statistic, so plain limits per bin combine
     as root of a sum of squares (MOVER). The estimate itself is biased upwards; ``low`` is not.
-
-    Parameters
-    ----------
-    rates
-        Outcome rates of the ``k * bins`` cells, group by group.
-    scores
-        (k, bins) mean score in each bin; ignored where the bin is empty.
-    mass
-        (k, bins) weight of each bin; shares are taken of its sum over the bins of a group.
-    numerical_error
-        Certified numerical error of the mean scores.
     """
 
     rates: Proportions
+    """Outcome rates of the ``k * bins`` cells, group by group."""
     scores: Floats
+    """(k, bins) mean score in each bin; ignored where the bin is empty."""
     mass: Floats
+    """(k, bins) weight of each bin; shares are taken of its sum over the bins of a group."""
     numerical_error: float = 0.0
+    """Certified numerical error of the mean scores."""
     support: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ Newcombe (1998), Statistics in Medicine 17. Zou and Donner (2008), Statistics in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,54 +37,38 @@ def bonferroni(alpha: float, directed: int) -> float:
 
 @dataclass(frozen=True)
 class Gap:
-    """One number that compares groups, with the interval that holds it with probability ``1 - alpha``.
-
-    Attributes
-    ----------
-    value
-        The estimate over the defined groups; NaN when fewer than two are defined (one, for :func:`worst`),
-        or when a ratio has nothing but zero rates.
-    low, high
-        The interval. With an undefined group the unfavourable end is the worst possible, so that
-        a limit can be shown to be broken but never to be kept.
-    groups
-        Indices of the groups that attain the value: of two, the one with the larger number first; of
-        comparisons with a reference, the group and the reference; with everybody, the group alone. The lowest
-        indices where several attain it; empty where the value is NaN.
-    undefined
-        Indices of the groups without a value.
-    bound
-        Certified numerical error of the value: 0 where the groups' numbers are exact.
-    """
+    """One number that compares groups, with the interval that holds it with probability ``1 - alpha``."""
 
     value: float
+    """The estimate over the defined groups; NaN when fewer than two are defined (one, for :func:`worst`), or when a
+    ratio has nothing but zero rates."""
     low: float
     high: float
+    """The interval. With an undefined group the unfavourable end is the worst possible, so that a limit can be shown to
+    be broken but never to be kept."""
     groups: tuple[int, ...]
+    """Indices of the groups that attain the value: of two, the one with the larger number first; of comparisons with a
+    reference, the group and the reference; with everybody, the group alone. The lowest indices where several attain it;
+    empty where the value is NaN."""
     undefined: tuple[int, ...]
+    """Indices of the groups without a value."""
     bound: float = 0.0
+    """Certified numerical error of the value: 0 where the groups' numbers are exact."""
 
 
 @dataclass(frozen=True, eq=False)
 class Contrasts:
-    """Every group against one counterpart.
-
-    Attributes
-    ----------
-    value, low, high : (k,) arrays
-        Signed differences (or ratios) with limits that hold for all groups at once.
-    gap
-        The largest absolute difference (or the ratio furthest from 1, as a number of at most 1). Its upper
-        end may be tighter than the largest of ``high``: the largest of several needs no multiplicity there.
-    bound
-        (k,) certified numerical error of ``value``.
-    """
+    """Every group against one counterpart."""
 
     value: Floats
     low: Floats
     high: Floats
+    """(k,) arrays: signed differences (or ratios) with limits that hold for all groups at once."""
     gap: Gap
+    """The largest absolute difference (or the ratio furthest from 1, as a number of at most 1). Its upper end may be
+    tighter than the largest of ``high``: the largest of several needs no multiplicity there."""
     bound: ArrayLike = 0.0
+    """(k,) certified numerical error of ``value``."""
 
 
 def _error(value: float, least: float, most: float) -> float:
@@ -101,23 +85,25 @@ def _width(estimates: Estimates) -> float:
     return estimates.support[1] - estimates.support[0]
 
 
+def _defined(estimates: Estimates) -> tuple[NDArray[np.intp], tuple[int, ...]]:
+    """Return which groups have a value, and which have none."""
+    missing = np.isnan(estimates.value)
+    return np.flatnonzero(~missing), indices(missing)
+
+
 # ---------------------------------------------------------------------- all pairs of groups
 
 _CELLS = 1 << 17  # pairs held at once: 1 MB an array, so memory does not grow with the square of the groups
 
 
-def _blocks(rows: int) -> Iterator[slice]:
-    step = max(1, _CELLS // max(rows, 1))
-    return (slice(i, i + step) for i in range(0, rows, step))
-
-
 def _largest_pair(plus: Limits, minus: Limits, sign: int) -> float:
     """``max over i != j of  x_i + y_j + sign sqrt(a_i² + b_j²)`` for ``plus = x, a`` and ``minus = y, b``."""
     (x, a), (y, b) = plus, minus
-    others, best = np.arange(len(x)), -math.inf
-    for block in _blocks(len(x)):
+    best, step = -math.inf, max(1, _CELLS // len(x))
+    for start in range(0, len(x), step):
+        block = slice(start, start + step)
         total = x[block, None] + y + sign * np.hypot(a[block, None], b)
-        total[others[block] - block.start, others[block]] = -math.inf
+        np.fill_diagonal(total[:, start:], -math.inf)
         best = max(best, float(total.max()))
     return best
 
@@ -136,8 +122,7 @@ def difference_between_groups(estimates: Estimates, alpha: float) -> Gap:
     ``estimates`` are of independent samples. ``0 <= low <= value <= high <= width of the support``; ``groups`` are the
     largest and the smallest.
     """
-    missing = np.isnan(estimates.value)
-    defined, undefined = np.flatnonzero(~missing), indices(missing)
+    defined, undefined = _defined(estimates)
     width = _width(estimates)
     if len(defined) < 2:
         return Gap(math.nan, 0.0, width, (), undefined)
@@ -164,15 +149,23 @@ def ratio_between_groups(estimates: Estimates, alpha: float) -> Gap:
     largest and the smallest.
     """
     assert estimates.support[0] >= 0
-    missing = np.isnan(estimates.value)
-    defined, undefined = np.flatnonzero(~missing), indices(missing)
+    defined, undefined = _defined(estimates)
     p = estimates.value[defined]
     if len(p) < 2 or not p.max() > 0:
         return Gap(math.nan, 0.0, 1.0, (), undefined)
     strict = _take(estimates.limits(bonferroni(alpha, len(p) * (len(p) - 1))), defined)
     loose = _take(estimates.limits(alpha), defined)
-    high = _smallest_ratio_high(p, strict)
-    low = 0.0 if undefined or p.min() == 0 else _smallest_ratio_low(p, loose)
+    positive, log_p = p > 0, _logarithm(p)
+    low = 0.0
+    if not undefined and positive.all():
+        least, most = map(_logarithm, loose)
+        low = math.exp(-_largest_pair((log_p, most - log_p), (-log_p, log_p - least), 1))
+    least, most = map(_logarithm, strict)
+    log_p, least_of, most_of = log_p[positive], least[positive], most[positive]
+    far = _largest_pair((log_p, log_p - least_of), (-log_p, most_of - log_p), -1)
+    if not positive.all() and least.max() > -math.inf:  # 0 over what may be 0 as well says nothing
+        far = max(far, float(least.max() - most[~positive].min()))
+    high = math.exp(-max(far, 0.0))
     value, slack = float(p.min() / p.max()), estimates.slack[defined]
     bound = 0.0
     if slack.any():
@@ -182,25 +175,9 @@ def ratio_between_groups(estimates: Estimates, alpha: float) -> Gap:
     return Gap(value, low, min(high, 1.0), attained(p, defined), undefined, bound)
 
 
-def _logarithm(values: ArrayLike) -> Floats:
+def _logarithm(numbers: ArrayLike) -> Floats:
     with np.errstate(divide="ignore"):
-        return np.log(np.asarray(values, dtype=np.float64))
-
-
-def _smallest_ratio_low(p: Floats, limits: Limits) -> float:
-    least, most = (_logarithm(v) for v in limits)
-    log_p = np.log(p)
-    return math.exp(-_largest_pair((log_p, most - log_p), (-log_p, log_p - least), 1))
-
-
-def _smallest_ratio_high(p: Floats, limits: Limits) -> float:
-    least, most = (_logarithm(v) for v in limits)
-    positive = p > 0
-    log_p = np.log(p[positive])
-    far = _largest_pair((log_p, log_p - least[positive]), (-log_p, most[positive] - log_p), -1)
-    if not positive.all() and least.max() > -math.inf:  # 0 over what may be 0 as well says nothing
-        far = max(far, float(least.max() - most[~positive].min()))
-    return math.exp(-max(far, 0.0))
+        return np.log(np.asarray(numbers, dtype=np.float64))
 
 
 # ---------------------------------------------------------------------- a reference group, or everybody
@@ -212,38 +189,27 @@ def differences(
     alpha: float,
     width: float,
     reference: int | None = None,
+    least: float | None = None,
 ) -> Contrasts:
-    """Return the signed differences ``value`` with their limits at any level, and the largest absolute one."""
-    counted = np.ones(len(value), dtype=bool)
-    if reference is not None:
-        counted[reference] = False
-    defined, missing = counted & ~np.isnan(value), np.isnan(value)
-    count = int(np.count_nonzero(defined))
-    low, high = limits(alpha / max(count, 1))
-    low, high = (np.where(missing, end, limit) for end, limit in ((-width, low), (width, high)))
-    gap = Gap(math.nan, 0.0, width, (), indices(missing))
-    if count and count + (reference is not None) >= 2:
-        gap = _largest_difference(value, limits, alpha, width, defined, reference)
-    return Contrasts(frozen(value), frozen(low), frozen(high), gap)
+    """Return the differences ``value`` with their limits at any level, and the largest absolute one.
 
-
-def _largest_difference(
-    value: Floats,
-    limits: Callable[[float], Limits],
-    alpha: float,
-    width: float,
-    defined: NDArray[np.bool_],
-    reference: int | None,
-) -> Gap:
+    An undefined one lies between ``least`` (if None, minus the width) and ``width``.
+    """
     missing = np.isnan(value)
-    where = np.flatnonzero(defined)
+    where = np.flatnonzero(~missing & (np.arange(len(value)) != (-1 if reference is None else reference)))
+    low, high = limits(alpha / max(where.size, 1))
+    low = np.where(missing, -width if least is None else least, low)
+    contrasts = frozen(value), frozen(low), frozen(np.where(missing, width, high))
+    if not where.size or where.size + (reference is not None) < 2:
+        return Contrasts(*contrasts, Gap(math.nan, 0.0, width, (), indices(missing)))
     low, high = _take(limits(bonferroni(alpha, 2 * len(where))), where)
     nearest = max(float(low.max()), float(-high.min()), 0.0)
     low, high = _take(limits(alpha), where)
     furthest = width if missing.any() else min(max(float(high.max()), float(-low.min())), width)
     group = int(where[np.argmax(np.abs(value[where]))])
     groups = (group,) if reference is None else (group, reference)
-    return Gap(float(abs(value[group])), nearest, furthest, groups, indices(missing))
+    gap = Gap(float(abs(value[group])), nearest, furthest, groups, indices(missing))
+    return Contrasts(*contrasts, gap)
 
 
 def _mover(p: Floats, ends: Limits, q: Floats, other_ends: Limits) -> Limits:
@@ -279,18 +245,18 @@ def difference_to_reference(estimates: Estimates, reference: int, alpha: float) 
         low[reference] = high[reference] = 0.0
         return low, high
 
-    found = differences(p - p[reference], limits, alpha, width, reference)
+    contrasts = differences(p - p[reference], limits, alpha, width, reference)
     error[reference] = 0.0
-    away = np.abs(found.value)
-    return _with_bound(
-        found, error, np.nanmax(away - error, initial=0.0), np.nanmax(away + error, initial=0.0)
-    )
+    away = np.abs(contrasts.value)
+    ends = (np.nanmax(away + sign * error, initial=0.0) for sign in (-1, 1))
+    return _with_bound(contrasts, error, *ends)
 
 
-def _with_bound(found: Contrasts, error: Floats, least: float, most: float) -> Contrasts:
+def _with_bound(contrasts: Contrasts, error: Floats, least: float, most: float) -> Contrasts:
     """Return a comparison of groups whose values are within ``error``, and whose gap is between two numbers."""
-    bound = 0.0 if math.isnan(found.gap.value) or not error.any() else _error(found.gap.value, least, most)
-    return replace(found, gap=replace(found.gap, bound=bound), bound=frozen(error))
+    gap = contrasts.gap
+    bound = 0.0 if math.isnan(gap.value) or not error.any() else _error(gap.value, least, most)
+    return replace(contrasts, gap=replace(gap, bound=bound), bound=frozen(error))
 
 
 def difference_to_overall(estimates: Estimates, rest: Estimates, share: ArrayLike, alpha: float) -> Contrasts:
@@ -358,21 +324,17 @@ def ratio_to_reference(estimates: Estimates, reference: int, alpha: float) -> Co
     value = _log_ratio(p, p[reference])
     if not np.isnan(p[reference]):
         value[reference] = 0.0
-    found, slack = _exponential(differences(value, limits, alpha, math.inf, reference)), estimates.slack
+    ratios, slack = _exponential(differences(value, limits, alpha, math.inf, reference)), estimates.slack
     if not slack.any():
-        return found
+        return ratios
     counted = np.arange(len(p)) != reference
     least = np.maximum(p - slack, 0.0) / (p[reference] + slack[reference])
-    most = _divide_up(p + slack, max(float(p[reference] - slack[reference]), 0.0))
-    error = np.where(counted, np.maximum(found.value - least, most - found.value), 0.0)
+    below = max(float(p[reference] - slack[reference]), 0.0)
+    most = (p + slack) / below if below > 0 else np.where(np.isnan(p), np.nan, np.inf)
+    error = np.where(counted, np.maximum(ratios.value - least, most - ratios.value), 0.0)
     near = np.where((least <= 1) & (most >= 1), 1.0, np.maximum(_below_one(least), _below_one(most)))
     far = np.minimum(_below_one(least), _below_one(most))
-    return _with_bound(found, error, *(float(np.nanmin(v[counted], initial=1.0)) for v in (far, near)))
-
-
-def _divide_up(above: Floats, below: float) -> Floats:
-    """The quotients, infinite over 0."""
-    return above / below if below > 0 else np.where(np.isnan(above), np.nan, np.inf)
+    return _with_bound(ratios, error, *(float(np.nanmin(v[counted], initial=1.0)) for v in (far, near)))
 
 
 def _below_one(ratio: Floats) -> Floats:
@@ -412,32 +374,27 @@ def worst(estimates: Estimates, alpha: float, *, smallest: bool) -> Gap:
     For the smallest, ``low`` is the least lower limit, for which no multiplicity is needed; ``high`` is the least upper
     limit, which must hold for all groups (Šidák).
     """
-    missing = np.isnan(estimates.value)
-    defined, undefined = np.flatnonzero(~missing), indices(missing)
+    defined, undefined = _defined(estimates)
     if not len(defined):
         return Gap(math.nan, *estimates.support, (), undefined)
     p, slack = estimates.value[defined], estimates.slack[defined]
     loose = _take(estimates.limits(alpha), defined)
     strict = _take(estimates.limits(2 * sidak(alpha / 2, len(p))), defined)
-    if smallest:
-        group, low, high = np.argmin(p), loose[0].min(), strict[1].min()
-        bound = _error(p.min(), (p - slack).min(), (p + slack).min())
-        low = estimates.support[0] if undefined else low
-    else:
-        group, low, high = np.argmax(p), strict[0].max(), loose[1].max()
-        bound = _error(p.max(), (p - slack).max(), (p + slack).max())
-        high = estimates.support[1] if undefined else high
-    return Gap(float(p[group]), float(low), float(high), (int(defined[group]),), undefined, bound)
+    pick, at = (np.min, np.argmin(p)) if smallest else (np.max, np.argmax(p))
+    low, high = (loose[0], strict[1]) if smallest else (strict[0], loose[1])
+    ends = [float(pick(low)), float(pick(high))]
+    if undefined:
+        ends[0 if smallest else 1] = estimates.support[0 if smallest else 1]
+    bound = _error(pick(p), pick(p - slack), pick(p + slack))
+    return Gap(float(p[at]), ends[0], ends[1], (int(defined[at]),), undefined, bound)
 
 
 def combine(*gaps: Gap, smallest: bool = False) -> Gap:
     """Return the largest (or smallest) of several gaps; each of ``n`` at ``alpha / n`` gives miscoverage ``alpha``."""
-    sign = -1 if smallest else 1
-    defined = [gap for gap in gaps if not math.isnan(gap.value)]
     undefined = tuple(sorted({group for gap in gaps for group in gap.undefined}))
     pick = min if smallest else max
     low, high = pick(gap.low for gap in gaps), pick(gap.high for gap in gaps)
-    if not defined:
-        return Gap(math.nan, low, high, (), undefined)
-    top = max(defined, key=lambda gap: sign * gap.value)
-    return Gap(top.value, low, high, top.groups, undefined)
+    nothing = Gap(math.nan, low, high, (), undefined)
+    defined = [gap for gap in gaps if not math.isnan(gap.value)]
+    top = pick(defined, key=lambda gap: gap.value, default=nothing)
+    return replace(nothing, value=top.value, groups=top.groups)

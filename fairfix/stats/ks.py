@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairfix.stats.estimates import Floats, Limits, frozen
+from fairfix.stats.estimates import Floats, Limits
 from fairfix.stats.gaps import Contrasts, Gap, attained, bonferroni, differences, indices
 from fairfix.stats.quantiles import kolmogorov_quantile, normal_quantile
 
@@ -153,10 +153,4 @@ def ks_to_overall(
         low, high = np.maximum(low, 0.0), np.minimum(high, 1.0)
         return np.where(alone, value, low), np.where(alone, value, high)
 
-    return _unsigned(differences(value, limits, alpha, 1.0))
-
-
-def _unsigned(comparison: Contrasts) -> Contrasts:
-    """Distances have no sign: an undefined one is between 0 and 1."""
-    low = frozen(np.maximum(comparison.low, 0.0))
-    return Contrasts(comparison.value, low, comparison.high, comparison.gap)
+    return differences(value, limits, alpha, 1.0, least=0.0)

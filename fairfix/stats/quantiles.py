@@ -15,22 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 Floats: TypeAlias = NDArray[np.float64]
 
 
-def beta_quantile(tail: ArrayLike, a: ArrayLike, b: ArrayLike, *, upper: bool = False) -> Floats:
-    """Return the point of Beta(a, b) that leaves ``tail`` below it, or above it with ``upper``.
+def beta_quantile(tail: ArrayLike, a: ArrayLike, b: ArrayLike) -> Floats:
+    """Return the point of Beta(a, b), with real shapes, that leaves ``tail`` in (0, 1) below it."""
+    from scipy.special import betaincinv
 
-    Parameters
-    ----------
-    tail
-        Probabilities in (0, 1).
-    a, b
-        Shapes, positive; real.
-    upper
-        Measure the tail from 1 downwards; no digits are lost to ``1 - tail``.
-    """
-    from scipy.special import betainccinv, betaincinv
-
-    shapes = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    return np.asarray((betainccinv if upper else betaincinv)(*shapes, np.asarray(tail, dtype=np.float64)))
+    return np.asarray(betaincinv(*(np.asarray(v, dtype=np.float64) for v in (a, b, tail))))
 
 
 def student_quantile(tail: ArrayLike, df: ArrayLike) -> Floats:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fairfix import __version__
-from fairfix.auditing.as_json import check_dict, columns_dict, present, reading_dict, value_dict
+from fairfix.auditing.as_json import check_dict, columns_dict, form, reading_dict
 from fairfix.data.reading import Reading
 from fairfix.individual.flips import described
 from fairfix.models.repaired import Repaired
@@ -22,16 +22,19 @@ REPAIR_SCHEMA = "fairfix.repair/1"
 COMPARE_SCHEMA = "fairfix.compare/1"
 
 
+def _present(**parts: Any) -> dict[str, Any]:
+    """Return the parts that there are."""
+    return {name: part for name, part in parts.items() if part not in (None, "")}
+
+
 def _row(row: ProofRow) -> dict[str, Any]:
     return {
         "name": row.name,
         "id": row.id,
         "attribute": row.attribute or None,
-        "before": value_dict(row.before),
-        "after": value_dict(row.after),
-        **present(
-            change=row.change and value_dict(row.change), delivered=row.delivered, expected=row.expected
-        ),
+        "before": form(row.before),
+        "after": form(row.after),
+        **_present(change=row.change and form(row.change), delivered=row.delivered, expected=row.expected),
     }
 
 
@@ -48,7 +51,7 @@ def _proof(proof: Proof) -> dict[str, Any]:
 
 
 def _message(note: Note) -> dict[str, str]:
-    return {"severity": note.severity, **present(code=note.code), "text": str(note)}
+    return {"severity": note.severity, **_present(code=note.code), "text": str(note)}
 
 
 def rows_dict(read: int, used: int, excluded: Mapping[str, int]) -> dict[str, Any]:
@@ -121,8 +124,8 @@ def _point(point: Point) -> dict[str, Any]:
         return {**out, "failure": point.failure}
     return {
         **out,
-        "gaps": {name: value_dict(value) for name, value in point.gaps.items()},
-        "qualities": {name: value_dict(value) for name, value in point.qualities.items()},
+        "gaps": {name: form(value) for name, value in point.gaps.items()},
+        "qualities": {name: form(value) for name, value in point.qualities.items()},
         "randomized": point.randomized,
         "protected_at_predict": point.needs_protected,
         "front": list(point.front),

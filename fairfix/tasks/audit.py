@@ -13,11 +13,10 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import More, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, compare, require_comparable
-from fairfix.auditing.checks import Check
+from fairfix.auditing.checks import Check, worst
 from fairfix.auditing.countfile import CountFile, audit_counts, count
 from fairfix.auditing.paired import Changes, doubt, match
 from fairfix.auditing.results import AuditReport, Settings
-from fairfix.auditing.waivers import worst
 from fairfix.data.files import Source, open_source, read_json
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
@@ -301,7 +300,7 @@ def _add_changes(
         raise DataError(f"`fail_on_worse`: nothing in {name} can be compared with this audit")
     content["baseline"] = section
     content["checks"] += checks
-    content["verdict"] = worst(content["checks"])
+    content["verdict"] = worst(check["verdict"] for check in content["checks"])
 
 
 def _with_ids(source: Source, reading: Reading, name: str) -> Table:

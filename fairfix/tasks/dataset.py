@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fairfix.auditing.waivers import Waiver, apply, worst
+from fairfix.auditing.checks import worst
+from fairfix.auditing.waivers import Waiver, apply
 from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Columns, Reading, infer_columns
 from fairfix.errors import UsageError
@@ -136,7 +137,7 @@ def apply_waivers(content: dict[str, Any], waivers: list[Waiver], request: GateR
         return
     today = request.today or datetime.now(UTC).date()
     content["checks"], states = apply(content["checks"], waivers, today)
-    content["verdict"] = worst(content["checks"])
+    content["verdict"] = worst(check["verdict"] for check in content["checks"])
     content["waivers"] = {"today": today.isoformat(), "waivers": states}
     for one in states:
         if one["state"] in ("expired", "matches nothing"):

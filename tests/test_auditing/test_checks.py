@@ -8,6 +8,7 @@ import pytest
 from fairfix.auditing.checks import Check, exit_status
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import FLIP_SCOPES, METRICS
+from fairfix.auditing.results import Value
 from fairfix.data.choices import GateOn
 from fairfix.errors import ExitStatus, UsageError
 from hypothesis import given
@@ -103,8 +104,8 @@ def test_three_verdicts(
     """Against > 0.1: the whole interval beyond, within, or neither; undefined never passes."""
     check = Check.parse("dp.difference>0.1")
 
-    assert check.judge(*numbers, complete=complete, gate_on="interval").verdict == by_interval
-    assert check.judge(*numbers, complete=complete, gate_on="point").verdict == by_point
+    assert check.judge(Value(*numbers), complete=complete, gate_on="interval").verdict == by_interval
+    assert check.judge(Value(*numbers), complete=complete, gate_on="point").verdict == by_point
 
 
 @pytest.mark.parametrize("gate_on", ["interval", "point"])
@@ -117,7 +118,7 @@ def test_what_is_exactly_at_the_limit(operator: str, at_the_limit: str, gate_on:
     beyond, within = (0.2, 0.05) if ">" in operator else (0.05, 0.2)
 
     for value, verdict in ((0.1, at_the_limit), (beyond, "fail"), (within, "pass")):
-        assert check.judge(value, value, value, complete=True, gate_on=gate_on).verdict == verdict
+        assert check.judge(Value(value, value, value), complete=True, gate_on=gate_on).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_a_point_is_known_to_its_numerical_error(value: float, bound: float, ver
     """Within the error of a number it cannot be told on which side of the limit it lies."""
     check = Check.parse("auc.difference>0.1")
 
-    assert check.judge(value, 0.0, 1.0, complete=True, gate_on="point", bound=bound).verdict == verdict
+    assert check.judge(Value(value, 0.0, 1.0, bound=bound), complete=True, gate_on="point").verdict == verdict
 
 
 @given(
@@ -145,7 +146,7 @@ def test_a_verdict_agrees_with_every_value_of_the_interval(
     low, high = sorted((a, b))
     value = low + at * (high - low)
     check = Check.parse(f"dp.difference{sign}{limit!r}")
-    verdict = check.judge(value, low, high, complete=True, gate_on="interval").verdict
+    verdict = check.judge(Value(value, low, high), complete=True, gate_on="interval").verdict
 
     if verdict == "fail":
         assert check.violated_by(value)

@@ -15,12 +15,12 @@ import pytest
 from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
-from fairfix.auditing.countfile import KIND, CountFile, audit_counts, count, merged
+from fairfix.auditing.countfile import CountFile, audit_counts, count, merged
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data import container as artifact
 from fairfix.data import files as io
-from fairfix.data.container import Artifact
+from fairfix.data.container import COUNTS, Artifact
 from fairfix.data.encoder import Encoder
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import quantities, summed
@@ -276,10 +276,10 @@ DAMAGES: dict[str, Change] = {
 def test_what_does_not_fit_together_is_refused(damage: str, tmp_path: Path) -> None:
     """Content with sound hashes that no scan makes is refused before anything is built of it."""
     count(people(300, 0), READINGS["randomized"]).save(tmp_path / "a.counts")
-    found = artifact.read(tmp_path / "a.counts", KIND)
+    found = artifact.read(tmp_path / "a.counts", COUNTS)
     manifest, arrays = json.loads(json.dumps(dict(found.manifest))), dict(found.arrays)
     DAMAGES[damage](manifest, arrays)
-    artifact.write(tmp_path / "b.counts", Artifact(manifest, arrays), KIND)
+    artifact.write(tmp_path / "b.counts", Artifact(manifest, arrays), COUNTS)
 
     with pytest.raises(ArtifactError, match=r"b\.counts is not a sound file of counts"):
         CountFile.load(tmp_path / "b.counts")

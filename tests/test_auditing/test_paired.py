@@ -21,7 +21,7 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import Allowance, compare
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.paired import Changes, Family, Matched, Reaches, _change_of_largest, _reach, match
+from fairfix.auditing.paired import Changes, Matched, Reaches, _change_of_largest, _reach, match
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -391,8 +391,8 @@ def test_the_largest_may_be_another_group_than_before() -> None:
     unit, off = np.eye(3), np.full(3, 0.02)
     reach = (off, off)
     units: Any = SimpleNamespace(reaches=lambda level: Reaches(reach, reach, (off / 10, off / 10)))
-    family = Family(np.array([0.50, 0.10, 0.49]), np.array([0.30, 0.90, 0.88]), unit, unit)
-    low, high = _change_of_largest(family, units, 0.05)
+    old, new = (np.array([0.50, 0.10, 0.49]), unit), (np.array([0.30, 0.90, 0.88]), unit)
+    low, high = _change_of_largest(old, new, units, 0.05)
     apart = float(np.hypot(0.02, 0.02))
 
     assert low == pytest.approx(0.88 - 0.50 - apart)

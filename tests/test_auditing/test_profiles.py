@@ -13,7 +13,7 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from fairfix.auditing.profiles import NO_LAW, PROFILES, mantel_haenszel, shortfall, two_rates
+from fairfix.auditing.profiles import NO_LAW, TITLES, mantel_haenszel, shortfall, two_rates
 from fairfix.cli import run
 from fairfix.report import renderer
 from fairfix.tasks.request import AuditRequest, parameters_of
@@ -247,7 +247,7 @@ def test_weighted_rows_have_no_tests_of_counts(audit: Audit) -> None:
     assert any("tests of counts are left out" in line for line in result["profile"]["lines"])
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("name", TITLES)
 @pytest.mark.parametrize("format_", ["text", "markdown", "html", "json"])
 def test_profiles_are_rendered_and_judge_nothing(
     name: str,
@@ -282,7 +282,7 @@ def test_the_options_of_profiles(
     audit: Audit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They work from the environment, and are refused where they mean nothing."""
-    assert parameters_of(AuditRequest)["profile"][1].choices == PROFILES
+    assert parameters_of(AuditRequest)["profile"][1].choices == tuple(TITLES)
     people(a=(60, 40), b=(30, 50)).to_parquet("d.parquet")
     common = ["audit", "d.parquet", "--no-config", "--protected", "race", "--prediction", "prediction"]
     assert run([*common, "--exclude-small", "x"]) == 2

@@ -63,13 +63,11 @@ class TestQuantiles:
     @example(0.45, 1e-3, 1e9)
     @example(0.45, 1e9, 1e-3)
     def test_a_beta_quantile_leaves_its_tail(self, tail: float, a: float, b: float) -> None:
-        """From either end, also where the tail is too small for ``1 - tail`` to show it."""
-        lower, upper = own.beta_quantile(tail, a, b), own.beta_quantile(tail, a, b, upper=True)
+        """Also where the tail is small."""
+        lower = own.beta_quantile(tail, a, b)
 
         if 1e-290 < lower < 1 - 1e-6:
             assert special.betainc(a, b, lower) == pytest.approx(tail, rel=1e-5)
-        if 1e-290 < upper < 1 - 1e-6:
-            assert special.betaincc(a, b, upper) == pytest.approx(tail, rel=1e-5)
 
     @LAW
     @given(st.floats(-12, -0.31).map(lambda e: 10.0**e), st.floats(-1, 10).map(lambda e: 10.0**e))
