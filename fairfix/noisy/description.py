@@ -68,19 +68,19 @@ class NoiseTable:
     source: str
     true: tuple[str, ...]
     noisy: tuple[str, ...]
-    values: Floats
+    entries: Floats
     """Shape (J, K), or (2, J, K) by label: counts, or probabilities of the given form."""
     form: Form
 
     @property
     def by_label(self) -> bool:
         """Whether there is a table for each label."""
-        return self.values.ndim == 3
+        return self.entries.ndim == 3
 
     @property
     def rows(self) -> int | None:
         """Rows that were counted; None if they are not known."""
-        return round(float(self.values.sum())) if self.form == "count" else None
+        return round(float(self.entries.sum())) if self.form == "count" else None
 
     @property
     def says_noisy(self) -> bool:
@@ -91,12 +91,12 @@ class NoiseTable:
         """Return the table with its noisy groups in the order of the data's."""
         at = self._places(names, f" of column {column!r}")
         for k, name in enumerate(self.noisy):
-            if name not in names and self.values[..., k].any():
+            if name not in names and self.entries[..., k].any():
                 raise DataError(
                     f"{self.source} names the noisy group {name!r}, which column {column!r} does not have"
                     f"{_near(name, names)}; it has {', '.join(names)}: rename it, or leave its rows out"
                 )
-        return replace(self, noisy=tuple(names), values=self.values[..., at])
+        return replace(self, noisy=tuple(names), entries=self.entries[..., at])
 
     def _places(self, names: Sequence[str], of: str = "") -> list[int]:
         """Return the numbers of noisy groups, or say which is missing."""
@@ -112,7 +112,7 @@ class NoiseTable:
         """Return the total variation of noisy groups to masses (K,) or (2, K); None if the table has none."""
         if not self.says_noisy:
             return None
-        return float(total_variation(self.values.sum(-2).ravel(), masses.ravel()))
+        return float(total_variation(self.entries.sum(-2).ravel(), masses.ravel()))
 
     @property
     def ways(self) -> tuple[Keep, ...]:
@@ -124,13 +124,13 @@ class NoiseTable:
     @property
     def tells_shares(self) -> bool:
         """Whether ``P(noisy | true)`` and the data's noisy groups tell how large the true groups are."""
-        for table in self.values if self.by_label else self.values[None]:
+        for table in self.entries if self.by_label else self.entries[None]:
             some = table[table.any(-1)]
             if np.linalg.matrix_rank(some / some.sum(-1, keepdims=True)) < len(some):
                 return False
         return True
 
-    def carried(self, masses: Floats, keep: Keep, values: Floats | None = None) -> Floats:
+    def carried(self, masses: Floats, keep: Keep, entries: Floats | None = None) -> Floats:
         """Return joint masses of true and noisy groups in the data: all tables that may be, shape (W, ...).
 
         There is one table (W = 1), or where ``P(noisy | true)`` stays and does not tell the shares of true groups, one
@@ -142,8 +142,8 @@ class NoiseTable:
             Of the data's noisy groups, shape (..., K), or by label (..., 2, K).
         keep
             What stays as in the table; what the table does not know cannot stay.
-        values
-            Other values of the table, shape (..., J, K) or (..., 2, J, K).
+        entries
+            Other entries of the table, shape (..., J, K) or (..., 2, J, K).
 
         Raises
         ------
@@ -151,7 +151,7 @@ class NoiseTable:
             The table cannot make up the data's groups, or leaves their shares open in a way of which no worst case is
             known.
         """
-        table = self.values if values is None else values
+        table = self.entries if entries is None else entries
         try:
             if keep == "true-given-noisy":
                 return transport_columns(table, masses)[None]
@@ -168,7 +168,7 @@ class NoiseTable:
                     if len(self.true) > len(self.noisy)
                     else "some are recorded alike"
                 )
-                + ". If what a recorded group consists of is the same in the data, say --noise-keep true-given-noisy; "
+                + ". If what a recorded group consists of is the same in the data, say `noise_keep=true-given-noisy`; "
                 "else give a table without labels"
             )
         try:
@@ -192,7 +192,7 @@ class NoiseTable:
         rows = self.rows
         if rows is None:
             return None
-        prior = self.values + PSEUDO_COUNT / self.values.size
+        prior = self.entries + PSEUDO_COUNT / self.entries.size
         share = prior / prior.sum()
         found = rng.multinomial(rows, share.ravel(), replicates).reshape(replicates, *share.shape)
         return np.asarray(found + DUST * share)  # what was not drawn at all is as it was
@@ -215,26 +215,26 @@ class Noise:
     def __post_init__(self) -> None:
         if self.table is None:
             if self.radii is None:
-                raise UsageError("nothing is said of the noise: give --noise FILE or --noise-radius")
+                raise UsageError("nothing is said of the noise: give `noise=FILE` or `noise_radius`")
             for said, option in (
-                (self.epsilon is not None, "--noise-epsilon"),
-                (self.class_conditional, "--noise-class-conditional"),
-                (self.keep is not None, "--noise-keep"),
+                (self.epsilon is not None, "`noise_epsilon`"),
+                (self.class_conditional, "`noise_class_conditional`"),
+                (self.keep is not None, "`noise_keep`"),
             ):
                 if said:
-                    raise UsageError(f"{option} needs a noise table (--noise FILE)")
+                    raise UsageError(f"{option} needs a noise table (`noise=FILE`)")
         if self.epsilon is not None and not 0 <= self.epsilon <= 1:
             raise UsageError(
-                f"--noise-epsilon {self.epsilon:g} is no difference of probabilities; it is in [0, 1]"
+                f"`noise_epsilon={self.epsilon:g}` is no difference of probabilities; it is in [0, 1]"
             )
         if self.epsilon is not None and self.class_conditional:
             raise UsageError(
-                "--noise-epsilon and --noise-class-conditional say different things of the noise; give one of them"
+                "`noise_epsilon` and `noise_class_conditional` say different things of the noise; give one of them"
             )
         table = self.table
         if table is not None and self.keep is not None and not table.says_noisy and self.keep != table.form:
             raise UsageError(
-                f"--noise-keep {self.keep}: {table.source} holds {WORDS[table.form]}, which can only stay as it is"
+                f"`noise_keep={self.keep}`: {table.source} holds {WORDS[table.form]}, which can only stay as it is"
             )
 
     @property
@@ -251,18 +251,18 @@ class Noise:
         """
         return self.ways[-1]
 
-    def tables(self, masses: Floats, values: Floats | None = None) -> Floats:
+    def tables(self, masses: Floats, entries: Floats | None = None) -> Floats:
         """Return all joint masses that the table may mean for the data, shape (W, ...); see `NoiseTable.carried`."""
         assert self.table is not None
-        return np.concatenate([self.table.carried(masses, keep, values) for keep in self.ways])
+        return np.concatenate([self.table.carried(masses, keep, entries) for keep in self.ways])
 
-    def recording(self, masses: Floats, values: Floats | None = None) -> Floats | None:
+    def recording(self, masses: Floats, entries: Floats | None = None) -> Floats | None:
         """Return the joint masses that N3 is about; None where the table does not tell the shares of true groups."""
         table = self.table
         assert table is not None
         if self.of_recording == "noisy-given-true" and not table.tells_shares:
             return None
-        return np.asarray(table.carried(masses, self.of_recording, values)[0])
+        return np.asarray(table.carried(masses, self.of_recording, entries)[0])
 
     def for_data(self, names: Sequence[str], masses: Floats) -> tuple[Noise, Floats]:
         """Return the noise with the groups of the data, which may be fewer, and the masses in its order.
@@ -274,7 +274,9 @@ class Noise:
         at = table._places(names)
         others = [k for k in range(len(table.noisy)) if k not in at]
         order = at + others
-        ordered = replace(table, noisy=tuple(table.noisy[k] for k in order), values=table.values[..., order])
+        ordered = replace(
+            table, noisy=tuple(table.noisy[k] for k in order), entries=table.entries[..., order]
+        )
         padded = np.concatenate([masses, np.zeros((*masses.shape[:-1], len(others)))], -1)
         return replace(self, table=ordered), padded
 
@@ -291,10 +293,10 @@ def parse_radii(text: str) -> dict[str, float]:
             value = math.nan
         if not sign or not name or not 0 <= value <= 1:
             raise UsageError(
-                f"--noise-radius: cannot read {part.strip()!r}; write GROUP=NUMBER,... with numbers in [0, 1]"
+                f"`noise_radius`: cannot read {part.strip()!r}; write GROUP=NUMBER,... with numbers in [0, 1]"
             )
         if name in out:
-            raise UsageError(f"--noise-radius names the group {name!r} twice; give one radius")
+            raise UsageError(f"`noise_radius` names the group {name!r} twice; give one radius")
         out[name] = value
     return out
 
@@ -306,13 +308,13 @@ def radii_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
     for name in radii:
         if name not in names:
             raise UsageError(
-                f"--noise-radius: column {column!r} has no group {name!r}{_near(name, names)}; it has "
+                f"`noise_radius`: column {column!r} has no group {name!r}{_near(name, names)}; it has "
                 f"{', '.join(names)}"
             )
     for name in names:
         if name not in radii:
             raise UsageError(
-                f"--noise-radius says nothing of the group {name!r} of column {column!r}: give its radius too, 1 if "
+                f"`noise_radius` says nothing of the group {name!r} of column {column!r}: give its radius too, 1 if "
                 "nothing is known"
             )
     return np.array([radii[name] for name in names])
@@ -339,12 +341,12 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
             + (
                 ""
                 if kinds
-                else ". Of a file with one row per person name both groups: --noise-columns TRUE,NOISY"
+                else ". Of a file with one row per person name both groups: `noise_columns=TRUE,NOISY`"
             )
         )
     kind = kinds[0]
     if kind == "count" and form is not None:
-        raise UsageError(f"--noise-probability {form}: {source.name} holds counts; leave the option out")
+        raise UsageError(f"`noise_probability={form}`: {source.name} holds counts; leave the option out")
     by_label = "label" in source.columns
     keys = ("true", "noisy", *(("label",) if by_label else ()))
     source.require(keys)
@@ -361,7 +363,7 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
     if not found:
         raise DataError(f"{source.name} has no rows")
     table = _arranged(found, by_label=by_label, where=source.name)
-    total = float(table.values.sum())
+    total = float(table.entries.sum())
     if total <= 0:
         raise DataError(
             f"column {kind!r} of {source.name} holds nothing but zeros; give the counts of a survey"
@@ -376,7 +378,7 @@ def tabulate(source: Source, true: str, noisy: str, label: str | None = None) ->
     keys = (true, noisy, *((label,) if label else ()))
     if len(set(keys)) < len(keys):
         raise UsageError(
-            f"--noise-columns {','.join(keys)} names a column twice; true and noisy group are two columns"
+            f"`noise_columns={','.join(keys)}` names a column twice; true and noisy group are two columns"
         )
     source.require(keys)
     found: dict[tuple[str, ...], float] = {}
@@ -466,9 +468,9 @@ def _label(text: str, column: str, where: str) -> int:
 def _as_probabilities(table: NoiseTable, form: Form | None) -> NoiseTable:
     """Return the table with the form that its sums tell, each sum exactly 1."""
     fits = {
-        "joint": table.values.sum(),
-        "true-given-noisy": table.values.sum(-2),
-        "noisy-given-true": table.values.sum(-1),
+        "joint": table.entries.sum(),
+        "true-given-noisy": table.entries.sum(-2),
+        "noisy-given-true": table.entries.sum(-1),
     }
     good = {name for name, sums in fits.items() if np.abs(np.asarray(sums) - 1).max() <= ROUNDED}
     if form is None:
@@ -477,7 +479,7 @@ def _as_probabilities(table: NoiseTable, form: Form | None) -> NoiseTable:
         if len(good) > 1:
             raise UsageError(
                 f"the probabilities of {table.source} can be {' or '.join(f for f in FORMS if f in good)}: say which "
-                f"with --noise-probability {'|'.join(FORMS)}"
+                f"with `noise_probability={'|'.join(FORMS)}`"
             )
         (form,) = (f for f in FORMS if f in good)
     elif form not in good:
@@ -485,16 +487,16 @@ def _as_probabilities(table: NoiseTable, form: Form | None) -> NoiseTable:
     sums = np.asarray(fits[form])
     if form != "joint":
         sums = sums[..., None, :] if form == "true-given-noisy" else sums[..., :, None]
-    return replace(table, values=table.values / sums, form=form)
+    return replace(table, entries=table.entries / sums, form=form)
 
 
 def _off(table: NoiseTable, form: Form) -> str:
     """Return which sum of a form is furthest from 1."""
     where = f"column 'probability' of {table.source}"
     if form == "joint":
-        return f"{where} sums to {table.values.sum():.4g} and not to 1; correct it, or give counts"
+        return f"{where} sums to {table.entries.sum():.4g} and not to 1; correct it, or give counts"
     name, names = ("noisy", table.noisy) if form == "true-given-noisy" else ("true", table.true)
-    sums = table.values.sum(-2 if name == "noisy" else -1)
+    sums = table.entries.sum(-2 if name == "noisy" else -1)
     at = np.unravel_index(int(np.abs(sums - 1).argmax()), sums.shape)
     label = f", label = {at[0]}" if table.by_label else ""
     return (
@@ -505,8 +507,8 @@ def _off(table: NoiseTable, form: Form) -> str:
 
 def _told(table: NoiseTable) -> str:
     """Return how the other sums miss, for a table that is of no form."""
-    true = table.values.sum(-1)
+    true = table.entries.sum(-1)
     return (
         f" (neither P(true | noisy), nor P(noisy | true), whose sums go from {true.min():.4g} to {true.max():.4g}, nor "
-        f"joint, with sum {table.values.sum():.4g})"
+        f"joint, with sum {table.entries.sum():.4g})"
     )

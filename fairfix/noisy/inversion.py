@@ -49,7 +49,7 @@ def left_inverse(C: Floats) -> tuple[Floats, Floats]:
             "groups are not identified; use bounds"
         )
     mass = C.sum(-2)[..., None]
-    root = np.sqrt(np.where(mass > 0, 1.0 / np.where(mass > 0, mass, 1.0), 0.0))
+    root = np.sqrt(quotient(np.ones(1), mass, 0.0))
     weights = np.linalg.pinv(root * np.swapaxes(T, -1, -2)) * np.swapaxes(root, -1, -2)
     return T, np.where(full[..., None, None], weights, np.nan)
 
@@ -93,19 +93,19 @@ def invert(m: Floats, C: Floats, rules: Floats | None = None, *, by_label: bool 
     )
 
 
-def standard_error(m: Floats, found: Inversion, ratio: Ratio, rows: float) -> Floats:
+def standard_error(m: Floats, inversion: Inversion, ratio: Ratio, rows: float) -> Floats:
     r"""Return the standard error of a rate of inverted masses, shape (..., J), the table taken as known.
 
     A row of noisy group k moves the rate of group j by ``A_jk (1[A] - rate_j 1[A or B]) / P_j``, with ``P_j`` the
     denominator. Its mean is 0, so ``se_j^2 = sum_k A_jk^2 { a_k (1 - r_j)^2 + b_k r_j^2 } / (n P_j^2)``.
     Masses ``m`` are of total 1; ``rows`` is the effective number of rows behind them.
     """
-    bottom = np.add(*ratio.masses(found.masses))
-    by_label = found.weights.ndim > found.masses.ndim
-    r = ratio.of(found.masses)[..., None]
+    bottom = np.add(*ratio.masses(inversion.masses))
+    by_label = inversion.weights.ndim > inversion.masses.ndim
+    r = ratio.of(inversion.masses)[..., None]
     square = np.zeros_like(bottom)
     for c, label in enumerate((1, 1, 0, 0)):
         step = (1.0 - r) if ratio.a[c] else r if ratio.b[c] else 0.0 * r
-        weights = found.weights[..., label, :, :] if by_label else found.weights
+        weights = inversion.weights[..., label, :, :] if by_label else inversion.weights
         square = square + (weights**2 * m[..., None, :, c] * step**2).sum(-1)
     return quotient(np.sqrt(square / rows), bottom)

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from fairfix.noisy.rates import Floats, Ratio
+from fairfix.noisy.rates import Floats, Ratio, quotient
 
 HALVINGS = 40
 """Of the interval in which a limit lies; its outer end is taken, so nothing is lost but 2^-40."""
@@ -62,8 +62,7 @@ class Means:
     def rate(self) -> Floats:
         """The rate of the means, shape (J,); NaN where there is nothing in the rows that it is a rate of."""
         top, rest = self.plain[:, 0], np.maximum(self.plain[:, 1], 0.0)
-        some = top + rest > 0
-        return np.where(some, top / np.where(some, top + rest, 1.0), np.nan)
+        return quotient(top, top + rest)
 
     def upper(self, level: float) -> Floats:
         """Return what the rates are above with a chance of at most ``level``, shape (J,), never below :attr:`rate`."""
@@ -144,10 +143,9 @@ def correlations(sample: Sample, ratio: Ratio) -> Floats:
     in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
     z, w, square = sample.vectors, sample.weight, sample.square
     top, bottom = z.T @ (w @ in_a), z.T @ (w @ (in_a + in_b))
-    rate = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+    rate = quotient(top, bottom, 0.0)
     moved = z.T[:, :, None] * (in_a - rate[:, None, None] * (in_a + in_b))  # J, V, 4: by a row
     flat = moved.reshape(len(rate), -1)
-    found = (flat * square.ravel()) @ flat.T
-    scale = np.sqrt(np.diagonal(found))
-    both = np.outer(scale, scale)
-    return np.asarray(np.clip(np.divide(found, both, out=np.zeros_like(found), where=both > 0), -1.0, 1.0))
+    together = (flat * square.ravel()) @ flat.T
+    scale = np.sqrt(np.diagonal(together))
+    return np.clip(quotient(together, np.outer(scale, scale), 0.0), -1.0, 1.0)

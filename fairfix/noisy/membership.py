@@ -72,15 +72,15 @@ def parse_membership(parts: Sequence[str]) -> dict[str, str]:
         column = column if sign else group
         if not group or not column:
             raise UsageError(
-                f"--noise-membership: cannot read {part!r}; write COLUMN,... or GROUP=COLUMN,..."
+                f"`noise_membership`: cannot read {part!r}; write COLUMN,... or GROUP=COLUMN,..."
             )
         if group in out or column in out.values():
             twice = f"group {group!r}" if group in out else f"column {column!r}"
-            raise UsageError(f"--noise-membership names the {twice} twice; each group has one column")
+            raise UsageError(f"`noise_membership` names the {twice} twice; each group has one column")
         out[group] = column
     if len(out) < 2:
         raise UsageError(
-            f"--noise-membership {','.join(parts)}: name a column for each true group, two or more; for a group and "
+            f"`noise_membership={','.join(parts)}`: name a column for each true group, two or more; for a group and "
             "everybody else both are needed"
         )
     return out
@@ -394,7 +394,7 @@ class Independent(Assumption):
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the weighted rates, with the correlations of pairs: one number, and no two that differ by rounding."""
         if not self.is_stated:
-            raise Unavailable("not stated (--noise-independent)")
+            raise Unavailable("not stated (`noise_independent`)")
         rows, metrics = self.evidence.all, self.evidence.data.metrics
         ends = {n: (weighted_means(rows, r), weighted_means(rows, flipped(r))) for n, r in metrics.items()}
         together = {name: correlations(rows, ratio) for name, ratio in metrics.items()}
@@ -431,7 +431,7 @@ class MembershipGroups(TrueGroups):
         self.unavailable |= {
             "N0": "there are no recorded groups to compare with",
             "N2": "the probabilities are not by label",
-            "N3": "eps is about a noise table (--noise FILE)",
+            "N3": "eps is about a noise table (`noise=FILE`)",
         }
 
     def report(self, checks: Sequence[Check] = ()) -> tuple[NoiseReport, list[ComparisonReport]]:
@@ -501,12 +501,12 @@ def audit_membership(
         raise UsageError(NOT_OF_VALUES)
     if ATTRIBUTE in reading.columns.protected:
         raise UsageError(
-            f"--protected {ATTRIBUTE}: so the groups of --noise-membership are called in the report; rename the column"
+            f"`protected={ATTRIBUTE}`: so the groups of `noise_membership` are called in the report; rename the column"
         )
     for name in groups.values():
         if name in reading.columns.roles:
             raise UsageError(
-                f"--noise-membership names the column {name!r}, which plays another part already; it can play one part"
+                f"`noise_membership` names the column {name!r}, which plays another part already; it can play one part"
             )
     reading.check(protected=False)
     source.require(list(groups.values()))

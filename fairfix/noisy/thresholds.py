@@ -49,7 +49,6 @@ from fairfix.noisy.binned import (
     eps_of,
     looked_at,
     parts_of,
-    placed,
     rate_bounds,
     require_fit,
     space_of,
@@ -417,8 +416,8 @@ class _Problem:
         space, own = space_of(parts, eps, group)
         first = program.add(space.right.size, -np.inf, np.inf)
         second = program.add(space.under.shape[0], 0.0, np.inf)
-        relevant = placed(space, own, [p.relevant for p in parts])
-        at = placed(space, own, [np.arange(noisy)[:, None] * bins + p.bins for p in parts])
+        relevant = space.placed(own, [p.relevant for p in parts])
+        at = space.placed(own, [np.arange(noisy)[:, None] * bins + p.bins for p in parts])
         which = np.flatnonzero(relevant)
         cells = sparse.csr_matrix(
             (np.full(which.size, -sign), (which, at[which].astype(np.int64))), shape=(at.size, noisy * bins)

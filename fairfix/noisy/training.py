@@ -34,8 +34,19 @@ import numpy.typing as npt
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from fairfix.noisy.bounds import Pair, labelled_bounds, soft_bounds, tv_bounds, widest
-from fairfix.noisy.rates import DEMANDS, RATIOS, Floats, Parity, Ratio, flipped, require_labels, shortfalls
+from fairfix.noisy.bounds import Pair, split_labels, table_bounds, tv_bounds, widest
+from fairfix.noisy.rates import (
+    DEMANDS,
+    RATIOS,
+    Floats,
+    Parity,
+    Ratio,
+    cells_of,
+    flipped,
+    quotient,
+    require_labels,
+    shortfalls,
+)
 
 Ints = npt.NDArray[np.int64]
 
@@ -85,39 +96,26 @@ class Within:
 
     def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the sharp bounds."""
-        known = np.broadcast_to(self.table, (*cells.shape[:-2], *self.table.shape))
-        return (
-            labelled_bounds(cells, known, ratio) if self.table.ndim == 3 else soft_bounds(cells, known, ratio)
-        )
+        return table_bounds(cells, np.broadcast_to(self.table, (*cells.shape[:-2], *self.table.shape)), ratio)
 
     def shares(self, cells: Floats, ratio: Ratio) -> Floats:
         """Return the knapsacks, B first and A last, normalised."""
-        if self.table.ndim == 3:
-            zero = np.array([0.0, 0.0, 1.0, 1.0])
-            parts = [_knapsack(cells * own, self.table[y], ratio) for y, own in enumerate((zero, 1.0 - zero))]
-            return _normalised(parts[0] + parts[1])
-        return _normalised(_knapsack(cells, self.table, ratio))
-
-
-def _knapsack(cells: Floats, table: Floats, ratio: Ratio) -> Floats:
-    """Return the masses of a worst case in A and B, shape (J, K, 4)."""
-    a, b = ratio.masses(cells)
-    in_b = np.minimum(b, table)
-    in_a = np.maximum(table - (cells.sum(-1) - a), 0.0)
-    return np.asarray(in_a[..., None] * _spread(cells, ratio.a) + in_b[..., None] * _spread(cells, ratio.b))
+        split, table = split_labels(cells, self.table)
+        a, b = ratio.masses(split)
+        in_b = np.minimum(b, table)[..., None] * _spread(split, ratio.b)
+        in_a = np.maximum(table - (split.sum(-1) - a), 0.0)[..., None] * _spread(split, ratio.a)
+        return _normalised((in_a + in_b).reshape(len(table), -1, *cells.shape).sum(1))
 
 
 def _spread(cells: Floats, chosen: tuple[bool, ...]) -> Floats:
     """Return the shares of chosen cells among them in each noisy group, shape (K, 4); zeros where they are empty."""
     own = cells * np.array(chosen)
-    total = own.sum(-1, keepdims=True)
-    return np.asarray(np.divide(own, total, out=np.zeros_like(own), where=total > 0))
+    return quotient(own, own.sum(-1, keepdims=True), 0.0)
 
 
 def _normalised(masses: Floats) -> Floats:
     """Return masses of each group (J, K, 4) divided by their sum; NaN where that is nothing."""
-    total = masses.sum((-2, -1), keepdims=True)
-    return np.where(total > 0, masses / np.where(total > 0, total, 1.0), np.nan)
+    return quotient(masses, masses.sum((-2, -1), keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +132,8 @@ class Either:
         """Return, for each group, those of the table under which its lowest rate is lowest."""
         low = np.stack([one.bounds(cells, ratio)[0] for one in self.tables])
         worst = np.where(np.isnan(low), np.inf, low).argmin(0)
-        found = np.stack([one.shares(cells, ratio) for one in self.tables])
-        return np.asarray(found[worst, np.arange(worst.size)])
+        shares = np.stack([one.shares(cells, ratio) for one in self.tables])
+        return np.asarray(shares[worst, np.arange(worst.size)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +150,7 @@ class Near:
         """Return the centre of each ball with as much moved from A to B as the radius allows."""
         groups = len(cells)
         total = cells.sum(-1)
-        a, b = (part / np.where(total > 0, total, 1.0) for part in ratio.masses(cells))
+        a, b = (quotient(part, total, 0.0) for part in ratio.masses(cells))
         radius = np.where(total > 0, self.radius, 1.0)
         own = np.eye(groups)[:, :, None]
         in_a, in_b = own * _spread(cells, ratio.a), own * _spread(cells, ratio.b)
@@ -241,10 +239,9 @@ def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: F
         counted = np.array(ratio.rows)
         everybody = counted / cells[:, counted].sum()
         worst = adversary.shares(cells, ratio if sign > 0 else flipped(ratio))
-        known = ~np.isnan(worst[:, 0, 0])
-        mine = np.tensordot(price[known], worst[known], axes=1)
-        each = np.divide(mine, cells, out=np.zeros_like(mine), where=cells > 0)
-        out += sign * (price[known].sum() * everybody - each)
+        has = ~np.isnan(worst[:, 0, 0])
+        each = quotient(np.tensordot(price[has], worst[has], axes=1), cells, 0.0)
+        out += sign * (price[has].sum() * everybody - each)
     return out
 
 
@@ -298,7 +295,7 @@ def train(
     with threadpool_limits(1):
         for ascent in ASCENTS:
             _run(rows, search, begin, ascent, l2, steps)
-        return search.found(steps * len(ASCENTS))
+        return search.best_rule(steps * len(ASCENTS))
 
 
 def _run(rows: Rows, search: _Search, begin: Floats, ascent: float, l2: float, steps: int) -> None:
@@ -368,12 +365,13 @@ class _Search:
         kind, weight = (2 * rows.codes + rows.y)[order], rows.weight[order]
         piece = np.searchsorted(cuts, np.arange(order.size), side="right")
         shape = (cuts.size + 1, 2 * rows.groups)
-        parts = np.bincount(piece * shape[1] + kind, weight, shape[0] * shape[1]).reshape(shape)
+        counts = np.bincount(piece * shape[1] + kind, weight, shape[0] * shape[1])
+        parts = np.asarray(counts.reshape(shape), dtype=np.float64)
         below = np.cumsum(parts, axis=0)[:-1].reshape(-1, rows.groups, 2)
         above = np.maximum(np.cumsum(parts[::-1], axis=0)[::-1][1:], 0.0).reshape(-1, rows.groups, 2)
-        return np.stack([above[:, :, 1], below[:, :, 1], above[:, :, 0], below[:, :, 0]], axis=-1)
+        return cells_of(above, below)
 
-    def found(self, steps: int) -> Trained:
+    def best_rule(self, steps: int) -> Trained:
         """Return the best rule, judged again by its own decisions."""
         assert self.best is not None
         _, v, constant = self.best

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from scipy.optimize import nnls
 
-from fairfix.noisy.rates import Floats
+from fairfix.noisy.rates import Floats, quotient
 
 MATCH = 1e-8
 """Largest difference of a column of a table to its noisy group's mass that counts as rounding."""
@@ -36,14 +36,12 @@ def transport_columns(C: Floats, noisy: Floats) -> Floats:
     have = C.sum(-2)
     if ((have <= 0) & (noisy > 0)).any():
         raise ValueError("the table knows nothing of a noisy group that the main data have")
-    share = np.where(have > 0, noisy / np.where(have > 0, have, 1.0), 0.0)
-    return np.asarray(C * share[..., None, :])
+    return np.asarray(C * quotient(noisy, have, 0.0)[..., None, :])
 
 
 def noise_of(C: Floats) -> Floats:
     """Return ``P(noisy | true)``, shape (..., J, K); zeros for a true group without mass."""
-    true = C.sum(-1, keepdims=True)
-    return np.where(true > 0, C / np.where(true > 0, true, 1.0), 0.0)
+    return quotient(C, C.sum(-1, keepdims=True), 0.0)
 
 
 def transport_rows(C: Floats, noisy: Floats) -> Floats:

@@ -34,7 +34,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.scan import scan
 from fairfix.errors import UsageError
 from fairfix.noisy.assumptions import ASSUMPTIONS, SHARES_OPEN, Assumption, Unavailable
-from fairfix.noisy.bounds import Pair, conditional_radius, labelled_bounds, soft_bounds, vacuous
+from fairfix.noisy.bounds import Pair, conditional_radius, table_bounds, vacuous
 from fairfix.noisy.comparisons import RateBounds, compared, comparisons_of, ends_of, pairs
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.evidence import REPLICATES, TOLERANCE, Evidence
@@ -260,8 +260,9 @@ class TrueGroups:
         other = self.evidence.other_joint
         if other is None:
             return None
-        bounds = labelled_bounds if self.evidence.by_label else soft_bounds
-        return {name: bounds(self.data.cells, other, ratio) for name, ratio in self.data.metrics.items()}
+        return {
+            name: table_bounds(self.data.cells, other, ratio) for name, ratio in self.data.metrics.items()
+        }
 
     def vacuous(self) -> Iterator[tuple[str, str]]:
         """Yield (metric, group) of which tables without labels can say nothing, whatever the decisions are."""
@@ -321,7 +322,7 @@ class TrueGroups:
         if len(joints) > 1 and np.ptp(joints, 0).max() > TOLERANCE:
             yield (
                 f"the groups of {table.source} have other shares than the data, and it is not said what holds for "
-                "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). With --noise-keep, which says it, "
+                "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). With `noise_keep`, which says it, "
                 "bounds become narrower"
             )
         if curve is None:
@@ -409,7 +410,7 @@ def audit_noisy(
     settings = settings or Settings()
     if len(reading.columns.protected) != 1:
         raise UsageError(
-            f"noise is described for one column, and --protected names {', '.join(reading.columns.protected)}: name "
+            f"noise is described for one column, and `protected` names {', '.join(reading.columns.protected)}: name "
             "the column of the recorded groups alone"
         )
     if reading.task == "regression":

@@ -210,7 +210,7 @@ def test_whichever_transport_holds_the_certificate_holds(kept: str) -> None:
     noisy = recorded(data, "adversarial")
     by_label = known(data, noisy, label=True)
     factor = np.array([0.3, 1.0, 4.0])
-    other = by_label.values * (factor[:, None] if kept == "noisy-given-true" else factor)
+    other = by_label.entries * (factor[:, None] if kept == "noisy-given-true" else factor)
     told = NoiseTable("table", NAMES, NAMES, other, "joint")
     table = table_of(data, noisy)
     rule = fit(Robust(constraint="equal_opportunity", slack=0.1), table, told)
@@ -225,7 +225,7 @@ def test_radii_are_valid_whichever_transport_holds() -> None:
     """Where it is not said which, each radius is the larger one, and so costs no less than either."""
     data = people(5, 2000)
     noisy = np.where(np.arange(2000) < 400, recorded(data, "uniform"), data["true"])
-    values = known(data, noisy, label=True).values * np.array([0.1, 1.0, 10.0])[:, None]
+    values = known(data, noisy, label=True).entries * np.array([0.1, 1.0, 10.0])[:, None]
     told = NoiseTable("table", NAMES, NAMES, values, "joint")
     search = Robust(solver="ideal", assumption="radii", bins=12.0)
     rules = [
@@ -553,7 +553,7 @@ def test_a_ball_needs_a_recorded_group_for_each_true_one() -> None:
     data = people(many=600)
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=False)
-    other = NoiseTable("table", ("x", "y", "z"), NAMES, told.values, "count")
+    other = NoiseTable("table", ("x", "y", "z"), NAMES, told.entries, "count")
 
     with pytest.raises(UsageError, match="the same true as recorded groups"):
         fit(Robust(solver="dro"), table, other, features=("x",))
@@ -726,7 +726,7 @@ def test_radii_need_groups_of_the_same_names() -> None:
     data = people(0, 300)
     noisy = recorded(data, "uniform")
     other = known(data, noisy, label=False)
-    renamed = NoiseTable("table", ("a", "b", "z"), NAMES, other.values, "count")
+    renamed = NoiseTable("table", ("a", "b", "z"), NAMES, other.entries, "count")
     table = table_of(data, noisy)
     with pytest.raises(UsageError, match="--assumption radii needs the same true as recorded groups"):
         fit(Robust(solver="ideal", assumption="radii"), table, renamed)
@@ -740,7 +740,7 @@ def test_recorded_groups_of_the_table_that_the_rows_do_not_have_are_named() -> N
     data = people(0, 600)
     noisy = recorded(data, "uniform")
     told = known(data, noisy, label=False)
-    wide = np.concatenate([told.values, [[5.0], [0.0], [0.0]]], axis=1)
+    wide = np.concatenate([told.entries, [[5.0], [0.0], [0.0]]], axis=1)
     for values, said in ((wide, True), (wide * [1, 1, 1, 0], False)):
         other = NoiseTable("table", NAMES, (*NAMES, "B"), values, "count")
         notes = fit(Robust(), table_of(data, noisy), other).trace.notes

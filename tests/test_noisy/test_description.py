@@ -139,7 +139,7 @@ def test_counts_are_read() -> None:
     table = read_noise(written("noisy,true,count\nb,b,30\na,b,20\na,a,40\nc,a,5\n"))
 
     assert (table.true, table.noisy, table.form, table.rows) == (("a", "b"), ("a", "b", "c"), "count", 95)
-    assert table.values.tolist() == [[40, 0, 5], [20, 30, 0]]
+    assert table.entries.tolist() == [[40, 0, 5], [20, 30, 0]]
 
 
 def test_a_parquet_table_by_label_is_read() -> None:
@@ -155,7 +155,7 @@ def test_a_parquet_table_by_label_is_read() -> None:
 
     assert table.by_label
     assert table.true == ("1", "2")
-    assert table.values.tolist() == [[[0, 2], [0, 4]], [[1, 0], [3, 0]]]
+    assert table.entries.tolist() == [[[0, 2], [0, 4]], [[1, 0], [3, 0]]]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_what_a_probability_is_shows_in_its_sums(cells: tuple[float, ...], form:
     assert table.form == form
     assert table.rows is None
     axis = {"joint": None, "true-given-noisy": 0, "noisy-given-true": 1}[form]
-    np.testing.assert_allclose(table.values.sum(axis), 1, atol=1e-12)
+    np.testing.assert_allclose(table.entries.sum(axis), 1, atol=1e-12)
 
 
 def test_ambiguous_probabilities_have_to_be_named(call: Call) -> None:
@@ -235,8 +235,8 @@ def test_a_survey_is_tabulated() -> None:
     table = tabulate(source, "own", "seen")
 
     assert (table.true, table.noisy, table.rows) == (("x", "y"), ("p", "q", "r"), 5)
-    assert table.values.tolist() == [[1, 1, 0], [1, 0, 2]]
-    assert tabulate(source, "own", "seen", "out").values.tolist() == [
+    assert table.entries.tolist() == [[1, 1, 0], [1, 0, 2]]
+    assert tabulate(source, "own", "seen", "out").entries.tolist() == [
         [[0, 1, 0], [1, 0, 0]],
         [[1, 0, 0], [0, 0, 2]],
     ]
@@ -254,7 +254,7 @@ def test_groups_of_table_and_data_have_to_be_the_same() -> None:
     table = read_noise(written("true,noisy,count\na,a,4\nb,b,3\nb,zz,0\n"))
 
     assert table.for_groups(("a", "b"), "race").noisy == ("a", "b")
-    assert table.for_groups(("b", "a"), "race").values.tolist() == [[0, 4], [3, 0]]
+    assert table.for_groups(("b", "a"), "race").entries.tolist() == [[0, 4], [3, 0]]
     with pytest.raises(
         DataError, match=r"says nothing of the group 'c' of column 'race'.*add rows with noisy = 'c'"
     ):

@@ -7,12 +7,13 @@ import itertools
 import numpy as np
 import pytest
 from fairfix.noisy import training as noisy_training
-from fairfix.noisy.bounds import labelled_bounds, soft_bounds, tv_bounds, valid_radius
-from fairfix.noisy.polytope import joint_masses, ratio_range
+from fairfix.noisy.bounds import table_bounds, tv_bounds, valid_radius
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS, flipped
 from fairfix.noisy.training import Either, Near, Rows, Within, costs_of, excess_of, surrogate, train
 from scipy import sparse
 from scipy.optimize import linprog
+
+from tests.test_noisy.programs import joint_masses, ratio_range
 
 RATES = ("selection_rate", "true_positive_rate", "false_positive_rate")
 PARITIES = list(DEMANDS)
@@ -50,7 +51,7 @@ def test_knapsack_weights_are_worst_by_a_linear_program(name: str, shape: tuple[
         q = masses(seed, groups, true)
         m, C = q.sum(0), q.sum(2)
         r = Within(C).shares(m, ratio)
-        low = soft_bounds(m, C, ratio)[0]
+        low = table_bounds(m, C, ratio)[0]
         space = joint_masses([(m, C)], 1.0)
         for j in range(true):
             if np.isnan(low[j]):
@@ -75,7 +76,7 @@ def test_knapsack_weights_by_label_are_the_bounds_by_label(name: str) -> None:
         q = masses(seed)
         m, C = q.sum(0), by_label(q)
         r = Within(C).shares(m, ratio)
-        low = labelled_bounds(m, C, ratio)[0]
+        low = table_bounds(m, C, ratio)[0]
         known = ~np.isnan(low)
         np.testing.assert_allclose(r[known].sum((1, 2)), 1.0)
         np.testing.assert_allclose(r[known][:, :, ratio.a].sum((1, 2)), low[known], atol=1e-12)

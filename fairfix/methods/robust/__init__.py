@@ -111,7 +111,7 @@ class Robust(Repairer):
         "auto",
         "what is assumed of the noise: nothing but the table by label (certified) or without (soft); that it depends "
         "on outcomes by at most epsilon; that it depends on the true group alone (identified); with solver ideal also: "
-        "nothing but the radii (radii); auto: what --noise-epsilon or --noise-class-conditional state, else certified "
+        "nothing but the radii (radii); auto: what `noise_epsilon` or `noise_class_conditional` state, else certified "
         "if the table has labels, else soft; with solver soft: soft; with solver dro: radii",
         choices=("auto", "certified", "soft", "epsilon", "identified", "radii"),
     )
@@ -166,7 +166,7 @@ class Robust(Repairer):
             if noise.epsilon is not None:
                 raise UsageError(
                     f"{self.name}: assumption identified says that noise depends on the true group alone, and "
-                    "--noise-epsilon that it may depend on outcomes; give one of them"
+                    "`noise_epsilon` that it may depend on outcomes; give one of them"
                 )
             return replace(noise, class_conditional=True)
         if name == "epsilon" and not noise.class_conditional:
@@ -193,7 +193,7 @@ class Robust(Repairer):
             return self.epsilon
         if self.epsilon != Robust.epsilon:
             raise UsageError(
-                f"{self.name}: --epsilon {self.epsilon:g} and --noise-epsilon {noise.epsilon:g} say different things "
+                f"{self.name}: `epsilon={self.epsilon:g}` and `noise_epsilon={noise.epsilon:g}` say different things "
                 "of the noise; give one of them"
             )
         return noise.epsilon
@@ -203,7 +203,7 @@ class Robust(Repairer):
         if self.assumption_of(noise) == "certified" and not (noise.table and noise.table.by_label):
             raise UsageError(
                 f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or take "
-                "--assumption soft"
+                "`assumption=soft`"
             )
 
     @classmethod

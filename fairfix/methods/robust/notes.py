@@ -53,7 +53,7 @@ def reliance(
         else [
             name
             for k, name in enumerate(table.noisy)
-            if name not in problem.cells.names and table.values[..., k].any()
+            if name not in problem.cells.names and table.entries[..., k].any()
         ]
     )
     if extra:

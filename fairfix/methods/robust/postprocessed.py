@@ -99,15 +99,15 @@ class Postprocessed(Solver):
         """Return the assumption in force; UsageError where it does not go with the table, constraint or score."""
         method, name = self.method, self.method.assumption_of(noise)
         if noise.table is None and (name != "radii" or not isinstance(self, Ideal)):
-            what = f"--assumption {name}" if name != "radii" else self.option
+            what = f"`assumption={name}`" if name != "radii" else self.option
             raise UsageError(
-                f"{method.name}: --noise-radius alone does not tell what {what} needs; give a noise table with "
-                "--noise, or take --solver ideal or dro with --assumption radii"
+                f"{method.name}: `noise_radius` alone does not tell what {what} needs; give a noise table with "
+                "`noise`, or take `solver=ideal` or dro with `assumption=radii`"
             )
         if method.assumption == "auto" and name == "soft" and method.constraint != "demographic_parity":
             raise UsageError(
                 f"{method.name}: the noise table has no labels, and without them {method.constraint} can hardly be "
-                "guaranteed by any rule. Add a column label to the table, or choose --assumption identified or epsilon "
+                "guaranteed by any rule. Add a column label to the table, or choose `assumption=identified` or epsilon "
                 "(which assume more), or soft (which may accept nobody)"
             )
         method.require_labels_of_certified(noise)
@@ -115,7 +115,7 @@ class Postprocessed(Solver):
         if used and name in ("identified", "epsilon"):
             raise UsageError(
                 f"{method.name}: the model looks at {', '.join(used)}; assumption {name} needs a score that does not "
-                "use the noisy group. Take --assumption certified or soft, or a model without it"
+                "use the noisy group. Take `assumption=certified` or soft, or a model without it"
             )
         if name == "epsilon":
             return Sensitive(method.epsilon_of(noise))
@@ -138,7 +138,7 @@ class Postprocessed(Solver):
             )
         if method.sides == "one":
             yield (
-                "only one side is held (--sides one): groups may be as much better off than everybody as they like"
+                "only one side is held (`sides=one`): groups may be as much better off than everybody as they like"
             )
         if least == most:
             what = "the same chance" if 0 < least < 1 else "yes" if least == 1 else "no"
@@ -149,7 +149,7 @@ class Postprocessed(Solver):
             which = "the best" if method.decisions == "deterministic" else "a mixture"
             yield f"{which} of {best.programs:,} rules, each held to its own worst noise"
         if method.thresholds == "group":
-            yield f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; --thresholds blind does not"
+            yield f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; `thresholds=blind` does not"
         yield from cut_note(problem)
 
     def _assumption_words(self, noise: Noise, assumed: Assumption | Radii) -> str:
@@ -193,7 +193,7 @@ class Thresholds(Postprocessed):
         if isinstance(assumed, Sensitive) and noise.recording is None:
             raise DataError(
                 f"{method.name}: the noise table does not tell how large the true groups are, which assumption epsilon "
-                "needs; say --noise-keep true-given-noisy if that holds, or take --assumption certified or soft"
+                "needs; say `noise_keep=true-given-noisy` if that holds, or take `assumption=certified` or soft"
             )
         table, *others = noise.of_assumption(assumed)
         slack, blind = min(method.slack, 1.0), method.thresholds == "blind"  # rates differ by no more than 1
@@ -201,7 +201,7 @@ class Thresholds(Postprocessed):
             return solve_noisy(rows.n, table, method.parity, slack, assumed, blind=blind, others=others)
         except Refuted as error:
             raise DataError(
-                f"{method.name}: {error}; take a larger --epsilon, fewer --bins, or --assumption certified or soft"
+                f"{method.name}: {error}; take a larger `epsilon`, fewer `bins`, or `assumption=certified` or soft"
             ) from error
         except ValueError as error:
             raise DataError(f"{method.name}: {error}") from error
@@ -224,9 +224,9 @@ class Ideal(Postprocessed):
         bins = max(usual_bins(free, 100), 2) if isinstance(given, str) else int(given)
         if rules_of(bins, free) > MOST:
             raise UsageError(
-                f"{self.method.name}: --solver ideal looks at all rules, and {bins} bins in {groups} recorded groups "
-                f"make {rules_of(bins, free):,}; it takes {MOST:,} at most. Take fewer --bins, --thresholds blind, or "
-                "--solver thresholds"
+                f"{self.method.name}: `solver=ideal` looks at all rules, and {bins} bins in {groups} recorded groups "
+                f"make {rules_of(bins, free):,}; it takes {MOST:,} at most. Take fewer `bins`, `thresholds=blind`, or "
+                "`solver=thresholds`"
             )
         return bins
 
@@ -236,7 +236,7 @@ class Ideal(Postprocessed):
         """Search all rules."""
         adversary: Adversary
         if isinstance(assumed, Radii):
-            adversary = Near(noise.radii_for(problem, "--assumption radii"))
+            adversary = Near(noise.radii_for(problem, "`assumption=radii`"))
         else:
             adversary = noise.adversary(by_label=isinstance(assumed, Certified))
         blind, single = self.method.thresholds == "blind", self.method.decisions == "deterministic"

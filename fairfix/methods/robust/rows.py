@@ -68,7 +68,7 @@ class RowNoise:
         tables += [joint for joint in joints[1:] if np.abs(joint - joints[0]).max() > SAME]
         recording = noise.recording(masses)
         recording = None if recording is None else recording[..., here]
-        raw = table.values[..., here] if noise.of_recording == "noisy-given-true" else recording
+        raw = table.entries[..., here] if noise.of_recording == "noisy-given-true" else recording
         if given is None and set(names) == set(table.true):
             order = [table.true.index(name) for name in names]
             given = np.max([valid_radius(over_labels(one)[order]) for one in tables], axis=0)
@@ -100,7 +100,7 @@ class RowNoise:
             raise UsageError(
                 f"robust: {what} needs the same true as recorded groups, since a ball is around each; the noise "
                 f"table has {', '.join(problem.noise.table.true)} and the data {', '.join(problem.cells.names)}. Take "
-                "--assumption or --solver soft"
+                "`assumption` or `solver=soft`"
             )
         return self.radii
 

@@ -90,13 +90,13 @@ class TrainedRule(Solver):
         who = f"{self.method.name}: {self.option}"
         if not problem.features:
             raise UsageError(
-                f"{who} trains a model, and a score alone is nothing to train on; name columns with --features, or "
-                "take --solver thresholds"
+                f"{who} trains a model, and a score alone is nothing to train on; name columns with `features`, or "
+                "take `solver=thresholds`"
             )
         used = [column for column in problem.cells.columns if column in problem.features]
         if used:
             raise UsageError(
-                f"{who} sees the recorded group {' x '.join(used)} with --protected-as-feature; leave it out of the "
+                f"{who} sees the recorded group {' x '.join(used)} with `protected_as_feature`; leave it out of the "
                 "features"
             )
 
@@ -123,7 +123,7 @@ class TrainedRule(Solver):
         if problem.protected_as_feature:
             yield (
                 f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; they do not without "
-                "--protected-as-feature"
+                "`protected_as_feature`"
             )
         yield from cut_note(problem)
 
@@ -182,7 +182,7 @@ class SoftGroups(TrainedRule):
         """Return any noise that fits the table."""
         if not noise.tables:
             raise UsageError(
-                f"{self.method.name}: {self.option} needs a noise table (--noise FILE); radii are for --solver dro"
+                f"{self.method.name}: {self.option} needs a noise table (`noise=FILE`); radii are for `solver=dro`"
             )
         return noise.adversary(by_label=self.method.assumption == "certified")
 
@@ -190,7 +190,7 @@ class SoftGroups(TrainedRule):
         """Return what the rule relies on."""
         if self.method.assumption == "certified":
             return "relies on N2 (certified): any noise that fits the noise table by label"
-        unused = "; its labels are used by --assumption certified" if noise.by_label else ""
+        unused = "; its labels are used by `assumption=certified`" if noise.by_label else ""
         return f"relies on N1 (soft): any noise that fits the noise table without labels{unused}"
 
 
