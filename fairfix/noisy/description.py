@@ -9,9 +9,6 @@ The descriptions of noise, from the weakest to the strongest:
 * **N3** N1 or N2, and ``P(noisy | true, label, decision)`` differs from the table's by at most eps
 * **N4** N3 with eps = 0: noise depends on nothing but the true group (and the label, if the table is by label)
 
-A file says N1 or N2: one row per (``true``, ``noisy``[, ``label``]) with a ``count`` or a ``probability``, or rows of
-an auxiliary survey with both groups in each. What kind of probability it is shows in what sums to 1.
-
 The table comes from other people than the data, so its noisy groups have other shares. It is carried over in one of two
 ways: by what a recorded group consists of, ``P(true | noisy)``, or by how a true group is recorded,
 ``P(noisy | true)``. N3 and N4 are statements about the second. Of N0, N1 and N2 either may be true, and where the user
@@ -125,8 +122,8 @@ class NoiseTable:
     def tells_shares(self) -> bool:
         """Whether ``P(noisy | true)`` and the data's noisy groups tell how large the true groups are."""
         for table in self.entries if self.by_label else self.entries[None]:
-            some = table[table.any(-1)]
-            if np.linalg.matrix_rank(some / some.sum(-1, keepdims=True)) < len(some):
+            filled = table[table.any(-1)]
+            if np.linalg.matrix_rank(filled / filled.sum(-1, keepdims=True)) < len(filled):
                 return False
         return True
 
@@ -194,8 +191,8 @@ class NoiseTable:
             return None
         prior = self.entries + PSEUDO_COUNT / self.entries.size
         share = prior / prior.sum()
-        found = rng.multinomial(rows, share.ravel(), replicates).reshape(replicates, *share.shape)
-        return np.asarray(found + DUST * share)  # what was not drawn at all is as it was
+        counts = rng.multinomial(rows, share.ravel(), replicates).reshape(replicates, *share.shape)
+        return np.asarray(counts + DUST * share)  # what was not drawn at all is as it was
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,13 +213,13 @@ class Noise:
         if self.table is None:
             if self.radii is None:
                 raise UsageError("nothing is said of the noise: give `noise=FILE` or `noise_radius`")
-            for said, option in (
+            for given, name in (
                 (self.epsilon is not None, "`noise_epsilon`"),
                 (self.class_conditional, "`noise_class_conditional`"),
                 (self.keep is not None, "`noise_keep`"),
             ):
-                if said:
-                    raise UsageError(f"{option} needs a noise table (`noise=FILE`)")
+                if given:
+                    raise UsageError(f"{name} needs a noise table (`noise=FILE`)")
         if self.epsilon is not None and not 0 <= self.epsilon <= 1:
             raise UsageError(
                 f"`noise_epsilon={self.epsilon:g}` is no difference of probabilities; it is in [0, 1]"
@@ -320,8 +317,8 @@ def radii_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
     return np.array([radii[name] for name in names])
 
 
-def _near(name: str, names: Iterable[str]) -> str:
-    near = get_close_matches(name, list(names), 1)
+def _near(name: str, names: Sequence[str]) -> str:
+    near = get_close_matches(name, names, 1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -350,19 +347,8 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
     by_label = "label" in source.columns
     keys = ("true", "noisy", *(("label",) if by_label else ()))
     source.require(keys)
-    found: dict[tuple[str, ...], float] = {}
-    for batch in _batches(source, (*keys, kind)):
-        coded = [_level_texts(batch, name, source.name) for name in keys]
-        numbers = _numbers(batch.column(kind), kind, source.name)
-        for at, number in enumerate(numbers.tolist()):
-            key = tuple(texts[at] for texts in coded)
-            if key in found:
-                told = ", ".join(f"{n} = {v!r}" for n, v in zip(keys, key, strict=True))
-                raise DataError(f"{source.name} has more than one row with {told}; add them up in one row")
-            found[key] = number
-    if not found:
-        raise DataError(f"{source.name} has no rows")
-    table = _arranged(found, by_label=by_label, where=source.name)
+    entries = _entries(source, keys, kind)
+    table = _arranged(entries, by_label=by_label, where=source.name)
     total = float(table.entries.sum())
     if total <= 0:
         raise DataError(
@@ -381,25 +367,40 @@ def tabulate(source: Source, true: str, noisy: str, label: str | None = None) ->
             f"`noise_columns={','.join(keys)}` names a column twice; true and noisy group are two columns"
         )
     source.require(keys)
-    found: dict[tuple[str, ...], float] = {}
-    for batch in _batches(source, keys):
-        coded = [group_codes(batch.column(i), name) for i, name in enumerate(keys)]
+    entries = _entries(source, keys)
+    return _arranged(entries, by_label=label is not None, where=source.name, column=label or "")
+
+
+def _entries(source: Source, keys: Sequence[str], kind: str | None = None) -> dict[tuple[str, ...], float]:
+    """Return (true, noisy[, label]) -> its number in a column, or the rows that have it."""
+    out: dict[tuple[str, ...], float] = {}
+    for batch in _batches(source, (*keys, *((kind,) if kind else ()))):
+        coded = [group_codes(batch.column(name), name) for name in keys]
         for name, (_, _, missing) in zip(keys, coded, strict=True):
-            if missing is not None and missing.any():
+            if missing is None or not missing.any() or (kind and name == "noisy"):
+                continue
+            if kind is None:
                 raise DataError(
                     f"column {name!r} of {source.name} has {int(missing.sum()):,} missing values or more; leave these "
                     "rows out"
                 )
-        sizes = [len(levels) for _, levels, _ in coded]
-        flat = np.ravel_multi_index([codes for codes, _, _ in coded], sizes)
-        for place, rows in enumerate(np.bincount(flat, minlength=int(np.prod(sizes))).tolist()):
-            if rows:
-                at = np.unravel_index(place, sizes)
-                key = tuple(levels[i] for i, (_, levels, _) in zip(at, coded, strict=True))
-                found[key] = found.get(key, 0.0) + rows
-    if not found:
+            raise DataError(
+                f"column {name!r} of {source.name} is empty in row {int(missing.argmax()) + 1}; fill it in, or leave "
+                "the row out"
+            )
+        numbers = _numbers(batch.column(kind), kind, source.name) if kind else np.ones(batch.num_rows)
+        codes = np.stack([codes for codes, _, _ in coded])
+        places, into, rows = np.unique(codes, axis=1, return_inverse=True, return_counts=True)
+        sums = np.bincount(into.ravel(), numbers, len(rows))
+        for at, total, many in zip(places.T.tolist(), sums.tolist(), rows.tolist(), strict=True):
+            key = tuple(levels[i] for i, (_, levels, _) in zip(at, coded, strict=True))
+            if kind and (many > 1 or key in out):
+                twice = ", ".join(f"{n} = {v!r}" for n, v in zip(keys, key, strict=True))
+                raise DataError(f"{source.name} has more than one row with {twice}; add them up in one row")
+            out[key] = out.get(key, 0.0) + total
+    if not out:
         raise DataError(f"{source.name} has no rows")
-    return _arranged(found, by_label=label is not None, where=source.name, column=label or "")
+    return out
 
 
 def _batches(source: Source, columns: Sequence[str]) -> Iterable[pa.RecordBatch]:
@@ -409,15 +410,6 @@ def _batches(source: Source, columns: Sequence[str]) -> Iterable[pa.RecordBatch]
     for part in source.parts(list(columns), types):
         for batch in part.batches():
             yield batch.select(list(columns))
-
-
-def _level_texts(batch: pa.RecordBatch, name: str, where: str) -> list[str]:
-    """Return a column's values as names of groups."""
-    codes, levels, missing = group_codes(batch.column(name), name)
-    if missing is not None and missing.any() and name != "noisy":
-        row = int(np.flatnonzero(missing)[0]) + 1
-        raise DataError(f"column {name!r} of {where} is empty in row {row}; fill it in, or leave the row out")
-    return [levels[code] for code in codes.tolist()]
 
 
 def _numbers(array: Any, name: str, where: str) -> Floats:
@@ -443,26 +435,24 @@ def _numbers(array: Any, name: str, where: str) -> Floats:
 
 
 def _arranged(
-    found: Mapping[tuple[str, ...], float], *, by_label: bool, where: str, column: str = "label"
+    entries: Mapping[tuple[str, ...], float], *, by_label: bool, where: str, column: str = "label"
 ) -> NoiseTable:
     """Return the table of (true, noisy[, label]) -> number; combinations that are not there are 0."""
-    true = tuple(sorted({key[0] for key in found}))
-    noisy = tuple(sorted({key[1] for key in found}))
-    values = np.zeros((2, len(true), len(noisy)))
-    for key, number in found.items():
-        values[_label(key[2], column, where) if by_label else 0, true.index(key[0]), noisy.index(key[1])] += (
-            number
-        )
+    true, noisy = (tuple(sorted({key[i] for key in entries})) for i in (0, 1))
+    table = np.zeros((2, len(true), len(noisy)))
+    for key, number in entries.items():
+        label = _label(key[2], column, where) if by_label else 0
+        table[label, true.index(key[0]), noisy.index(key[1])] += number
     if len(true) < 2:
         raise DataError(f"{where} has the single true group {true[0]!r}; there is nothing to compare")
-    return NoiseTable(where, true, noisy, values if by_label else values[0], "count")
+    return NoiseTable(where, true, noisy, table if by_label else table[0], "count")
 
 
 def _label(text: str, column: str, where: str) -> int:
-    known = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
-    if text.lower() not in known:
+    label = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}.get(text.lower())
+    if label is None:
         raise DataError(f"column {column!r} of {where} has the value {text!r}; labels are 0 and 1")
-    return known[text.lower()]
+    return label
 
 
 def _as_probabilities(table: NoiseTable, form: Form | None) -> NoiseTable:
@@ -475,7 +465,7 @@ def _as_probabilities(table: NoiseTable, form: Form | None) -> NoiseTable:
     good = {name for name, sums in fits.items() if np.abs(np.asarray(sums) - 1).max() <= ROUNDED}
     if form is None:
         if not good:
-            raise DataError(f"{_off(table, 'true-given-noisy')}{_told(table)}")
+            raise DataError(f"{_off(table, 'true-given-noisy')}{_other_sums(table)}")
         if len(good) > 1:
             raise UsageError(
                 f"the probabilities of {table.source} can be {' or '.join(f for f in FORMS if f in good)}: say which "
@@ -505,7 +495,7 @@ def _off(table: NoiseTable, form: Form) -> str:
     )
 
 
-def _told(table: NoiseTable) -> str:
+def _other_sums(table: NoiseTable) -> str:
     """Return how the other sums miss, for a table that is of no form."""
     true = table.entries.sum(-1)
     return (

@@ -104,8 +104,8 @@ class EpsCurve:
         self._bounds: dict[tuple[str, float], Pair] = {}
 
     @property
-    def told(self) -> tuple[float, ...]:
-        """Values of eps that a report shows."""
+    def grid(self) -> tuple[float, ...]:
+        """The eps that a report shows."""
         return CURVE if self.table.shape[-2] * self.table.shape[-1] <= MANY else ()
 
     def at(self, metric: str, eps: float) -> Pair:
@@ -142,7 +142,7 @@ class EpsCurve:
             return math.nan
         if between.good(*compared(kind, between.far)):
             return 1.0
-        for eps in self.told:
+        for eps in self.grid:
             if inside < eps < outside:
                 if between.good(*self.compared(kind, metrics, eps)):
                     inside, between.near = eps, self._ends(metrics, eps)

@@ -248,8 +248,8 @@ def test_one_side_is_held_where_one_is_asked_for(constraint: str) -> None:
     assert excess(data, both.predict(table), constraint, 0.01) <= 1e-6
     assert excess(data, one.predict(table), f"one_sided_{constraint}", 0.01) <= 1e-6
     assert one.trace.objective <= both.trace.objective + 1e-9
-    assert any("--sides one" in note for note in one.trace.notes)
-    assert not any("--sides one" in note for note in both.trace.notes)
+    assert any("`sides=one`" in note for note in one.trace.notes)
+    assert not any("`sides=one`" in note for note in both.trace.notes)
     assert (
         Robust(constraint=constraint, sides="one")
         .bounds_of(table.reading)
@@ -278,13 +278,13 @@ def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
     search = Robust(solver="ideal", assumption="radii", bins=5.0)
     alone, beside = (fit(search, table, noise) for noise in (radii, Noise(told, radii.radii)))
     np.testing.assert_array_equal(alone.predict(table), beside.predict(table))
-    for more, what in (({}, "solver thresholds"), ({"assumption": "soft"}, "assumption soft")):
-        said = f"--noise-radius alone does not tell what --{what} needs; .*take --solver ideal or dro"
+    for more, what in (({}, "solver=thresholds"), ({"assumption": "soft"}, "assumption=soft")):
+        said = f"`noise_radius` alone does not tell what `{what}` needs; .*take `solver=ideal` or dro"
         with pytest.raises(UsageError, match=said):
             fit(Robust(**more), table, radii)
     with pytest.raises(UsageError, match="--assumption radii does not go with --solver thresholds"):
         fit(Robust(assumption="radii"), table, Noise(told))
-    with pytest.raises(UsageError, match=r"--epsilon 0.1 and --noise-epsilon 0.2 say different things"):
+    with pytest.raises(UsageError, match=r"`epsilon=0.1` and `noise_epsilon=0.2` say different things"):
         fit(Robust(assumption="epsilon", epsilon=0.1), table, Noise(told, epsilon=0.2))
     assert Robust(assumption="identified").noise_in_force(Noise(told)).class_conditional
     assert Robust(assumption="epsilon").noise_in_force(Noise(told)).epsilon == 0.05
@@ -316,7 +316,7 @@ def test_identified_thresholds_are_broken_by_noise_that_depends_on_more() -> Non
     repairer = Robust(constraint="equal_opportunity", assumption="identified", z=0.0, slack=0.02)
 
     assert excess(data, fit(repairer, table, told).predict(table), "equal_opportunity", 0.02) > 0.05
-    with pytest.raises(DataError, match=r"refute .* least eps they allow is 0\.\d+; take a larger --epsilon"):
+    with pytest.raises(DataError, match=r"refute .* least eps they allow is 0\.\d+; take a larger `epsilon`"):
         fit(Robust(constraint="equal_opportunity", assumption="epsilon", epsilon=0.001), table, told)
 
 
@@ -500,7 +500,7 @@ def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
         (
             {"constraint": "equal_opportunity"},
             False,
-            "Add a column label to the table, or choose --assumption",
+            "Add a column label to the table, or choose `assumption",
         ),
         ({"assumption": "certified"}, False, "needs a noise table with labels"),
         ({"protected_as_feature": True, "features": ("x",)}, True, "sees no protected column"),
@@ -524,8 +524,8 @@ TRAINED = {"solver": "dro", "features": ("x",)}
 @pytest.mark.parametrize(
     ("given", "label", "message"),
     [
-        ({"features": None}, True, "a score alone is nothing to train on; name columns with --features"),
-        ({"features": ("x", "group")}, True, "sees the recorded group group with --protected-as-feature"),
+        ({"features": None}, True, "a score alone is nothing to train on; name columns with `features`"),
+        ({"features": ("x", "group")}, True, "sees the recorded group group with `protected_as_feature`"),
         ({"features": (), "protected_as_feature": True}, True, "nothing to train on; name columns"),
         ({"learner": "trees"}, True, "--learner trees does not go with --solver dro"),
         ({"assumption": "identified"}, True, "--assumption identified does not go with --solver dro"),
@@ -728,7 +728,7 @@ def test_radii_need_groups_of_the_same_names() -> None:
     other = known(data, noisy, label=False)
     renamed = NoiseTable("table", ("a", "b", "z"), NAMES, other.entries, "count")
     table = table_of(data, noisy)
-    with pytest.raises(UsageError, match="--assumption radii needs the same true as recorded groups"):
+    with pytest.raises(UsageError, match="`assumption=radii` needs the same true as recorded groups"):
         fit(Robust(solver="ideal", assumption="radii"), table, renamed)
     rule = fit(Robust(solver="ideal", assumption="soft"), table, renamed)
     assert rule.trace.iterations == 36**3

@@ -182,7 +182,7 @@ def test_ambiguous_probabilities_have_to_be_named(call: Call) -> None:
     """A table whose rows and columns both sum to 1 can be read in two ways."""
     text = "true,noisy,probability\na,a,0.9\na,b,0.1\nb,a,0.1\nb,b,0.9\n"
 
-    with pytest.raises(UsageError, match=r"--noise-probability joint\|true-given-noisy\|noisy-given-true"):
+    with pytest.raises(UsageError, match=r"`noise_probability=joint\|true-given-noisy\|noisy-given-true"):
         read_noise(written(text))
     for form in ("true-given-noisy", "noisy-given-true"):
         assert read_noise(written(text), form).form == form
@@ -279,9 +279,9 @@ def test_radii_are_read() -> None:
     ("settings", "said"),
     [
         ({}, "nothing is said"),
-        ({"radii": {"a": 0.1}, "epsilon": 0.1}, "--noise-epsilon needs a noise table"),
-        ({"radii": {"a": 0.1}, "class_conditional": True}, "--noise-class-conditional needs a noise table"),
-        ({"radii": {"a": 0.1}, "keep": "noisy-given-true"}, "--noise-keep needs a noise table"),
+        ({"radii": {"a": 0.1}, "epsilon": 0.1}, "`noise_epsilon` needs a noise table"),
+        ({"radii": {"a": 0.1}, "class_conditional": True}, "`noise_class_conditional` needs a noise table"),
+        ({"radii": {"a": 0.1}, "keep": "noisy-given-true"}, "`noise_keep` needs a noise table"),
         ({"table": "count", "epsilon": 2.0}, "is in [0, 1]"),
         ({"table": "count", "epsilon": 0.1, "class_conditional": True}, "give one of them"),
         ({"table": "noisy-given-true", "keep": "true-given-noisy"}, "can only stay as it is"),
@@ -644,7 +644,7 @@ def test_a_check_can_ask_for_one_true_group() -> None:
     assert bound["low"] <= one.value.value <= bound["high"]
     assert "rests on N1; worst case" in one.reason
     assert two.value.low == figure(told, "true_positive_rate", "b")["bounds"]["N0"]["outer_low"]
-    assert (three.verdict, "--noise-class-conditional" in three.reason) == ("undecided", True)
+    assert (three.verdict, "`noise_class_conditional`" in three.reason) == ("undecided", True)
     for text, said in (
         ("dp.true_groups[noisy=z]>0.1", "no true group 'z'; it has a, b"),
         ("dp.true_groups>0.1", "unknown part|difference, ratio, min and max"),
@@ -654,7 +654,7 @@ def test_a_check_can_ask_for_one_true_group() -> None:
             with pytest.raises(UsageError, match=said):
                 noisy_check(source, noise, part)
     plain = Settings(checks=(Check.parse("dp.true_groups[noisy=a]>0.1"),))
-    with pytest.raises(UsageError, match="--noise-membership"):
+    with pytest.raises(UsageError, match=r"noise.membership"):
         audit(source, READING, plain)
 
 
@@ -663,7 +663,7 @@ def test_an_assumption_that_was_not_stated_is_undecided() -> None:
     ((verdict, reason),) = verdicts(MILD, "dp.difference.under_n4>0.6")
 
     assert verdict == "undecided"
-    assert "--noise-class-conditional" in reason
+    assert "`noise_class_conditional`" in reason
 
 
 def test_breakdown_points_agree_with_bisection() -> None:

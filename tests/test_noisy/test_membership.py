@@ -367,7 +367,7 @@ def test_checks_of_true_groups() -> None:
     assert verdicts["dp.true_groups[membership=a]>0.95"] == "pass"
     assert verdicts["dp.under_n4[membership=a]<0.1"] == "undecided"
     assert verdicts["eo.difference.under_n1>0.001"] == "undecided"
-    assert "--noise-independent" in next(r.reason for r in report.checks if "under_n4" in r.id)
+    assert "`noise_independent`" in next(r.reason for r in report.checks if "under_n4" in r.id)
 
     result, report = audited(data, *checks, independent=True)
     assert result["noise"]["rests_on"] == "N4"

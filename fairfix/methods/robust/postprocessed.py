@@ -17,7 +17,7 @@ from fairfix.data.counts import Floats
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import RepairProblem, Solver, anything, only
 from fairfix.methods.learned import mean_of
-from fairfix.methods.robust.notes import FEW, cut_note, origin_of_radii, reliance
+from fairfix.methods.robust.notes import FEW, cut_note, reliance
 from fairfix.methods.robust.rows import Binned, Radii, RowNoise
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Unrepaired
@@ -72,9 +72,7 @@ class Postprocessed(Solver):
         notes = (
             *_note_on_extremes(problem, scored.values, chance[groups.codes, rows.bins(scored)]),
             *self._notes(problem, best, chance, scored.values),
-            *reliance(
-                method, problem, rows, noise, chance, assumed, self._assumption_words(problem.noise, assumed)
-            ),
+            *reliance(method, problem, rows, noise, chance, assumed),
         )
         learned = scored.scorer.member is not None
         trace = FitTrace(
@@ -99,7 +97,7 @@ class Postprocessed(Solver):
         """Return the assumption in force; UsageError where it does not go with the table, constraint or score."""
         method, name = self.method, self.method.assumption_of(noise)
         if noise.table is None and (name != "radii" or not isinstance(self, Ideal)):
-            what = f"`assumption={name}`" if name != "radii" else self.option
+            what = f"`assumption={name}`" if name != "radii" else f"`solver={method.solver}`"
             raise UsageError(
                 f"{method.name}: `noise_radius` alone does not tell what {what} needs; give a noise table with "
                 "`noise`, or take `solver=ideal` or dro with `assumption=radii`"
@@ -119,13 +117,9 @@ class Postprocessed(Solver):
             )
         if name == "epsilon":
             return Sensitive(method.epsilon_of(noise))
-        assumptions: dict[str, Assumption | Radii] = {
-            "certified": Certified(),
-            "soft": Soft(),
-            "identified": Identified(method.z),
-            "radii": Radii(),
-        }
-        return assumptions[name]
+        if name == "identified":
+            return Identified(method.z)
+        return Certified() if name == "certified" else Soft() if name == "soft" else Radii()
 
     def _notes(
         self, problem: RepairProblem, best: NoisyRepair, chance: Floats, score: Floats
@@ -151,21 +145,6 @@ class Postprocessed(Solver):
         if method.thresholds == "group":
             yield f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; `thresholds=blind` does not"
         yield from cut_note(problem)
-
-    def _assumption_words(self, noise: Noise, assumed: Assumption | Radii) -> str:
-        """Return what thresholds rely on."""
-        label = " and the label" if noise.table is not None and noise.table.by_label else ""
-        return {
-            Certified: "relies on N2 (certified): any noise that fits the noise table by label",
-            Soft: "relies on N1 (soft): any noise that fits the noise table without labels",
-            Radii: "relies on N0 (radii): any distribution within total variation of that of the recorded group of the "
-            f"same name, {origin_of_radii(noise)}",
-            Sensitive: f"relies on N3 (epsilon): noise that fits the noise table and, given the true group{label}, "
-            f"depends on the score{'' if label else ' and the label'} by at most "
-            f"{assumed.eps if isinstance(assumed, Sensitive) else 0:g}",
-            Identified: f"relies on N4 (identified): noise that depends on the true group{label} alone, with a margin "
-            f"of {self.method.z:g} standard errors",
-        }[type(assumed)]
 
 
 class Thresholds(Postprocessed):

@@ -15,7 +15,7 @@ from fairfix.methods.learned import Scored, label_of
 from fairfix.noisy.binned import Assumption, Identified, Sensitive, Soft
 from fairfix.noisy.bounds import valid_radius
 from fairfix.noisy.description import radii_for
-from fairfix.noisy.rates import DEMANDS, LABELS, Parity
+from fairfix.noisy.rates import DEMANDS, LABELS, Parity, cells_of
 from fairfix.noisy.training import Adversary, Either, Within
 
 SAME = 1e-9
@@ -132,8 +132,12 @@ class Binned:
         if not asked.any():
             raise DataError(f"there is no row with label 1, which {constraint} needs")
         edges = bin_edges(score[asked], weight[asked], bins, 2.0 * problem.table.reading.cut - 1.0)
-        at = bins_of(edges, score)
-        groups = problem.cells
+        return cls.counted(problem, bins_of(edges, score), edges)
+
+    @classmethod
+    def counted(cls, problem: RepairProblem, at: Ints, edges: Floats) -> Binned:
+        """Count rows in given bins, shape (n,)."""
+        label, weight, groups = label_of(problem).astype(np.int64), problem.weight, problem.cells
         shape = (len(groups.levels), edges.size, 2)
         index = np.ravel_multi_index((groups.codes, at, label), shape)
         n = np.bincount(index, weight, math.prod(shape)).reshape(shape)
@@ -149,14 +153,11 @@ class Binned:
 
         Edges are the mean chances of the bins, of which there is one score for all groups.
         """
-        label, weight = label_of(problem).astype(np.int64), problem.weight
-        own = np.flatnonzero(weight > 0)
-        levels, at = np.unique(each[own], axis=0, return_inverse=True)
-        shape = (len(problem.cells.levels), len(levels), 2)
-        index = np.ravel_multi_index((problem.cells.codes[own], at.ravel(), label[own]), shape)
-        n = np.bincount(index, weight[own], math.prod(shape)).reshape(shape)
-        rows = float(weight.sum() ** 2 / (weight**2).sum())
-        return cls(n / n.sum(), 2.0 * levels.mean(1) - 1.0, rows), levels.T
+        at = np.zeros(len(each), dtype=np.int64)
+        own = problem.weight > 0  # a row without weight makes no bin
+        levels, into = np.unique(each[own], axis=0, return_inverse=True)
+        at[own] = into.ravel()
+        return cls.counted(problem, at, 2.0 * levels.mean(1) - 1.0), levels.T
 
     def merged(self, chance: Floats) -> Merged:
         """Return the data with bins joined that are decided alike in every group."""
@@ -180,8 +181,7 @@ class Merged:
     def cells(self) -> Floats:
         """Masses of TP, FN, FP, TN by noisy group, shape (K, 4), expected over draws."""
         yes, no = self.chance[:, :, None] * self.n, (1 - self.chance)[:, :, None] * self.n
-        taken, left = yes.sum(1), no.sum(1)
-        return np.stack([taken[:, 1], left[:, 1], taken[:, 0], left[:, 0]], axis=1)
+        return cells_of(yes.sum(1), no.sum(1))
 
 
 def bins_of(edges: Floats, score: Floats) -> Ints:
@@ -196,12 +196,12 @@ def over_labels(table: Floats) -> Floats:
 
 def bin_edges(score: Floats, weight: Floats, bins: int, cut: float) -> Floats:
     """Return where bins begin: at quantiles of the scores, one of them moved to the base's threshold."""
-    values, inverse = np.unique(score, return_inverse=True)
+    levels, inverse = np.unique(score, return_inverse=True)
     total = np.cumsum(np.bincount(inverse, weight))
     first = np.searchsorted(total * bins, np.arange(bins) * total[-1], side="right")
-    edges = values[np.minimum(first, values.size - 1)]
-    edges = np.unique(np.append(edges, values[0]))
-    if values[0] < cut <= values[-1]:  # in place of the nearest, so that no bin is nearly empty
+    edges = levels[np.minimum(first, levels.size - 1)]
+    edges = np.unique(np.append(edges, levels[0]))
+    if levels[0] < cut <= levels[-1]:  # in place of the nearest, so that no bin is nearly empty
         near = 1 + int(np.argmin(np.abs(edges[1:] - cut))) if edges.size > 1 else 1
         edges = np.unique(np.append(np.delete(edges, near) if edges.size > near else edges, cut))
     return edges

@@ -20,14 +20,14 @@ from fairfix.data.counts import Floats
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import RepairProblem, Solver, anything, only
 from fairfix.methods.learned import Design, design_of, label_of, mean_of
-from fairfix.methods.robust.notes import FEW, cut_note, origin_of_radii, reliance
-from fairfix.methods.robust.rows import Binned, Merged, RowNoise
+from fairfix.methods.robust.notes import FEW, cut_note, reliance
+from fairfix.methods.robust.rows import Binned, Merged, Radii, RowNoise
 from fairfix.models.features import Features
 from fairfix.models.members import LinearMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace
-from fairfix.noisy.binned import Assumption, Certified, Soft
+from fairfix.noisy.binned import Certified, Soft
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
 from fairfix.noisy.training import Adversary, Near, Trained, train
 from fairfix.optim.piecewise import Piecewise
@@ -45,10 +45,6 @@ class TrainedRule(Solver):
     @abstractmethod
     def adversary(self, problem: RepairProblem, noise: RowNoise) -> Adversary:
         """Return what the rule is trained against."""
-
-    @abstractmethod
-    def words(self, problem: RepairProblem, noise: RowNoise) -> str:
-        """Return what the rule relies on."""
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Train the rule and say what it relies on."""
@@ -69,10 +65,11 @@ class TrainedRule(Solver):
             raise DataError(f"{method.name}: {error}") from error
         rule, each = _rule(problem, design, best)
         rows, chance = Binned.decided(problem, each)
-        assumed: Assumption = Certified() if method.assumption == "certified" else Soft()
+        certified = method.assumption == "certified"
+        assumed = Radii() if method.solver == "dro" else Certified() if certified else Soft()
         notes = (
             *self._notes(problem, best, each[np.arange(codes.size), codes]),
-            *reliance(method, problem, rows, noise, chance, assumed, self.words(problem, noise)),
+            *reliance(method, problem, rows, noise, chance, assumed),
             *self.last_notes(problem, rows.merged(chance), noise),
         )
         base = Unrepaired(scored.scorer)
@@ -87,7 +84,7 @@ class TrainedRule(Solver):
 
     def _check_problem(self, problem: RepairProblem) -> None:
         """Raise where there is nothing to train on, or the recorded group is named among the features."""
-        who = f"{self.method.name}: {self.option}"
+        who = f"{self.method.name}: `solver={self.method.solver}`"
         if not problem.features:
             raise UsageError(
                 f"{who} trains a model, and a score alone is nothing to train on; name columns with `features`, or "
@@ -140,24 +137,14 @@ class Dro(TrainedRule):
 
     def adversary(self, problem: RepairProblem, noise: RowNoise) -> Adversary:
         """Return the balls."""
-        return Near(noise.radii_for(problem, self.option))
-
-    def words(self, problem: RepairProblem, noise: RowNoise) -> str:
-        """Return what the rule relies on."""
-        assert problem.noise is not None
-        radii = zip(problem.cells.names, noise.radii_for(problem, self.option), strict=True)
-        each = ", ".join(f"{name!r} {r:.3f}" for name, r in radii)
-        return (
-            "relies on N0 (dro): any distribution within total variation of that of the recorded group of the same "
-            f"name, {origin_of_radii(problem.noise)} ({each})"
-        )
+        return Near(noise.radii_for(problem, "`solver=dro`"))
 
     def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[str]:
         """Yield whose radius is no less than the share of its rows that a rate is about."""
         cells, names = rows.cells, problem.cells.names
         for rate, sign in DEMANDS[self.method.parity]:
             share = np.add(*RATIOS[rate].masses(cells)) / cells.sum(1)
-            all_of_them = noise.radii_for(problem, self.option) >= share
+            all_of_them = noise.radii_for(problem, "`solver=dro`") >= share
             who = [name for name, everybody in zip(names, all_of_them, strict=True) if everybody]
             if who:
                 label = f"with label {LABELS[rate][0]} " if len(LABELS[rate]) == 1 else ""
@@ -182,16 +169,9 @@ class SoftGroups(TrainedRule):
         """Return any noise that fits the table."""
         if not noise.tables:
             raise UsageError(
-                f"{self.method.name}: {self.option} needs a noise table (`noise=FILE`); radii are for `solver=dro`"
+                f"{self.method.name}: `solver=soft` needs a noise table (`noise=FILE`); radii are for `solver=dro`"
             )
         return noise.adversary(by_label=self.method.assumption == "certified")
-
-    def words(self, problem: RepairProblem, noise: RowNoise) -> str:
-        """Return what the rule relies on."""
-        if self.method.assumption == "certified":
-            return "relies on N2 (certified): any noise that fits the noise table by label"
-        unused = "; its labels are used by `assumption=certified`" if noise.by_label else ""
-        return f"relies on N1 (soft): any noise that fits the noise table without labels{unused}"
 
 
 def _rule(problem: RepairProblem, design: Design, best: Trained) -> tuple[ScoreCurves, Floats]:
