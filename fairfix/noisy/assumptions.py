@@ -25,11 +25,11 @@ import numpy as np
 from fairfix.errors import DataError
 from fairfix.noisy.bounds import Pair, table_bounds, tv_bounds, widest
 from fairfix.noisy.comparisons import RateBounds, quantile
+from fairfix.noisy.epsilon import sensitivity_bounds
 from fairfix.noisy.evidence import TOLERANCE, Evidence
 from fairfix.noisy.inversion import standard_error
 from fairfix.noisy.levels import level_bounds
 from fairfix.noisy.rates import LABELS, Floats, Ratio
-from fairfix.noisy.sensitivity import sensitivity_bounds
 
 FEW_REPLICATES = 40
 """Draws for which linear programs are solved."""

@@ -3,13 +3,10 @@ r"""Rates of true groups for decisions by bin of a score, under each assumption 
 The data are masses ``n_k(b, y)`` by noisy group, bin of the score and label. A row of noisy group ``k`` in bin ``b`` is
 accepted with probability ``F_k(b)``.
 
-==================  ====  ==========================================================================================
-:class:`Identified` N4    ``M_j(b, y) = sum_k A_jk n_k(b, y)`` with ``A`` the left inverse of ``T'``, and ``TPR_j =
-                          sum_k T_jk sum_b F_k(b) M_j(b, 1) / P_j``, give or take z standard errors
-:class:`Sensitive`  N3    linear programs over :mod:`fairfix.noisy.polytope` with cells (bin, label)
-:class:`Certified`  N2    :mod:`fairfix.noisy.levels`
-:class:`Soft`       N1    :mod:`fairfix.noisy.levels`
-==================  ====  ==========================================================================================
+* under :class:`Identified` (N4) ``M_j(b, y) = sum_k A_jk n_k(b, y)`` with ``A`` the left inverse of ``T'``, and ``TPR_j
+  = sum_k T_jk sum_b F_k(b) M_j(b, 1) / P_j``, give or take z standard errors
+* under :class:`Sensitive` (N3) they are linear programs over :mod:`fairfix.noisy.polytope` with cells (bin, label)
+* under :class:`Certified` (N2) and :class:`Soft` (N1) those of :mod:`fairfix.noisy.levels`
 
 The standard error under N4 (table taken as known) is a norm of a linear function of ``F``, with ``f_j(b) = sum_k T_jk
 F_k(b)``:

@@ -63,31 +63,20 @@ def solve_ideal(
 ) -> NoisyRepair:
     """Return the mixture of least error whose constraint holds for the worst noise of each of its rules.
 
-    Parameters
-    ----------
-    mass
-        Masses by noisy group, bin in increasing order of the score and label, shape (K, B, 2), of total 1.
-    adversary, parity, slack
-        The true groups that may be, and the constraint.
-    blind, single
-        Whether all noisy groups have one cut; whether one rule is wanted and no mixture.
-
-    Returns
-    -------
-    ``excess`` is the mean over the rules that are mixed; ``programs`` the number of rules.
+    Masses are by noisy group, bin in increasing order of the score and label, shape (K, B, 2), of total 1; if
+    ``blind``, all noisy groups have one cut, and if ``single``, one rule is wanted and no mixture. ``excess`` of the
+    result is the mean over the rules that are mixed, ``programs`` the number of rules.
     """
     noisy, bins, _ = mass.shape
-    many = rules_of(bins, 1 if blind else noisy)
+    free = 1 if blind else noisy
+    many = rules_of(bins, free)
     if many > MOST:
         raise ValueError(
             f"{bins} bins of {noisy} groups make {many:,} rules, and a small class has {MOST:,} at most"
         )
     require_labels(mass.sum((0, 1)), parity)
-    cuts = (
-        np.tile(np.arange(bins + 1), (noisy, 1))
-        if blind
-        else np.indices((bins + 1,) * noisy).reshape(noisy, -1)
-    )
+    cuts = np.indices((bins + 1,) * free).reshape(free, -1)
+    cuts = np.broadcast_to(cuts, (noisy, many))
     errors, excess = _judged(mass, cuts, adversary, parity, slack)
     share, feasible = (_best if single else _mixed)(errors, np.nan_to_num(excess.reshape(many, -1), nan=0.0))
     mixed = np.flatnonzero(share > 0)

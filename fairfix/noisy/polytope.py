@@ -140,18 +140,18 @@ def ratio_ends(space: Polytope, ends: Sequence[tuple[Floats, Floats, float]]) ->
             np.append(np.tile(low, many), np.ones(many)),
             np.append(np.zeros(many * rows), np.ones(many)),
         )
-        found = _called(goal.ravel(), limits, presolve=False)
-        if found.status != 0 and many > 1:
+        answer = _called(goal.ravel(), limits, presolve=False)
+        if answer.status != 0 and many > 1:
             return np.concatenate([solved([end]) for end in ends])
         if (
-            found.status != 0
+            answer.status != 0
         ):  # near the least eps allowed one way of solving may fail where the other does not
             again = _called(goal.ravel(), limits, presolve=True)
             if again.status != 0:
-                return np.full(1, np.nan if 2 in (found.status, again.status) else np.inf)
-            found = again
+                return np.full(1, np.nan if 2 in (answer.status, again.status) else np.inf)
+            answer = again
         signs = np.array([sign for _, _, sign in ends])
-        return np.asarray(signs * (goal * found.x.reshape(goal.shape)).sum(1))
+        return np.asarray(signs * (goal * answer.x.reshape(goal.shape)).sum(1))
 
     return np.concatenate([np.zeros(0), *(solved(ends[at : at + size]) for at in range(0, len(ends), size))])
 
@@ -162,9 +162,9 @@ def is_empty(space: Polytope) -> bool:
     if space.under.shape[0]:
         limits.append(LinearConstraint(space.under, -np.inf, 0.0))
     for presolve in (True, False):
-        found = _called(np.zeros(space.equal.shape[1]), limits, presolve=presolve)
-        if found.status in (0, 2):
-            return bool(found.status == 2)
+        answer = _called(np.zeros(space.equal.shape[1]), limits, presolve=presolve)
+        if answer.status in (0, 2):
+            return bool(answer.status == 2)
     return True
 
 

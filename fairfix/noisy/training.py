@@ -10,16 +10,15 @@ A row has features ``x_i``, label ``y_i``, noisy group ``k_i`` and weight ``w_i`
 for each rate ``R`` of the constraint and each true group ``j``, where ``U`` holds the joint masses that an
 :class:`Adversary` allows. Each step
 
-1. takes the worst weights ``r_jk(c)``, the shares of the cells in a group's denominator, for the decisions of the
-moment; 2. takes a step of Adam on the hinge surrogate of the Lagrangian, a weighted error with costs ``c_i = 1 - 2 y_i
-+ sum +-
+1. takes the worst weights ``r_jk(c)``, the shares of the cells in a group's denominator, for the decisions so far;
+2. takes a step of Adam on the hinge surrogate of the Lagrangian, a weighted error with costs ``c_i = 1 - 2 y_i + sum +-
    lambda_rj (1 / P(A, B) - r_jk(c) / m_k(c))``;
 3. takes a step of ascent ``lambda = (lambda + rate g)_+`` with the exact ``g`` of the decisions.
 
 Of every few iterates, each with cuts of its form at quantiles beside 0, the rule of least error among those whose exact
 ``g`` is at most 0 is returned. The rules that accept nobody and everybody are among them, and have equal rates whatever
-the noise; were no rule within the constraint, that of least ``g`` is returned and says so. What is exact is the worst
-case of that rule on the rows given; that it is optimal is not claimed, as the problem is not convex.
+the noise. The worst case of the rule is exact on the rows given; that it is optimal is not claimed, as the problem is
+not convex.
 
 Derivations are in ``docs/methods/noise.md``.
 """
@@ -277,16 +276,9 @@ def train(
 ) -> Trained:
     """Return the best rule that was met whose worst case is within the constraint; see the module's docstring.
 
-    Parameters
-    ----------
-    X, y
-        Shapes (n, d), without a constant column, and (n,), of 0 and 1.
-    codes, weight
-        Noisy group (of ``groups``) and weight of each row, shape (n,); weights of None are 1 each.
-    adversary, parity, slack
-        The true groups that may be, and the constraint.
-    l2, start, steps
-        Penalty, coefficients to begin with (the intercept last; zeros if None), and steps of each run.
+    Features have shape (n, d), without a constant column, labels (n,), of 0 and 1, like noisy groups (of ``groups``)
+    and weights (None: 1 each). ``l2`` is a penalty, ``start`` coefficients to begin with, the intercept last (None:
+    zeros), and ``steps`` those of each run.
     """
     rows = Rows.of(X, y, codes, weight, groups)
     require_labels(np.bincount(rows.y, rows.weight, 2).astype(np.float64), parity)

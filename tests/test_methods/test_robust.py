@@ -419,14 +419,14 @@ def test_a_table_without_labels_guarantees_a_small_group_nothing() -> None:
 def test_the_breakdown_point_is_where_the_worst_case_meets_the_slack(parity: Any, labelled: bool) -> None:
     """It holds just below and breaks just above, by the bounds of rates."""
     points = []
-    for seed in range(3):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
-        q = rng.dirichlet(np.ones(2 * 2 * 4 * 2)).reshape(2, 2, 4, 2)
+        q = rng.dirichlet(np.ones(2 * 2 * 3 * 2)).reshape(2, 2, 3, 2)
         q[[0, 1], [0, 1]] *= 4
         q /= q.sum()
         n, table = q.sum(0), np.moveaxis(q.sum(2), 2, 0)
         table = table if labelled else table.sum(0)
-        F = np.sort(rng.random((2, 4)), axis=1)
+        F = np.sort(rng.random((2, 3)), axis=1)
 
         def worst(eps: float, n: Any = n, table: Any = table, F: Any = F) -> float:
             out = []
@@ -588,8 +588,7 @@ def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str
     np.testing.assert_array_equal(again.predict(table), chance)
 
 
-@pytest.mark.parametrize("parity", PARITIES)
-@pytest.mark.parametrize("solver", ["dro", "soft", "certified"])
+@pytest.mark.parametrize(("solver", "parity"), list(zip(("dro", "soft", "certified"), PARITIES, strict=True)))
 def test_a_trained_rule_may_look_at_the_recorded_group(solver: str, parity: str) -> None:
     """Worst cases hold for any decision; the rule is a score without the group and a threshold per recorded group."""
     data = people(3)
@@ -970,7 +969,7 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     """With a noise table robust stands beside the others, who take recorded groups as they are."""
     what = ["--protected", "race_recorded", "--slacks", "0.05", "--format", "json", "--no-config", "-q"]
     data = str(tmp_path / "loans.parquet")
-    pq.write_table(pq.read_table(SAMPLE / "loans.parquet").slice(0, 4000), data)
+    pq.write_table(pq.read_table(SAMPLE / "loans.parquet").slice(0, 1500), data)
     assert run(["compare", data, *what, "--noise", BASIC[3], "--methods", "robust,ramp"]) == 0
     points = {p["title"]: p for p in json.loads(capsys.readouterr().out)["points"]}
     assert {"robust", "robust, identified", "robust, equal opportunity, identified", "ramp"} <= set(points)

@@ -14,11 +14,10 @@ from fairfix.noisy.bounds import (
     vacuous,
     valid_radius,
 )
-from fairfix.noisy.epsilon import EpsCurve
+from fairfix.noisy.epsilon import End, EpsCurve, cell_parts, least_eps, sensitivity_bounds, sensitivity_ends
 from fairfix.noisy.inversion import invert, standard_error
 from fairfix.noisy.rates import RATIOS, Ratio
 from fairfix.noisy.recorded import Recorded
-from fairfix.noisy.sensitivity import End, cell_parts, least_eps, sensitivity_bounds, sensitivity_ends
 from fairfix.noisy.transports import smallest_shares, total_variation, transport_columns, transport_rows
 from scipy.optimize import linprog
 

@@ -25,9 +25,9 @@ from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.noisy.description import Noise, NoiseTable, parse_radii, read_noise, tabulate
+from fairfix.noisy.epsilon import sensitivity_bounds
 from fairfix.noisy.rates import RATIOS
 from fairfix.noisy.recorded import Recorded
-from fairfix.noisy.sensitivity import sensitivity_bounds
 from fairfix.noisy.true_groups import TrueGroups, audit_noisy
 from fairfix.report import renderer
 

@@ -29,25 +29,16 @@ class Radii:
 
 @dataclass(frozen=True, eq=False)
 class RowNoise:
-    """What is known of the noise in the rows of the fit.
-
-    Attributes
-    ----------
-    tables
-        All joint masses of true and recorded groups that may be, shape (J, K) each, or by label (2, J, K); none where
-        there are radii alone.
-    recording
-        Those that statements about ``P(noisy | true)`` are about (N3); None where the table does not tell them.
-    conditional
-        A table with the ``P(noisy | true)`` itself, of any shares (N4); None without a table.
-    radii
-        Shape (K,); None where true and recorded groups have other names.
-    """
+    """What is known of the noise in the rows of the fit."""
 
     tables: tuple[Floats, ...]
+    """All joint masses of true and recorded groups that may be, (J, K) each, or by label (2, J, K); none for radii."""
     recording: Floats | None
+    """Those that statements about ``P(noisy | true)`` are about (N3); None where the table does not tell them."""
     conditional: Floats | None
+    """A table with the ``P(noisy | true)`` itself, of any shares (N4); None without a table."""
     radii: Floats | None
+    """Shape (K,); None where true and recorded groups have other names."""
 
     @classmethod
     def of(cls, problem: RepairProblem, own: Floats) -> RowNoise:
@@ -107,21 +98,14 @@ class RowNoise:
 
 @dataclass(frozen=True, eq=False)
 class Binned:
-    """What the fit sees of the data.
-
-    Attributes
-    ----------
-    n
-        Masses by noisy group, bin and label, shape (K, B, 2), of total 1.
-    edges
-        Least ``2 s - 1`` of each bin, shape (B,); lower ones are in the first bin.
-    rows
-        Effective number of rows.
-    """
+    """What the fit sees of the data."""
 
     n: Floats
+    """Masses by noisy group, bin and label, shape (K, B, 2), of total 1."""
     edges: Floats
+    """Least ``2 s - 1`` of each bin, shape (B,); lower ones are in the first bin."""
     rows: float
+    """Effective number of rows."""
 
     @classmethod
     def of(cls, problem: RepairProblem, scored: Scored, constraint: Parity, bins: int) -> Binned:
