@@ -84,17 +84,10 @@ class Breakdown:
 def rate_bounds(n: Floats, table: Floats, F: Floats, rate: str, assumption: Assumption) -> Pair:
     """Return the range of each true group's rate that the assumption allows, shape (J,) each.
 
-    Parameters
-    ----------
-    n
-        Masses by noisy group, bin and label, shape (K, B, 2), of total 1.
-    table
-        Joint masses of true and noisy groups with the columns of ``n``, shape (J, K) or by label (2, J, K). With
-        :class:`Identified` only ``P(noisy | true)`` is looked at, so its columns may have any masses.
-    F
-        Decisions, shape (K, B); need not be nondecreasing.
-    rate, assumption
-        The rate; with :class:`Identified`, less and plus z standard errors.
+    Masses ``n`` are by noisy group, bin and label, shape (K, B, 2), of total 1, and the table has their columns, shape
+    (J, K) or by label (2, J, K); under :class:`Identified` only ``P(noisy | true)`` is looked at, so its columns may
+    have any masses, and the range is z standard errors either way. Decisions ``F``, shape (K, B), need not be
+    nondecreasing.
 
     Raises
     ------

@@ -131,16 +131,8 @@ class NoiseTable:
         """Return joint masses of true and noisy groups in the data: all tables that may be, shape (W, ...).
 
         There is one table (W = 1), or where ``P(noisy | true)`` stays and does not tell the shares of true groups, one
-        in which each of them is smallest (W = J).
-
-        Parameters
-        ----------
-        masses
-            Of the data's noisy groups, shape (..., K), or by label (..., 2, K).
-        keep
-            What stays as in the table; what the table does not know cannot stay.
-        entries
-            Other entries of the table, shape (..., J, K) or (..., 2, J, K).
+        in which each of them is smallest (W = J). Masses of the data's noisy groups have shape (..., K), or by label
+        (..., 2, K); other entries of the table (..., J, K) or (..., 2, J, K).
 
         Raises
         ------
@@ -457,27 +449,27 @@ def _label(text: str, column: str, where: str) -> int:
 
 def _as_probabilities(table: NoiseTable, form: Form | None) -> NoiseTable:
     """Return the table with the form that its sums tell, each sum exactly 1."""
-    fits = {
-        "joint": table.entries.sum(),
-        "true-given-noisy": table.entries.sum(-2),
-        "noisy-given-true": table.entries.sum(-1),
+    sums = {
+        "joint": table.entries.sum(keepdims=True),
+        "true-given-noisy": table.entries.sum(-2, keepdims=True),
+        "noisy-given-true": table.entries.sum(-1, keepdims=True),
     }
-    good = {name for name, sums in fits.items() if np.abs(np.asarray(sums) - 1).max() <= ROUNDED}
-    if form is None:
-        if not good:
-            raise DataError(f"{_off(table, 'true-given-noisy')}{_other_sums(table)}")
-        if len(good) > 1:
-            raise UsageError(
-                f"the probabilities of {table.source} can be {' or '.join(f for f in FORMS if f in good)}: say which "
-                f"with `noise_probability={'|'.join(FORMS)}`"
-            )
-        (form,) = (f for f in FORMS if f in good)
-    elif form not in good:
+    good = [name for name in FORMS if np.abs(sums[name] - 1).max() <= ROUNDED]
+    if form is None and len(good) > 1:
+        raise UsageError(
+            f"the probabilities of {table.source} can be {' or '.join(good)}: say which with "
+            f"`noise_probability={'|'.join(FORMS)}`"
+        )
+    if form is None and not good:
+        true = sums["noisy-given-true"]
+        raise DataError(
+            f"{_off(table, 'true-given-noisy')} (neither P(true | noisy), nor P(noisy | true), whose sums go from "
+            f"{true.min():.4g} to {true.max():.4g}, nor joint, with sum {table.entries.sum():.4g})"
+        )
+    form = form or good[0]
+    if form not in good:
         raise DataError(_off(table, form))
-    sums = np.asarray(fits[form])
-    if form != "joint":
-        sums = sums[..., None, :] if form == "true-given-noisy" else sums[..., :, None]
-    return replace(table, entries=table.entries / sums, form=form)
+    return replace(table, entries=table.entries / sums[form], form=form)
 
 
 def _off(table: NoiseTable, form: Form) -> str:
@@ -492,13 +484,4 @@ def _off(table: NoiseTable, form: Form) -> str:
     return (
         f"{where}: the rows with {name} = {names[int(at[-1])]!r}{label} sum to {sums[at]:.4g} and not to 1; correct "
         "them, or give counts"
-    )
-
-
-def _other_sums(table: NoiseTable) -> str:
-    """Return how the other sums miss, for a table that is of no form."""
-    true = table.entries.sum(-1)
-    return (
-        f" (neither P(true | noisy), nor P(noisy | true), whose sums go from {true.min():.4g} to {true.max():.4g}, nor "
-        f"joint, with sum {table.entries.sum():.4g})"
     )

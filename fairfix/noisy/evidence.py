@@ -45,10 +45,9 @@ class Evidence:
         if data.profiles is None:
             self.drawn = draw(data.cells)
         else:
-            masses = data.profiles.masses
-            drawn = draw(masses)
-            self.rules, self.rules_drawn = data.profiles.cells(masses), data.profiles.cells(drawn)
-            self.levels, self.levels_drawn = data.profiles.by_level(masses), data.profiles.by_level(drawn)
+            both = data.profiles.masses, draw(data.profiles.masses)
+            self.rules, self.rules_drawn = map(data.profiles.cells, both)
+            self.levels, self.levels_drawn = map(data.profiles.by_level, both)
             own = np.arange(len(data.names))
             self.drawn = self.rules_drawn[:, own, own]
         if noise.table is not None:
@@ -174,11 +173,9 @@ class Evidence:
         """The table carried over as the user says it is not; None where nothing is said, or it makes no difference."""
         if self.table is None or self.noise.keep is None:
             return None
-        others = [keep for keep in self.table.ways if keep != self.noise.keep]
-        if not others:
-            return None
         try:
-            (other,) = self.table.carried(self.masses(self.data.cells), others[0])
-        except ValueError:  # more than one, or none
+            (keep,) = (keep for keep in self.table.ways if keep != self.noise.keep)
+            (other,) = self.table.carried(self.masses(self.data.cells), keep)
+        except ValueError:  # there is no other way, or more than one table, or none
             return None
         return other if np.abs(other - self.joints[0]).max() > TOLERANCE else None

@@ -55,31 +55,21 @@ def left_inverse(C: Floats) -> tuple[Floats, Floats]:
 
 
 def invert(m: Floats, C: Floats, rules: Floats | None = None, *, by_label: bool = False) -> Inversion:
-    """Return the masses of true groups.
+    """Return the masses of true groups; ValueError as :func:`left_inverse`.
 
     Parameters
     ----------
-    m
-        Masses of the cells in noisy groups, shape (..., K, 4).
-    C
-        A table with the right ``P(noisy | true)``, shape (..., J, K), or by label (..., 2, J, K); of any column masses,
-        as one that was carried over has another noise wherever no shares of true groups fit exactly.
+    m, C
+        Masses of the cells in noisy groups, shape (..., K, 4), and a table with the right ``P(noisy | true)``, shape
+        (..., J, K), or by label (..., 2, J, K); its columns may have any masses.
     rules
         For decisions that look at the noisy group, shape (..., K, K, 4): first the noisy group whose rule is applied,
         to all rows; then the noisy group of the row. A true group has each rule as often as it is recorded so.
-    by_label
-        Whether the table is by label.
-
-    Raises
-    ------
-    ValueError
-        As :func:`left_inverse`.
     """
-    tables = [C[..., 1, :, :], C[..., 0, :, :]] if by_label else [C]
-    cells = [CELLS_OF_LABEL[1], CELLS_OF_LABEL[0]] if by_label else [[0, 1, 2, 3]]
     masses, left, weights = [], [], []
-    for own, table in zip(cells, tables, strict=True):
-        T, inverse = left_inverse(table)
+    for y in (1, 0) if by_label else (None,):
+        own = range(4) if y is None else CELLS_OF_LABEL[y]
+        T, inverse = left_inverse(C if y is None else C[..., y, :, :])
         mass = inverse @ m[..., own]
         left.append(m[..., own] - np.swapaxes(T, -1, -2) @ mass)
         weights.append(inverse)

@@ -5,13 +5,11 @@ A row has probabilities ``z_j = P(true = j | z)`` and lies in a cell. A group's 
 exchanged.
 
 1. For *any* functions l, k of z in [0, 1], ``h = l 1_A + (1 - l) z_j`` has ``E h >= H``, and ``g = k (z_j - 1 + 1_B)``
-has
-   ``E g <= G``. They are chosen on one part of the rows, and the means are taken over the other part: a bad choice
+   has ``E g <= G``. They are chosen on one part of the rows, and the means are taken over the other part: a bad choice
    makes limits wide, never false.
 2. The limit is the largest t at which the upper Student limit of the mean of ``(1 - t) h - t g`` is 0 or more. The mean
-is
-   taken with one more, imagined row at the worst end; the variance is the larger one of ``sum w^2 (x - mean)^2`` and of
-   what equal weights of the effective number of rows had.
+   is taken with one more, imagined row at the worst end; the variance is the larger one of ``sum w^2 (x - mean)^2`` and
+   of what equal weights of the effective number of rows had.
 3. If the true group is independent of the cell given z, ``h = z_j 1_A`` and ``g = z_j 1_B`` have the rate itself.
 
 Why plain means of few rows would be too narrow, and that the steps hold, is in ``docs/methods/noise.md``.
@@ -109,7 +107,7 @@ def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> Means:
 
     ``shares`` guess the probabilities of the cells given each vector, shape (V, 4), from rows outside the sample.
     """
-    in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
+    in_a, in_b = np.array((ratio.a, ratio.b), dtype=np.float64)
     a, b = shares @ in_a, shares @ in_b
     own = sample.weight.sum(1) > 0
     h, g, ends = [], [], []
@@ -128,7 +126,7 @@ def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> Means:
 
 def weighted_means(sample: Sample, ratio: Ratio) -> Means:
     """Return the means whose rate is that of each group, if it is independent of the cell given the vector."""
-    in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
+    in_a, in_b = np.array((ratio.a, ratio.b), dtype=np.float64)
     own, columns = sample.weight.sum(1) > 0, list(sample.vectors.T)
     return means(
         sample,
@@ -140,7 +138,7 @@ def weighted_means(sample: Sample, ratio: Ratio) -> Means:
 
 def correlations(sample: Sample, ratio: Ratio) -> Floats:
     """Return the correlations of the groups' weighted rates, shape (J, J); 0 where a rate has no spread."""
-    in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
+    in_a, in_b = np.array((ratio.a, ratio.b), dtype=np.float64)
     z, w, square = sample.vectors, sample.weight, sample.square
     top, bottom = z.T @ (w @ in_a), z.T @ (w @ (in_a + in_b))
     rate = quotient(top, bottom, 0.0)

@@ -451,12 +451,9 @@ class MembershipGroups(TrueGroups):
                 "N4 is about the people behind the probabilities, and the data cannot show it: what rests on it holds "
                 "if it does"
             )
-        return (
-            replace(
-                report, form="membership", noisy=(), membership=membership, notes=(*notes, *report.notes)
-            ),
-            comparisons,
-        )
+        notes += report.notes
+        report = replace(report, form="membership", noisy=(), membership=membership, notes=tuple(notes))
+        return report, comparisons
 
 
 def audit_membership(

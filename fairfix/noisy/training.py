@@ -290,9 +290,8 @@ def train(
         return search.best_rule(steps * len(ASCENTS))
 
 
-def _run(rows: Rows, search: _Search, begin: Floats, ascent: float, l2: float, steps: int) -> None:
-    """Show the search the iterates of a run."""
-    v = begin.copy()
+def _run(rows: Rows, search: _Search, v: Floats, ascent: float, l2: float, steps: int) -> None:
+    """Show the search the iterates of a run from ``v``."""
     first, second = np.zeros_like(v), np.zeros_like(v)
     multipliers = np.zeros(1)
     for step in range(1, steps + 1):
@@ -301,8 +300,7 @@ def _run(rows: Rows, search: _Search, begin: Floats, ascent: float, l2: float, s
             search.look(v, f)
         accept = f >= 0.0
         cells = rows.cells(accept)
-        excess = np.nan_to_num(excess_of(cells, search.adversary, search.parity, search.slack), nan=0.0)
-        multipliers = np.maximum(multipliers + ascent * excess, 0.0)
+        multipliers = np.maximum(multipliers + ascent * np.nan_to_num(search.excess(cells), nan=0.0), 0.0)
         extra = costs_of(cells, search.adversary, search.parity, multipliers)
         costs = 1.0 - 2.0 * rows.y + extra.ravel()[rows.places(accept)]
         slope = surrogate(rows, v, costs, l2, f)[1]
@@ -320,21 +318,25 @@ class _Search:
         self.rows, self.adversary, self.parity, self.slack = rows, adversary, parity, slack
         self.best: tuple[tuple[float, float], Floats, bool] | None = None
 
+    def excess(self, cells: Floats) -> Floats:
+        """Return ``g``, exactly."""
+        return excess_of(cells, self.adversary, self.parity, self.slack)
+
     def look(self, v: Floats, f: Floats) -> None:
         """Look at an iterate with the cuts of its form."""
         order = np.argsort(f, kind="stable")
         ranked, many = f[order], f.size
-        gap = np.r_[True, np.diff(ranked) > APART, True]  # whether one may cut before each place
-        mass = np.cumsum(self.rows.weight[order])
-        wanted = np.searchsorted(mass, np.arange(1, CUTS) / CUTS)
-        allowed = np.flatnonzero(gap)
-        wanted = np.r_[0, wanted, np.searchsorted(ranked, 0.0), many]
+        allowed = np.flatnonzero(
+            np.r_[True, np.diff(ranked) > APART, True]
+        )  # one may cut before each of these places
+        quantiles = np.searchsorted(np.cumsum(self.rows.weight[order]), np.arange(1, CUTS) / CUTS)
+        wanted = np.r_[0, quantiles, np.searchsorted(ranked, 0.0), many]
         after = np.searchsorted(allowed, np.minimum(wanted, many))
         cuts = np.unique(
             np.r_[allowed[after], allowed[np.maximum(after - 1, 0)]]
         )  # refused are the first `cut` rows
         cells = self._cells(order, cuts)
-        excess = excess_of(cells, self.adversary, self.parity, self.slack)
+        excess = self.excess(cells)
         worst = np.nanmax(np.where(np.isnan(excess), -np.inf, excess), axis=(1, 2))
         errors = cells[:, :, [1, 2]].sum((1, 2))
         miss = np.where(worst <= HOLDS, 0.0, worst)
@@ -368,7 +370,7 @@ class _Search:
         assert self.best is not None
         _, v, constant = self.best
         cells = self.rows.cells(self.rows.A @ v >= 0.0)
-        excess = excess_of(cells, self.adversary, self.parity, self.slack)
+        excess = self.excess(cells)
         error = float(cells[:, [1, 2]].sum())
         feasible = bool(np.nanmax(excess, initial=-np.inf) <= 2 * HOLDS)
         return Trained(v[:-1].copy(), float(v[-1]), error, excess, feasible, constant, steps)

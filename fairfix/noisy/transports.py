@@ -28,10 +28,7 @@ VERTICES = 500
 def transport_columns(C: Floats, noisy: Floats) -> Floats:
     """Return the table with the data's masses of noisy groups and its own ``P(true | noisy)``.
 
-    Raises
-    ------
-    ValueError
-        If a noisy group of the data has no mass in the table.
+    ValueError if a noisy group of the data has no mass in the table.
     """
     have = C.sum(-2)
     if ((have <= 0) & (noisy > 0)).any():
@@ -65,16 +62,8 @@ def smallest_shares(C: Floats, noisy: Floats) -> Floats:
 
     For tables of a rank less than J, as with more true than noisy groups: the masses of true groups ``pi >= 0`` with
     ``T' pi`` the masses of noisy groups are a polytope then. Its vertices have no more groups than the rank, and all of
-    them are looked at. Where it is empty, the tables are those of :func:`transport_rows`.
-
-    Returns
-    -------
-    Shape (J, ..., J, K): first the group that is smallest.
-
-    Raises
-    ------
-    ValueError
-        If a noisy group of the data has no mass in the result, or there are more than :data:`VERTICES` choices.
+    them are looked at (ValueError beyond :data:`VERTICES`). Where it is empty, the tables are those of
+    :func:`transport_rows`. Of shape (J, ..., J, K): first the group that is smallest.
     """
     groups, noisy_groups = C.shape[-2:]
     nearest = transport_rows(C, noisy)
