@@ -253,6 +253,13 @@ class Noise:
             return None
         return np.asarray(table.carried(masses, self.of_recording, entries)[0])
 
+    def conditional(self, masses: Floats, entries: Floats | None = None) -> Floats:
+        """Return a table of the ``P(noisy | true)`` that N4 is about: as it is, wherever it can be."""
+        assert self.table is not None
+        if self.of_recording == "noisy-given-true":
+            return self.table.entries if entries is None else entries
+        return np.asarray(self.table.carried(masses, self.of_recording, entries)[0])
+
     def for_data(self, names: Sequence[str], masses: Floats) -> tuple[Noise, Floats]:
         """Return the noise with the groups of the data, which may be fewer, and the masses in its order.
 

@@ -118,16 +118,10 @@ class Evidence:
 
     @cached_property
     def inverted(self) -> tuple[Inversion, Inversion | None]:
-        """Masses of true groups under N4, of the data and of the draws.
-
-        Raises
-        ------
-        DataError
-            They are not identified.
-        """
+        """Masses of true groups under N4, of the data and of the draws; DataError if they are not identified."""
         assert self.table is not None
         try:
-            table = self._recording(self.data.cells)
+            table = self.noise.conditional(self.masses(self.data.cells))
             inversion = invert(self.data.cells, table, self.rules, by_label=self.by_label)
         except ValueError as error:
             raise DataError(
@@ -135,17 +129,10 @@ class Evidence:
             ) from error
         if not self.replicates:
             return inversion, None
-        drawn = self._recording(self.drawn, self.entries_drawn)
+        drawn = self.noise.conditional(self.masses(self.drawn), self.entries_drawn)
         if drawn.ndim == self.table.entries.ndim:
             drawn = drawn[None]
         return inversion, invert(self.drawn, drawn, self.rules_drawn, by_label=self.by_label)
-
-    def _recording(self, cells: Floats, entries: Floats | None = None) -> Floats:
-        """Return a table of the ``P(noisy | true)`` that N4 is about: as it is, wherever it can be."""
-        assert self.table is not None
-        if self.noise.of_recording == "noisy-given-true":
-            return self.table.entries if entries is None else entries
-        return np.asarray(self.table.carried(self.masses(cells), self.noise.of_recording, entries)[0])
 
     @cached_property
     def weighted(self) -> Mapping[str, Floats]:

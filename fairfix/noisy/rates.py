@@ -72,16 +72,13 @@ def flipped(ratio: Ratio) -> Ratio:
     return Ratio(ratio.b, ratio.a)
 
 
-def _ratio(rate: metrics.Rate) -> Ratio:
-    a, b = (
-        tuple(cell in part for cell in (metrics.TP, metrics.FN, metrics.FP, metrics.TN))
-        for part in (rate.success, rate.failure)
-    )
-    return Ratio(a, b)  # type: ignore[arg-type]  # four of each
-
-
 RATIOS: Mapping[str, Ratio] = {
-    name: _ratio(metrics.RATES[name])
+    name: Ratio(
+        *(
+            tuple(cell in part for cell in (metrics.TP, metrics.FN, metrics.FP, metrics.TN))  # type: ignore[arg-type]
+            for part in (metrics.RATES[name].success, metrics.RATES[name].failure)
+        )
+    )
     for name in (
         "true_positive_rate",
         "false_positive_rate",

@@ -251,8 +251,6 @@ class _Problem:
         same = sparse.kron(np.ones((noisy, 1)), sparse.identity(bins, format="csr"), format="csr")
         self.spread: Any = sparse.csr_matrix(same if blind else sparse.identity(noisy * bins))
         """Takes the free variables to F."""
-        self.free = tables[0].ndim == 2 and not isinstance(assumption, Identified)
-        """Whether denominators of single labels are unknown."""
         self.groups = int(tables[0].shape[-2])
 
     def overall(self, rate: str) -> Floats:
@@ -362,7 +360,8 @@ class _Problem:
         eps = eps_of(self.assumption)
         for rate, sign in self.demands:
             overall = sign * self.overall(rate) @ self.spread
-            level = program.add(1, 0.0, 1.0) if self.free and len(LABELS[rate]) == 1 else None
+            free = self.tables[0].ndim == 2 and len(LABELS[rate]) == 1  # the denominator is unknown
+            level = program.add(1, 0.0, 1.0) if free else None
             if level is not None:
                 program.at_most([(0, overall), (level, sign * minus), (relaxed, minus)], self.slack)
             for table in self.tables:

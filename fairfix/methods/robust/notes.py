@@ -61,7 +61,7 @@ def reliance(
     )
     if table is None:
         return
-    yield _breakdown(method, short, behind, " and the label" if table.by_label else "", assumed)
+    yield _breakdown(method, short, behind, assumed)
     if isinstance(assumed, Soft) and method.constraint != "demographic_parity":
         empty = np.any([vacuous(short.cells, one) for one in behind.of_assumption(assumed)], axis=0)
         names = [name for name, bad in zip(table.true, empty, strict=True) if bad]
@@ -140,15 +140,14 @@ def _worst_cases(
         yield f"{away(lambda r: tv_bounds(short.cells, radii, RATIOS[r])):z.4f} within the radii (N0)"
 
 
-def _breakdown(
-    method: Robust, short: Merged, behind: RowNoise, label: str, assumed: Assumption | Radii
-) -> str:
+def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumption | Radii) -> str:
     """Return how much noise may depend on outcomes before the constraint can break."""
     if behind.recording is None:
         return "the noise table does not tell how large the true groups are, so there is no eps*"
     broken = breakdown_of(short.n, behind.recording, short.chance, method.parity, min(method.slack, 1.0))
-    given = "decisions" if label else "decisions and the label"
-    about = f"P(noisy | true{', label' if label else ''}) depends on {given}"
+    about = "P(noisy | true) depends on decisions and the label"
+    if behind.by_label:
+        about = "P(noisy | true, label) depends on decisions"
     eps = broken.eps
     if isinstance(assumed, Sensitive):  # known of bins, which say more than levels of the decision
         eps = assumed.eps if math.isnan(eps) else max(eps, assumed.eps)

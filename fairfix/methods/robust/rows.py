@@ -55,15 +55,13 @@ class RowNoise:
         assert table is not None
         here = slice(len(names))
         joints = noise.tables(masses)[..., here]
-        tables = [joints[0]]
-        tables += [joint for joint in joints[1:] if np.abs(joint - joints[0]).max() > SAME]
+        tables = [joints[0], *(joint for joint in joints[1:] if np.abs(joint - joints[0]).max() > SAME)]
         recording = noise.recording(masses)
-        recording = None if recording is None else recording[..., here]
-        raw = table.entries[..., here] if noise.of_recording == "noisy-given-true" else recording
         if given is None and set(names) == set(table.true):
             order = [table.true.index(name) for name in names]
             given = np.max([valid_radius(over_labels(one)[order]) for one in tables], axis=0)
-        return cls(tuple(tables), recording, raw, given)
+        recording = None if recording is None else recording[..., here]
+        return cls(tuple(tables), recording, noise.conditional(masses)[..., here], given)
 
     @property
     def by_label(self) -> bool:
