@@ -27,7 +27,6 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.ideal import MOST, rules_of, solve_ideal, usual_bins
 from fairfix.noisy.polytope import Refuted
 from fairfix.noisy.thresholds import NoisyRepair, solve_noisy
-from fairfix.noisy.training import Adversary, Near
 from fairfix.optim.piecewise import Piecewise
 
 if TYPE_CHECKING:
@@ -213,11 +212,7 @@ class Ideal(Postprocessed):
         self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption | Radii
     ) -> NoisyRepair:
         """Search all rules."""
-        adversary: Adversary
-        if isinstance(assumed, Radii):
-            adversary = Near(noise.radii_for(problem, "`assumption=radii`"))
-        else:
-            adversary = noise.adversary(by_label=isinstance(assumed, Certified))
+        adversary = noise.adversary(problem, assumed, "`assumption=radii`")
         blind, single = self.method.thresholds == "blind", self.method.decisions == "deterministic"
         slack = min(self.method.slack, 1.0)
         return solve_ideal(rows.n, adversary, self.method.parity, slack, blind=blind, single=single)

@@ -16,7 +16,7 @@ from fairfix.noisy.binned import Assumption, Identified, Sensitive, Soft
 from fairfix.noisy.bounds import valid_radius
 from fairfix.noisy.description import radii_for
 from fairfix.noisy.rates import DEMANDS, LABELS, Parity, cells_of
-from fairfix.noisy.training import Adversary, Either, Within
+from fairfix.noisy.training import Adversary, Either, Near, Within
 
 SAME = 1e-9
 """Difference of joint masses below which tables are one."""
@@ -76,9 +76,11 @@ class RowNoise:
             return () if self.recording is None else (self.recording,)
         return tuple(over_labels(one) for one in self.tables) if isinstance(assumed, Soft) else self.tables
 
-    def adversary(self, *, by_label: bool) -> Adversary:
-        """Return any noise that fits one of the tables, by label or not."""
-        each = tuple(Within(one if by_label else over_labels(one)) for one in self.tables)
+    def adversary(self, problem: RepairProblem, assumed: Assumption | Radii, what: str) -> Adversary:
+        """Return the balls, or any noise that fits one of the tables, by label or not; ``what`` asks for it."""
+        if isinstance(assumed, Radii):
+            return Near(self.radii_for(problem, what))
+        each = tuple(Within(one) for one in self.of_assumption(assumed))
         return each[0] if len(each) == 1 else Either(each)
 
     def radii_for(self, problem: RepairProblem, what: str) -> Floats:

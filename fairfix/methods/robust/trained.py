@@ -9,7 +9,6 @@ groups treat alike, so each row is decided by the rule of every group for it. No
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
@@ -29,7 +28,7 @@ from fairfix.models.scorers import ScoreCurves, Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace
 from fairfix.noisy.binned import Certified, Soft
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
-from fairfix.noisy.training import Adversary, Near, Trained, train
+from fairfix.noisy.training import Trained, train
 from fairfix.optim.piecewise import Piecewise
 
 if TYPE_CHECKING:
@@ -42,10 +41,6 @@ class TrainedRule(Solver):
     method: Robust
     uses_labels = True
 
-    @abstractmethod
-    def adversary(self, problem: RepairProblem, noise: RowNoise) -> Adversary:
-        """Return what the rule is trained against."""
-
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Train the rule and say what it relies on."""
         method, codes, weight = self.method, problem.cells.codes, problem.table.rows.weight
@@ -56,7 +51,14 @@ class TrainedRule(Solver):
         design, label, many = design_of(problem, method.learner), label_of(problem), len(problem.cells.names)
         own = np.bincount(2 * codes + label.astype(np.int64), problem.weight, 2 * many).reshape(many, 2)
         noise = RowNoise.of(problem, own / problem.weight.sum())
-        adversary, member = self.adversary(problem, noise), scored.scorer.member
+        if method.solver == "soft" and not noise.tables:
+            raise UsageError(
+                f"{method.name}: `solver=soft` needs a noise table (`noise=FILE`); radii are for `solver=dro`"
+            )
+        certified = method.assumption == "certified"
+        assumed = Radii() if method.solver == "dro" else Certified() if certified else Soft()
+        adversary = noise.adversary(problem, assumed, f"`solver={method.solver}`")
+        member = scored.scorer.member
         start = np.append(member.coef[:, 0], member.intercept) if isinstance(member, LinearMember) else None
         given = design.matrix, label, codes, weight, many
         try:
@@ -65,8 +67,6 @@ class TrainedRule(Solver):
             raise DataError(f"{method.name}: {error}") from error
         rule, each = _rule(problem, design, best)
         rows, chance = Binned.decided(problem, each)
-        certified = method.assumption == "certified"
-        assumed = Radii() if method.solver == "dro" else Certified() if certified else Soft()
         notes = (
             *self._notes(problem, best, each[np.arange(codes.size), codes]),
             *reliance(method, problem, rows, noise, chance, assumed),
@@ -135,17 +135,13 @@ class Dro(TrainedRule):
         "learner": only("linear"),
     }
 
-    def adversary(self, problem: RepairProblem, noise: RowNoise) -> Adversary:
-        """Return the balls."""
-        return Near(noise.radii_for(problem, "`solver=dro`"))
-
     def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[str]:
         """Yield whose radius is no less than the share of its rows that a rate is about."""
         cells, names = rows.cells, problem.cells.names
         for rate, sign in DEMANDS[self.method.parity]:
             share = np.add(*RATIOS[rate].masses(cells)) / cells.sum(1)
-            all_of_them = noise.radii_for(problem, "`solver=dro`") >= share
-            who = [name for name, everybody in zip(names, all_of_them, strict=True) if everybody]
+            radii = noise.radii_for(problem, self.option)
+            who = [name for name, radius, part in zip(names, radii, share, strict=True) if radius >= part]
             if who:
                 label = f"with label {LABELS[rate][0]} " if len(LABELS[rate]) == 1 else ""
                 end = "missed" if sign > 0 else "accepted"
@@ -164,14 +160,6 @@ class SoftGroups(TrainedRule):
         "assumption": only("auto", "soft", "certified"),
         "learner": only("linear"),
     }
-
-    def adversary(self, problem: RepairProblem, noise: RowNoise) -> Adversary:
-        """Return any noise that fits the table."""
-        if not noise.tables:
-            raise UsageError(
-                f"{self.method.name}: `solver=soft` needs a noise table (`noise=FILE`); radii are for `solver=dro`"
-            )
-        return noise.adversary(by_label=self.method.assumption == "certified")
 
 
 def _rule(problem: RepairProblem, design: Design, best: Trained) -> tuple[ScoreCurves, Floats]:
