@@ -1,12 +1,12 @@
 """The assumptions about noise, from the weakest to the strongest: for each, what states it and the bounds it allows.
 
-====  ==========================================================================  ======================================
-N0    true groups are distributed near those recorded under their name            :func:`fairfix.noisy.bounds.tv_bounds`
-N1    a table of true and recorded groups                                         ``soft_bounds``
-N2    a table by label                                                            ``labelled_bounds``
-N3    noise depends on outcomes by at most eps                                    :mod:`fairfix.noisy.epsilon`
-N4    noise depends on nothing but the true group (and the label)                 :mod:`fairfix.noisy.inversion`
-====  ==========================================================================  ======================================
+====  ================================================================  ================================
+N0    true groups are distributed near those recorded under their name  :mod:`fairfix.noisy.bounds`
+N1    a table of true and recorded groups                               :mod:`fairfix.noisy.bounds`
+N2    a table by label                                                  :mod:`fairfix.noisy.bounds`
+N3    noise depends on outcomes by at most eps                          :mod:`fairfix.noisy.epsilon`
+N4    noise depends on nothing but the true group (and the label)       :mod:`fairfix.noisy.inversion`
+====  ================================================================  ================================
 
 Bounds run over all tables that may hold. N4 is an estimate, and the true value is also one that the table allows: an
 estimate beyond those bounds is moved to the nearest end, and said to be; if in nearly all draws it lies beyond, N4 is
@@ -23,22 +23,19 @@ from typing import ClassVar
 import numpy as np
 
 from fairfix.errors import DataError
-from fairfix.noisy.bounds import Pair, labelled_bounds, soft_bounds, tv_bounds, widest
+from fairfix.noisy.bounds import Pair, table_bounds, tv_bounds, widest
 from fairfix.noisy.comparisons import RateBounds, quantile
+from fairfix.noisy.epsilon import sensitivity_bounds
 from fairfix.noisy.evidence import TOLERANCE, Evidence
 from fairfix.noisy.inversion import standard_error
 from fairfix.noisy.levels import level_bounds
 from fairfix.noisy.rates import LABELS, Floats, Ratio
-from fairfix.noisy.sensitivity import sensitivity_bounds
 
 FEW_REPLICATES = 40
 """Draws for which linear programs are solved."""
 
 SHARES_OPEN = "P(noisy | true) does not tell how large the true groups are"
-NO_TABLE = "no table was given (--noise FILE)"
-
-Bounding = Callable[[Floats, Floats, Ratio], Pair]
-"""Bounds of a rate by masses and table (or radii)."""
+NO_TABLE = "no table was given (`noise=FILE`)"
 
 
 class Unavailable(Exception):  # noqa: N818 - nothing went wrong
@@ -46,15 +43,7 @@ class Unavailable(Exception):  # noqa: N818 - nothing went wrong
 
 
 class Assumption(ABC):
-    """An assumption about the noise behind recorded groups.
-
-    Parameters
-    ----------
-    evidence
-        Data and description.
-    alpha
-        One minus the confidence of intervals.
-    """
+    """An assumption about the noise behind recorded groups; ``alpha`` is one minus the confidence of intervals."""
 
     level: ClassVar[str]
 
@@ -80,20 +69,20 @@ class Assumption(ABC):
         """Return the standard error of an estimate, shape (J,); None for bounds."""
         return None
 
-    def _over(self, bounding: Bounding, given: Floats, drawn: Floats) -> RateBounds:
+    def _over(
+        self, bounding: Callable[[Floats, Floats, Ratio], Pair], given: Floats, drawn: Floats
+    ) -> RateBounds:
         """Return bounds over all tables (or radii) that are first in those given and drawn."""
         data, evidence = self.evidence.data, self.evidence
-        rates = {
-            name: widest([bounding(data.cells, one, ratio) for one in given])
-            for name, ratio in data.metrics.items()
-        }
-        draws = {}
-        if evidence.replicates:
-            draws = {
-                name: widest([bounding(evidence.drawn, one, ratio) for one in drawn])
+
+        def over(cells: Floats, every: Floats) -> dict[str, Pair]:
+            return {
+                name: widest([bounding(cells, one, ratio) for one in every])
                 for name, ratio in data.metrics.items()
             }
-        return RateBounds(rates, draws, self.alpha)
+
+        draws = over(evidence.drawn, drawn) if evidence.replicates else {}
+        return RateBounds(over(data.cells, given), draws, self.alpha)
 
 
 def _inside(guess: Mapping[str, Floats], bounds: RateBounds) -> dict[str, Floats]:
@@ -126,34 +115,39 @@ class N1(Assumption):
     """A table of true and recorded groups."""
 
     level = "N1"
+    by_label: ClassVar[bool] = False
 
     @property
     def stated(self) -> str | None:
         """A table."""
         table = self.evidence.table
-        return None if table is None else f"the table of {table.source}"
+        if table is None or (self.by_label and not table.by_label):
+            return None
+        return f"the table {'by label ' if self.by_label else ''}of {table.source}"
 
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
-        """Return the bounds of all noise that fits the table."""
-        if self.evidence.table is None:
-            raise Unavailable(NO_TABLE)
-        evidence = self.evidence
-        return self._fitting(
-            soft_bounds, evidence.plain(evidence.joints), evidence.plain(evidence.joints_drawn)
-        )
+        """Return the bounds of all noise that fits the table.
 
-    def _fitting(self, bounding: Bounding, joints: Floats, drawn: Floats) -> RateBounds:
-        """Return the bounds; of decisions that are drawn after the recording, noise does not depend on the draw."""
-        bounds, evidence = self._over(bounding, joints, drawn), self.evidence
+        Of decisions that are drawn after the recording, noise does not depend on the draw.
+        """
+        evidence = self.evidence
+        if evidence.table is None:
+            raise Unavailable(NO_TABLE)
+        if self.by_label and not evidence.by_label:
+            raise Unavailable("the table is not by label")
+        joints, drawn = evidence.joints, evidence.joints_drawn
+        if not self.by_label:
+            joints, drawn = evidence.plain(joints), evidence.plain(drawn)
+        bounds = self._over(table_bounds, joints, drawn)
         if evidence.data.profiles is None:
             return bounds
         accepted = evidence.data.profiles.levels[1]
-        names = [name for name in evidence.data.metrics if name in LABELS]
 
         def of(levels: Floats, tables: Floats) -> dict[str, Pair]:
             return {
                 name: widest([level_bounds(levels, table, accepted, name) for table in tables])
-                for name in names
+                for name in evidence.data.metrics
+                if name in LABELS
             }
 
         draws = of(evidence.levels_drawn, drawn) if evidence.replicates else {}
@@ -166,18 +160,7 @@ class N2(N1):
     """A table of true and recorded groups by label."""
 
     level = "N2"
-
-    @property
-    def stated(self) -> str | None:
-        """A table by label."""
-        table = self.evidence.table
-        return None if table is None or not table.by_label else f"the table by label of {table.source}"
-
-    def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
-        """Return the bounds of all noise that fits the table by label."""
-        if not self.evidence.by_label:
-            raise Unavailable(NO_TABLE if self.evidence.table is None else "the table is not by label")
-        return self._fitting(labelled_bounds, self.evidence.joints, self.evidence.joints_drawn)
+    by_label = True
 
 
 class N3(Assumption):
@@ -195,7 +178,7 @@ class N3(Assumption):
         """Return the bounds of linear programs."""
         evidence, eps = self.evidence, self.evidence.noise.epsilon
         if eps is None:
-            raise Unavailable("not stated (--noise-epsilon)")
+            raise Unavailable("not stated (`noise_epsilon`)")
         if evidence.curve is None:
             raise Unavailable(SHARES_OPEN)
         if evidence.curve.least > eps:
@@ -210,9 +193,9 @@ class N3(Assumption):
     def _draws(self, eps: float, few: int) -> dict[str, Pair]:
         """Return the bounds of a few draws."""
         evidence, metrics = self.evidence, self.evidence.data.metrics
-        values = None if evidence.values_drawn is None else evidence.values_drawn[:few]
+        entries = None if evidence.entries_drawn is None else evidence.entries_drawn[:few]
         drawn = evidence.drawn[:few]
-        tables = evidence.noise.recording(evidence.masses(drawn), values)
+        tables = evidence.noise.recording(evidence.masses(drawn), entries)
         assert tables is not None  # as those of the data
         ends = np.array(
             [
@@ -253,7 +236,7 @@ class N4(Assumption):
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the estimates, inside the bounds by the table alone."""
         if not self.evidence.noise.class_conditional:
-            raise Unavailable("not stated (--noise-class-conditional)")
+            raise Unavailable("not stated (`noise_class_conditional`)")
         (inverted, drawn), data = self.evidence.inverted, self.evidence.data
         level, by = ("N2", " and the label") if self.evidence.by_label else ("N1", "")
         allowed, groups = weaker[level], self.evidence.true

@@ -3,13 +3,10 @@ r"""Rates of true groups for decisions by bin of a score, under each assumption 
 The data are masses ``n_k(b, y)`` by noisy group, bin of the score and label. A row of noisy group ``k`` in bin ``b`` is
 accepted with probability ``F_k(b)``.
 
-==================  ====  ==========================================================================================
-:class:`Identified` N4    ``M_j(b, y) = sum_k A_jk n_k(b, y)`` with ``A`` the left inverse of ``T'``, and ``TPR_j =
-                          sum_k T_jk sum_b F_k(b) M_j(b, 1) / P_j``, give or take z standard errors
-:class:`Sensitive`  N3    linear programs over :mod:`fairfix.noisy.polytope` with cells (bin, label)
-:class:`Certified`  N2    :mod:`fairfix.noisy.levels`
-:class:`Soft`       N1    :mod:`fairfix.noisy.levels`
-==================  ====  ==========================================================================================
+* under :class:`Identified` (N4) ``M_j(b, y) = sum_k A_jk n_k(b, y)`` with ``A`` the left inverse of ``T'``, and ``TPR_j
+  = sum_k T_jk sum_b F_k(b) M_j(b, 1) / P_j``, give or take z standard errors
+* under :class:`Sensitive` (N3) they are linear programs over :mod:`fairfix.noisy.polytope` with cells (bin, label)
+* under :class:`Certified` (N2) and :class:`Soft` (N1) those of :mod:`fairfix.noisy.levels`
 
 The standard error under N4 (table taken as known) is a norm of a linear function of ``F``, with ``f_j(b) = sum_k T_jk
 F_k(b)``:
@@ -33,8 +30,7 @@ from fairfix.noisy.polytope import (
     Refuted,
     is_empty,
     joint_masses,
-    ratio_end,
-    ratio_range,
+    ratio_ends,
     smallest_eps,
 )
 from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity
@@ -88,17 +84,10 @@ class Breakdown:
 def rate_bounds(n: Floats, table: Floats, F: Floats, rate: str, assumption: Assumption) -> Pair:
     """Return the range of each true group's rate that the assumption allows, shape (J,) each.
 
-    Parameters
-    ----------
-    n
-        Masses by noisy group, bin and label, shape (K, B, 2), of total 1.
-    table
-        Joint masses of true and noisy groups with the columns of ``n``, shape (J, K) or by label (2, J, K). With
-        :class:`Identified` only ``P(noisy | true)`` is looked at, so its columns may have any masses.
-    F
-        Decisions, shape (K, B); need not be nondecreasing.
-    rate, assumption
-        The rate; with :class:`Identified`, less and plus z standard errors.
+    Masses ``n`` are by noisy group, bin and label, shape (K, B, 2), of total 1, and the table has their columns, shape
+    (J, K) or by label (2, J, K); under :class:`Identified` only ``P(noisy | true)`` is looked at, so its columns may
+    have any masses, and the range is z standard errors either way. Decisions ``F``, shape (K, B), need not be
+    nondecreasing.
 
     Raises
     ------
@@ -118,11 +107,12 @@ def rate_bounds(n: Floats, table: Floats, F: Floats, rate: str, assumption: Assu
     ends = np.full((2, table.shape[-2]), np.nan)
     for j in range(table.shape[-2]):
         space, top, bottom = _fraction(parts, eps, j, F)
-        found = ratio_range(space, top, bottom)
-        if found is not None:
-            ends[:, j] = found
-        elif is_empty(space):  # no rate is not the same as no noise that fits
+        ends[:, j] = ratio_ends(space, [(top, bottom, 1.0), (top, bottom, -1.0)])
+        if np.isnan(ends[:, j]).any() and is_empty(space):  # no rate is not the same as no noise that fits
             raise Refuted(eps, smallest_eps([(p.mass, p.table) for p in parts]))
+    lost = np.isinf(ends)  # near the least eps allowed; what holds for any noise holds
+    if lost.any():
+        ends = np.where(lost, level_bounds(n, table, F, rate), ends)
     return ends[0], ends[1]
 
 
@@ -147,13 +137,10 @@ def breakdown_of(
     def holds(eps: float, rate: str, sign: float, limit: float, group: int) -> bool:
         eps = min(eps, 1.0 - MISSED)
         space, top, bottom = _fraction(parts_of(n, table, LABELS[rate], eps), eps, group, F)
-        try:
-            end = ratio_end(space, top, bottom, sign)
-        except ArithmeticError:
-            return False
-        if end is None:  # no rate, or by rounding nothing at all
+        (end,) = ratio_ends(space, [(top, bottom, sign)])
+        if np.isnan(end):  # no rate, or by rounding nothing at all
             return not is_empty(space)
-        return sign * (limit - end) <= MISSED
+        return bool(np.isfinite(end) and sign * (limit - end) <= MISSED)
 
     best = 1.0
     for _, rate, sign, limit, group in sorted(suspects, reverse=True):
@@ -230,16 +217,10 @@ def space_of(parts: Sequence[Part], eps: float, group: int) -> tuple[Polytope, i
     """
     if eps < 1:
         return joint_masses([(p.mass, p.table) for p in parts], eps), group
-    two = [np.stack([p.table[group], np.maximum(p.mass.sum(1) - p.table[group], 0.0)]) for p in parts]
-    return joint_masses([(p.mass, t) for p, t in zip(parts, two, strict=True)], eps), 0
-
-
-def placed(space: Polytope, group: int, numbers: Sequence[npt.ArrayLike]) -> Floats:
-    """Return a vector over a polytope that has the numbers of each part at one group, and 0 elsewhere."""
-    out = [np.zeros(shape) for shape in space.shapes]
-    for part, own in zip(out, numbers, strict=True):
-        part[group] = own
-    return space.place(out)
+    two = [
+        (p.mass, np.stack([p.table[group], np.maximum(p.mass.sum(1) - p.table[group], 0.0)])) for p in parts
+    ]
+    return joint_masses(two, eps), 0
 
 
 def _fraction(
@@ -247,8 +228,8 @@ def _fraction(
 ) -> tuple[Polytope, Floats, Floats]:
     """Return the polytope of a group's rate, its numerator and its denominator."""
     space, own = space_of(parts, eps, group)
-    top = placed(space, own, [accept[:, p.bins] * p.relevant for p in parts])
-    return space, top, placed(space, own, [p.relevant for p in parts])
+    top = space.placed(own, [accept[:, p.bins] * p.relevant for p in parts])
+    return space, top, space.placed(own, [p.relevant for p in parts])
 
 
 # ---------------------------------------------------------------------- inverted noise

@@ -5,11 +5,9 @@ table gives ``C_jk``, the joint mass of true group ``j`` and noisy group ``k``, 
 ``C^y_jk``, shape (..., 2, J, K), with the columns of the data. With ``a_k, b_k, t_k`` the masses of A, of B and of all
 cells in noisy group k, the lowest rate ``A / (A + B)`` of group j is
 
-=========================  ================================================================================
-:func:`soft_bounds`        ``x / (x + y)``, ``x = sum_k (C_jk - t_k + a_k)_+``, ``y = sum_k min(b_k, C_jk)``
-:func:`labelled_bounds`    by the two labels of noisy groups as 2 K noisy groups
-:func:`tv_bounds`          ``(a - gamma_j)_+ / (a + b)`` with shares of noisy group j
-=========================  ================================================================================
+* given a table, ``x / (x + y)`` with ``x = sum_k (C_jk - t_k + a_k)_+`` and ``y = sum_k min(b_k, C_jk)``; if it is by
+  label, the two labels of noisy groups are 2 K noisy groups
+* given radii, ``(a - gamma_j)_+ / (a + b)`` with shares of noisy group j
 
 and the highest rate follows with A and B exchanged. Rates without a denominator are NaN. That the bounds are sharp is
 shown in ``docs/methods/noise.md``.
@@ -55,26 +53,22 @@ def require_fit(cells: Floats, table: Floats, *, by_label: bool = False) -> None
         raise ValueError("columns of the table must have the masses of the noisy groups: transport it first")
 
 
-def soft_bounds(m: Floats, C: Floats, ratio: Ratio) -> Pair:
-    """Return the sharp bounds of each true group's rate, given the table, shape (..., J) each.
+def split_labels(m: Floats, C: Floats) -> Pair:
+    """Return masses and table; if it is by label, with the labels of a noisy group as noisy groups of their own."""
+    if C.ndim == m.ndim:
+        return m, C
+    parts = [m * np.isin(range(4), own) for own in CELLS_OF_LABEL]
+    return np.concatenate(parts, -2), np.concatenate([C[..., 0, :, :], C[..., 1, :, :]], -1)
+
+
+def table_bounds(m: Floats, C: Floats, ratio: Ratio) -> Pair:
+    """Return the sharp bounds of each true group's rate, given a table, by label or not, shape (..., J) each.
 
     Where a group may be without a denominator, the bounds are those of the rate whenever it is defined; where it must
-    be, they are NaN.
+    be, they are NaN. What a group leaves of a cell goes to the others, so each group is a knapsack by itself.
     """
-    require_fit(m, C)
-    return _knapsacks(m, C, ratio)
-
-
-def labelled_bounds(m: Floats, C: Floats, ratio: Ratio) -> Pair:
-    """Return the sharp bounds of each true group's rate, given the table by label; else as :func:`soft_bounds`."""
-    require_fit(m, C, by_label=True)
-    one, zero = np.array([1.0, 1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0, 1.0])
-    split = np.concatenate([m * zero, m * one], axis=-2)
-    return _knapsacks(split, np.concatenate([C[..., 0, :, :], C[..., 1, :, :]], axis=-1), ratio)
-
-
-def _knapsacks(cells: Floats, table: Floats, ratio: Ratio) -> Pair:
-    """Return the bounds: what a group leaves of a cell goes to the others, so each group is a knapsack by itself."""
+    require_fit(m, C, by_label=C.ndim > m.ndim)
+    cells, table = split_labels(m, C)
     a, b = (part[..., None, :] for part in ratio.masses(cells))
     rest = cells @ (1.0 - np.array(ratio.a) - np.array(ratio.b))
     rest = rest[..., None, :]
@@ -101,14 +95,14 @@ def tv_bounds(m: Floats, gamma: npt.ArrayLike, ratio: Ratio) -> Pair:
         An empty noisy group has no centre and allows every distribution.
     """
     total = m.sum(-1)
-    radius = np.where(total > 0, np.broadcast_to(np.asarray(gamma, dtype=np.float64), m.shape[:-1]), 1.0)
-    a, b = (part / np.where(total > 0, total, 1.0) for part in ratio.masses(m))
-    some_a, some_b = (part.sum(-1, keepdims=True) > 0 for part in ratio.masses(m))
+    radius = np.where(total > 0, gamma, 1.0)
+    a, b = (quotient(part, total, 0.0) for part in ratio.masses(m))
+    any_a, any_b = (part.sum(-1, keepdims=True) > 0 for part in ratio.masses(m))
     own = a + b > 0
     lo = np.where(own, quotient(np.maximum(a - radius, 0.0), a + b), np.where(radius > 0, 0.0, np.nan))
     hi = np.where(own, 1.0 - quotient(np.maximum(b - radius, 0.0), a + b), np.where(radius > 0, 1.0, np.nan))
-    lo = np.where(some_b, lo, np.where(some_a, lo * 0.0 + 1.0, np.nan))
-    hi = np.where(some_a, hi, np.where(some_b, hi * 0.0, np.nan))
+    lo = np.where(any_b, lo, np.where(any_a, lo * 0.0 + 1.0, np.nan))
+    hi = np.where(any_a, hi, np.where(any_b, hi * 0.0, np.nan))
     return lo, hi
 
 
@@ -121,7 +115,7 @@ def widest(bounds: list[Pair]) -> Pair:
 def _radius(C: Floats, mass: Floats) -> Floats:
     """Return the share of a mass that is not on the diagonal of a square table; 1 where there is no mass."""
     both = np.diagonal(C, axis1=-2, axis2=-1)
-    return np.clip(1.0 - np.where(mass > 0, both / np.where(mass > 0, mass, 1.0), 0.0), 0.0, 1.0)
+    return np.clip(1.0 - quotient(both, mass, 0.0), 0.0, 1.0)
 
 
 def valid_radius(C: Floats) -> Floats:
@@ -143,13 +137,7 @@ def vacuous(m: Floats, C: Floats, ratio: Ratio = RATIOS["true_positive_rate"]) -
     If ``C_jk <= P(other label, noisy = k)`` for all k, group j may lie in the other label wholly but for what the
     adversary chooses: the lowest rate is 0 as soon as some noisy group with ``C_jk > 0`` has B, and the highest is 1
     as soon as one has A. Labels alone say this, so no rule is free of it. False for a group without mass.
-
-    Parameters
-    ----------
-    m, C
-        As in :func:`soft_bounds`.
-    ratio
-        The true or the false positive rate.
+    The rate is the true or the false positive rate.
     """
     require_fit(m, C)
     other = m @ (1.0 - np.array(ratio.rows))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -20,18 +21,13 @@ from fairfix.auditing.results import Bound
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.rates import Floats, Ratio
 
-KINDS = ("difference", "ratio", "min", "max")
-
 
 def comparisons_of(metrics: Mapping[str, Ratio]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield (kind, name, rates) of every comparison that there is."""
-    for kind in KINDS:
-        for name in NOISE_METRICS:
-            rates = rates_of(name)
-            if all(rate in metrics for rate in rates) and (
-                len(rates) == 1 or kind in ("difference", "ratio")
-            ):
-                yield kind, name, rates
+    for kind, name in product(("difference", "ratio", "min", "max"), NOISE_METRICS):
+        rates = rates_of(name)
+        if set(rates) <= set(metrics) and (len(rates) == 1 or kind in ("difference", "ratio")):
+            yield kind, name, rates
 
 
 def pairs(groups: int) -> tuple[np.ndarray, np.ndarray]:
@@ -61,13 +57,10 @@ def ends_of(kind: str, bounds: Sequence[Pair] | Floats) -> Pair:
 def worst(kind: str, ends: Floats) -> Floats:
     """Return the end that counts of (..., P), NaN where none is defined."""
     if kind in ("difference", "max"):
-        best = np.where(np.isnan(ends), -np.inf, ends).max(-1)
-        best = np.where(best == -np.inf, np.nan, best)
-        return np.asarray(np.maximum(best, 0.0) if kind == "difference" else best)
-    none = np.isnan(ends).all(-1)
-    best = np.where(np.isnan(ends), np.inf, ends).min(-1)
-    best = np.minimum(best, 1.0) if kind == "ratio" else best
-    return np.where(none, np.nan, best)
+        most = np.fmax.reduce(ends, -1)
+        return np.asarray(np.maximum(most, 0.0) if kind == "difference" else most)
+    least = np.fmin.reduce(ends, -1)
+    return np.asarray(np.minimum(least, 1.0) if kind == "ratio" else least)
 
 
 def compared(kind: str, bounds: Sequence[Pair] | Floats) -> tuple[float, float]:

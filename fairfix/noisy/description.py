@@ -9,9 +9,6 @@ The descriptions of noise, from the weakest to the strongest:
 * **N3** N1 or N2, and ``P(noisy | true, label, decision)`` differs from the table's by at most eps
 * **N4** N3 with eps = 0: noise depends on nothing but the true group (and the label, if the table is by label)
 
-A file says N1 or N2: one row per (``true``, ``noisy``[, ``label``]) with a ``count`` or a ``probability``, or rows of
-an auxiliary survey with both groups in each. What kind of probability it is shows in what sums to 1.
-
 The table comes from other people than the data, so its noisy groups have other shares. It is carried over in one of two
 ways: by what a recorded group consists of, ``P(true | noisy)``, or by how a true group is recorded,
 ``P(noisy | true)``. N3 and N4 are statements about the second. Of N0, N1 and N2 either may be true, and where the user
@@ -66,19 +63,19 @@ class NoiseTable:
     source: str
     true: tuple[str, ...]
     noisy: tuple[str, ...]
-    values: Floats
+    entries: Floats
     """Shape (J, K), or (2, J, K) by label: counts, or probabilities of the given form."""
     form: Form
 
     @property
     def by_label(self) -> bool:
         """Whether there is a table for each label."""
-        return self.values.ndim == 3
+        return self.entries.ndim == 3
 
     @property
     def rows(self) -> int | None:
         """Rows that were counted; None if they are not known."""
-        return round(float(self.values.sum())) if self.form == "count" else None
+        return round(float(self.entries.sum())) if self.form == "count" else None
 
     @property
     def says_noisy(self) -> bool:
@@ -89,12 +86,12 @@ class NoiseTable:
         """Return the table with its noisy groups in the order of the data's."""
         at = self._places(names, f" of column {column!r}")
         for k, name in enumerate(self.noisy):
-            if name not in names and self.values[..., k].any():
+            if name not in names and self.entries[..., k].any():
                 raise DataError(
                     f"{self.source} names the noisy group {name!r}, which column {column!r} does not have"
                     f"{_near(name, names)}; it has {', '.join(names)}: rename it, or leave its rows out"
                 )
-        return replace(self, noisy=tuple(names), values=self.values[..., at])
+        return replace(self, noisy=tuple(names), entries=self.entries[..., at])
 
     def _places(self, names: Sequence[str], of: str = "") -> list[int]:
         """Return the numbers of noisy groups, or say which is missing."""
@@ -110,7 +107,7 @@ class NoiseTable:
         """Return the total variation of noisy groups to masses (K,) or (2, K); None if the table has none."""
         if not self.says_noisy:
             return None
-        return float(total_variation(self.values.sum(-2).ravel(), masses.ravel()))
+        return float(total_variation(self.entries.sum(-2).ravel(), masses.ravel()))
 
     @property
     def ways(self) -> tuple[Keep, ...]:
@@ -122,26 +119,18 @@ class NoiseTable:
     @property
     def tells_shares(self) -> bool:
         """Whether ``P(noisy | true)`` and the data's noisy groups tell how large the true groups are."""
-        for table in self.values if self.by_label else self.values[None]:
-            some = table[table.any(-1)]
-            if np.linalg.matrix_rank(some / some.sum(-1, keepdims=True)) < len(some):
+        for table in self.entries if self.by_label else self.entries[None]:
+            filled = table[table.any(-1)]
+            if np.linalg.matrix_rank(filled / filled.sum(-1, keepdims=True)) < len(filled):
                 return False
         return True
 
-    def carried(self, masses: Floats, keep: Keep, values: Floats | None = None) -> Floats:
+    def carried(self, masses: Floats, keep: Keep, entries: Floats | None = None) -> Floats:
         """Return joint masses of true and noisy groups in the data: all tables that may be, shape (W, ...).
 
         There is one table (W = 1), or where ``P(noisy | true)`` stays and does not tell the shares of true groups, one
-        in which each of them is smallest (W = J).
-
-        Parameters
-        ----------
-        masses
-            Of the data's noisy groups, shape (..., K), or by label (..., 2, K).
-        keep
-            What stays as in the table; what the table does not know cannot stay.
-        values
-            Other values of the table, shape (..., J, K) or (..., 2, J, K).
+        in which each of them is smallest (W = J). Masses of the data's noisy groups have shape (..., K), or by label
+        (..., 2, K); other entries of the table (..., J, K) or (..., 2, J, K).
 
         Raises
         ------
@@ -149,7 +138,7 @@ class NoiseTable:
             The table cannot make up the data's groups, or leaves their shares open in a way of which no worst case is
             known.
         """
-        table = self.values if values is None else values
+        table = self.entries if entries is None else entries
         try:
             if keep == "true-given-noisy":
                 return transport_columns(table, masses)[None]
@@ -166,7 +155,7 @@ class NoiseTable:
                     if len(self.true) > len(self.noisy)
                     else "some are recorded alike"
                 )
-                + ". If what a recorded group consists of is the same in the data, say --noise-keep true-given-noisy; "
+                + ". If what a recorded group consists of is the same in the data, say `noise_keep=true-given-noisy`; "
                 "else give a table without labels"
             )
         try:
@@ -190,10 +179,10 @@ class NoiseTable:
         rows = self.rows
         if rows is None:
             return None
-        prior = self.values + PSEUDO_COUNT / self.values.size
+        prior = self.entries + PSEUDO_COUNT / self.entries.size
         share = prior / prior.sum()
-        found = rng.multinomial(rows, share.ravel(), replicates).reshape(replicates, *share.shape)
-        return np.asarray(found + DUST * share)  # what was not drawn at all is as it was
+        counts = rng.multinomial(rows, share.ravel(), replicates).reshape(replicates, *share.shape)
+        return np.asarray(counts + DUST * share)  # what was not drawn at all is as it was
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,26 +202,26 @@ class Noise:
     def __post_init__(self) -> None:
         if self.table is None:
             if self.radii is None:
-                raise UsageError("nothing is said of the noise: give --noise FILE or --noise-radius")
-            for said, option in (
-                (self.epsilon is not None, "--noise-epsilon"),
-                (self.class_conditional, "--noise-class-conditional"),
-                (self.keep is not None, "--noise-keep"),
+                raise UsageError("nothing is said of the noise: give `noise=FILE` or `noise_radius`")
+            for given, name in (
+                (self.epsilon is not None, "`noise_epsilon`"),
+                (self.class_conditional, "`noise_class_conditional`"),
+                (self.keep is not None, "`noise_keep`"),
             ):
-                if said:
-                    raise UsageError(f"{option} needs a noise table (--noise FILE)")
+                if given:
+                    raise UsageError(f"{name} needs a noise table (`noise=FILE`)")
         if self.epsilon is not None and not 0 <= self.epsilon <= 1:
             raise UsageError(
-                f"--noise-epsilon {self.epsilon:g} is no difference of probabilities; it is in [0, 1]"
+                f"`noise_epsilon={self.epsilon:g}` is no difference of probabilities; it is in [0, 1]"
             )
         if self.epsilon is not None and self.class_conditional:
             raise UsageError(
-                "--noise-epsilon and --noise-class-conditional say different things of the noise; give one of them"
+                "`noise_epsilon` and `noise_class_conditional` say different things of the noise; give one of them"
             )
         table = self.table
         if table is not None and self.keep is not None and not table.says_noisy and self.keep != table.form:
             raise UsageError(
-                f"--noise-keep {self.keep}: {table.source} holds {WORDS[table.form]}, which can only stay as it is"
+                f"`noise_keep={self.keep}`: {table.source} holds {WORDS[table.form]}, which can only stay as it is"
             )
 
     @property
@@ -249,18 +238,25 @@ class Noise:
         """
         return self.ways[-1]
 
-    def tables(self, masses: Floats, values: Floats | None = None) -> Floats:
+    def tables(self, masses: Floats, entries: Floats | None = None) -> Floats:
         """Return all joint masses that the table may mean for the data, shape (W, ...); see `NoiseTable.carried`."""
         assert self.table is not None
-        return np.concatenate([self.table.carried(masses, keep, values) for keep in self.ways])
+        return np.concatenate([self.table.carried(masses, keep, entries) for keep in self.ways])
 
-    def recording(self, masses: Floats, values: Floats | None = None) -> Floats | None:
+    def recording(self, masses: Floats, entries: Floats | None = None) -> Floats | None:
         """Return the joint masses that N3 is about; None where the table does not tell the shares of true groups."""
         table = self.table
         assert table is not None
         if self.of_recording == "noisy-given-true" and not table.tells_shares:
             return None
-        return np.asarray(table.carried(masses, self.of_recording, values)[0])
+        return np.asarray(table.carried(masses, self.of_recording, entries)[0])
+
+    def conditional(self, masses: Floats, entries: Floats | None = None) -> Floats:
+        """Return a table of the ``P(noisy | true)`` that N4 is about: as it is, wherever it can be."""
+        assert self.table is not None
+        if self.of_recording == "noisy-given-true":
+            return self.table.entries if entries is None else entries
+        return np.asarray(self.table.carried(masses, self.of_recording, entries)[0])
 
     def for_data(self, names: Sequence[str], masses: Floats) -> tuple[Noise, Floats]:
         """Return the noise with the groups of the data, which may be fewer, and the masses in its order.
@@ -272,7 +268,9 @@ class Noise:
         at = table._places(names)
         others = [k for k in range(len(table.noisy)) if k not in at]
         order = at + others
-        ordered = replace(table, noisy=tuple(table.noisy[k] for k in order), values=table.values[..., order])
+        ordered = replace(
+            table, noisy=tuple(table.noisy[k] for k in order), entries=table.entries[..., order]
+        )
         padded = np.concatenate([masses, np.zeros((*masses.shape[:-1], len(others)))], -1)
         return replace(self, table=ordered), padded
 
@@ -289,10 +287,10 @@ def parse_radii(text: str) -> dict[str, float]:
             value = math.nan
         if not sign or not name or not 0 <= value <= 1:
             raise UsageError(
-                f"--noise-radius: cannot read {part.strip()!r}; write GROUP=NUMBER,... with numbers in [0, 1]"
+                f"`noise_radius`: cannot read {part.strip()!r}; write GROUP=NUMBER,... with numbers in [0, 1]"
             )
         if name in out:
-            raise UsageError(f"--noise-radius names the group {name!r} twice; give one radius")
+            raise UsageError(f"`noise_radius` names the group {name!r} twice; give one radius")
         out[name] = value
     return out
 
@@ -304,20 +302,20 @@ def radii_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
     for name in radii:
         if name not in names:
             raise UsageError(
-                f"--noise-radius: column {column!r} has no group {name!r}{_near(name, names)}; it has "
+                f"`noise_radius`: column {column!r} has no group {name!r}{_near(name, names)}; it has "
                 f"{', '.join(names)}"
             )
     for name in names:
         if name not in radii:
             raise UsageError(
-                f"--noise-radius says nothing of the group {name!r} of column {column!r}: give its radius too, 1 if "
+                f"`noise_radius` says nothing of the group {name!r} of column {column!r}: give its radius too, 1 if "
                 "nothing is known"
             )
     return np.array([radii[name] for name in names])
 
 
-def _near(name: str, names: Iterable[str]) -> str:
-    near = get_close_matches(name, list(names), 1)
+def _near(name: str, names: Sequence[str]) -> str:
+    near = get_close_matches(name, names, 1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -337,29 +335,18 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
             + (
                 ""
                 if kinds
-                else ". Of a file with one row per person name both groups: --noise-columns TRUE,NOISY"
+                else ". Of a file with one row per person name both groups: `noise_columns=TRUE,NOISY`"
             )
         )
     kind = kinds[0]
     if kind == "count" and form is not None:
-        raise UsageError(f"--noise-probability {form}: {source.name} holds counts; leave the option out")
+        raise UsageError(f"`noise_probability={form}`: {source.name} holds counts; leave the option out")
     by_label = "label" in source.columns
     keys = ("true", "noisy", *(("label",) if by_label else ()))
     source.require(keys)
-    found: dict[tuple[str, ...], float] = {}
-    for batch in _batches(source, (*keys, kind)):
-        coded = [_level_texts(batch, name, source.name) for name in keys]
-        numbers = _numbers(batch.column(kind), kind, source.name)
-        for at, number in enumerate(numbers.tolist()):
-            key = tuple(texts[at] for texts in coded)
-            if key in found:
-                told = ", ".join(f"{n} = {v!r}" for n, v in zip(keys, key, strict=True))
-                raise DataError(f"{source.name} has more than one row with {told}; add them up in one row")
-            found[key] = number
-    if not found:
-        raise DataError(f"{source.name} has no rows")
-    table = _arranged(found, by_label=by_label, where=source.name)
-    total = float(table.values.sum())
+    entries = _entries(source, keys, kind)
+    table = _arranged(entries, by_label=by_label, where=source.name)
+    total = float(table.entries.sum())
     if total <= 0:
         raise DataError(
             f"column {kind!r} of {source.name} holds nothing but zeros; give the counts of a survey"
@@ -374,28 +361,43 @@ def tabulate(source: Source, true: str, noisy: str, label: str | None = None) ->
     keys = (true, noisy, *((label,) if label else ()))
     if len(set(keys)) < len(keys):
         raise UsageError(
-            f"--noise-columns {','.join(keys)} names a column twice; true and noisy group are two columns"
+            f"`noise_columns={','.join(keys)}` names a column twice; true and noisy group are two columns"
         )
     source.require(keys)
-    found: dict[tuple[str, ...], float] = {}
-    for batch in _batches(source, keys):
-        coded = [group_codes(batch.column(i), name) for i, name in enumerate(keys)]
+    entries = _entries(source, keys)
+    return _arranged(entries, by_label=label is not None, where=source.name, column=label or "")
+
+
+def _entries(source: Source, keys: Sequence[str], kind: str | None = None) -> dict[tuple[str, ...], float]:
+    """Return (true, noisy[, label]) -> its number in a column, or the rows that have it."""
+    out: dict[tuple[str, ...], float] = {}
+    for batch in _batches(source, (*keys, *((kind,) if kind else ()))):
+        coded = [group_codes(batch.column(name), name) for name in keys]
         for name, (_, _, missing) in zip(keys, coded, strict=True):
-            if missing is not None and missing.any():
+            if missing is None or not missing.any() or (kind and name == "noisy"):
+                continue
+            if kind is None:
                 raise DataError(
                     f"column {name!r} of {source.name} has {int(missing.sum()):,} missing values or more; leave these "
                     "rows out"
                 )
-        sizes = [len(levels) for _, levels, _ in coded]
-        flat = np.ravel_multi_index([codes for codes, _, _ in coded], sizes)
-        for place, rows in enumerate(np.bincount(flat, minlength=int(np.prod(sizes))).tolist()):
-            if rows:
-                at = np.unravel_index(place, sizes)
-                key = tuple(levels[i] for i, (_, levels, _) in zip(at, coded, strict=True))
-                found[key] = found.get(key, 0.0) + rows
-    if not found:
+            raise DataError(
+                f"column {name!r} of {source.name} is empty in row {int(missing.argmax()) + 1}; fill it in, or leave "
+                "the row out"
+            )
+        numbers = _numbers(batch.column(kind), kind, source.name) if kind else np.ones(batch.num_rows)
+        codes = np.stack([codes for codes, _, _ in coded])
+        places, into, rows = np.unique(codes, axis=1, return_inverse=True, return_counts=True)
+        sums = np.bincount(into.ravel(), numbers, len(rows))
+        for at, total, many in zip(places.T.tolist(), sums.tolist(), rows.tolist(), strict=True):
+            key = tuple(levels[i] for i, (_, levels, _) in zip(at, coded, strict=True))
+            if kind and (many > 1 or key in out):
+                twice = ", ".join(f"{n} = {v!r}" for n, v in zip(keys, key, strict=True))
+                raise DataError(f"{source.name} has more than one row with {twice}; add them up in one row")
+            out[key] = out.get(key, 0.0) + total
+    if not out:
         raise DataError(f"{source.name} has no rows")
-    return _arranged(found, by_label=label is not None, where=source.name, column=label or "")
+    return out
 
 
 def _batches(source: Source, columns: Sequence[str]) -> Iterable[pa.RecordBatch]:
@@ -405,15 +407,6 @@ def _batches(source: Source, columns: Sequence[str]) -> Iterable[pa.RecordBatch]
     for part in source.parts(list(columns), types):
         for batch in part.batches():
             yield batch.select(list(columns))
-
-
-def _level_texts(batch: pa.RecordBatch, name: str, where: str) -> list[str]:
-    """Return a column's values as names of groups."""
-    codes, levels, missing = group_codes(batch.column(name), name)
-    if missing is not None and missing.any() and name != "noisy":
-        row = int(np.flatnonzero(missing)[0]) + 1
-        raise DataError(f"column {name!r} of {where} is empty in row {row}; fill it in, or leave the row out")
-    return [levels[code] for code in codes.tolist()]
 
 
 def _numbers(array: Any, name: str, where: str) -> Floats:
@@ -439,72 +432,61 @@ def _numbers(array: Any, name: str, where: str) -> Floats:
 
 
 def _arranged(
-    found: Mapping[tuple[str, ...], float], *, by_label: bool, where: str, column: str = "label"
+    entries: Mapping[tuple[str, ...], float], *, by_label: bool, where: str, column: str = "label"
 ) -> NoiseTable:
     """Return the table of (true, noisy[, label]) -> number; combinations that are not there are 0."""
-    true = tuple(sorted({key[0] for key in found}))
-    noisy = tuple(sorted({key[1] for key in found}))
-    values = np.zeros((2, len(true), len(noisy)))
-    for key, number in found.items():
-        values[_label(key[2], column, where) if by_label else 0, true.index(key[0]), noisy.index(key[1])] += (
-            number
-        )
+    true, noisy = (tuple(sorted({key[i] for key in entries})) for i in (0, 1))
+    table = np.zeros((2, len(true), len(noisy)))
+    for key, number in entries.items():
+        label = _label(key[2], column, where) if by_label else 0
+        table[label, true.index(key[0]), noisy.index(key[1])] += number
     if len(true) < 2:
         raise DataError(f"{where} has the single true group {true[0]!r}; there is nothing to compare")
-    return NoiseTable(where, true, noisy, values if by_label else values[0], "count")
+    return NoiseTable(where, true, noisy, table if by_label else table[0], "count")
 
 
 def _label(text: str, column: str, where: str) -> int:
-    known = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
-    if text.lower() not in known:
+    label = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}.get(text.lower())
+    if label is None:
         raise DataError(f"column {column!r} of {where} has the value {text!r}; labels are 0 and 1")
-    return known[text.lower()]
+    return label
 
 
 def _as_probabilities(table: NoiseTable, form: Form | None) -> NoiseTable:
     """Return the table with the form that its sums tell, each sum exactly 1."""
-    fits = {
-        "joint": table.values.sum(),
-        "true-given-noisy": table.values.sum(-2),
-        "noisy-given-true": table.values.sum(-1),
+    sums = {
+        "joint": table.entries.sum(keepdims=True),
+        "true-given-noisy": table.entries.sum(-2, keepdims=True),
+        "noisy-given-true": table.entries.sum(-1, keepdims=True),
     }
-    good = {name for name, sums in fits.items() if np.abs(np.asarray(sums) - 1).max() <= ROUNDED}
-    if form is None:
-        if not good:
-            raise DataError(f"{_off(table, 'true-given-noisy')}{_told(table)}")
-        if len(good) > 1:
-            raise UsageError(
-                f"the probabilities of {table.source} can be {' or '.join(f for f in FORMS if f in good)}: say which "
-                f"with --noise-probability {'|'.join(FORMS)}"
-            )
-        (form,) = (f for f in FORMS if f in good)
-    elif form not in good:
+    good = [name for name in FORMS if np.abs(sums[name] - 1).max() <= ROUNDED]
+    if form is None and len(good) > 1:
+        raise UsageError(
+            f"the probabilities of {table.source} can be {' or '.join(good)}: say which with "
+            f"`noise_probability={'|'.join(FORMS)}`"
+        )
+    if form is None and not good:
+        true = sums["noisy-given-true"]
+        raise DataError(
+            f"{_off(table, 'true-given-noisy')} (neither P(true | noisy), nor P(noisy | true), whose sums go from "
+            f"{true.min():.4g} to {true.max():.4g}, nor joint, with sum {table.entries.sum():.4g})"
+        )
+    form = form or good[0]
+    if form not in good:
         raise DataError(_off(table, form))
-    sums = np.asarray(fits[form])
-    if form != "joint":
-        sums = sums[..., None, :] if form == "true-given-noisy" else sums[..., :, None]
-    return replace(table, values=table.values / sums, form=form)
+    return replace(table, entries=table.entries / sums[form], form=form)
 
 
 def _off(table: NoiseTable, form: Form) -> str:
     """Return which sum of a form is furthest from 1."""
     where = f"column 'probability' of {table.source}"
     if form == "joint":
-        return f"{where} sums to {table.values.sum():.4g} and not to 1; correct it, or give counts"
+        return f"{where} sums to {table.entries.sum():.4g} and not to 1; correct it, or give counts"
     name, names = ("noisy", table.noisy) if form == "true-given-noisy" else ("true", table.true)
-    sums = table.values.sum(-2 if name == "noisy" else -1)
+    sums = table.entries.sum(-2 if name == "noisy" else -1)
     at = np.unravel_index(int(np.abs(sums - 1).argmax()), sums.shape)
     label = f", label = {at[0]}" if table.by_label else ""
     return (
         f"{where}: the rows with {name} = {names[int(at[-1])]!r}{label} sum to {sums[at]:.4g} and not to 1; correct "
         "them, or give counts"
-    )
-
-
-def _told(table: NoiseTable) -> str:
-    """Return how the other sums miss, for a table that is of no form."""
-    true = table.values.sum(-1)
-    return (
-        f" (neither P(true | noisy), nor P(noisy | true), whose sums go from {true.min():.4g} to {true.max():.4g}, nor "
-        f"joint, with sum {table.values.sum():.4g})"
     )

@@ -1,7 +1,8 @@
-"""Rates of true groups as a function of eps, the largest dependence of noise on outcomes (N3), and breakdown points.
+"""Rates of true groups if noise depends on outcomes by at most eps (N3), as a function of eps, and breakdown points.
 
-Bounds become wider with eps, so those at a smaller and at a larger eps enclose those between. The search for the
-largest eps at which a limit is kept solves only the ends on which the answer hangs; each is a linear program.
+Each end of a rate's range is a linear program over the joint masses of :mod:`fairfix.noisy.polytope`; from eps = 1 on
+there is a closed form. Bounds become wider with eps, so those at a smaller and at a larger eps enclose those between.
+The search for the largest eps at which a limit is kept solves only the ends on which the answer hangs.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from functools import partial
 
 import numpy as np
 
-from fairfix.noisy.bounds import Pair
+from fairfix.noisy.bounds import Pair, require_fit, table_bounds
 from fairfix.noisy.comparisons import compared, ends_of, pairs
 from fairfix.noisy.inversion import invert
-from fairfix.noisy.rates import Floats
+from fairfix.noisy.polytope import joint_masses, ratio_ends, smallest_eps
+from fairfix.noisy.rates import CELLS_OF_LABEL, Floats, Ratio
 from fairfix.noisy.recorded import Recorded
-from fairfix.noisy.sensitivity import End, least_eps, sensitivity_bounds, sensitivity_ends
 
 CURVE = (0.01, 0.02, 0.05, 0.1)
 """Values of eps at which the sensitivity curve is told; 0 would be N4, which has to be asked for."""
@@ -38,6 +39,71 @@ Holds = Callable[[float, float], bool]
 
 Place = tuple[int, int, int]
 """An end of a range: number of the rate, side (0 for the lowest), group."""
+
+
+@dataclass(frozen=True)
+class End:
+    """An end of a range: the least (sign 1) or the largest (-1) rate of a true group."""
+
+    ratio: Ratio
+    group: int
+    sign: float
+
+
+def cell_parts(m: Floats, C: Floats) -> tuple[list[tuple[Floats, Floats]], list[list[int]]]:
+    """Return pairs of masses and table, one by label, and the cells of each."""
+    by_label = C.ndim == 3
+    require_fit(m, C, by_label=by_label)
+    which = list(CELLS_OF_LABEL) if by_label else [[0, 1, 2, 3]]
+    return [(m[:, own], table) for own, table in zip(which, C if by_label else [C], strict=True)], which
+
+
+def least_eps(m: Floats, C: Floats) -> float:
+    """Return the least eps that masses and table allow; arguments as in :func:`sensitivity_ends`."""
+    return smallest_eps(cell_parts(m, C)[0])
+
+
+def sensitivity_ends(m: Floats, C: Floats, eps: float, ends: Sequence[End]) -> Floats:
+    """Return ends of the range of rates if noise depends on the cell by at most eps.
+
+    Parameters
+    ----------
+    m, C
+        Masses of TP, FN, FP, TN in noisy groups, shape (K, 4), and a table with their columns, shape (J, K), or
+        (2, J, K) by label.
+    eps
+        Largest ``|P(noisy = k | true = j, cell) - T_jk|``; with a table by label noise may depend on the label freely,
+        and on decisions by eps.
+
+    Returns
+    -------
+    A number for each end; NaN where a group has no denominator, and everywhere if the data refute the assumption.
+    Where the solver gives up, as it may near the least eps that the data allow, the end is that of any noise: it holds.
+    """
+    parts, which = cell_parts(m, C)
+    out = np.full(len(ends), np.inf)
+    if eps < 1:
+        space = joint_masses(parts, eps)
+
+        def counted(mask: Sequence[bool], group: int) -> Floats:
+            return space.placed(group, [np.array(mask)[own] for own in which])
+
+        out = ratio_ends(
+            space, [(counted(e.ratio.a, e.group), counted(e.ratio.rows, e.group), e.sign) for e in ends]
+        )
+    lost = {i: ends[i] for i in np.flatnonzero(np.isinf(out)).tolist()}
+    any_noise = {ratio: table_bounds(m, C, ratio) for ratio in {end.ratio for end in lost.values()}}
+    for i, end in lost.items():
+        out[i] = any_noise[end.ratio][0 if end.sign > 0 else 1][end.group]
+    return out
+
+
+def sensitivity_bounds(m: Floats, C: Floats, ratio: Ratio, eps: float) -> Pair:
+    """Return the sharp bounds of every group's rate, shape (J,) each; see :func:`sensitivity_ends`."""
+    groups = C.shape[-2]
+    ends = [End(ratio, j, sign) for sign in (1.0, -1.0) for j in range(groups)]
+    lo, hi = sensitivity_ends(m, C, eps, ends).reshape(2, groups)
+    return lo, hi
 
 
 @dataclass(eq=False)
@@ -88,15 +154,7 @@ class _Between:
 
 
 class EpsCurve:
-    """Bounds of rates under N3 as a function of eps.
-
-    Parameters
-    ----------
-    data
-        The recorded groups.
-    table
-        Joint masses with the ``P(noisy | true)`` that N3 is about, shape (J, K), or by label (2, J, K).
-    """
+    """Bounds of rates under N3 as a function of eps; the table has the ``P(noisy | true)`` that N3 is about."""
 
     def __init__(self, data: Recorded, table: Floats) -> None:
         self.data, self.table = data, table
@@ -104,8 +162,8 @@ class EpsCurve:
         self._bounds: dict[tuple[str, float], Pair] = {}
 
     @property
-    def told(self) -> tuple[float, ...]:
-        """Values of eps that a report shows."""
+    def grid(self) -> tuple[float, ...]:
+        """The eps that a report shows."""
         return CURVE if self.table.shape[-2] * self.table.shape[-1] <= MANY else ()
 
     def at(self, metric: str, eps: float) -> Pair:
@@ -142,7 +200,7 @@ class EpsCurve:
             return math.nan
         if between.good(*compared(kind, between.far)):
             return 1.0
-        for eps in self.told:
+        for eps in self.grid:
             if inside < eps < outside:
                 if between.good(*self.compared(kind, metrics, eps)):
                     inside, between.near = eps, self._ends(metrics, eps)
@@ -151,13 +209,13 @@ class EpsCurve:
         while outside - inside > precision:
             middle = (inside + outside) / 2
             trial = _Between(kind, between.near.copy(), between.far.copy(), holds)
-            if trial.decide(partial(self._some_ends, middle, metrics)):
+            if trial.decide(partial(self._ends_at, middle, metrics)):
                 inside, between.near = middle, trial.near
             else:
                 outside, between.far = middle, trial.far
         return inside
 
-    def _some_ends(self, eps: float, metrics: Sequence[str], places: Sequence[Place]) -> Floats:
+    def _ends_at(self, eps: float, metrics: Sequence[str], places: Sequence[Place]) -> Floats:
         """Return the ends at the places given."""
         ends = [
             End(self.data.metrics[metrics[rate]], group, 1.0 - 2.0 * side) for rate, side, group in places

@@ -17,7 +17,7 @@ from fairfix.noisy.bounds import masses_of, valid_radius
 from fairfix.noisy.description import Noise, NoiseTable, radii_for
 from fairfix.noisy.epsilon import EpsCurve
 from fairfix.noisy.inversion import Inversion, invert
-from fairfix.noisy.rates import CELLS_OF_LABEL, Floats
+from fairfix.noisy.rates import CELLS_OF_LABEL, Floats, quotient
 from fairfix.noisy.recorded import Recorded
 
 REPLICATES = 1000
@@ -45,21 +45,20 @@ class Evidence:
         if data.profiles is None:
             self.drawn = draw(data.cells)
         else:
-            masses = data.profiles.masses
-            drawn = draw(masses)
-            self.rules, self.rules_drawn = data.profiles.cells(masses), data.profiles.cells(drawn)
-            self.levels, self.levels_drawn = data.profiles.by_level(masses), data.profiles.by_level(drawn)
+            both = data.profiles.masses, draw(data.profiles.masses)
+            self.rules, self.rules_drawn = map(data.profiles.cells, both)
+            self.levels, self.levels_drawn = map(data.profiles.by_level, both)
             own = np.arange(len(data.names))
             self.drawn = self.rules_drawn[:, own, own]
         if noise.table is not None:
             self.table = noise.table.for_groups(data.names, data.attribute)
             if self.by_label and not data.labelled:
                 raise UsageError(
-                    f"{self.table.source} is by label, and the data have no label; name it with --label"
+                    f"{self.table.source} is by label, and the data have no label; name it with `label`"
                 )
             self.true = self.table.true
             self.noise = replace(noise, table=self.table)
-            self.values_drawn = self.table.drawn(replicates, rng) if replicates else None
+            self.entries_drawn = self.table.drawn(replicates, rng) if replicates else None
             self.joints = self.noise.tables(self.masses(data.cells))
             self.recording = self.noise.recording(self.masses(data.cells))
 
@@ -91,7 +90,7 @@ class Evidence:
         """The tables that may hold in every draw, shape (W, R, ...); those of the data, if there are no draws."""
         if not self.replicates:
             return self.joints
-        return self.noise.tables(self.masses(self.drawn), self.values_drawn)
+        return self.noise.tables(self.masses(self.drawn), self.entries_drawn)
 
     @cached_property
     def radii(self) -> tuple[Floats, Floats] | None:
@@ -100,7 +99,7 @@ class Evidence:
             given = radii_for(self.noise.radii, self.data.names, self.data.attribute)
             if not self.same_groups:
                 raise UsageError(
-                    "--noise-radius compares a true group with the recorded group of the same name; the table's true "
+                    "`noise_radius` compares a true group with the recorded group of the same name; the table's true "
                     f"groups are {', '.join(self.true)} and the recorded ones {', '.join(self.data.names)}: leave it "
                     "out"
                 )
@@ -119,34 +118,21 @@ class Evidence:
 
     @cached_property
     def inverted(self) -> tuple[Inversion, Inversion | None]:
-        """Masses of true groups under N4, of the data and of the draws.
-
-        Raises
-        ------
-        DataError
-            They are not identified.
-        """
+        """Masses of true groups under N4, of the data and of the draws; DataError if they are not identified."""
         assert self.table is not None
         try:
-            table = self._recording(self.data.cells)
+            table = self.noise.conditional(self.masses(self.data.cells))
             inversion = invert(self.data.cells, table, self.rules, by_label=self.by_label)
         except ValueError as error:
             raise DataError(
-                f"--noise-class-conditional: {error}; leave the option out, and the bounds remain"
+                f"`noise_class_conditional`: {error}; leave the option out, and the bounds remain"
             ) from error
         if not self.replicates:
             return inversion, None
-        drawn = self._recording(self.drawn, self.values_drawn)
-        if drawn.ndim == self.table.values.ndim:
+        drawn = self.noise.conditional(self.masses(self.drawn), self.entries_drawn)
+        if drawn.ndim == self.table.entries.ndim:
             drawn = drawn[None]
         return inversion, invert(self.drawn, drawn, self.rules_drawn, by_label=self.by_label)
-
-    def _recording(self, cells: Floats, values: Floats | None = None) -> Floats:
-        """Return a table of the ``P(noisy | true)`` that N4 is about: as it is, wherever it can be."""
-        assert self.table is not None
-        if self.noise.of_recording == "noisy-given-true":
-            return self.table.values if values is None else values
-        return np.asarray(self.table.carried(self.masses(cells), self.noise.of_recording, values)[0])
 
     @cached_property
     def weighted(self) -> Mapping[str, Floats]:
@@ -159,7 +145,7 @@ class Evidence:
             return {}
         m = self.data.cells
         masses = self.masses(m)[..., None, :]
-        share = np.where(masses > 0, self.joints[0] / np.where(masses > 0, masses, 1.0), 0.0)
+        share = quotient(self.joints[0], masses, 0.0)
         parts = [share[y] @ m[:, CELLS_OF_LABEL[y]] for y in (1, 0)] if self.by_label else [share @ m]
         cells = np.concatenate(parts, -1)
         return {name: ratio.of(cells) for name, ratio in self.data.metrics.items()}
@@ -174,11 +160,9 @@ class Evidence:
         """The table carried over as the user says it is not; None where nothing is said, or it makes no difference."""
         if self.table is None or self.noise.keep is None:
             return None
-        others = [keep for keep in self.table.ways if keep != self.noise.keep]
-        if not others:
-            return None
         try:
-            (other,) = self.table.carried(self.masses(self.data.cells), others[0])
-        except ValueError:  # more than one, or none
+            (keep,) = (keep for keep in self.table.ways if keep != self.noise.keep)
+            (other,) = self.table.carried(self.masses(self.data.cells), keep)
+        except ValueError:  # there is no other way, or more than one table, or none
             return None
         return other if np.abs(other - self.joints[0]).max() > TOLERANCE else None

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
-from fairfix.noisy.rates import Floats, Parity, require_labels
+from fairfix.noisy.rates import Floats, Parity, cells_of, require_labels
 from fairfix.noisy.thresholds import NoisyRepair
 from fairfix.noisy.training import HOLDS, Adversary, excess_of
 
@@ -49,10 +49,7 @@ def rules_of(bins: int, groups: int) -> int:
 
 def usual_bins(groups: int, most: int) -> int:
     """Return the largest number of bins whose rules are no more than usual."""
-    bins = most
-    while bins > 1 and rules_of(bins, groups) > USUAL:
-        bins -= 1
-    return bins
+    return next((bins for bins in range(most, 1, -1) if rules_of(bins, groups) <= USUAL), 1)
 
 
 def solve_ideal(
@@ -66,31 +63,20 @@ def solve_ideal(
 ) -> NoisyRepair:
     """Return the mixture of least error whose constraint holds for the worst noise of each of its rules.
 
-    Parameters
-    ----------
-    mass
-        Masses by noisy group, bin in increasing order of the score and label, shape (K, B, 2), of total 1.
-    adversary, parity, slack
-        The true groups that may be, and the constraint.
-    blind, single
-        Whether all noisy groups have one cut; whether one rule is wanted and no mixture.
-
-    Returns
-    -------
-    ``excess`` is the mean over the rules that are mixed; ``programs`` the number of rules.
+    Masses are by noisy group, bin in increasing order of the score and label, shape (K, B, 2), of total 1; if
+    ``blind``, all noisy groups have one cut, and if ``single``, one rule is wanted and no mixture. ``excess`` of the
+    result is the mean over the rules that are mixed, ``programs`` the number of rules.
     """
     noisy, bins, _ = mass.shape
-    many = rules_of(bins, 1 if blind else noisy)
+    free = 1 if blind else noisy
+    many = rules_of(bins, free)
     if many > MOST:
         raise ValueError(
             f"{bins} bins of {noisy} groups make {many:,} rules, and a small class has {MOST:,} at most"
         )
     require_labels(mass.sum((0, 1)), parity)
-    cuts = (
-        np.tile(np.arange(bins + 1), (noisy, 1))
-        if blind
-        else np.indices((bins + 1,) * noisy).reshape(noisy, -1)
-    )
+    cuts = np.indices((bins + 1,) * free).reshape(free, -1)
+    cuts = np.broadcast_to(cuts, (noisy, many))
     errors, excess = _judged(mass, cuts, adversary, parity, slack)
     share, feasible = (_best if single else _mixed)(errors, np.nan_to_num(excess.reshape(many, -1), nan=0.0))
     mixed = np.flatnonzero(share > 0)
@@ -111,7 +97,7 @@ def _judged(
     for first in range(0, cuts.shape[1], AT_ONCE):
         at = cuts[:, first : first + AT_ONCE].T
         taken, left = (part[np.arange(len(mass)), at] for part in (above, below))
-        cells = np.stack([taken[..., 1], left[..., 1], taken[..., 0], left[..., 0]], axis=-1)
+        cells = cells_of(taken, left)
         errors.append(cells[..., [1, 2]].sum((1, 2)))
         over.append(excess_of(cells, adversary, parity, slack))
     return np.concatenate(errors), np.concatenate(over)
@@ -121,24 +107,22 @@ def _mixed(errors: Floats, excess: Floats) -> tuple[Floats, bool]:
     """Return the shares of the best mixture, and whether the constraint holds; if not, it is missed by the least."""
     many, rows = excess.shape
     solve: Any = linprog  # its stubs want lists of bounds
-    simplex = np.append(np.ones(many), 0.0)[None, :]
     for relaxed in (False, True):
-        goal = np.append(np.zeros(many), 1.0) if relaxed else np.append(errors, 0.0)
-        bounds = np.column_stack([np.zeros(many + 1), np.append(np.ones(many), np.inf if relaxed else 0.0)])
-        under = np.column_stack([excess.T, -np.ones(rows)])
-        found = solve(
-            goal,
-            A_ub=under,
+        answer = solve(
+            np.append(np.zeros(many), 1.0) if relaxed else np.append(errors, 0.0),
+            A_ub=np.column_stack([excess.T, -np.ones(rows)]),
             b_ub=np.zeros(rows),
-            A_eq=simplex,
+            A_eq=np.append(np.ones(many), 0.0)[None, :],
             b_eq=np.ones(1),
-            bounds=bounds,
+            bounds=np.column_stack(
+                [np.zeros(many + 1), np.append(np.ones(many), np.inf if relaxed else 0.0)]
+            ),
             method="highs",
         )
-        if found.status == 0:
-            share = np.where(found.x[:-1] > HOLDS, found.x[:-1], 0.0)
+        if answer.status == 0:
+            share = np.where(answer.x[:-1] > HOLDS, answer.x[:-1], 0.0)
             return share / share.sum(), not relaxed
-    raise ArithmeticError(f"the solver gave up: {found.message}")
+    raise ArithmeticError(f"the solver gave up: {answer.message}")
 
 
 def _best(errors: Floats, excess: Floats) -> tuple[Floats, bool]:

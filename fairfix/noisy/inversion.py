@@ -49,37 +49,27 @@ def left_inverse(C: Floats) -> tuple[Floats, Floats]:
             "groups are not identified; use bounds"
         )
     mass = C.sum(-2)[..., None]
-    root = np.sqrt(np.where(mass > 0, 1.0 / np.where(mass > 0, mass, 1.0), 0.0))
+    root = np.sqrt(quotient(np.ones(1), mass, 0.0))
     weights = np.linalg.pinv(root * np.swapaxes(T, -1, -2)) * np.swapaxes(root, -1, -2)
     return T, np.where(full[..., None, None], weights, np.nan)
 
 
 def invert(m: Floats, C: Floats, rules: Floats | None = None, *, by_label: bool = False) -> Inversion:
-    """Return the masses of true groups.
+    """Return the masses of true groups; ValueError as :func:`left_inverse`.
 
     Parameters
     ----------
-    m
-        Masses of the cells in noisy groups, shape (..., K, 4).
-    C
-        A table with the right ``P(noisy | true)``, shape (..., J, K), or by label (..., 2, J, K); of any column masses,
-        as one that was carried over has another noise wherever no shares of true groups fit exactly.
+    m, C
+        Masses of the cells in noisy groups, shape (..., K, 4), and a table with the right ``P(noisy | true)``, shape
+        (..., J, K), or by label (..., 2, J, K); its columns may have any masses.
     rules
         For decisions that look at the noisy group, shape (..., K, K, 4): first the noisy group whose rule is applied,
         to all rows; then the noisy group of the row. A true group has each rule as often as it is recorded so.
-    by_label
-        Whether the table is by label.
-
-    Raises
-    ------
-    ValueError
-        As :func:`left_inverse`.
     """
-    tables = [C[..., 1, :, :], C[..., 0, :, :]] if by_label else [C]
-    cells = [CELLS_OF_LABEL[1], CELLS_OF_LABEL[0]] if by_label else [[0, 1, 2, 3]]
     masses, left, weights = [], [], []
-    for own, table in zip(cells, tables, strict=True):
-        T, inverse = left_inverse(table)
+    for y in (1, 0) if by_label else (None,):
+        own = range(4) if y is None else CELLS_OF_LABEL[y]
+        T, inverse = left_inverse(C if y is None else C[..., y, :, :])
         mass = inverse @ m[..., own]
         left.append(m[..., own] - np.swapaxes(T, -1, -2) @ mass)
         weights.append(inverse)
@@ -93,19 +83,19 @@ def invert(m: Floats, C: Floats, rules: Floats | None = None, *, by_label: bool 
     )
 
 
-def standard_error(m: Floats, found: Inversion, ratio: Ratio, rows: float) -> Floats:
+def standard_error(m: Floats, inversion: Inversion, ratio: Ratio, rows: float) -> Floats:
     r"""Return the standard error of a rate of inverted masses, shape (..., J), the table taken as known.
 
     A row of noisy group k moves the rate of group j by ``A_jk (1[A] - rate_j 1[A or B]) / P_j``, with ``P_j`` the
     denominator. Its mean is 0, so ``se_j^2 = sum_k A_jk^2 { a_k (1 - r_j)^2 + b_k r_j^2 } / (n P_j^2)``.
     Masses ``m`` are of total 1; ``rows`` is the effective number of rows behind them.
     """
-    bottom = np.add(*ratio.masses(found.masses))
-    by_label = found.weights.ndim > found.masses.ndim
-    r = ratio.of(found.masses)[..., None]
+    bottom = np.add(*ratio.masses(inversion.masses))
+    by_label = inversion.weights.ndim > inversion.masses.ndim
+    r = ratio.of(inversion.masses)[..., None]
     square = np.zeros_like(bottom)
     for c, label in enumerate((1, 1, 0, 0)):
         step = (1.0 - r) if ratio.a[c] else r if ratio.b[c] else 0.0 * r
-        weights = found.weights[..., label, :, :] if by_label else found.weights
+        weights = inversion.weights[..., label, :, :] if by_label else inversion.weights
         square = square + (weights**2 * m[..., None, :, c] * step**2).sum(-1)
     return quotient(np.sqrt(square / rows), bottom)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairfix.noisy.bounds import Pair
-from fairfix.noisy.rates import LABELS, Floats
+from fairfix.noisy.rates import LABELS, Floats, quotient
 
 STEPS = 60
 """Most steps; each is a move to another vertex, and there are few."""
@@ -28,31 +28,18 @@ STILL = 1e-13
 def level_bounds(n: Floats, C: Floats, F: Floats, rate: str) -> Pair:
     """Return the sharp bounds of each true group's rate, given the table, shape (..., J) each.
 
-    Parameters
-    ----------
-    n
-        Masses by noisy group, level and label, shape (..., K, I, 2).
-    C
-        Joint masses of true and noisy groups with the columns of ``n``: shape (..., J, K), or by label
-        (..., 2, J, K), told apart by :func:`numpy.ndim` against that of ``n``.
-    F
-        Probabilities to be accepted, shape (K, I).
-    rate
-        One of :data:`fairfix.noisy.rates.LABELS`; NaN where a group has no row that it is about.
+    Masses ``n`` are by noisy group, level and label, shape (..., K, I, 2); the table has their columns, shape (..., J,
+    K) or by label (..., 2, J, K); ``F`` are probabilities to be accepted, shape (K, I). NaN where a group has no row
+    that the rate is about.
     """
     about = LABELS[rate]
-    values = np.stack([1.0 - F if rate == "accuracy" else F, F], -1)  # K, I, label
-    if C.ndim == n.ndim:  # by label: the labels of a noisy group are noisy groups of their own
-        items = np.concatenate([n[..., y] for y in about], -2)
-        value = np.concatenate([values[..., y] for y in about], 0)
-        known = np.concatenate([C[..., y, :, :] for y in about], -1)
-        other = np.zeros(items.shape[:-1])
-    else:
-        items = np.concatenate([n[..., y] for y in about], -1)
-        value = np.concatenate([values[..., y] for y in about], -1)
-        known = C
-        other = n.sum((-2, -1)) - items.sum(-1)
-    return _lowest(items, other, known, value), 1.0 - _lowest(items, other, known, 1.0 - value)
+    counted = np.stack([1.0 - F if rate == "accuracy" else F, F], -1)  # K, I, label
+    by_label = C.ndim == n.ndim  # the labels of a noisy group are noisy groups of their own then
+    items = np.concatenate([n[..., y] for y in about], -2 if by_label else -1)
+    value = np.concatenate([counted[..., y] for y in about], 0 if by_label else -1)
+    table = np.concatenate([C[..., y, :, :] for y in about], -1) if by_label else C
+    other = np.zeros(items.shape[:-1]) if by_label else n.sum((-2, -1)) - items.sum(-1)
+    return _lowest(items, other, table, value), 1.0 - _lowest(items, other, table, 1.0 - value)
 
 
 def _lowest(items: Floats, other: Floats, table: Floats, value: Floats) -> Floats:
@@ -66,8 +53,7 @@ def _lowest(items: Floats, other: Floats, table: Floats, value: Floats) -> Float
     for _ in range(STEPS):
         q = np.clip(amount - before - room * (v >= t[..., None, None]), 0.0, w)
         bottom = q.sum((-2, -1))
-        any_mass = bottom > 0
-        new = np.where(any_mass, (q * v).sum((-2, -1)) / np.where(any_mass, bottom, 1.0), t)
+        new = np.where(bottom > 0, quotient((q * v).sum((-2, -1)), bottom), t)
         done = ~(new < t - STILL)
         t = np.minimum(new, t)
         if done.all():

@@ -5,13 +5,11 @@ A row has probabilities ``z_j = P(true = j | z)`` and lies in a cell. A group's 
 exchanged.
 
 1. For *any* functions l, k of z in [0, 1], ``h = l 1_A + (1 - l) z_j`` has ``E h >= H``, and ``g = k (z_j - 1 + 1_B)``
-has
-   ``E g <= G``. They are chosen on one part of the rows, and the means are taken over the other part: a bad choice
+   has ``E g <= G``. They are chosen on one part of the rows, and the means are taken over the other part: a bad choice
    makes limits wide, never false.
 2. The limit is the largest t at which the upper Student limit of the mean of ``(1 - t) h - t g`` is 0 or more. The mean
-is
-   taken with one more, imagined row at the worst end; the variance is the larger one of ``sum w^2 (x - mean)^2`` and of
-   what equal weights of the effective number of rows had.
+   is taken with one more, imagined row at the worst end; the variance is the larger one of ``sum w^2 (x - mean)^2`` and
+   of what equal weights of the effective number of rows had.
 3. If the true group is independent of the cell given z, ``h = z_j 1_A`` and ``g = z_j 1_B`` have the rate itself.
 
 Why plain means of few rows would be too narrow, and that the steps hold, is in ``docs/methods/noise.md``.
@@ -29,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from fairfix.noisy.rates import Floats, Ratio
+from fairfix.noisy.rates import Floats, Ratio, quotient
 
 HALVINGS = 40
 """Of the interval in which a limit lies; its outer end is taken, so nothing is lost but 2^-40."""
@@ -62,8 +60,7 @@ class Means:
     def rate(self) -> Floats:
         """The rate of the means, shape (J,); NaN where there is nothing in the rows that it is a rate of."""
         top, rest = self.plain[:, 0], np.maximum(self.plain[:, 1], 0.0)
-        some = top + rest > 0
-        return np.where(some, top / np.where(some, top + rest, 1.0), np.nan)
+        return quotient(top, top + rest)
 
     def upper(self, level: float) -> Floats:
         """Return what the rates are above with a chance of at most ``level``, shape (J,), never below :attr:`rate`."""
@@ -85,24 +82,20 @@ class Means:
         return np.where(np.isnan(self.rate), np.nan, np.where(open_, 1.0, high))
 
 
-def means(sample: Sample, h: list[Floats], g: list[Floats], ends: list[tuple[float, float]]) -> Means:
-    """Return the means of h and g, each (V, 4) by group, with an imagined row at (h, g) of ``ends``."""
-    total, square = sample.weight.sum(), sample.square.sum()
-    one = square / total  # the weight of a typical row
-    plain, mean, spread = [], [], []
-    whole, squares = total + one, square + one * one
-    for x, y, end in zip(h, g, ends, strict=True):
-        both, last = np.stack([x.ravel(), y.ravel()]), np.array(end)
-        sums = both @ sample.weight.ravel()
-        centre = (sums + one * last) / whole
-        apart, far = both - centre[:, None], last - centre
-        by_square = (apart * sample.square.ravel()) @ apart.T + one * one * np.outer(far, far)
-        by_weight = (apart * sample.weight.ravel()) @ apart.T + one * np.outer(far, far)
-        plain.append(sums / total)
-        mean.append(centre)
-        spread.append([by_square / whole**2, by_weight / whole * squares / whole**2])
-    freedom = max(whole * whole / squares - 1.0, 1.0)
-    return Means(np.array(plain), np.array(mean), np.moveaxis(np.array(spread), 1, 0), freedom)
+def means(sample: Sample, h: Floats, g: Floats, ends: Floats) -> Means:
+    """Return the means of h and g, each (J, V, 4), with an imagined row at (h, g) of ``ends``, shape (J, 2)."""
+    weight, square = sample.weight.ravel(), sample.square.ravel()
+    total, one = weight.sum(), square.sum() / weight.sum()  # one: the weight of a typical row
+    whole, squares = total + one, square.sum() + one * one
+    both = np.stack([h, g], 1).reshape(len(h), 2, -1)
+    sums = both @ weight
+    centre = (sums + one * ends) / whole
+    apart, far = both - centre[..., None], ends - centre
+    turned, outer = np.swapaxes(apart, 1, 2), far[:, :, None] * far[:, None]
+    by_square = (apart * square) @ turned + one * one * outer
+    by_weight = (apart * weight) @ turned + one * outer
+    spread = np.stack([by_square / whole**2, by_weight / whole * squares / whole**2])
+    return Means(sums / total, centre, spread, max(whole * whole / squares - 1.0, 1.0))
 
 
 def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> Means:
@@ -110,44 +103,32 @@ def worst_means(sample: Sample, shares: Floats, ratio: Ratio) -> Means:
 
     ``shares`` guess the probabilities of the cells given each vector, shape (V, 4), from rows outside the sample.
     """
-    in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
-    a, b = shares @ in_a, shares @ in_b
-    own = sample.weight.sum(1) > 0
-    h, g, ends = [], [], []
-    for z in sample.vectors.T:
-        seen, forced = a < z, b > 1.0 - z
-        h.append(np.where(seen[:, None], in_a, z[:, None]))
-        g.append(np.where(forced[:, None], z[:, None] - 1.0 + in_b, 0.0))
-        ends.append(
-            (
-                1.0 if seen[own].any() else float(z[own].max()),
-                float(np.where(forced, z - 1.0, 0.0)[own].min()),
-            )
-        )
-    return means(sample, h, g, ends)
+    in_a, in_b = np.array((ratio.a, ratio.b), dtype=np.float64)
+    own, z = sample.weight.sum(1) > 0, sample.vectors.T[:, :, None]
+    seen, forced = shares @ in_a < z[..., 0], shares @ in_b > 1.0 - z[..., 0]
+    h = np.where(seen[..., None], in_a, z)
+    g = np.where(forced[..., None], z - 1.0 + in_b, 0.0)
+    highest = np.where(seen[:, own].any(1), 1.0, z[:, own, 0].max(1))
+    lowest = np.where(forced, z[..., 0] - 1.0, 0.0)[:, own].min(1)
+    return means(sample, h, g, np.stack([highest, lowest], -1))
 
 
 def weighted_means(sample: Sample, ratio: Ratio) -> Means:
     """Return the means whose rate is that of each group, if it is independent of the cell given the vector."""
-    in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
-    own, columns = sample.weight.sum(1) > 0, list(sample.vectors.T)
-    return means(
-        sample,
-        [z[:, None] * in_a for z in columns],
-        [z[:, None] * in_b for z in columns],
-        [(float(z[own].max()), 0.0) for z in columns],
-    )
+    in_a, in_b = np.array((ratio.a, ratio.b), dtype=np.float64)
+    z = sample.vectors.T[:, :, None]
+    highest = z[:, sample.weight.sum(1) > 0, 0].max(1)
+    return means(sample, z * in_a, z * in_b, np.stack([highest, np.zeros(len(z))], -1))
 
 
 def correlations(sample: Sample, ratio: Ratio) -> Floats:
     """Return the correlations of the groups' weighted rates, shape (J, J); 0 where a rate has no spread."""
-    in_a, in_b = np.array(ratio.a, dtype=np.float64), np.array(ratio.b, dtype=np.float64)
+    in_a, in_b = np.array((ratio.a, ratio.b), dtype=np.float64)
     z, w, square = sample.vectors, sample.weight, sample.square
     top, bottom = z.T @ (w @ in_a), z.T @ (w @ (in_a + in_b))
-    rate = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+    rate = quotient(top, bottom, 0.0)
     moved = z.T[:, :, None] * (in_a - rate[:, None, None] * (in_a + in_b))  # J, V, 4: by a row
     flat = moved.reshape(len(rate), -1)
-    found = (flat * square.ravel()) @ flat.T
-    scale = np.sqrt(np.diagonal(found))
-    both = np.outer(scale, scale)
-    return np.asarray(np.clip(np.divide(found, both, out=np.zeros_like(found), where=both > 0), -1.0, 1.0))
+    together = (flat * square.ravel()) @ flat.T
+    scale = np.sqrt(np.diagonal(together))
+    return np.clip(quotient(together, np.outer(scale, scale), 0.0), -1.0, 1.0)

@@ -9,9 +9,9 @@ Row ``i`` carries a vector ``z_i`` with ``z_ij = P(true = j | z_i)``, which has 
   ``j`` by its probability. It is a statement on people that the data cannot show, so it has to be made.
 
 Sampling error is that of rows, drawn independently of one another. The far end of a comparison needs the limit of the
-one pair that attains it; the near end, which says that groups differ, is taken at a level that holds for all pairs at
-once. Under N1 both limits of a pair hold at once, each at half the level. Under N4 they are put together with their
-correlation (MOVER; Zou and Donner, 2008). Derivations are in ``docs/methods/noise.md``.
+one pair that attains it; the near end is taken at a level that holds for all pairs at once. Under N1 both limits of a
+pair hold at once, each at half the level. Under N4 they are put together with their correlation (MOVER; Zou and Donner,
+2008). Derivations are in ``docs/methods/noise.md``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairfix.auditing.audit import More, judge
+from fairfix.auditing.audit import More
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import (
     AuditReport,
@@ -47,9 +47,9 @@ from fairfix.noisy.comparisons import RateBounds, bound_of, ends_of, pairs, wors
 from fairfix.noisy.description import ROUNDED, Noise
 from fairfix.noisy.evidence import Evidence
 from fairfix.noisy.members import Means, Sample, correlations, weighted_means, worst_means
-from fairfix.noisy.rates import FN, FP, TN, TP, Floats, flipped
+from fairfix.noisy.rates import Floats, cells_of, flipped, quotient
 from fairfix.noisy.recorded import NO_DECISIONS, NOT_OF_VALUES, Recorded, rates_with
-from fairfix.noisy.true_groups import TrueGroups
+from fairfix.noisy.true_groups import TrueGroups, audited
 
 ATTRIBUTE = "membership"
 """Name of the attribute in reports and checks."""
@@ -73,15 +73,15 @@ def parse_membership(parts: Sequence[str]) -> dict[str, str]:
         column = column if sign else group
         if not group or not column:
             raise UsageError(
-                f"--noise-membership: cannot read {part!r}; write COLUMN,... or GROUP=COLUMN,..."
+                f"`noise_membership`: cannot read {part!r}; write COLUMN,... or GROUP=COLUMN,..."
             )
         if group in out or column in out.values():
             twice = f"group {group!r}" if group in out else f"column {column!r}"
-            raise UsageError(f"--noise-membership names the {twice} twice; each group has one column")
+            raise UsageError(f"`noise_membership` names the {twice} twice; each group has one column")
         out[group] = column
     if len(out) < 2:
         raise UsageError(
-            f"--noise-membership {','.join(parts)}: name a column for each true group, two or more; for a group and "
+            f"`noise_membership={','.join(parts)}`: name a column for each true group, two or more; for a group and "
             "everybody else both are needed"
         )
     return out
@@ -110,19 +110,14 @@ class Members:
         """Effective number of rows."""
         return float(self.weight.sum() ** 2 / (self.weight**2).sum())
 
-    def rows(self, chosen: Ints) -> Ints:
-        """Return the number of rows of each vector among those chosen, shape (V,)."""
-        return np.bincount(self.into[chosen], minlength=len(self.vectors)).astype(np.int64)
-
     def sample(self, chosen: Ints) -> Sample:
         """Return the rows chosen, by vector and cell; a decision drawn with a chance counts as drawn."""
         into, cells, weight = self.into[chosen], self.cells[chosen], self.weight[chosen]
-
-        def summed(values: Floats) -> Floats:
-            parts = [np.bincount(into, part * values, len(self.vectors)) for part in cells.T]
-            return np.stack(parts, -1)
-
-        return Sample(self.vectors, summed(weight), summed(weight * weight))
+        return Sample(
+            self.vectors,
+            _summed(into, cells * weight[:, None], len(self.vectors)),
+            _summed(into, cells * (weight * weight)[:, None], len(self.vectors)),
+        )
 
     def parts(self, share: float, seed: int) -> tuple[Ints, Ints]:
         """Return a random part of the rows, and the others; the same whatever the order of the rows."""
@@ -130,6 +125,11 @@ class Members:
         shuffled = order[np.random.default_rng(seed).permutation(order.size)]
         first = math.floor(share * order.size)
         return shuffled[:first], shuffled[first:]
+
+
+def _summed(into: Ints, parts: Floats, size: int) -> Floats:
+    """Return sums of rows (n, c) by place, shape (size, c)."""
+    return np.stack([np.bincount(into, part, size) for part in parts.T], -1).astype(np.float64)
 
 
 def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) -> Members:
@@ -147,9 +147,9 @@ def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) ->
         seen[part.where] = at + batch.num_rows
         rows = Encoder(reading, part.where, at).encode(batch)
         kept = np.arange(batch.num_rows) if rows.kept is None else np.flatnonzero(rows.kept)
-        found = np.stack([_column(batch, name) for name in columns], -1)[kept]
+        z = np.stack([_column(batch, name) for name in columns], -1)[kept]
         where = f" of {part.where}" if part.where else ""
-        vectors.append(_checked(found, columns, kept + (at if part.where else before) + 1, where))
+        vectors.append(_checked(z, columns, kept + (at if part.where else before) + 1, where))
         cells.append(_cells(rows, reading))
         weights.append(np.ones(len(rows)) if rows.weight is None else rows.weight)
     weight = np.concatenate(weights)
@@ -162,8 +162,8 @@ def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) ->
 
 def _column(batch: pa.RecordBatch, name: str) -> Floats:
     """Return a column's numbers, NaN where they are missing."""
-    values = pc.fill_null(pc.cast(batch.column(batch.schema.get_field_index(name)), pa.float64()), math.nan)
-    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+    column = pc.fill_null(pc.cast(batch.column(name), pa.float64()), math.nan)
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _checked(vectors: Floats, columns: Sequence[str], rows: Ints, where: str) -> Floats:
@@ -172,9 +172,9 @@ def _checked(vectors: Floats, columns: Sequence[str], rows: Ints, where: str) ->
     if bad.any():
         i, j = (int(at[0]) for at in np.nonzero(bad))
         value = vectors[i, j]
-        told = "is missing" if math.isnan(value) else f"is {value:g}, which is no probability,"
+        what = "is missing" if math.isnan(value) else f"is {value:g}, which is no probability,"
         raise DataError(
-            f"column {columns[j]!r} {told} in row {rows[i]:,}{where}; correct it, or leave the row out"
+            f"column {columns[j]!r} {what} in row {rows[i]:,}{where}; correct it, or leave the row out"
         )
     sums = vectors.sum(-1)
     off = np.flatnonzero(np.abs(sums - 1) > ROUNDED)
@@ -196,10 +196,8 @@ def _cells(rows: Rows, reading: Reading) -> Floats:
     else:
         raise UsageError(NO_DECISIONS)
     label = np.zeros(len(rows)) if rows.label is None else rows.label.astype(np.float64)
-    out = np.empty((len(rows), 4))
-    out[:, TP], out[:, FN] = label * positive, label * (1 - positive)
-    out[:, FP], out[:, TN] = (1 - label) * positive, (1 - label) * (1 - positive)
-    return out
+    of_label = np.stack([1 - label, label], -1)
+    return cells_of(of_label * positive[:, None], of_label * (1 - positive)[:, None])
 
 
 # ---------------------------------------------------------------------- bins
@@ -208,16 +206,8 @@ def _cells(rows: Rows, reading: Reading) -> Floats:
 def merged(vectors: Floats, rows: Ints, least: int = LEAST, most: int = MOST) -> Ints:
     """Return the bin of each vector: cut at medians, until a bin is one vector or its halves have too few rows.
 
-    Parameters
-    ----------
-    vectors, rows
-        Distinct vectors, shape (V, J), and rows of each, shape (V,).
-    least, most
-        Rows that a bin has at least, if there are as many in all; number of bins at most.
-
-    Returns
-    -------
-    Shape (V,), from 0 on. With ``least`` rows or more in each of at most ``most`` vectors, every one is a bin.
+    Of distinct vectors, shape (V, J), and rows of each, shape (V,), to bins from 0 on, shape (V,). A bin has ``least``
+    rows or more, if there are as many in all, and there are ``most`` bins at most.
     """
     if len(vectors) > most:
         least = max(least, math.ceil(int(rows.sum()) / most))
@@ -288,10 +278,9 @@ class Limits(RateBounds):
 
     def _limits_of(self, kind: str, metrics: Sequence[str], level: float) -> Pair:
         """Return the limits of each pair of groups, or of each group."""
-        if kind in ("min", "max"):
-            return ends_of(kind, [self.limits(name, level) for name in metrics])
-        if self.together is None:
-            return ends_of(kind, [self.limits(name, level / 2) for name in metrics])
+        if kind in ("min", "max") or self.together is None:
+            each_level = level if kind in ("min", "max") else level / 2
+            return ends_of(kind, [self.limits(name, each_level) for name in metrics])
         each = [self._mover(kind, name, level) for name in metrics]
         return np.concatenate([low for low, _ in each]), np.concatenate([high for _, high in each])
 
@@ -332,15 +321,17 @@ class MemberEvidence(Evidence):
         searched, held = members.parts(SEARCHED, seed)
         self.searched, self.held = searched.size, held.size
         self.all, self.judged = members.sample(np.arange(members.into.size)), members.sample(held)
-        rows = members.rows(searched)
+        rows = np.bincount(members.into[searched], minlength=len(members.vectors)).astype(np.int64)
         into = merged(members.vectors, rows, least, most)
+        bins = int(into.max()) + 1
         self.bin_rows = np.bincount(into, rows).astype(np.int64)
-        self.guess = _shares(members.sample(searched).weight, into)
+        counts = _summed(into, members.sample(searched).weight, bins)
+        self.guess = quotient(counts, counts.sum(1, keepdims=True), 0.0)[into]
+        """Shares of the cells in each vector's bin, shape (V, 4); zeros in a bin without rows."""
         masses = self.all.weight / self.all.weight.sum()
-        cells = np.stack([np.bincount(into, part) for part in masses.T], -1).astype(np.float64)
-        own = members.vectors * masses.sum(1, keepdims=True)
-        self.joint = np.stack([np.bincount(into, part) for part in own.T])
-        self.plain_joints = self.joint[None].astype(np.float64)
+        self.joint = _summed(into, members.vectors * masses.sum(1, keepdims=True), bins).T
+        self.plain_joints = self.joint[None]
+        cells = _summed(into, masses, bins)
         self.data = Recorded(ATTRIBUTE, (), cells, members.effective, rates_with(members.labelled))
         self.noise, self.table, self.replicates = Noise(radii={}), None, 0
         self.members, self.true = members, tuple(members.groups)
@@ -395,7 +386,7 @@ class Independent(Assumption):
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the weighted rates, with the correlations of pairs: one number, and no two that differ by rounding."""
         if not self.is_stated:
-            raise Unavailable("not stated (--noise-independent)")
+            raise Unavailable("not stated (`noise_independent`)")
         rows, metrics = self.evidence.all, self.evidence.data.metrics
         ends = {n: (weighted_means(rows, r), weighted_means(rows, flipped(r))) for n, r in metrics.items()}
         together = {name: correlations(rows, ratio) for name, ratio in metrics.items()}
@@ -432,7 +423,7 @@ class MembershipGroups(TrueGroups):
         self.unavailable |= {
             "N0": "there are no recorded groups to compare with",
             "N2": "the probabilities are not by label",
-            "N3": "eps is about a noise table (--noise FILE)",
+            "N3": "eps is about a noise table (`noise=FILE`)",
         }
 
     def report(self, checks: Sequence[Check] = ()) -> tuple[NoiseReport, list[ComparisonReport]]:
@@ -461,19 +452,9 @@ class MembershipGroups(TrueGroups):
                 "N4 is about the people behind the probabilities, and the data cannot show it: what rests on it holds "
                 "if it does"
             )
-        return (
-            replace(
-                report, form="membership", noisy=(), membership=membership, notes=(*notes, *report.notes)
-            ),
-            comparisons,
-        )
-
-
-def _shares(weight: Floats, into: Ints) -> Floats:
-    """Return the shares of the cells in each vector's bin, shape (V, 4); zeros in a bin without rows."""
-    found = np.stack([np.bincount(into, part) for part in weight.T], -1)
-    total = found.sum(1, keepdims=True)
-    return np.asarray(np.divide(found, total, out=np.zeros_like(found), where=total > 0)[into])
+        notes += report.notes
+        report = replace(report, form="membership", noisy=(), membership=membership, notes=tuple(notes))
+        return report, comparisons
 
 
 def audit_membership(
@@ -486,28 +467,22 @@ def audit_membership(
     seed: int = 0,
     more: More | None = None,
 ) -> AuditReport:
-    """Audit data that hold a probability of membership per true group.
+    """Audit data that hold a probability of membership per true group, which ``groups`` maps to its column.
 
-    Parameters
-    ----------
-    source, reading, settings, more
-        As in :func:`fairfix.auditing.audit.audit`; ``reading`` may name protected columns, which are audited as usual.
-    groups
-        True group -> its column.
-    independent, seed
-        Whether N4 is stated; the seed of the part of the rows on which the worst case is looked for.
+    ``reading`` may name protected columns, which are audited as usual; ``independent`` states N4, and ``seed`` is that
+    of the part of the rows on which the worst case is looked for; else as in :func:`fairfix.auditing.audit.audit`.
     """
     settings = settings or Settings()
     if reading.task == "regression":
         raise UsageError(NOT_OF_VALUES)
     if ATTRIBUTE in reading.columns.protected:
         raise UsageError(
-            f"--protected {ATTRIBUTE}: so the groups of --noise-membership are called in the report; rename the column"
+            f"`protected={ATTRIBUTE}`: so the groups of `noise_membership` are called in the report; rename the column"
         )
     for name in groups.values():
         if name in reading.columns.roles:
             raise UsageError(
-                f"--noise-membership names the column {name!r}, which plays another part already; it can play one part"
+                f"`noise_membership` names the column {name!r}, which plays another part already; it can play one part"
             )
     reading.check(protected=False)
     source.require(list(groups.values()))
@@ -515,8 +490,4 @@ def audit_membership(
     members = read_members(source, scanned.reading, groups)
     alpha = 1.0 - settings.confidence
     true = MembershipGroups(members, independent=independent, alpha=alpha, seed=seed)
-    report, comparisons = true.report(settings.checks)
-    every = {**(more or {}), ATTRIBUTE: comparisons}
-    values, columns = {ATTRIBUTE: true.values()}, {ATTRIBUTE: tuple(groups.values())}
-    verdicts = judge(scanned, settings, source.name, source, every, values, columns)
-    return replace(verdicts, noise=report)
+    return audited(true, scanned, source, settings, more, tuple(groups.values()))

@@ -1,9 +1,12 @@
-"""Joint masses of true groups, noisy groups and cells: the polytope that data and table allow, and ratios over it.
+r"""Joint masses of true groups, noisy groups and cells: the polytope that data and table allow, and ratios over it.
 
 The masses ``q_jk(c)`` satisfy ``q >= 0``, ``sum_j q_jk(c) = m_k(c)``, ``sum_c q_jk(c) = C_jk`` and, with ``T_jk = C_jk
-/ sum_k C_jk``, ``|q_jk(c) - T_jk Q_j(c)| <= eps Q_j(c)`` where ``Q_j(c) = sum_k q_jk(c)``. The last says that noise
-depends on the cell by at most eps; from eps = 1 on it says nothing. Ratios are made linear by scaling (Charnes and
-Cooper).
+/ sum_k C_jk`` and ``Q_j(c) = sum_k q_jk(c)``, which are variables too,
+
+.. math:: (T_{jk} - \varepsilon) Q_j(c) \le q_{jk}(c) \le (T_{jk} + \varepsilon) Q_j(c) :
+
+noise depends on the cell by at most eps. The left row says nothing where ``T_jk <= eps``, nor does the right one where
+``T_jk + eps >= 1``. Ratios are made linear by scaling (Charnes and Cooper).
 """
 
 from __future__ import annotations
@@ -13,13 +16,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
-from scipy.optimize import linprog
+from scipy.optimize import Bounds, LinearConstraint, milp
 
-from fairfix.noisy.rates import Floats
+from fairfix.noisy.rates import Floats, quotient
+
+Ints = npt.NDArray[np.int64]
 
 PRECISION = 1e-6
 """Of the bisection over eps."""
+
+WIDE = 400
+"""Variables of a call, as long as one program has fewer: for small ones the call costs more than the solution."""
 
 
 class Refuted(ValueError):  # noqa: N818 - the data say so; nothing went wrong
@@ -35,27 +44,43 @@ class Refuted(ValueError):  # noqa: N818 - the data say so; nothing went wrong
 
 @dataclass(frozen=True, eq=False)
 class Polytope:
-    """All joint masses ``q >= 0`` with ``equal @ q = right`` and ``under @ q <= 0``; matrices are sparse.
-
-    ``shapes`` are those of each part of ``q``, (J, K, cells); parts follow one another, in C order.
-    """
+    """All vectors ``x >= 0`` with ``equal @ x = right`` and ``under @ x <= 0``; matrices are sparse."""
 
     equal: Any
     right: Floats
     under: Any
-    shapes: tuple[tuple[int, int, int], ...]
+    masses: tuple[Ints, ...]
+    """Places of ``q`` in ``x``, shape (J, K, cells) for each part of the data."""
 
-    def place(self, parts: Sequence[Floats]) -> Floats:
-        """Return a vector over ``q`` from one array of the shape of each part."""
-        return np.concatenate(
-            [np.broadcast_to(p, s).ravel() for p, s in zip(parts, self.shapes, strict=True)]
-        )
+    def placed(self, group: int, numbers: Sequence[npt.ArrayLike]) -> Floats:
+        """Return a vector over ``x`` that has the numbers of each part at one group, and 0 elsewhere."""
+        out = np.zeros(self.equal.shape[1])
+        for at, own in zip(self.masses, numbers, strict=True):
+            out[at[group]] = own
+        return out
 
-    @property
-    def limits(self) -> dict[str, Any]:
-        """The rows below 0, as arguments of a linear program; none, where there are none."""
-        many = self.under.shape[0]
-        return {"A_ub": self.under, "b_ub": np.zeros(many)} if many else {}
+
+class _Rows:
+    """Rows of a sparse matrix, which is put together number by number."""
+
+    def __init__(self) -> None:
+        self.height = 0
+        self.numbers: list[tuple[Ints, Ints, Floats]] = []
+
+    def new(self, shape: tuple[int, ...]) -> Ints:
+        """Return the numbers of new rows."""
+        first, self.height = self.height, self.height + int(np.prod(shape))
+        return np.arange(first, self.height).reshape(shape)
+
+    def put(self, row: Ints, column: Ints, number: npt.ArrayLike) -> None:
+        """Put numbers at rows and columns."""
+        at, to, what = np.broadcast_arrays(row, column, np.asarray(number, dtype=np.float64))
+        self.numbers.append((at.ravel(), to.ravel(), what.ravel()))
+
+    def matrix(self, width: int) -> Any:
+        """Return the matrix."""
+        row, column, number = (np.concatenate(part) for part in zip(*self.numbers, strict=True))
+        return sparse.csr_matrix((number, (row, column)), shape=(self.height, width))
 
 
 def joint_masses(parts: Sequence[tuple[Floats, Floats]], eps: float) -> Polytope:
@@ -66,83 +91,86 @@ def joint_masses(parts: Sequence[tuple[Floats, Floats]], eps: float) -> Polytope
     parts
         Pairs of masses by noisy group and cell, shape (K, cells), and table, shape (J, K), with equal columns.
     eps
-        Largest difference of ``P(noisy = k | true = j, cell)`` to ``T_jk`` in each part.
+        Largest difference of ``P(noisy = k | true = j, cell)`` to ``T_jk`` in each part; from 1 on it says nothing.
     """
-    equal, right, under, shapes = [], [], [], []
+    equal, under, variables = _Rows(), _Rows(), _Rows()
+    right, masses = [], []
     for mass, table in parts:
-        groups, (noisy, cells) = table.shape[0], mass.shape
-        one = sparse.identity(cells, format="csr")
-        of_cells = sparse.kron(np.ones((1, groups)), sparse.identity(noisy * cells))
-        of_table = sparse.kron(sparse.identity(groups * noisy), np.ones((1, cells)))
-        equal.append(sparse.vstack([of_cells, of_table]))
-        right.append(np.concatenate([mass.ravel(), table.ravel()]))
-        shapes.append((groups, noisy, cells))
-        rows: list[Any] = [sparse.csr_matrix((0, groups * noisy * cells))]
-        for sign in (1.0, -1.0) if eps < 1 else ():
-            near = [
-                sparse.kron(sign * np.eye(noisy) - np.outer(sign * t + eps, np.ones(noisy)), one)
-                for t in row_shares(table)
-            ]
-            rows.append(sparse.block_diag(near))
-        under.append(sparse.vstack(rows))
-    return Polytope(
-        sparse.block_diag(equal, format="csr"),
-        np.concatenate(right),
-        sparse.block_diag(under, format="csr"),
-        tuple(shapes),
-    )
+        q = variables.new((*table.shape, mass.shape[1]))
+        masses.append(q)
+        for axis, sums in ((0, mass), (2, table)):
+            equal.put(np.expand_dims(equal.new(sums.shape), axis), q, 1.0)
+            right.append(sums.ravel())
+        if eps >= 1:
+            continue
+        total = variables.new((len(table), mass.shape[1]))
+        row = equal.new(total.shape)
+        equal.put(row[:, None], q, 1.0)
+        equal.put(row, total, -1.0)
+        right.append(np.zeros(total.size))
+        share = quotient(table, table.sum(1, keepdims=True), 1.0 / table.shape[1])
+        for sign in (1.0, -1.0):
+            says = share + eps < 1.0 if sign > 0 else share > eps
+            j, k, c = np.nonzero(np.broadcast_to(says[:, :, None], q.shape))
+            row = under.new(j.shape)
+            under.put(row, q[j, k, c], sign)
+            under.put(row, total[j, c], -sign * share[j, k] - eps)
+    width = variables.height
+    limits = under.matrix(width) if under.height else sparse.csr_matrix((0, width))
+    return Polytope(equal.matrix(width), np.concatenate(right), limits, tuple(masses))
 
 
-def row_shares(table: Floats) -> Floats:
-    """Return ``T``, shape (J, K): rows of a table divided by their sums; uniform for a true group without mass."""
-    true = table.sum(1, keepdims=True)
-    return np.where(true > 0, table / np.where(true > 0, true, 1.0), 1.0 / table.shape[1])
+def ratio_ends(space: Polytope, ends: Sequence[tuple[Floats, Floats, float]]) -> Floats:
+    """Return the least (sign 1) or the largest (-1) ``top @ x / bottom @ x`` for each top, bottom and sign.
 
+    NaN where no ``x`` has a denominator, as where there is none at all; infinite where the solver gives up.
+    """
+    rows, width = space.right.size + space.under.shape[0], space.equal.shape[1] + 1
+    shared = sparse.bmat([[space.equal, sparse.csr_matrix(-space.right[:, None])], [space.under, None]])
+    low = np.append(np.zeros(space.right.size), np.full(space.under.shape[0], -np.inf))
+    size = max(1, WIDE // width)
 
-def ratio_range(space: Polytope, top: Floats, bottom: Floats) -> tuple[float, float] | None:
-    """Return the least and the largest ``top @ q / bottom @ q``; None if there is no ``q`` with a denominator."""
-    low = ratio_end(space, top, bottom, 1.0)
-    if low is None:
-        return None
-    high = ratio_end(space, top, bottom, -1.0)
-    return None if high is None else (low, high)  # a solver may see an all but empty space in two ways
+    def solved(ends: Sequence[tuple[Floats, Floats, float]]) -> Floats:
+        """Return ends by one call of the solver; one by one, if one of them has no solution."""
+        many = len(ends)
+        goal = np.array([sign * np.append(top, 0.0) for top, _, sign in ends])
+        ones = sparse.block_diag([np.append(bottom, 0.0)[None] for _, bottom, _ in ends])
+        limits = LinearConstraint(
+            sparse.vstack([sparse.kron(sparse.identity(many), shared), ones], format="csc"),
+            np.append(np.tile(low, many), np.ones(many)),
+            np.append(np.zeros(many * rows), np.ones(many)),
+        )
+        answer = _called(goal.ravel(), limits, presolve=False)
+        if answer.status != 0 and many > 1:
+            return np.concatenate([solved([end]) for end in ends])
+        if (
+            answer.status != 0
+        ):  # near the least eps allowed one way of solving may fail where the other does not
+            again = _called(goal.ravel(), limits, presolve=True)
+            if again.status != 0:
+                return np.full(1, np.nan if 2 in (answer.status, again.status) else np.inf)
+            answer = again
+        signs = np.array([sign for _, _, sign in ends])
+        return np.asarray(signs * (goal * answer.x.reshape(goal.shape)).sum(1))
 
-
-def ratio_end(space: Polytope, top: Floats, bottom: Floats, sign: float) -> float | None:
-    """Return the least (sign 1) or the largest (-1) of :func:`ratio_range` alone."""
-    equal = sparse.vstack(
-        [
-            sparse.hstack([space.equal, sparse.csr_matrix(-space.right[:, None])]),
-            sparse.csr_matrix(np.append(bottom, 0.0)[None, :]),
-        ],
-        format="csr",
-    )
-    under = sparse.hstack([space.under, sparse.csr_matrix((space.under.shape[0], 1))], format="csr")
-    scaled = Polytope(equal, np.append(np.zeros(space.right.size), 1.0), under, ())
-    found: Any = linprog(
-        sign * np.append(top, 0.0), A_eq=scaled.equal, b_eq=scaled.right, method="highs", **scaled.limits
-    )
-    if found.status == 2:
-        return None
-    if found.status:
-        raise ArithmeticError(f"the solver gave up: {found.message}")
-    return sign * float(found.fun)
+    return np.concatenate([np.zeros(0), *(solved(ends[at : at + size]) for at in range(0, len(ends), size))])
 
 
 def is_empty(space: Polytope) -> bool:
-    """Return whether no joint masses are in it; where they are all but none and the solver cannot tell, it is."""
+    """Return whether nothing is in it; where it is all but nothing and the solver cannot tell, it is."""
+    limits = [LinearConstraint(space.equal, space.right, space.right)]
+    if space.under.shape[0]:
+        limits.append(LinearConstraint(space.under, -np.inf, 0.0))
     for presolve in (True, False):
-        found: Any = linprog(
-            np.zeros(space.equal.shape[1]),
-            A_eq=space.equal,
-            b_eq=space.right,
-            method="highs",
-            options={"presolve": presolve},
-            **space.limits,
-        )
-        if found.status in (0, 2):
-            return bool(found.status == 2)
+        answer = _called(np.zeros(space.equal.shape[1]), limits, presolve=presolve)
+        if answer.status in (0, 2):
+            return bool(answer.status == 2)
     return True
+
+
+def _called(goal: Floats, limits: Any, *, presolve: bool) -> Any:
+    """Return the answer of the solver."""
+    return milp(goal, constraints=limits, bounds=Bounds(0.0, np.inf), options={"presolve": presolve})
 
 
 def smallest_eps(parts: Sequence[tuple[Floats, Floats]]) -> float:

@@ -55,42 +55,30 @@ class Told:
 
 
 def true_groups_of(
-    table: Table, told: Told, alpha: float, predictor: RepairedPredictor | None = None
+    table: Table, claim: Told, alpha: float, predictor: RepairedPredictor | None = None
 ) -> TrueGroups | None:
     """Return the audit of the true groups of decided rows; None where several columns make the groups.
 
-    Parameters
-    ----------
-    table
-        Rows with decisions.
-    told
-        The noise.
-    alpha
-        One minus the confidence.
-    predictor
-        That decided; None for decisions that do not look at the recorded group.
+    ``alpha`` is one minus the confidence; without the predictor that decided, decisions do not look at the recorded
+    group.
     """
-    columns = table.reading.columns.protected
-    known = told.noise.table
+    columns, noise = table.reading.columns.protected, claim.noise
     if len(columns) != 1:
         return None
-    # N3 is about bins of the score, and decisions of a repair may look at the recorded group besides: weaker ones hold
-    told = replace(told, noise=replace(told.noise, epsilon=None))
     data = recorded_groups(count_table(table).counts, table.reading, columns[0])
-    named = known.noisy if known is not None else told.noise.radii or ()
+    named = noise.table.noisy if noise.table is not None else noise.radii or ()
     data = _padded(data, tuple(sorted({*data.names, *named})))
     if predictor is not None:
         data = replace(data, profiles=_profiles(table, data.names, predictor))
-    try:
-        found = TrueGroups(data, told.noise, alpha)
-        _ = found.bounds
-    except DataError:  # not identified, or the table does not say enough of these rows
-        if not told.noise.class_conditional:
-            return None
-        return true_groups_of(
-            table, replace(told, noise=replace(told.noise, class_conditional=False)), alpha, predictor
-        )
-    return found
+    # N3 is about bins of the score, and decisions of a repair may look at the recorded group besides: weaker ones hold
+    for class_conditional in (noise.class_conditional, False):
+        try:
+            true = TrueGroups(data, replace(noise, epsilon=None, class_conditional=class_conditional), alpha)
+            _ = true.bounds
+        except DataError:  # not identified, or the table does not say enough of these rows
+            continue
+        return true
+    return None
 
 
 def _padded(data: Recorded, names: tuple[str, ...]) -> Recorded:
@@ -102,57 +90,57 @@ def _padded(data: Recorded, names: tuple[str, ...]) -> Recorded:
 
 def _profiles(table: Table, names: tuple[str, ...], predictor: RepairedPredictor) -> Profiles:
     """Return the rows by recorded group, by what each group's rule makes of them, and by label."""
-    known = predictor.of_each_group(table)
+    of_each = predictor.of_each_group(table)
     own, label = table.rows.decision, table.rows.label
     assert own is not None
     assert label is not None  # who repairs behind noise has labels
     each = np.repeat(own[:, None], len(names), 1)
-    if known is not None:
-        levels, chances = known
-        each[:, [names.index(name) for (name,) in levels]] = chances
-    found, into = np.unique(each, axis=0, return_inverse=True)
+    if of_each is not None:
+        levels, probabilities = of_each
+        each[:, [names.index(name) for (name,) in levels]] = probabilities
+    profiles, into = np.unique(each, axis=0, return_inverse=True)
     groups = table.groups()
     codes = np.array([names.index(name) for name in groups.names])[groups.codes]
     weight = table.weight
-    shape = (len(names), len(found), 2)
+    shape = (len(names), len(profiles), 2)
     at = np.ravel_multi_index((codes, into.ravel(), label.astype(np.int64)), shape)
     masses = np.bincount(at, weight, int(np.prod(shape))).reshape(shape)
-    return Profiles(masses / masses.sum(), found.T)
+    return Profiles(masses / masses.sum(), profiles.T)
 
 
-def comparisons_of(found: TrueGroups | None, checks: Iterable[Check]) -> dict[str, list[ComparisonReport]]:
+def comparisons_of(true: TrueGroups | None, checks: Iterable[Check]) -> dict[str, list[ComparisonReport]]:
     """Return the comparisons of true groups by attribute, for an audit of the same rows."""
-    return {} if found is None else {found.data.attribute: list(found.comparisons(checks))}
+    return {} if true is None else {true.data.attribute: list(true.comparisons(checks))}
 
 
-def values_of(found: TrueGroups | None) -> dict[str, dict[str, dict[str, Value]]]:
+def values_of(true: TrueGroups | None) -> dict[str, dict[str, dict[str, Value]]]:
     """Return the rates of true groups by attribute, for checks on one of them."""
-    return {} if found is None else {found.data.attribute: found.values()}
+    return {} if true is None else {true.data.attribute: true.rates()}
 
 
-def worst_of(found: TrueGroups | None) -> dict[str, Value]:
+def worst_of(true: TrueGroups | None) -> dict[str, Value]:
     """Return ``name [attribute]`` -> the largest gap of true groups that the noise allows, with its upper limit."""
-    if found is None:
+    if true is None:
         return {}
-    bounds, out = found.bounds[found.rests_on], {}
+    bounds, out = true.bounds[true.rests_on], {}
     for name, metrics in DIFFERENCES.items():
-        if all(metric in found.data.metrics for metric in metrics):
+        if all(metric in true.data.metrics for metric in metrics):
             bound = bounds.of_comparison("difference", metrics)
-            told = f"{name}.difference.true_groups.worst_case [{found.data.attribute}]"
-            out[told] = Value(bound.high, math.nan, bound.outer_high, bound.reason)
+            label = f"{name}.difference.true_groups.worst_case [{true.data.attribute}]"
+            out[label] = Value(bound.high, math.nan, bound.outer_high, bound.reason)
     return out
 
 
-def said_of(before: TrueGroups | None, after: TrueGroups | None, told: Told) -> Iterator[str]:
+def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) -> Iterator[str]:
     """Yield in words what held-out rows say of the true groups: a warning, if it is beyond the slack or not smaller."""
     if before is None or after is None:
         return
     parts, worse = [], []
     for level in LEVELS:
         if level in after.bounds and level in before.bounds:
-            was, _ = shortfall(before, level, told.demands)
-            point, upper = shortfall(after, level, told.demands)
-            worse.append((point > told.slack + HOLDS, was > told.slack + HOLDS and point > was - HOLDS))
+            was, _ = shortfall(before, level, claim.demands)
+            point, upper = shortfall(after, level, claim.demands)
+            worse.append((point > claim.slack + HOLDS, was > claim.slack + HOLDS and point > was - HOLDS))
             parts.append(f"{point:z.4f} under {level} (up to {upper:z.4f}; before the repair {was:z.4f})")
     if not parts:
         return
@@ -160,24 +148,16 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, told: Told) -> 
     rows = "rows and table" if table is not None and table.rows is not None else "rows"
     yield (Caution if beyond or no_less else str)(
         ("the repair does not reduce what it is meant to reduce: " if no_less else "")
-        + f"on held-out rows the worst true group is {where_of(told.demands)} the rate over everybody by at most "
-        f"{', '.join(parts)}; in brackets with the sampling error of {rows}; the slack is {told.slack:g}"
+        + f"on held-out rows the worst true group is {where_of(claim.demands)} the rate over everybody by at most "
+        f"{', '.join(parts)}; in brackets with the sampling error of {rows}; the slack is {claim.slack:g}"
     )
 
 
 def shortfall(true: TrueGroups, level: str, sides: Iterable[tuple[str, float]]) -> tuple[float, float]:
     """Return what the worst true group is on the wrong side of the rate over everybody by, and an upper limit.
 
-    Parameters
-    ----------
-    true, level
-        The groups, and the assumption.
-    sides
-        Rate, and 1 where a group must not be below, -1 where it must not be above.
-
-    Returns
-    -------
-    On the rows as they are, and the quantile of that over the draws; one-sided, at half of alpha.
+    ``sides`` are rates, with 1 where a group must not be below and -1 where it must not be above. The limit is the
+    quantile over the draws, one-sided, at half of alpha.
     """
     bounds, data = true.bounds[level], true.data
 

@@ -56,10 +56,15 @@ class Ratio:
         return quotient(a, a + b)
 
 
-def quotient(top: Floats, bottom: Floats) -> Floats:
-    """Return ``top / bottom``, NaN where the bottom is not positive."""
+def quotient(top: Floats, bottom: Floats, empty: float = np.nan) -> Floats:
+    """Return ``top / bottom``, and ``empty`` where the bottom is not positive."""
     good = bottom > 0
-    return np.where(good, top / np.where(good, bottom, 1.0), np.nan)
+    return np.where(good, top / np.where(good, bottom, 1.0), empty)
+
+
+def cells_of(accepted: Floats, refused: Floats) -> Floats:
+    """Return the masses of TP, FN, FP, TN, shape (..., 4), from those by label, shape (..., 2)."""
+    return np.stack([accepted[..., 1], refused[..., 1], accepted[..., 0], refused[..., 0]], -1)
 
 
 def flipped(ratio: Ratio) -> Ratio:
@@ -67,16 +72,13 @@ def flipped(ratio: Ratio) -> Ratio:
     return Ratio(ratio.b, ratio.a)
 
 
-def _ratio(rate: metrics.Rate) -> Ratio:
-    a, b = (
-        tuple(cell in part for cell in (metrics.TP, metrics.FN, metrics.FP, metrics.TN))
-        for part in (rate.success, rate.failure)
-    )
-    return Ratio(a, b)  # type: ignore[arg-type]  # four of each
-
-
 RATIOS: Mapping[str, Ratio] = {
-    name: _ratio(metrics.RATES[name])
+    name: Ratio(
+        *(
+            tuple(cell in part for cell in (metrics.TP, metrics.FN, metrics.FP, metrics.TN))  # type: ignore[arg-type]
+            for part in (metrics.RATES[name].success, metrics.RATES[name].failure)
+        )
+    )
     for name in (
         "true_positive_rate",
         "false_positive_rate",

@@ -13,13 +13,13 @@ from fairfix.auditing.sums import confusion
 from fairfix.data.counts import Counts, groups_of_cells
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
-from fairfix.noisy.rates import FN, FP, RATIOS, TN, TP, Floats, Ratio
+from fairfix.noisy.rates import RATIOS, Floats, Ratio, cells_of
 
-NOT_OF_VALUES = "noise is about decisions; with --task regression there are none"
+NOT_OF_VALUES = "noise is about decisions; with `task=regression` there are none"
 
 NO_DECISIONS = (
-    "noise is about decisions, and there are none: say at which score one is positive with --threshold, or "
-    "name a column of decisions with --prediction"
+    "noise is about decisions, and there are none: say at which score one is positive with `threshold`, or "
+    "name a column of decisions with `prediction`"
 )
 
 
@@ -49,7 +49,7 @@ class Profiles:
         """Return TP, FN, FP, TN of every rule and recorded group; masses (..., K, P, 2) to (..., K rules, K, 4)."""
         by_label = np.ascontiguousarray(np.swapaxes(masses, -1, -2))  # ..., K, label, P
         yes, no = (np.moveaxis(by_label @ rule.T, -1, -3) for rule in (self.accepted, 1.0 - self.accepted))
-        return np.stack([yes[..., 1], no[..., 1], yes[..., 0], no[..., 0]], -1)
+        return cells_of(yes, no)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +87,8 @@ def recorded_groups(counts: Counts, reading: Reading, attribute: str) -> Recorde
         raise UsageError(NO_DECISIONS)
     table = np.zeros((len(names), *by_cell.shape[1:]))
     np.add.at(table, into, by_cell)
-    cells = np.zeros((len(names), 4))
-    cells[:, FP], cells[:, TN] = table[:, 0, 1, 0], table[:, 0, 0, 0]
-    if counts.has_labels:
-        cells[:, TP], cells[:, FN] = table[:, 1, 1, 0], table[:, 1, 0, 0]
+    of_label = np.pad(table[..., 0], ((0, 0), (0, 2 - table.shape[1]), (0, 0)))  # group, label, decision
+    cells = cells_of(of_label[..., 1], of_label[..., 0])
     total, square = float(counts.weights.sum()), float(counts.square_weights.sum())
     return Recorded(
         attribute, names, cells / cells.sum(), total * total / square, rates_with(counts.has_labels)

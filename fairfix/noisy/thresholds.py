@@ -11,7 +11,7 @@ subject to ``|TPR_j - TPR| <= slack`` for every true group, or another constrain
 holds for all that an assumption and any of several tables allow.
 
 ==================  ====================================================================================================
-assumption          how ``F`` is found
+assumption          how ``F`` is solved for
 ==================  ====================================================================================================
 ``Identified``      rates are linear; the margin of z standard errors is a second-order cone, approximated by tangents
                     ``2 a v_i - a^2 t <= s_i`` of ``v_i^2 <= s_i t, sum s <= t`` where a solution needs them
@@ -49,7 +49,6 @@ from fairfix.noisy.binned import (
     eps_of,
     looked_at,
     parts_of,
-    placed,
     rate_bounds,
     require_fit,
     space_of,
@@ -122,19 +121,15 @@ def solve_noisy(
     n
         Masses by noisy group, bin in increasing order of the score and label, shape (K, B, 2), of total 1. The score
         must not use the noisy group.
-    table
+    table, others
         Joint masses of true and noisy groups with the columns of ``n``: by label, shape (2, J, K), or without, shape
-        (J, K). :class:`Certified` needs labels, :class:`Soft` takes none.
-    parity, slack
+        (J, K). :class:`Certified` needs labels, :class:`Soft` takes none; for both the constraint holds for each of
+        several tables.
+    parity, slack, assumption
         Which rates are held together, and the allowed difference to the overall rate. Less than 0 asks for more than
         equality, and may be infeasible.
-    assumption
-        About the noise.
     blind
         Whether all noisy groups have one rule.
-    others
-        More tables that may be the true one; the constraint holds for each. For :class:`Certified` and :class:`Soft`,
-        which take any noise that fits a table.
 
     Raises
     ------
@@ -157,44 +152,37 @@ class _Program:
     """A linear program that is put together block by block; rows say at most."""
 
     def __init__(self) -> None:
-        self.low: list[Floats] = []
-        self.high: list[Floats] = []
-        self.columns = 0
-        self.rows = 0
-        self.limits: list[Floats] = []
+        self.bounds = np.zeros((0, 2))
+        self.limits = np.zeros(0)
         self.blocks: list[tuple[int, int, Any]] = []
 
     def add(self, count: int, low: float, high: float) -> int:
         """Return the first of new variables."""
-        self.low.append(np.full(count, low))
-        self.high.append(np.full(count, high))
-        self.columns += count
-        return self.columns - count
+        self.bounds = np.append(self.bounds, np.tile([low, high], (count, 1)), 0)
+        return len(self.bounds) - count
 
     def at_most(self, blocks: Sequence[tuple[int, Any]], limit: npt.ArrayLike) -> None:
         """Add rows: the sum of matrices, each at its first variable, is at most the limit."""
-        limits = np.atleast_1d(np.asarray(limit, dtype=np.float64))
         self.blocks += [
-            (self.rows, start, sparse.coo_matrix(np.atleast_2d(b) if isinstance(b, np.ndarray) else b))
+            (self.limits.size, start, sparse.coo_matrix(np.atleast_2d(b) if isinstance(b, np.ndarray) else b))
             for start, b in blocks
         ]
-        self.limits.append(limits)
-        self.rows += limits.size
+        self.limits = np.append(self.limits, limit)
 
     def solve(self, cost: Floats, relaxed: int, relax: bool) -> Any:
         """Return the solution; the variable ``relaxed`` is held at 0, or is itself the cost."""
         data = np.concatenate([b.data for _, _, b in self.blocks])
         row = np.concatenate([b.row + r for r, _, b in self.blocks])
         column = np.concatenate([b.col + c for _, c, b in self.blocks])
-        matrix = sparse.csr_matrix((data, (row, column)), shape=(self.rows, self.columns))
-        bounds = np.column_stack([np.concatenate(self.low), np.concatenate(self.high)])
-        goal = np.zeros(self.columns)
+        shape = self.limits.size, len(self.bounds)
+        goal, bounds = np.zeros(shape[1]), self.bounds.copy()
         if relax:
             goal[relaxed], bounds[relaxed, 1] = 1.0, np.inf
         else:
             goal[: cost.size], bounds[relaxed, 1] = cost, 0.0
         solve: Any = linprog  # its stubs know no sparse matrix
-        return solve(goal, A_ub=matrix, b_ub=np.concatenate(self.limits), bounds=bounds, method="highs")
+        matrix = sparse.csr_matrix((data, (row, column)), shape=shape)
+        return solve(goal, A_ub=matrix, b_ub=self.limits, bounds=bounds, method="highs")
 
 
 class _Cones:
@@ -222,23 +210,18 @@ class _Cones:
         weight = 2 * at * self.scale * np.sqrt(self.inverse.variance[label, group, bin_])
         rows, (_, groups, bins) = np.arange(at.size), self.shape
         noise = self.inverse.noise[label, group]  # row, k
+
+        def placed(numbers: Floats, columns: npt.NDArray[np.int64], width: int) -> Any:
+            return sparse.csr_matrix((numbers, (rows, columns)), shape=(at.size, width))
+
         noisy = noise.shape[1]
-        columns = np.arange(noisy) * bins + bin_[:, None]
-        values = sparse.csr_matrix(
-            ((weight[:, None] * noise).ravel(), (np.repeat(rows, noisy), columns.ravel())),
-            shape=(at.size, noisy * bins),
-        )
+        rates = sum(placed(weight * noise[:, k], k * bins + bin_, noisy * bins) for k in range(noisy))
         flat = np.ravel_multi_index((label, group, bin_), self.shape)
         blocks = [
-            (0, values @ self.spread),
-            (self.mean, sparse.csr_matrix((-weight, (rows, group)), shape=(at.size, groups))),
-            (self.margin, sparse.csr_matrix((-(at**2), (rows, group)), shape=(at.size, groups))),
-            (
-                self.squares,
-                sparse.csr_matrix(
-                    (-np.ones(at.size), (rows, flat)), shape=(at.size, int(np.prod(self.shape)))
-                ),
-            ),
+            (0, rates @ self.spread),
+            (self.mean, placed(-weight, group, groups)),
+            (self.margin, placed(-(at**2), group, groups)),
+            (self.squares, placed(-np.ones(at.size), flat, int(np.prod(self.shape)))),
         ]
         program.at_most(blocks, np.zeros(at.size))
 
@@ -268,8 +251,6 @@ class _Problem:
         same = sparse.kron(np.ones((noisy, 1)), sparse.identity(bins, format="csr"), format="csr")
         self.spread: Any = sparse.csr_matrix(same if blind else sparse.identity(noisy * bins))
         """Takes the free variables to F."""
-        self.free = tables[0].ndim == 2 and not isinstance(assumption, Identified)
-        """Whether denominators of single labels are unknown."""
         self.groups = int(tables[0].shape[-2])
 
     def overall(self, rate: str) -> Floats:
@@ -292,10 +273,8 @@ class _Problem:
 
     def finish(self, accept: Floats, feasible: bool, bound: float, programs: int) -> NoisyRepair:
         """Return the solution with its worst cases."""
-        excess = self.excess(accept)
-        return NoisyRepair(
-            accept, self.error(accept), excess, feasible, bound if feasible else np.nan, programs
-        )
+        bound = bound if feasible else np.nan
+        return NoisyRepair(accept, self.error(accept), self.excess(accept), feasible, bound, programs)
 
     def start(self) -> tuple[_Program, int]:
         """Return a program with F, nondecreasing, as its first variables, and the number of the violation."""
@@ -312,14 +291,14 @@ class _Problem:
     def run(self, program: _Program, relaxed: int) -> tuple[Floats, bool, float]:
         """Return F, whether the constraint could be satisfied, and the least error or, if not, the least violation."""
         cost = self.spread.T @ (self.n[:, :, 0] - self.n[:, :, 1]).ravel()
-        found = program.solve(cost, relaxed, relax=False)
-        feasible = found.status == 0
+        answer = program.solve(cost, relaxed, relax=False)
+        feasible = answer.status == 0
         if not feasible:
-            found = program.solve(cost, relaxed, relax=True)
-        assert found.x is not None  # a violation variable makes every constraint feasible
-        values = np.clip(self.spread @ found.x[: self.spread.shape[1]], 0.0, 1.0).reshape(self.n.shape[:2])
-        value = float(found.fun) + (float(self.n[:, :, 1].sum()) if feasible else 0.0)
-        return np.maximum.accumulate(values, axis=1), feasible, value
+            answer = program.solve(cost, relaxed, relax=True)
+        assert answer.x is not None  # a violation variable makes every constraint feasible
+        accept = np.clip(self.spread @ answer.x[: self.spread.shape[1]], 0.0, 1.0).reshape(self.n.shape[:2])
+        value = float(answer.fun) + (float(self.n[:, :, 1].sum()) if feasible else 0.0)
+        return np.maximum.accumulate(accept, axis=1), feasible, value
 
     # ------------------------------------------------------------------ known noise
 
@@ -381,7 +360,8 @@ class _Problem:
         eps = eps_of(self.assumption)
         for rate, sign in self.demands:
             overall = sign * self.overall(rate) @ self.spread
-            level = program.add(1, 0.0, 1.0) if self.free and len(LABELS[rate]) == 1 else None
+            free = self.tables[0].ndim == 2 and len(LABELS[rate]) == 1  # the denominator is unknown
+            level = program.add(1, 0.0, 1.0) if free else None
             if level is not None:
                 program.at_most([(0, overall), (level, sign * minus), (relaxed, minus)], self.slack)
             for table in self.tables:
@@ -417,8 +397,8 @@ class _Problem:
         space, own = space_of(parts, eps, group)
         first = program.add(space.right.size, -np.inf, np.inf)
         second = program.add(space.under.shape[0], 0.0, np.inf)
-        relevant = placed(space, own, [p.relevant for p in parts])
-        at = placed(space, own, [np.arange(noisy)[:, None] * bins + p.bins for p in parts])
+        relevant = space.placed(own, [p.relevant for p in parts])
+        at = space.placed(own, [np.arange(noisy)[:, None] * bins + p.bins for p in parts])
         which = np.flatnonzero(relevant)
         cells = sparse.csr_matrix(
             (np.full(which.size, -sign), (which, at[which].astype(np.int64))), shape=(at.size, noisy * bins)

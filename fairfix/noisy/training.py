@@ -10,16 +10,15 @@ A row has features ``x_i``, label ``y_i``, noisy group ``k_i`` and weight ``w_i`
 for each rate ``R`` of the constraint and each true group ``j``, where ``U`` holds the joint masses that an
 :class:`Adversary` allows. Each step
 
-1. takes the worst weights ``r_jk(c)``, the shares of the cells in a group's denominator, for the decisions of the
-moment; 2. takes a step of Adam on the hinge surrogate of the Lagrangian, a weighted error with costs ``c_i = 1 - 2 y_i
-+ sum +-
+1. takes the worst weights ``r_jk(c)``, the shares of the cells in a group's denominator, for the decisions so far;
+2. takes a step of Adam on the hinge surrogate of the Lagrangian, a weighted error with costs ``c_i = 1 - 2 y_i + sum +-
    lambda_rj (1 / P(A, B) - r_jk(c) / m_k(c))``;
 3. takes a step of ascent ``lambda = (lambda + rate g)_+`` with the exact ``g`` of the decisions.
 
 Of every few iterates, each with cuts of its form at quantiles beside 0, the rule of least error among those whose exact
 ``g`` is at most 0 is returned. The rules that accept nobody and everybody are among them, and have equal rates whatever
-the noise; were no rule within the constraint, that of least ``g`` is returned and says so. What is exact is the worst
-case of that rule on the rows given; that it is optimal is not claimed, as the problem is not convex.
+the noise. The worst case of the rule is exact on the rows given; that it is optimal is not claimed, as the problem is
+not convex.
 
 Derivations are in ``docs/methods/noise.md``.
 """
@@ -34,8 +33,19 @@ import numpy.typing as npt
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from fairfix.noisy.bounds import Pair, labelled_bounds, soft_bounds, tv_bounds, widest
-from fairfix.noisy.rates import DEMANDS, RATIOS, Floats, Parity, Ratio, flipped, require_labels, shortfalls
+from fairfix.noisy.bounds import Pair, split_labels, table_bounds, tv_bounds, widest
+from fairfix.noisy.rates import (
+    DEMANDS,
+    RATIOS,
+    Floats,
+    Parity,
+    Ratio,
+    cells_of,
+    flipped,
+    quotient,
+    require_labels,
+    shortfalls,
+)
 
 Ints = npt.NDArray[np.int64]
 
@@ -85,39 +95,26 @@ class Within:
 
     def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the sharp bounds."""
-        known = np.broadcast_to(self.table, (*cells.shape[:-2], *self.table.shape))
-        return (
-            labelled_bounds(cells, known, ratio) if self.table.ndim == 3 else soft_bounds(cells, known, ratio)
-        )
+        return table_bounds(cells, np.broadcast_to(self.table, (*cells.shape[:-2], *self.table.shape)), ratio)
 
     def shares(self, cells: Floats, ratio: Ratio) -> Floats:
         """Return the knapsacks, B first and A last, normalised."""
-        if self.table.ndim == 3:
-            zero = np.array([0.0, 0.0, 1.0, 1.0])
-            parts = [_knapsack(cells * own, self.table[y], ratio) for y, own in enumerate((zero, 1.0 - zero))]
-            return _normalised(parts[0] + parts[1])
-        return _normalised(_knapsack(cells, self.table, ratio))
-
-
-def _knapsack(cells: Floats, table: Floats, ratio: Ratio) -> Floats:
-    """Return the masses of a worst case in A and B, shape (J, K, 4)."""
-    a, b = ratio.masses(cells)
-    in_b = np.minimum(b, table)
-    in_a = np.maximum(table - (cells.sum(-1) - a), 0.0)
-    return np.asarray(in_a[..., None] * _spread(cells, ratio.a) + in_b[..., None] * _spread(cells, ratio.b))
+        split, table = split_labels(cells, self.table)
+        a, b = ratio.masses(split)
+        in_b = np.minimum(b, table)[..., None] * _spread(split, ratio.b)
+        in_a = np.maximum(table - (split.sum(-1) - a), 0.0)[..., None] * _spread(split, ratio.a)
+        return _normalised((in_a + in_b).reshape(len(table), -1, *cells.shape).sum(1))
 
 
 def _spread(cells: Floats, chosen: tuple[bool, ...]) -> Floats:
     """Return the shares of chosen cells among them in each noisy group, shape (K, 4); zeros where they are empty."""
     own = cells * np.array(chosen)
-    total = own.sum(-1, keepdims=True)
-    return np.asarray(np.divide(own, total, out=np.zeros_like(own), where=total > 0))
+    return quotient(own, own.sum(-1, keepdims=True), 0.0)
 
 
 def _normalised(masses: Floats) -> Floats:
     """Return masses of each group (J, K, 4) divided by their sum; NaN where that is nothing."""
-    total = masses.sum((-2, -1), keepdims=True)
-    return np.where(total > 0, masses / np.where(total > 0, total, 1.0), np.nan)
+    return quotient(masses, masses.sum((-2, -1), keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +131,8 @@ class Either:
         """Return, for each group, those of the table under which its lowest rate is lowest."""
         low = np.stack([one.bounds(cells, ratio)[0] for one in self.tables])
         worst = np.where(np.isnan(low), np.inf, low).argmin(0)
-        found = np.stack([one.shares(cells, ratio) for one in self.tables])
-        return np.asarray(found[worst, np.arange(worst.size)])
+        shares = np.stack([one.shares(cells, ratio) for one in self.tables])
+        return np.asarray(shares[worst, np.arange(worst.size)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +149,7 @@ class Near:
         """Return the centre of each ball with as much moved from A to B as the radius allows."""
         groups = len(cells)
         total = cells.sum(-1)
-        a, b = (part / np.where(total > 0, total, 1.0) for part in ratio.masses(cells))
+        a, b = (quotient(part, total, 0.0) for part in ratio.masses(cells))
         radius = np.where(total > 0, self.radius, 1.0)
         own = np.eye(groups)[:, :, None]
         in_a, in_b = own * _spread(cells, ratio.a), own * _spread(cells, ratio.b)
@@ -241,10 +238,9 @@ def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: F
         counted = np.array(ratio.rows)
         everybody = counted / cells[:, counted].sum()
         worst = adversary.shares(cells, ratio if sign > 0 else flipped(ratio))
-        known = ~np.isnan(worst[:, 0, 0])
-        mine = np.tensordot(price[known], worst[known], axes=1)
-        each = np.divide(mine, cells, out=np.zeros_like(mine), where=cells > 0)
-        out += sign * (price[known].sum() * everybody - each)
+        has = ~np.isnan(worst[:, 0, 0])
+        each = quotient(np.tensordot(price[has], worst[has], axes=1), cells, 0.0)
+        out += sign * (price[has].sum() * everybody - each)
     return out
 
 
@@ -280,16 +276,9 @@ def train(
 ) -> Trained:
     """Return the best rule that was met whose worst case is within the constraint; see the module's docstring.
 
-    Parameters
-    ----------
-    X, y
-        Shapes (n, d), without a constant column, and (n,), of 0 and 1.
-    codes, weight
-        Noisy group (of ``groups``) and weight of each row, shape (n,); weights of None are 1 each.
-    adversary, parity, slack
-        The true groups that may be, and the constraint.
-    l2, start, steps
-        Penalty, coefficients to begin with (the intercept last; zeros if None), and steps of each run.
+    Features have shape (n, d), without a constant column, labels (n,), of 0 and 1, like noisy groups (of ``groups``)
+    and weights (None: 1 each). ``l2`` is a penalty, ``start`` coefficients to begin with, the intercept last (None:
+    zeros), and ``steps`` those of each run.
     """
     rows = Rows.of(X, y, codes, weight, groups)
     require_labels(np.bincount(rows.y, rows.weight, 2).astype(np.float64), parity)
@@ -298,12 +287,11 @@ def train(
     with threadpool_limits(1):
         for ascent in ASCENTS:
             _run(rows, search, begin, ascent, l2, steps)
-        return search.found(steps * len(ASCENTS))
+        return search.best_rule(steps * len(ASCENTS))
 
 
-def _run(rows: Rows, search: _Search, begin: Floats, ascent: float, l2: float, steps: int) -> None:
-    """Show the search the iterates of a run."""
-    v = begin.copy()
+def _run(rows: Rows, search: _Search, v: Floats, ascent: float, l2: float, steps: int) -> None:
+    """Show the search the iterates of a run from ``v``."""
     first, second = np.zeros_like(v), np.zeros_like(v)
     multipliers = np.zeros(1)
     for step in range(1, steps + 1):
@@ -312,8 +300,7 @@ def _run(rows: Rows, search: _Search, begin: Floats, ascent: float, l2: float, s
             search.look(v, f)
         accept = f >= 0.0
         cells = rows.cells(accept)
-        excess = np.nan_to_num(excess_of(cells, search.adversary, search.parity, search.slack), nan=0.0)
-        multipliers = np.maximum(multipliers + ascent * excess, 0.0)
+        multipliers = np.maximum(multipliers + ascent * np.nan_to_num(search.excess(cells), nan=0.0), 0.0)
         extra = costs_of(cells, search.adversary, search.parity, multipliers)
         costs = 1.0 - 2.0 * rows.y + extra.ravel()[rows.places(accept)]
         slope = surrogate(rows, v, costs, l2, f)[1]
@@ -331,21 +318,25 @@ class _Search:
         self.rows, self.adversary, self.parity, self.slack = rows, adversary, parity, slack
         self.best: tuple[tuple[float, float], Floats, bool] | None = None
 
+    def excess(self, cells: Floats) -> Floats:
+        """Return ``g``, exactly."""
+        return excess_of(cells, self.adversary, self.parity, self.slack)
+
     def look(self, v: Floats, f: Floats) -> None:
         """Look at an iterate with the cuts of its form."""
         order = np.argsort(f, kind="stable")
         ranked, many = f[order], f.size
-        gap = np.r_[True, np.diff(ranked) > APART, True]  # whether one may cut before each place
-        mass = np.cumsum(self.rows.weight[order])
-        wanted = np.searchsorted(mass, np.arange(1, CUTS) / CUTS)
-        allowed = np.flatnonzero(gap)
-        wanted = np.r_[0, wanted, np.searchsorted(ranked, 0.0), many]
+        allowed = np.flatnonzero(
+            np.r_[True, np.diff(ranked) > APART, True]
+        )  # one may cut before each of these places
+        quantiles = np.searchsorted(np.cumsum(self.rows.weight[order]), np.arange(1, CUTS) / CUTS)
+        wanted = np.r_[0, quantiles, np.searchsorted(ranked, 0.0), many]
         after = np.searchsorted(allowed, np.minimum(wanted, many))
         cuts = np.unique(
             np.r_[allowed[after], allowed[np.maximum(after - 1, 0)]]
         )  # refused are the first `cut` rows
         cells = self._cells(order, cuts)
-        excess = excess_of(cells, self.adversary, self.parity, self.slack)
+        excess = self.excess(cells)
         worst = np.nanmax(np.where(np.isnan(excess), -np.inf, excess), axis=(1, 2))
         errors = cells[:, :, [1, 2]].sum((1, 2))
         miss = np.where(worst <= HOLDS, 0.0, worst)
@@ -368,17 +359,18 @@ class _Search:
         kind, weight = (2 * rows.codes + rows.y)[order], rows.weight[order]
         piece = np.searchsorted(cuts, np.arange(order.size), side="right")
         shape = (cuts.size + 1, 2 * rows.groups)
-        parts = np.bincount(piece * shape[1] + kind, weight, shape[0] * shape[1]).reshape(shape)
+        counts = np.bincount(piece * shape[1] + kind, weight, shape[0] * shape[1])
+        parts = np.asarray(counts.reshape(shape), dtype=np.float64)
         below = np.cumsum(parts, axis=0)[:-1].reshape(-1, rows.groups, 2)
         above = np.maximum(np.cumsum(parts[::-1], axis=0)[::-1][1:], 0.0).reshape(-1, rows.groups, 2)
-        return np.stack([above[:, :, 1], below[:, :, 1], above[:, :, 0], below[:, :, 0]], axis=-1)
+        return cells_of(above, below)
 
-    def found(self, steps: int) -> Trained:
+    def best_rule(self, steps: int) -> Trained:
         """Return the best rule, judged again by its own decisions."""
         assert self.best is not None
         _, v, constant = self.best
         cells = self.rows.cells(self.rows.A @ v >= 0.0)
-        excess = excess_of(cells, self.adversary, self.parity, self.slack)
+        excess = self.excess(cells)
         error = float(cells[:, [1, 2]].sum())
         feasible = bool(np.nanmax(excess, initial=-np.inf) <= 2 * HOLDS)
         return Trained(v[:-1].copy(), float(v[-1]), error, excess, feasible, constant, steps)

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from fairfix.noisy.rates import Floats
+from fairfix.noisy.rates import Floats, quotient
 
 MATCH = 1e-8
 """Largest difference of a column of a table to its noisy group's mass that counts as rounding."""
@@ -27,22 +27,17 @@ VERTICES = 500
 def transport_columns(C: Floats, noisy: Floats) -> Floats:
     """Return the table with the data's masses of noisy groups and its own ``P(true | noisy)``.
 
-    Raises
-    ------
-    ValueError
-        If a noisy group of the data has no mass in the table.
+    ValueError if a noisy group of the data has no mass in the table.
     """
     have = C.sum(-2)
     if ((have <= 0) & (noisy > 0)).any():
         raise ValueError("the table knows nothing of a noisy group that the main data have")
-    share = np.where(have > 0, noisy / np.where(have > 0, have, 1.0), 0.0)
-    return np.asarray(C * share[..., None, :])
+    return np.asarray(C * quotient(noisy, have, 0.0)[..., None, :])
 
 
 def noise_of(C: Floats) -> Floats:
     """Return ``P(noisy | true)``, shape (..., J, K); zeros for a true group without mass."""
-    true = C.sum(-1, keepdims=True)
-    return np.where(true > 0, C / np.where(true > 0, true, 1.0), 0.0)
+    return quotient(C, C.sum(-1, keepdims=True), 0.0)
 
 
 def transport_rows(C: Floats, noisy: Floats) -> Floats:
@@ -68,16 +63,8 @@ def smallest_shares(C: Floats, noisy: Floats) -> Floats:
 
     For tables of a rank less than J, as with more true than noisy groups: the masses of true groups ``pi >= 0`` with
     ``T' pi`` the masses of noisy groups are a polytope then. Its vertices have no more groups than the rank, and all of
-    them are looked at. Where it is empty, the tables are those of :func:`transport_rows`.
-
-    Returns
-    -------
-    Shape (J, ..., J, K): first the group that is smallest.
-
-    Raises
-    ------
-    ValueError
-        If a noisy group of the data has no mass in the result, or there are more than :data:`VERTICES` choices.
+    them are looked at (ValueError beyond :data:`VERTICES`). Where it is empty, the tables are those of
+    :func:`transport_rows`. Of shape (J, ..., J, K): first the group that is smallest.
     """
     groups, noisy_groups = C.shape[-2:]
     nearest = transport_rows(C, noisy)

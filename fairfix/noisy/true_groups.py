@@ -31,10 +31,10 @@ from fairfix.auditing.results import (
 )
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading
-from fairfix.data.scan import scan
+from fairfix.data.scan import Scan, scan
 from fairfix.errors import UsageError
 from fairfix.noisy.assumptions import ASSUMPTIONS, SHARES_OPEN, Assumption, Unavailable
-from fairfix.noisy.bounds import Pair, conditional_radius, labelled_bounds, soft_bounds, vacuous
+from fairfix.noisy.bounds import Pair, conditional_radius, table_bounds, vacuous
 from fairfix.noisy.comparisons import RateBounds, compared, comparisons_of, ends_of, pairs
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.evidence import REPLICATES, TOLERANCE, Evidence
@@ -165,7 +165,7 @@ class TrueGroups:
         best %= a.size
         return self.true[int(a[best])], self.true[int(b[best])]
 
-    def values(self) -> dict[str, dict[str, Value]]:
+    def rates(self) -> dict[str, dict[str, Value]]:
         """Return metric and scope -> group -> value, for checks on one group."""
         out: dict[str, dict[str, Value]] = {}
         for metric, groups in self.of_groups.items():
@@ -200,8 +200,13 @@ class TrueGroups:
     def figures(self) -> Iterator[Figure]:
         """Yield the numbers of groups, then of comparisons."""
         evidence, curve = self.evidence, self.evidence.curve
-        every_eps = () if curve is None else curve.told
-        naive, other, weighted = self._naive(), self._other(), evidence.weighted
+        every_eps = () if curve is None else curve.grid
+        naive, other, weighted = self._naive(), evidence.other_joint, evidence.weighted
+        others = (
+            {}
+            if other is None
+            else {name: table_bounds(self.data.cells, other, r) for name, r in self.data.metrics.items()}
+        )
         n4 = self.points.get("N4")
         for metric, ratio in self.data.metrics.items():
             error = None if n4 is None else self.assumptions["N4"].standard_error(ratio)
@@ -216,7 +221,7 @@ class TrueGroups:
                     naive=None if naive is None else _ends_at(naive[metric], j),
                     identified=None if n4 is None else float(n4[metric][j]),
                     standard_error=None if error is None else float(error[j]),
-                    other=None if other is None else _ends_at(other[metric], j),
+                    other=_ends_at(others[metric], j) if others else None,
                     curve=()
                     if curve is None
                     else tuple((eps, *_ends_at(curve.at(metric, eps), j)) for eps in every_eps),
@@ -230,7 +235,7 @@ class TrueGroups:
                 bounds=bounds,
                 naive=None if naive is None else compared(kind, [naive[rate] for rate in rates]),
                 identified=None if n4 is None else _single(kind, rates, n4),
-                other=None if other is None else compared(kind, [other[rate] for rate in rates]),
+                other=compared(kind, [others[rate] for rate in rates]) if others else None,
             )
             if curve is not None and every_eps and kind == "difference":
                 figure = replace(
@@ -255,14 +260,6 @@ class TrueGroups:
             for name, rate in evidence.recorded.items()
         }
 
-    def _other(self) -> dict[str, Pair] | None:
-        """Return the bounds with the table carried over as the user says it is not."""
-        other = self.evidence.other_joint
-        if other is None:
-            return None
-        bounds = labelled_bounds if self.evidence.by_label else soft_bounds
-        return {name: bounds(self.data.cells, other, ratio) for name, ratio in self.data.metrics.items()}
-
     def vacuous(self) -> Iterator[tuple[str, str]]:
         """Yield (metric, group) of which tables without labels can say nothing, whatever the decisions are."""
         tables = self.evidence.plain_joints
@@ -273,38 +270,50 @@ class TrueGroups:
 
     def report(self, checks: Sequence[Check] = ()) -> tuple[NoiseReport, list[ComparisonReport]]:
         """Return the report on true groups, and what checks can look at."""
-        figures = tuple(self.figures())
-        breakdowns = tuple(self.breakdowns(checks))
-        names, radii, table = self.data.names, self.evidence.radii, self.evidence.table
+        evidence, names = self.evidence, self.data.names
+        table, joints, radii = evidence.table, evidence.plain_joints, evidence.radii
+        figures = tuple(self.figures())  # with them come the bounds, and the notes on them
         notes = [note for assumption in self.assumptions.values() for note in assumption.notes]
+        plain = None if table is None or joints is None else joints[0]
+        ways = () if table is None else evidence.noise.ways
         report = NoiseReport(
             attribute=self.data.attribute,
-            source="",
+            source="" if table is None else table.source,
             true=self.true,
             noisy=names,
-            form="",
-            rows=None,
-            by_label=False,
-            keep="",
-            table=(),
+            form="" if table is None else table.form,
+            rows=None if table is None else table.rows,
+            by_label=evidence.by_label,
+            keep=ways[0] if len(ways) == 1 else "either" if ways else "",
+            table=() if plain is None else tuple(tuple(row) for row in plain.tolist()),
             rests_on=self.rests_on,
             stated=self.stated,
             unavailable=self.unavailable,
             radii={} if radii is None else _by_name(names, radii[0]),
-            conditional_radii={},
-            shift=None,
-            transport_difference=None,
-            smallest_eps=None,
+            conditional_radii=_by_name(names, conditional_radius(plain))
+            if plain is not None and evidence.same_groups
+            else {},
+            shift=None if table is None else table.shift(evidence.masses(self.data.cells)),
+            transport_difference=None if table is None else self._transport_difference(table),
+            smallest_eps=None if evidence.curve is None else evidence.curve.least,
             vacuous=tuple(self.vacuous()),
             figures=figures,
-            breakdowns=breakdowns,
-            replicates=self.evidence.replicates,
+            breakdowns=tuple(self.breakdowns(checks)),
+            replicates=evidence.replicates,
             seed=self.seed,
             notes=(*notes, *(() if table is None else self._cautions(table))),
         )
-        if table is not None:
-            report = self._with_table(report, table)
         return report, list(self.comparisons(checks))
+
+    def _transport_difference(self, table: NoiseTable) -> float | None:
+        """Return how far tables are apart that were carried over in both ways."""
+        evidence = self.evidence
+        if evidence.noise.keep is None and table.says_noisy:
+            most = float(np.ptp(evidence.joints, 0).max())
+            return most if most > TOLERANCE else 0.0
+        if evidence.other_joint is not None:
+            return float(np.abs(evidence.other_joint - evidence.joints[0]).max())
+        return 0.0 if table.says_noisy else None
 
     def _cautions(self, table: NoiseTable) -> Iterator[str]:
         """Yield what has to be borne in mind of the table, and of what is stated besides."""
@@ -321,46 +330,19 @@ class TrueGroups:
         if len(joints) > 1 and np.ptp(joints, 0).max() > TOLERANCE:
             yield (
                 f"the groups of {table.source} have other shares than the data, and it is not said what holds for "
-                "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). With --noise-keep, which says it, "
+                "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). With `noise_keep`, which says it, "
                 "bounds become narrower"
             )
         if curve is None:
             yield f"{SHARES_OPEN}: there are no breakdown points and no curve over eps"
             return
-        if not curve.told:
+        if not curve.grid:
             yield "there are many groups, so the curve over eps was left out; breakdown points of checks are told"
         if curve.least > 0:
             yield (
                 f"the data refute that noise does not depend on outcomes at all; the least eps they allow is "
                 f"{curve.least:.4f}, part of it sampling error"
             )
-
-    def _with_table(self, report: NoiseReport, table: NoiseTable) -> NoiseReport:
-        """Return a report with what there is to say of the noise table."""
-        evidence = self.evidence
-        assert evidence.plain_joints is not None
-        plain, ways = evidence.plain_joints[0], evidence.noise.ways
-        apart = 0.0 if table.says_noisy else None
-        if evidence.noise.keep is None and table.says_noisy:
-            most = float(np.ptp(evidence.joints, 0).max())
-            apart = most if most > TOLERANCE else 0.0
-        elif evidence.other_joint is not None:
-            apart = float(np.abs(evidence.other_joint - evidence.joints[0]).max())
-        return replace(
-            report,
-            source=table.source,
-            form=table.form,
-            rows=table.rows,
-            by_label=table.by_label,
-            keep=ways[0] if len(ways) == 1 else "either",
-            table=tuple(tuple(row) for row in plain.tolist()),
-            conditional_radii=_by_name(report.noisy, conditional_radius(plain))
-            if evidence.same_groups
-            else {},
-            shift=table.shift(evidence.masses(self.data.cells)),
-            transport_difference=apart,
-            smallest_eps=None if evidence.curve is None else evidence.curve.least,
-        )
 
 
 def _single(kind: str, rates: Metrics, points: Mapping[str, Floats]) -> float:
@@ -386,6 +368,23 @@ def _broken(check: Check, low: float, high: float) -> bool:
     return check.violated_by(low) and check.violated_by(high)
 
 
+def audited(
+    true: TrueGroups,
+    scanned: Scan,
+    source: Source,
+    settings: Settings,
+    more: More | None,
+    own: tuple[str, ...],
+) -> AuditReport:
+    """Return the audit of data with what is said of true groups, which are known by columns of their ``own``."""
+    report, comparisons = true.report(settings.checks)
+    attribute, every = true.data.attribute, dict(more or {})
+    every[attribute] = [*every.get(attribute, ()), *comparisons]
+    rates, columns = {attribute: true.rates()}, {attribute: own} if own else None
+    verdicts = judge(scanned, settings, source.name, source, every, rates, columns)
+    return replace(verdicts, noise=report)
+
+
 def audit_noisy(
     source: Source,
     reading: Reading,
@@ -397,29 +396,19 @@ def audit_noisy(
 ) -> AuditReport:
     """Audit data whose protected column holds recorded groups; the data are read once, as in any audit.
 
-    Parameters
-    ----------
-    source, reading, settings, more
-        As in :func:`fairfix.auditing.audit.audit`; ``reading`` names one protected column, that of the recorded groups.
-    noise
-        The description of the noise.
-    seed
-        Of the resampling.
+    ``reading`` names one protected column, that of the recorded groups; ``seed`` is that of the resampling; else as in
+    :func:`fairfix.auditing.audit.audit`.
     """
     settings = settings or Settings()
     if len(reading.columns.protected) != 1:
         raise UsageError(
-            f"noise is described for one column, and --protected names {', '.join(reading.columns.protected)}: name "
+            f"noise is described for one column, and `protected` names {', '.join(reading.columns.protected)}: name "
             "the column of the recorded groups alone"
         )
     if reading.task == "regression":
         raise UsageError(NOT_OF_VALUES)
     reading.check()
     scanned = scan(source, reading, threads=settings.threads, exact=settings.exact)
-    (attribute,) = reading.columns.protected
-    data = recorded_groups(scanned.counts, scanned.reading, attribute)
+    data = recorded_groups(scanned.counts, scanned.reading, reading.columns.protected[0])
     true = TrueGroups(data, noise, 1.0 - settings.confidence, seed)
-    report, comparisons = true.report(settings.checks)
-    every = {**(more or {}), attribute: [*(more or {}).get(attribute, ()), *comparisons]}
-    verdicts = judge(scanned, settings, source.name, source, every, {attribute: true.values()})
-    return replace(verdicts, noise=report)
+    return audited(true, scanned, source, settings, more, ())

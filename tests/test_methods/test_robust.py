@@ -210,7 +210,7 @@ def test_whichever_transport_holds_the_certificate_holds(kept: str) -> None:
     noisy = recorded(data, "adversarial")
     by_label = known(data, noisy, label=True)
     factor = np.array([0.3, 1.0, 4.0])
-    other = by_label.values * (factor[:, None] if kept == "noisy-given-true" else factor)
+    other = by_label.entries * (factor[:, None] if kept == "noisy-given-true" else factor)
     told = NoiseTable("table", NAMES, NAMES, other, "joint")
     table = table_of(data, noisy)
     rule = fit(Robust(constraint="equal_opportunity", slack=0.1), table, told)
@@ -225,7 +225,7 @@ def test_radii_are_valid_whichever_transport_holds() -> None:
     """Where it is not said which, each radius is the larger one, and so costs no less than either."""
     data = people(5, 2000)
     noisy = np.where(np.arange(2000) < 400, recorded(data, "uniform"), data["true"])
-    values = known(data, noisy, label=True).values * np.array([0.1, 1.0, 10.0])[:, None]
+    values = known(data, noisy, label=True).entries * np.array([0.1, 1.0, 10.0])[:, None]
     told = NoiseTable("table", NAMES, NAMES, values, "joint")
     search = Robust(solver="ideal", assumption="radii", bins=12.0)
     rules = [
@@ -248,8 +248,8 @@ def test_one_side_is_held_where_one_is_asked_for(constraint: str) -> None:
     assert excess(data, both.predict(table), constraint, 0.01) <= 1e-6
     assert excess(data, one.predict(table), f"one_sided_{constraint}", 0.01) <= 1e-6
     assert one.trace.objective <= both.trace.objective + 1e-9
-    assert any("--sides one" in note for note in one.trace.notes)
-    assert not any("--sides one" in note for note in both.trace.notes)
+    assert any("`sides=one`" in note for note in one.trace.notes)
+    assert not any("`sides=one`" in note for note in both.trace.notes)
     assert (
         Robust(constraint=constraint, sides="one")
         .bounds_of(table.reading)
@@ -278,13 +278,13 @@ def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
     search = Robust(solver="ideal", assumption="radii", bins=5.0)
     alone, beside = (fit(search, table, noise) for noise in (radii, Noise(told, radii.radii)))
     np.testing.assert_array_equal(alone.predict(table), beside.predict(table))
-    for more, what in (({}, "solver thresholds"), ({"assumption": "soft"}, "assumption soft")):
-        said = f"--noise-radius alone does not tell what --{what} needs; .*take --solver ideal or dro"
+    for more, what in (({}, "solver=thresholds"), ({"assumption": "soft"}, "assumption=soft")):
+        said = f"`noise_radius` alone does not tell what `{what}` needs; .*take `solver=ideal` or dro"
         with pytest.raises(UsageError, match=said):
             fit(Robust(**more), table, radii)
     with pytest.raises(UsageError, match="`assumption=radii` does not go with `solver=thresholds`"):
         fit(Robust(assumption="radii"), table, Noise(told))
-    with pytest.raises(UsageError, match=r"--epsilon 0.1 and --noise-epsilon 0.2 say different things"):
+    with pytest.raises(UsageError, match=r"`epsilon=0.1` and `noise_epsilon=0.2` say different things"):
         fit(Robust(assumption="epsilon", epsilon=0.1), table, Noise(told, epsilon=0.2))
     assert Robust(assumption="identified").noise_in_force(Noise(told)).class_conditional
     assert Robust(assumption="epsilon").noise_in_force(Noise(told)).epsilon == 0.05
@@ -316,7 +316,7 @@ def test_identified_thresholds_are_broken_by_noise_that_depends_on_more() -> Non
     repairer = Robust(constraint="equal_opportunity", assumption="identified", z=0.0, slack=0.02)
 
     assert excess(data, fit(repairer, table, told).predict(table), "equal_opportunity", 0.02) > 0.05
-    with pytest.raises(DataError, match=r"refute .* least eps they allow is 0\.\d+; take a larger --epsilon"):
+    with pytest.raises(DataError, match=r"refute .* least eps they allow is 0\.\d+; take a larger `epsilon`"):
         fit(Robust(constraint="equal_opportunity", assumption="epsilon", epsilon=0.001), table, told)
 
 
@@ -419,14 +419,14 @@ def test_a_table_without_labels_guarantees_a_small_group_nothing() -> None:
 def test_the_breakdown_point_is_where_the_worst_case_meets_the_slack(parity: Any, labelled: bool) -> None:
     """It holds just below and breaks just above, by the bounds of rates."""
     points = []
-    for seed in range(3):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
-        q = rng.dirichlet(np.ones(2 * 2 * 4 * 2)).reshape(2, 2, 4, 2)
+        q = rng.dirichlet(np.ones(2 * 2 * 3 * 2)).reshape(2, 2, 3, 2)
         q[[0, 1], [0, 1]] *= 4
         q /= q.sum()
         n, table = q.sum(0), np.moveaxis(q.sum(2), 2, 0)
         table = table if labelled else table.sum(0)
-        F = np.sort(rng.random((2, 4)), axis=1)
+        F = np.sort(rng.random((2, 3)), axis=1)
 
         def worst(eps: float, n: Any = n, table: Any = table, F: Any = F) -> float:
             out = []
@@ -500,7 +500,7 @@ def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
         (
             {"constraint": "equal_opportunity"},
             False,
-            "Add a column label to the table, or choose --assumption",
+            "Add a column label to the table, or choose `assumption",
         ),
         ({"assumption": "certified"}, False, "needs a noise table with labels"),
         ({"protected_as_feature": True, "features": ("x",)}, True, "sees no protected column"),
@@ -524,8 +524,8 @@ TRAINED = {"solver": "dro", "features": ("x",)}
 @pytest.mark.parametrize(
     ("given", "label", "message"),
     [
-        ({"features": None}, True, "a score alone is nothing to train on; name columns with --features"),
-        ({"features": ("x", "group")}, True, "sees the recorded group group with --protected-as-feature"),
+        ({"features": None}, True, "a score alone is nothing to train on; name columns with `features`"),
+        ({"features": ("x", "group")}, True, "sees the recorded group group with `protected_as_feature`"),
         ({"features": (), "protected_as_feature": True}, True, "nothing to train on; name columns"),
         ({"learner": "trees"}, True, "`learner=trees` does not go with `solver=dro`"),
         ({"assumption": "identified"}, True, "`assumption=identified` does not go with `solver=dro`"),
@@ -553,7 +553,7 @@ def test_a_ball_needs_a_recorded_group_for_each_true_one() -> None:
     data = people(many=600)
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=False)
-    other = NoiseTable("table", ("x", "y", "z"), NAMES, told.values, "count")
+    other = NoiseTable("table", ("x", "y", "z"), NAMES, told.entries, "count")
 
     with pytest.raises(UsageError, match="the same true as recorded groups"):
         fit(Robust(solver="dro"), table, other, features=("x",))
@@ -588,8 +588,7 @@ def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str
     np.testing.assert_array_equal(again.predict(table), chance)
 
 
-@pytest.mark.parametrize("parity", PARITIES)
-@pytest.mark.parametrize("solver", ["dro", "soft", "certified"])
+@pytest.mark.parametrize(("solver", "parity"), list(zip(("dro", "soft", "certified"), PARITIES, strict=True)))
 def test_a_trained_rule_may_look_at_the_recorded_group(solver: str, parity: str) -> None:
     """Worst cases hold for any decision; the rule is a score without the group and a threshold per recorded group."""
     data = people(3)
@@ -726,9 +725,9 @@ def test_radii_need_groups_of_the_same_names() -> None:
     data = people(0, 300)
     noisy = recorded(data, "uniform")
     other = known(data, noisy, label=False)
-    renamed = NoiseTable("table", ("a", "b", "z"), NAMES, other.values, "count")
+    renamed = NoiseTable("table", ("a", "b", "z"), NAMES, other.entries, "count")
     table = table_of(data, noisy)
-    with pytest.raises(UsageError, match="--assumption radii needs the same true as recorded groups"):
+    with pytest.raises(UsageError, match="`assumption=radii` needs the same true as recorded groups"):
         fit(Robust(solver="ideal", assumption="radii"), table, renamed)
     rule = fit(Robust(solver="ideal", assumption="soft"), table, renamed)
     assert rule.trace.iterations == 36**3
@@ -740,7 +739,7 @@ def test_recorded_groups_of_the_table_that_the_rows_do_not_have_are_named() -> N
     data = people(0, 600)
     noisy = recorded(data, "uniform")
     told = known(data, noisy, label=False)
-    wide = np.concatenate([told.values, [[5.0], [0.0], [0.0]]], axis=1)
+    wide = np.concatenate([told.entries, [[5.0], [0.0], [0.0]]], axis=1)
     for values, said in ((wide, True), (wide * [1, 1, 1, 0], False)):
         other = NoiseTable("table", NAMES, (*NAMES, "B"), values, "count")
         notes = fit(Robust(), table_of(data, noisy), other).trace.notes
@@ -970,7 +969,7 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     """With a noise table robust stands beside the others, who take recorded groups as they are."""
     what = ["--protected", "race_recorded", "--slacks", "0.05", "--format", "json", "--no-config", "-q"]
     data = str(tmp_path / "loans.parquet")
-    pq.write_table(pq.read_table(SAMPLE / "loans.parquet").slice(0, 4000), data)
+    pq.write_table(pq.read_table(SAMPLE / "loans.parquet").slice(0, 1500), data)
     assert run(["compare", data, *what, "--noise", BASIC[3], "--methods", "robust,ramp"]) == 0
     points = {p["title"]: p for p in json.loads(capsys.readouterr().out)["points"]}
     assert {"robust", "robust, identified", "robust, equal opportunity, identified", "ramp"} <= set(points)

@@ -6,25 +6,23 @@ import itertools
 
 import numpy as np
 import pytest
-from fairfix.noisy import sensitivity as noisy_sensitivity
+from fairfix.noisy import polytope
 from fairfix.noisy.bounds import (
     conditional_radius,
-    labelled_bounds,
-    soft_bounds,
+    table_bounds,
     tv_bounds,
     vacuous,
     valid_radius,
 )
-from fairfix.noisy.epsilon import EpsCurve
+from fairfix.noisy.epsilon import End, EpsCurve, cell_parts, least_eps, sensitivity_bounds, sensitivity_ends
 from fairfix.noisy.inversion import invert, standard_error
-from fairfix.noisy.polytope import joint_masses, ratio_range
 from fairfix.noisy.rates import RATIOS, Ratio
 from fairfix.noisy.recorded import Recorded
-from fairfix.noisy.sensitivity import WIDE, End, cell_parts, least_eps, sensitivity_bounds, sensitivity_ends
 from fairfix.noisy.transports import smallest_shares, total_variation, transport_columns, transport_rows
 from scipy.optimize import linprog
 
 from tests.strategies import examples
+from tests.test_noisy.programs import joint_masses, ratio_range
 
 TPR, FPR, SR = RATIOS["true_positive_rate"], RATIOS["false_positive_rate"], RATIOS["selection_rate"]
 LABEL_0, LABEL_1 = [2, 3], [0, 1]
@@ -111,7 +109,7 @@ def test_both_knapsacks_are_the_linear_program_of_all_groups(name):
     for seed in range(examples(100)):
         q = draw(seed, empty=0.5 if seed % 2 else 0.85)
         m, C, by_label = seen(q)
-        soft, labelled = soft_bounds(m, C, ratio), labelled_bounds(m, by_label, ratio)
+        soft, labelled = table_bounds(m, C, ratio), table_bounds(m, by_label, ratio)
         j = seed % len(q)
         top = of_group(q.shape, j, ratio.a)
         bottom = top + of_group(q.shape, j, ratio.b)
@@ -132,8 +130,8 @@ def test_bounds_hold_whatever_the_noise_and_lie_inside_one_another():
             truth = ratio.of(q.sum(1))
             known = ~np.isnan(truth)
             soft, labelled, ball = (
-                soft_bounds(m, C, ratio),
-                labelled_bounds(m, by_label, ratio),
+                table_bounds(m, C, ratio),
+                table_bounds(m, by_label, ratio),
                 tv_bounds(m, radius, ratio),
             )
             for lo, hi in (soft, labelled, ball):
@@ -169,8 +167,8 @@ def test_bounds_hold_for_noise_that_takes_true_positives_first_and_naive_ones_do
         truth = TPR.of(q.sum(1))
         known = ~np.isnan(truth)
         for lo, hi in (
-            soft_bounds(m, C, TPR),
-            labelled_bounds(m, by_label, TPR),
+            table_bounds(m, C, TPR),
+            table_bounds(m, by_label, TPR),
             tv_bounds(m, valid_radius(C), TPR),
         ):
             assert (lo[known] <= truth[known] + 1e-12).all()
@@ -210,14 +208,14 @@ def ball_oracle(m: np.ndarray, j: int, gamma: float, ratio: Ratio) -> tuple[floa
 def test_a_rate_is_undefined_only_without_any_mass():
     m = np.array([[0.2, 0.0, 0.1, 0.2], [0.0, 0.0, 0.2, 0.3]])
     C = np.array([[0.5, 0.0], [0.0, 0.4], [0.0, 0.1]])
-    lo, hi = soft_bounds(m, C, TPR)
+    lo, hi = table_bounds(m, C, TPR)
     np.testing.assert_array_equal(lo, [1.0, np.nan, np.nan])  # no false negative anywhere near group 0
     np.testing.assert_array_equal(hi, [1.0, np.nan, np.nan])
-    lo, hi = soft_bounds(m[:, [1, 0, 2, 3]], C, TPR)
+    lo, hi = table_bounds(m[:, [1, 0, 2, 3]], C, TPR)
     np.testing.assert_array_equal(hi, [0.0, np.nan, np.nan])
     np.testing.assert_array_equal(lo, [0.0, np.nan, np.nan])
     by_label = np.array([[[0.3, 0.0], [0.0, 0.4], [0.0, 0.1]], [[0.2, 0.0], [0.0, 0.0], [0.0, 0.0]]])
-    np.testing.assert_array_equal(labelled_bounds(m, by_label, TPR)[0], [1.0, np.nan, np.nan])
+    np.testing.assert_array_equal(table_bounds(m, by_label, TPR)[0], [1.0, np.nan, np.nan])
 
 
 @pytest.mark.parametrize("name", RATIOS)
@@ -300,11 +298,11 @@ def test_gaps_with_fixed_denominators_are_sharp_and_others_hold():
         q = draw(seed, empty=0.2)
         m, C, by_label = seen(q)
         truth = TPR.of(q.sum(1))
-        outer = leads(*soft_bounds(m, C, TPR))
+        outer = leads(*table_bounds(m, C, TPR))
         assert not (outer < truth[:, None] - truth[None, :] - 1e-12).any()
         for ratio, bounds, tables, cells in (
-            (SR, soft_bounds(m, C, SR), [C], [[0, 1, 2, 3]]),
-            (TPR, labelled_bounds(m, by_label, TPR), list(by_label), [LABEL_0, LABEL_1]),
+            (SR, table_bounds(m, C, SR), [C], [[0, 1, 2, 3]]),
+            (TPR, table_bounds(m, by_label, TPR), list(by_label), [LABEL_0, LABEL_1]),
         ):
             mass = q.sum(1) @ (np.array(ratio.a) | np.array(ratio.b))
             if not (mass[:2] > 0).all():
@@ -418,7 +416,7 @@ def test_sensitivity_runs_from_the_inversion_to_the_bounds():
         m, C, by_label = seen(q)
         for ratio in (TPR, SR, RATIOS["positive_predictive_value"]):
             rates = ratio.of(invert(m, C).masses)
-            soft, labelled = soft_bounds(m, C, ratio), labelled_bounds(m, by_label, ratio)
+            soft, labelled = table_bounds(m, C, ratio), table_bounds(m, by_label, ratio)
             np.testing.assert_allclose(sensitivity_bounds(m, C, ratio, 0.0), (rates, rates), atol=1e-5)
             for j in range(len(C)):
                 assert by_program(m, C, ratio, 1.0, j) == pytest.approx((soft[0][j], soft[1][j]), abs=1e-7)
@@ -462,7 +460,7 @@ def test_a_rate_without_a_denominator_is_not_a_refutation():
     m = np.array([[0.0, 0.0, 0.25, 0.25], [0.0, 0.0, 0.25, 0.25]])
     C = np.array([[0.4, 0.1], [0.1, 0.4]])
     assert least_eps(m, C) == 0.0
-    for bounds in (soft_bounds(m, C, TPR), tv_bounds(m, 0.1, TPR), sensitivity_bounds(m, C, TPR, 0.1)):
+    for bounds in (table_bounds(m, C, TPR), tv_bounds(m, 0.1, TPR), sensitivity_bounds(m, C, TPR, 0.1)):
         assert np.isnan(bounds).all()
 
 
@@ -477,7 +475,7 @@ def test_breakdown_is_where_the_curve_meets_the_limit():
     assert 0 < eps < 1
     assert sensitivity_bounds(m, C, TPR, eps)[0].min() >= limit - 2e-7
     assert sensitivity_bounds(m, C, TPR, eps + 1e-4)[0].min() < limit
-    lo, hi = soft_bounds(m, C, TPR)
+    lo, hi = table_bounds(m, C, TPR)
     assert curve.largest(lambda low, _: low >= lo.min() - 1e-9, "min", ("tpr",)) == 1.0
     assert np.isnan(curve.largest(lambda _, high: high <= rates.max() - 0.05, "max", ("tpr",)))
     gap = float(np.max([hi[0] - lo[1], hi[1] - lo[0]]))
@@ -504,12 +502,12 @@ def test_vacuity_is_a_bound_of_nothing_for_every_rule_and_only_then():
             ],
             axis=-1,
         )
-        lo, hi = soft_bounds(m, np.broadcast_to(C, (50, groups, groups)), TPR)
+        lo, hi = table_bounds(m, np.broadcast_to(C, (50, groups, groups)), TPR)
         flags = vacuous(m[0], C)
         assert (lo[:, flags] == 0).all()
         assert (hi[:, flags] == 1).all()
         near = base[:, 0, None] * np.array([1 - 1e-6, 1e-6]), base[:, 1, None] * np.array([0.5, 0.5])
-        lo, _ = soft_bounds(np.concatenate(near, axis=-1), C, TPR)
+        lo, _ = table_bounds(np.concatenate(near, axis=-1), C, TPR)
         assert (lo[~flags] > 0).all()
         seen_both |= set(flags.tolist())
     assert seen_both == {True, False}
@@ -523,8 +521,8 @@ def test_replicates_are_what_each_gives_alone():
     for ratio in RATIOS.values():
         radius = valid_radius(C)
         whole = [
-            *soft_bounds(m, C, ratio),
-            *labelled_bounds(m, by_label, ratio),
+            *table_bounds(m, C, ratio),
+            *table_bounds(m, by_label, ratio),
             *tv_bounds(m, radius, ratio),
             ratio.of(invert(m, C).masses),
             standard_error(m, invert(m, C), ratio, 100),
@@ -532,8 +530,8 @@ def test_replicates_are_what_each_gives_alone():
         for r in range(5):
             alone = invert(m[r], C[r])
             one = [
-                *soft_bounds(m[r], C[r], ratio),
-                *labelled_bounds(m[r], by_label[r], ratio),
+                *table_bounds(m[r], C[r], ratio),
+                *table_bounds(m[r], by_label[r], ratio),
                 *tv_bounds(m[r], radius[r], ratio),
                 ratio.of(alone.masses),
                 standard_error(m[r], alone, ratio, 100),
@@ -570,13 +568,13 @@ def test_tables_that_do_not_fit_are_refused():
     q = draw(0, square=True)
     m, C, by_label = seen(q)
     with pytest.raises(ValueError, match="transport"):
-        soft_bounds(m, C * 1.01, TPR)
+        table_bounds(m, C * 1.01, TPR)
     with pytest.raises(ValueError, match="transport"):
-        labelled_bounds(m, by_label[::-1] + 0.01, TPR)
+        table_bounds(m, by_label[::-1] + 0.01, TPR)
     with pytest.raises(ValueError, match="shape"):
-        soft_bounds(m, C[:, :-1], TPR)
+        table_bounds(m, C[:, :-1], TPR)
     with pytest.raises(ValueError, match="0 or more"):
-        soft_bounds(-m, C, TPR)
+        table_bounds(-m, C, TPR)
 
 
 @pytest.mark.parametrize("by_label", [False, True])
@@ -607,7 +605,7 @@ def test_many_ends_in_several_calls_are_as_one_by_one_and_undefined_ones_spoil_n
     q[2] = 0.0
     m, C = q.sum(0), q.sum(-1)
     ends = [End(r, j, sign) for r in RATIOS.values() for j in range(3) for sign in (1.0, -1.0)]
-    assert len(ends) * 3 * 3 * 4 > 2 * WIDE
+    assert len(ends) * 3 * 3 * 4 > 2 * polytope.WIDE
     eps = least_eps(m, C) + 0.05
     found = sensitivity_ends(m, C, eps, ends)
     for end, value in zip(ends, found, strict=True):
@@ -626,16 +624,16 @@ def test_where_the_solver_gives_up_the_end_is_that_of_any_noise(monkeypatch):
     rng = np.random.default_rng(5)
     q = rng.dirichlet(np.full(24, 1.0)).reshape(2, 3, 4)
     m, C = q.sum(0), q.sum(-1)
-    solve = noisy_sensitivity.milp
+    solve = polytope.milp
 
     def gives_up(*given, **more):
         found = solve(*given, **more)
         found.status = 4
         return found
 
-    monkeypatch.setattr(noisy_sensitivity, "milp", gives_up)
+    monkeypatch.setattr(polytope, "milp", gives_up)
     lo, hi = sensitivity_bounds(m, C, TPR, least_eps(m, C) + 0.05)
-    np.testing.assert_allclose((lo, hi), soft_bounds(m, C, TPR), atol=1e-12)
+    np.testing.assert_allclose((lo, hi), table_bounds(m, C, TPR), atol=1e-12)
 
 
 @pytest.mark.parametrize(("groups", "noisy"), [(3, 2), (4, 2), (4, 3)])
@@ -653,11 +651,11 @@ def test_the_smallest_shares_hold_the_worst_case_of_all_shares_that_may_be(group
     np.testing.assert_allclose(tables.sum(1), np.broadcast_to(cells.sum(1), (groups, noisy)), atol=1e-12)
     np.testing.assert_allclose([tables[j].sum(1)[j] for j in range(groups)], known, atol=1e-8)
     for ratio in RATIOS.values():
-        ends = [soft_bounds(cells, table, ratio) for table in tables]
+        ends = [table_bounds(cells, table, ratio) for table in tables]
         low, high = np.fmin.reduce([e[0] for e in ends]), np.fmax.reduce([e[1] for e in ends])
         for _ in range(20):
             other = linprog(rng.normal(size=groups), **fits).x * 0.5 + 0.5 * share
-            lo, hi = soft_bounds(cells, T * other[:, None], ratio)
+            lo, hi = table_bounds(cells, T * other[:, None], ratio)
             assert (low <= lo + 1e-8).all()
             assert (hi <= high + 1e-8).all()
     many = smallest_shares(np.stack([T, T[::-1]]), cells.sum(1))

@@ -25,9 +25,9 @@ from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.noisy.description import Noise, NoiseTable, parse_radii, read_noise, tabulate
+from fairfix.noisy.epsilon import sensitivity_bounds
 from fairfix.noisy.rates import RATIOS
 from fairfix.noisy.recorded import Recorded
-from fairfix.noisy.sensitivity import sensitivity_bounds
 from fairfix.noisy.true_groups import TrueGroups, audit_noisy
 from fairfix.report import renderer
 
@@ -139,7 +139,7 @@ def test_counts_are_read() -> None:
     table = read_noise(written("noisy,true,count\nb,b,30\na,b,20\na,a,40\nc,a,5\n"))
 
     assert (table.true, table.noisy, table.form, table.rows) == (("a", "b"), ("a", "b", "c"), "count", 95)
-    assert table.values.tolist() == [[40, 0, 5], [20, 30, 0]]
+    assert table.entries.tolist() == [[40, 0, 5], [20, 30, 0]]
 
 
 def test_a_parquet_table_by_label_is_read() -> None:
@@ -155,7 +155,7 @@ def test_a_parquet_table_by_label_is_read() -> None:
 
     assert table.by_label
     assert table.true == ("1", "2")
-    assert table.values.tolist() == [[[0, 2], [0, 4]], [[1, 0], [3, 0]]]
+    assert table.entries.tolist() == [[[0, 2], [0, 4]], [[1, 0], [3, 0]]]
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,14 @@ def test_what_a_probability_is_shows_in_its_sums(cells: tuple[float, ...], form:
     assert table.form == form
     assert table.rows is None
     axis = {"joint": None, "true-given-noisy": 0, "noisy-given-true": 1}[form]
-    np.testing.assert_allclose(table.values.sum(axis), 1, atol=1e-12)
+    np.testing.assert_allclose(table.entries.sum(axis), 1, atol=1e-12)
 
 
 def test_ambiguous_probabilities_have_to_be_named(call: Call) -> None:
     """A table whose rows and columns both sum to 1 can be read in two ways."""
     text = "true,noisy,probability\na,a,0.9\na,b,0.1\nb,a,0.1\nb,b,0.9\n"
 
-    with pytest.raises(UsageError, match=r"--noise-probability joint\|true-given-noisy\|noisy-given-true"):
+    with pytest.raises(UsageError, match=r"`noise_probability=joint\|true-given-noisy\|noisy-given-true"):
         read_noise(written(text))
     for form in ("true-given-noisy", "noisy-given-true"):
         assert read_noise(written(text), form).form == form
@@ -235,8 +235,8 @@ def test_a_survey_is_tabulated() -> None:
     table = tabulate(source, "own", "seen")
 
     assert (table.true, table.noisy, table.rows) == (("x", "y"), ("p", "q", "r"), 5)
-    assert table.values.tolist() == [[1, 1, 0], [1, 0, 2]]
-    assert tabulate(source, "own", "seen", "out").values.tolist() == [
+    assert table.entries.tolist() == [[1, 1, 0], [1, 0, 2]]
+    assert tabulate(source, "own", "seen", "out").entries.tolist() == [
         [[0, 1, 0], [1, 0, 0]],
         [[1, 0, 0], [0, 0, 2]],
     ]
@@ -254,7 +254,7 @@ def test_groups_of_table_and_data_have_to_be_the_same() -> None:
     table = read_noise(written("true,noisy,count\na,a,4\nb,b,3\nb,zz,0\n"))
 
     assert table.for_groups(("a", "b"), "race").noisy == ("a", "b")
-    assert table.for_groups(("b", "a"), "race").values.tolist() == [[0, 4], [3, 0]]
+    assert table.for_groups(("b", "a"), "race").entries.tolist() == [[0, 4], [3, 0]]
     with pytest.raises(
         DataError, match=r"says nothing of the group 'c' of column 'race'.*add rows with noisy = 'c'"
     ):
@@ -279,9 +279,9 @@ def test_radii_are_read() -> None:
     ("settings", "said"),
     [
         ({}, "nothing is said"),
-        ({"radii": {"a": 0.1}, "epsilon": 0.1}, "--noise-epsilon needs a noise table"),
-        ({"radii": {"a": 0.1}, "class_conditional": True}, "--noise-class-conditional needs a noise table"),
-        ({"radii": {"a": 0.1}, "keep": "noisy-given-true"}, "--noise-keep needs a noise table"),
+        ({"radii": {"a": 0.1}, "epsilon": 0.1}, "`noise_epsilon` needs a noise table"),
+        ({"radii": {"a": 0.1}, "class_conditional": True}, "`noise_class_conditional` needs a noise table"),
+        ({"radii": {"a": 0.1}, "keep": "noisy-given-true"}, "`noise_keep` needs a noise table"),
         ({"table": "count", "epsilon": 2.0}, "is in [0, 1]"),
         ({"table": "count", "epsilon": 0.1, "class_conditional": True}, "give one of them"),
         ({"table": "noisy-given-true", "keep": "true-given-noisy"}, "can only stay as it is"),
@@ -644,7 +644,7 @@ def test_a_check_can_ask_for_one_true_group() -> None:
     assert bound["low"] <= one.value.value <= bound["high"]
     assert "rests on N1; worst case" in one.reason
     assert two.value.low == figure(told, "true_positive_rate", "b")["bounds"]["N0"]["outer_low"]
-    assert (three.verdict, "--noise-class-conditional" in three.reason) == ("undecided", True)
+    assert (three.verdict, "`noise_class_conditional`" in three.reason) == ("undecided", True)
     for text, said in (
         ("dp.true_groups[noisy=z]>0.1", "no true group 'z'; it has a, b"),
         ("dp.true_groups>0.1", "unknown part|difference, ratio, min and max"),
@@ -654,7 +654,7 @@ def test_a_check_can_ask_for_one_true_group() -> None:
             with pytest.raises(UsageError, match=said):
                 noisy_check(source, noise, part)
     plain = Settings(checks=(Check.parse("dp.true_groups[noisy=a]>0.1"),))
-    with pytest.raises(UsageError, match="--noise-membership"):
+    with pytest.raises(UsageError, match=r"noise.membership"):
         audit(source, READING, plain)
 
 
@@ -663,7 +663,7 @@ def test_an_assumption_that_was_not_stated_is_undecided() -> None:
     ((verdict, reason),) = verdicts(MILD, "dp.difference.under_n4>0.6")
 
     assert verdict == "undecided"
-    assert "--noise-class-conditional" in reason
+    assert "`noise_class_conditional`" in reason
 
 
 def test_breakdown_points_agree_with_bisection() -> None:

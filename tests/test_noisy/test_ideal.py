@@ -10,13 +10,13 @@ import pytest
 from fairfix.noisy.binned import Certified, Soft
 from fairfix.noisy.bounds import valid_radius
 from fairfix.noisy.ideal import MOST, USUAL, rules_of, solve_ideal, usual_bins
-from fairfix.noisy.polytope import joint_masses, ratio_range
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
 from fairfix.noisy.thresholds import solve_noisy
 from fairfix.noisy.training import Near, Within
 from scipy.optimize import linprog
 
 from tests.strategies import examples
+from tests.test_noisy.programs import joint_masses, ratio_range
 
 PARITIES = list(DEMANDS)
 

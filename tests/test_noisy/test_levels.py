@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fairfix.noisy.bounds import labelled_bounds, soft_bounds
+from fairfix.noisy.bounds import table_bounds
 from fairfix.noisy.levels import level_bounds
-from fairfix.noisy.polytope import joint_masses, ratio_range
 from fairfix.noisy.rates import LABELS, RATIOS
 
 from tests.strategies import examples
+from tests.test_noisy.programs import joint_masses, ratio_range
 
 
 def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +59,7 @@ def test_decisions_without_chance_have_the_bounds_of_their_cells_and_drawn_ones_
             yes, no = ((n * chance[..., None]).sum(1) for chance in (chances, 1 - chances))
             cells = np.stack([yes[:, 1], no[:, 1], yes[:, 0], no[:, 0]], -1)
             for rate in LABELS:
-                for table, bounds in ((C, soft_bounds), (L, labelled_bounds)):
+                for table, bounds in ((C, table_bounds), (L, table_bounds)):
                     lo, hi = level_bounds(n, table, chances, rate)
                     wide = bounds(cells, table, RATIOS[rate])
                     if chances is F:

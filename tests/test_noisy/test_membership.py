@@ -22,7 +22,7 @@ from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, FairfixError, UsageError
-from fairfix.noisy.bounds import soft_bounds
+from fairfix.noisy.bounds import table_bounds
 from fairfix.noisy.members import Sample, worst_means
 from fairfix.noisy.membership import (
     Limits,
@@ -206,7 +206,7 @@ def test_a_coarser_guess_is_no_narrower_and_no_wider_than_a_table() -> None:
     joint = np.array([[data["z"][likeliest == k, j].sum() for k in range(3)] for j in range(3)])
     for ratio in RATIOS.values():
         low, high = ends(sample, shares_of(fine), ratio)
-        for wide in (ends(sample, shares_of(coarse), ratio), soft_bounds(cells / n, joint / n, ratio)):
+        for wide in (ends(sample, shares_of(coarse), ratio), table_bounds(cells / n, joint / n, ratio)):
             assert (wide[0] <= low + 1e-9).all()
             assert (wide[1] >= high - 1e-9).all()
 
@@ -367,7 +367,7 @@ def test_checks_of_true_groups() -> None:
     assert verdicts["dp.true_groups[membership=a]>0.95"] == "pass"
     assert verdicts["dp.under_n4[membership=a]<0.1"] == "undecided"
     assert verdicts["eo.difference.under_n1>0.001"] == "undecided"
-    assert "--noise-independent" in next(r.reason for r in report.checks if "under_n4" in r.id)
+    assert "`noise_independent`" in next(r.reason for r in report.checks if "under_n4" in r.id)
 
     result, report = audited(data, *checks, independent=True)
     assert result["noise"]["rests_on"] == "N4"

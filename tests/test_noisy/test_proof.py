@@ -104,7 +104,7 @@ def test_where_either_transport_may_hold_the_worse_of_both_is_the_slack(shares: 
     """By a survey of other shares of true or of recorded groups, fit and audit hold the same tables."""
     data = people(0, 4000)
     data["noisy"][1000:] = data["true"][1000:]  # so little noise that rules are far from constant
-    values = survey(data, 4000, label=True).values * np.array(shares)
+    values = survey(data, 4000, label=True).entries * np.array(shares)
     noise = Noise(NoiseTable("survey", NAMES, NAMES, values / values.sum(), "joint"))
     repairer = Robust(constraint="equal_opportunity", slack=0.1)
     table = table_of(data)
@@ -220,7 +220,7 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
     assert "under N2 (up to" in said
     assert "N4" not in said
     assert "rows and table; the slack is 0.05" in said
-    shares = replace(noise, values=noise.values / noise.values.sum(), form="joint")
+    shares = replace(noise, entries=noise.entries / noise.entries.sum(), form="joint")
     (said,) = (
         note
         for note in told_of(repaired(Robust(constraint="equal_opportunity"), data, shares))
@@ -257,7 +257,7 @@ def test_in_a_shell(
         pa.table({"group": np.array(NAMES)[data["noisy"]], "label": data["label"], "score": data["score"]}),
         "d.parquet",
     )
-    counts = survey(data, 3000, label=False).values
+    counts = survey(data, 3000, label=False).entries
     rows = [f"{NAMES[j]},{NAMES[k]},{int(counts[j, k])}" for j in range(3) for k in range(3)]
     Path("noise.csv").write_text("true,noisy,count\n" + "\n".join(rows) + "\n")
 

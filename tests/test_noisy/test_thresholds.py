@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from fairfix.noisy.binned import Certified, Identified, Sensitive, Soft, rate_bounds
-from fairfix.noisy.bounds import labelled_bounds, soft_bounds, vacuous
+from fairfix.noisy.bounds import table_bounds, vacuous
 from fairfix.noisy.polytope import Refuted
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
 from fairfix.noisy.thresholds import GAP, solve_noisy
@@ -207,7 +207,7 @@ def test_certified_thresholds_equal_the_dual_and_its_whole_numbers_equal_enumera
             cells = np.stack(
                 [(n[..., 1] * F), (n[..., 1] * (1 - F)), (n[..., 0] * F), (n[..., 0] * (1 - F))], axis=-1
             ).sum(1)
-            lo, _ = labelled_bounds(cells, table, RATIOS["true_positive_rate"])
+            lo, _ = table_bounds(cells, table, RATIOS["true_positive_rate"])
             if (lo >= cells[:, 0].sum() / cells[:, :2].sum() - 0.05 - 1e-9).all():
                 best = min(best, float((cells[:, 1] + cells[:, 2]).sum()))
         assert dual_milp(n, table, 0.05, whole=True) == pytest.approx(best, abs=1e-7)
@@ -439,7 +439,7 @@ def test_soft_bounds_of_decisions_are_those_of_their_cells():
     F = np.array([[0, 0, 1, 1], [0, 1, 1, 1]], dtype=float)
     cells = np.stack([n[..., 1] * F, n[..., 1] * (1 - F), n[..., 0] * F, n[..., 0] * (1 - F)], axis=-1).sum(1)
     for rate in LABELS:
-        expected = soft_bounds(cells, C, RATIOS[rate])
+        expected = table_bounds(cells, C, RATIOS[rate])
         np.testing.assert_allclose(rate_bounds(n, C, F, rate, Soft()), expected, atol=1e-7)
 
 

@@ -7,12 +7,13 @@ import itertools
 import numpy as np
 import pytest
 from fairfix.noisy import training as noisy_training
-from fairfix.noisy.bounds import labelled_bounds, soft_bounds, tv_bounds, valid_radius
-from fairfix.noisy.polytope import joint_masses, ratio_range
+from fairfix.noisy.bounds import table_bounds, tv_bounds, valid_radius
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS, flipped
 from fairfix.noisy.training import Either, Near, Rows, Within, costs_of, excess_of, surrogate, train
 from scipy import sparse
 from scipy.optimize import linprog
+
+from tests.test_noisy.programs import joint_masses, ratio_range
 
 RATES = ("selection_rate", "true_positive_rate", "false_positive_rate")
 PARITIES = list(DEMANDS)
@@ -50,7 +51,7 @@ def test_knapsack_weights_are_worst_by_a_linear_program(name: str, shape: tuple[
         q = masses(seed, groups, true)
         m, C = q.sum(0), q.sum(2)
         r = Within(C).shares(m, ratio)
-        low = soft_bounds(m, C, ratio)[0]
+        low = table_bounds(m, C, ratio)[0]
         space = joint_masses([(m, C)], 1.0)
         for j in range(true):
             if np.isnan(low[j]):
@@ -75,7 +76,7 @@ def test_knapsack_weights_by_label_are_the_bounds_by_label(name: str) -> None:
         q = masses(seed)
         m, C = q.sum(0), by_label(q)
         r = Within(C).shares(m, ratio)
-        low = labelled_bounds(m, C, ratio)[0]
+        low = table_bounds(m, C, ratio)[0]
         known = ~np.isnan(low)
         np.testing.assert_allclose(r[known].sum((1, 2)), 1.0)
         np.testing.assert_allclose(r[known][:, :, ratio.a].sum((1, 2)), low[known], atol=1e-12)
@@ -253,13 +254,13 @@ def test_the_rule_that_is_returned_is_within_the_constraint_by_another_hand(pari
 
 def test_labels_in_the_table_buy_accuracy() -> None:
     """The weaker the description, the dearer; a constraint that asks nothing costs nothing."""
-    X, y, true, noisy = people(many=2000)
+    X, y, true, noisy = people(many=1200)
     C = tables(y, true, noisy, np.ones(y.size))
     errors = {
-        kind: train(X, y, noisy, None, 3, adversary, "equal_opportunity", 0.1).error
+        kind: train(X, y, noisy, None, 3, adversary, "equal_opportunity", 0.1, steps=100).error
         for kind, adversary in adversaries(C).items()
     }
-    free = train(X, y, noisy, None, 3, Within(C), "equal_opportunity", 1.0)
+    free = train(X, y, noisy, None, 3, Within(C), "equal_opportunity", 1.0, steps=100)
 
     assert errors["labels"] < errors["soft"] <= min(y.mean(), 1 - y.mean()) + 1e-12
     assert errors["labels"] < errors["dro"] <= min(y.mean(), 1 - y.mean()) + 1e-12

@@ -9,44 +9,7 @@ r"""Robust: score thresholds that keep true groups alike where only noisy groups
 is accepted with probability ``F_k(b)``, which does not decrease in ``b``. ``q_jk(b, y)`` are the unknown masses of true
 group ``j``, and ``U`` holds those that the data, the noise table and an assumption allow:
 
-==============  ====  ===============================================  ============================================
-``assumption``        what is assumed of the noise                     needs
-==============  ====  ===============================================  ============================================
-``certified``   N2    nothing but the table by label                   a table with labels
-``soft``        N1    nothing but the table                            a table; trivial for rates given the label
-``epsilon``     N3    that, and ``|P(k | j, b, y) - T_jk| <= eps``     a table; a score that does not use the group
-``identified``  N4    it depends on the true group alone (and on the   the same, and as many noisy as true groups
-                      label if the table has labels)
-``radii``       N0    true groups are near the recorded ones of the    solver ideal; the same true as noisy groups
-                      same name, by the radii of the table
-==============  ====  ===============================================  ============================================
-
-=======================  ======================================  ======================================
-``constraint``           ``sides`` both                          ``sides`` one, as in the paper
-=======================  ======================================  ======================================
-``demographic_parity``   ``|SR_j - SR| <= slack``                ``SR_j >= SR - slack``
-``equal_opportunity``    ``|TPR_j - TPR| <= slack``              ``TPR_j >= TPR - slack``
-``equalized_odds``       that, and ``|FPR_j - FPR| <= slack``    that, and ``FPR_j <= FPR + slack``
-=======================  ======================================  ======================================
-
-The paper trains a linear model against an adversary by stochastic gradients; its two methods are the solvers ``dro``
-and ``soft`` (:mod:`fairfix.methods.robust.trained`), with exact worst cases and no claim of an optimum. By default a
-score is post-processed (:mod:`~fairfix.methods.robust.postprocessed`), since the worst case over ``q`` is a linear
-program (or a sum) that does not depend on the model; its optimum is found. The guarantee is about the rows of the fit,
-with the table taken as known. More is in docs/robust.md; the programs are in :mod:`fairfix.noisy.thresholds`.
-
-================================  ================  ==============================================
-paper                             here              meaning
-================================  ================  ==============================================
-``G``, ``G hat``                  true, noisy       groups
-``P(G = j | G hat = k)``          table             what is known of the noise, from other data
-``w``, ``p~``                     ``q``             what the adversary chooses
-``alpha``                         ``slack``         allowed difference to the rate over everybody, with
-                                                    ``sides`` one
-``phi(x; theta) >= 0``            ``F_k(b)``        decision
-================================  ================  ==============================================
-
-References
+==============  ====  ===============References
 ----------
 S. Wang, W. Guo, H. Narasimhan, A. Cotter, M. Gupta and M. I. Jordan, *Robust optimization for fairness with noisy
 protected groups* (2020).
@@ -111,7 +74,7 @@ class Robust(Repairer):
         "auto",
         "what is assumed of the noise: nothing but the table by label (certified) or without (soft); that it depends "
         "on outcomes by at most epsilon; that it depends on the true group alone (identified); with solver ideal also: "
-        "nothing but the radii (radii); auto: what --noise-epsilon or --noise-class-conditional state, else certified "
+        "nothing but the radii (radii); auto: what `noise_epsilon` or `noise_class_conditional` state, else certified "
         "if the table has labels, else soft; with solver soft: soft; with solver dro: radii",
         choices=("auto", "certified", "soft", "epsilon", "identified", "radii"),
     )
@@ -166,7 +129,7 @@ class Robust(Repairer):
             if noise.epsilon is not None:
                 raise UsageError(
                     f"{self.name}: assumption identified says that noise depends on the true group alone, and "
-                    "--noise-epsilon that it may depend on outcomes; give one of them"
+                    "`noise_epsilon` that it may depend on outcomes; give one of them"
                 )
             return replace(noise, class_conditional=True)
         if name == "epsilon" and not noise.class_conditional:
@@ -193,7 +156,7 @@ class Robust(Repairer):
             return self.epsilon
         if self.epsilon != Robust.epsilon:
             raise UsageError(
-                f"{self.name}: --epsilon {self.epsilon:g} and --noise-epsilon {noise.epsilon:g} say different things "
+                f"{self.name}: `epsilon={self.epsilon:g}` and `noise_epsilon={noise.epsilon:g}` say different things "
                 "of the noise; give one of them"
             )
         return noise.epsilon
@@ -203,7 +166,7 @@ class Robust(Repairer):
         if self.assumption_of(noise) == "certified" and not (noise.table and noise.table.by_label):
             raise UsageError(
                 f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or take "
-                "--assumption soft"
+                "`assumption=soft`"
             )
 
     @classmethod

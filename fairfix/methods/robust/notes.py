@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairfix.data.counts import Floats
 from fairfix.methods.base import RepairProblem
-from fairfix.methods.robust.rows import Binned, Merged, Radii, RowNoise, over_labels
+from fairfix.methods.robust.rows import Binned, Merged, Radii, RowNoise
 from fairfix.models.trace import Caution
 from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft, breakdown_of, rate_bounds
-from fairfix.noisy.bounds import tv_bounds, vacuous
+from fairfix.noisy.bounds import Pair, tv_bounds, vacuous
 from fairfix.noisy.description import Noise
-from fairfix.noisy.rates import DEMANDS, RATIOS, Parity, where_of
+from fairfix.noisy.rates import DEMANDS, RATIOS, Parity, shortfalls, where_of
 
 if TYPE_CHECKING:
     from fairfix.methods.robust import Robust
@@ -31,10 +31,9 @@ def reliance(
     method: Robust,
     problem: RepairProblem,
     rows: Binned,
-    known: RowNoise,
+    behind: RowNoise,
     chance: Floats,
     assumed: Assumption | Radii,
-    relies: str,
 ) -> Iterator[str]:
     """Yield what the result relies on, its worst case under other assumptions, and what breaks it."""
     noise = problem.noise
@@ -43,19 +42,13 @@ def reliance(
     about_recording = isinstance(assumed, Identified | Sensitive)
     kept = "" if table is None else f"; {_kept(noise, about_recording)}"
     what = "radii" if table is None else "table"
-    yield f"{relies}; on the rows of the fit, the {what} taken as known{kept}"
+    relies = _relied_on(method, problem, behind, assumed)
+    yield f"relies on {relies}; on the rows of the fit, the {what} taken as known{kept}"
     if about_recording and not problem.seen_by_model and problem.features is None:
         yield f"that the score does not use {' x '.join(columns)!r} is taken on trust"
-    cases = list(_worst_cases(method.parity, problem, rows, short, known))
-    extra = (
-        ()
-        if table is None
-        else [
-            name
-            for k, name in enumerate(table.noisy)
-            if name not in problem.cells.names and table.values[..., k].any()
-        ]
-    )
+    cases = list(_worst_cases(method.parity, problem, rows, short, behind))
+    named = {} if table is None else dict(zip(table.noisy, table.entries.T, strict=True))
+    extra = [name for name, own in named.items() if name not in problem.cells.names and own.any()]
     if extra:
         yield Caution(
             f"the noise table names {', '.join(map(repr, extra))} as recorded, and no row of the fit is recorded "
@@ -68,10 +61,9 @@ def reliance(
     )
     if table is None:
         return
-    yield _breakdown(method, short, known, " and the label" if table.by_label else "", assumed)
-    if isinstance(assumed, Soft) and method.solver != "dro" and method.constraint != "demographic_parity":
-        plain = [over_labels(one) for one in known.tables]
-        empty = np.any([vacuous(short.cells, one, RATIOS["true_positive_rate"]) for one in plain], axis=0)
+    yield _breakdown(method, short, behind, assumed)
+    if isinstance(assumed, Soft) and method.constraint != "demographic_parity":
+        empty = np.any([vacuous(short.cells, one) for one in behind.of_assumption(assumed)], axis=0)
         names = [name for name, bad in zip(table.true, empty, strict=True) if bad]
         if names:
             yield (
@@ -80,54 +72,82 @@ def reliance(
             )
 
 
+def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed: Assumption | Radii) -> str:
+    """Return the assumption in words."""
+    noise = problem.noise
+    assert noise is not None
+    label = " and the label" if behind.by_label else ""
+    if isinstance(assumed, Certified):
+        return "N2 (certified): any noise that fits the noise table by label"
+    if isinstance(assumed, Soft):
+        unused = label and method.solver == "soft"
+        return "N1 (soft): any noise that fits the noise table without labels" + (
+            "; its labels are used by `assumption=certified`" if unused else ""
+        )
+    if isinstance(assumed, Sensitive):
+        return (
+            f"N3 (epsilon): noise that fits the noise table and, given the true group{label}, depends on the score"
+            f"{'' if label else ' and the label'} by at most {assumed.eps:g}"
+        )
+    if isinstance(assumed, Identified):
+        return (
+            f"N4 (identified): noise that depends on the true group{label} alone, with a margin of {method.z:g} "
+            "standard errors"
+        )
+    each = ""
+    if method.solver == "dro" and behind.radii is not None:
+        radii = zip(problem.cells.names, behind.radii, strict=True)
+        each = f" ({', '.join(f'{name!r} {r:.3f}' for name, r in radii)})"
+    origin = (
+        "by the radii given"
+        if noise.radii
+        else "the radii valid whatever the noise that fits the noise table"
+    )
+    return (
+        f"N0 ({'dro' if each else 'radii'}): any distribution within total variation of that of the recorded group of "
+        f"the same name, {origin}{each}"
+    )
+
+
 def _worst_cases(
-    parity: Parity, problem: RepairProblem, rows: Binned, short: Merged, known: RowNoise
+    parity: Parity, problem: RepairProblem, rows: Binned, short: Merged, behind: RowNoise
 ) -> Iterator[str]:
     """Yield how far the worst true group is away (or on the wrong side) under each description of the noise."""
-    label = " and the label" if known.by_label else ""
+    label = " and the label" if behind.by_label else ""
     worst: dict[str, tuple[tuple[Floats, ...], Assumption]] = {}
-    rates = [rate for rate, _ in DEMANDS[parity]]
-    if known.conditional is not None and not set(problem.cells.columns) & set(problem.seen_by_model):
+    if behind.conditional is not None and not set(problem.cells.columns) & set(problem.seen_by_model):
         text = f"noise depends on the true group{label} alone (N4, an estimate)"
-        worst[text] = (known.conditional,), Identified(0.0, rows.rows)
-    if known.by_label:
-        worst["any noise that fits the table by label (N2)"] = known.tables, Certified()
-    if known.tables:
-        plain = tuple(over_labels(table) for table in known.tables)
+        worst[text] = (behind.conditional,), Identified(0.0, rows.rows)
+    if behind.by_label:
+        worst["any noise that fits the table by label (N2)"] = behind.tables, Certified()
+    if behind.tables:
+        plain = behind.of_assumption(Soft())
         worst["any noise that fits the table without labels (N1)"] = plain, Soft()
+
+    def away(bounds: Callable[[str], Pair]) -> float:
+        return float(np.nanmax(shortfalls(DEMANDS[parity], short.overall, bounds)))
+
     for text, (tables, what) in worst.items():
         try:
             gap = max(
-                _shortfall(
-                    parity, short, {r: rate_bounds(short.n, table, short.chance, r, what) for r in rates}
-                )
+                away(lambda r, t=table, a=what: rate_bounds(short.n, t, short.chance, r, a))  # type: ignore[misc]
                 for table in tables
             )
         except ValueError:  # not identified
             continue
         yield f"{gap:z.4f} if {text}"
-    if known.radii is not None:
-        gap = _shortfall(parity, short, {r: tv_bounds(short.cells, known.radii, RATIOS[r]) for r in rates})
-        yield f"{gap:z.4f} within the radii (N0)"
+    if (radii := behind.radii) is not None:
+        yield f"{away(lambda r: tv_bounds(short.cells, radii, RATIOS[r])):z.4f} within the radii (N0)"
 
 
-def _shortfall(parity: Parity, short: Merged, bounds: Mapping[str, tuple[Floats, Floats]]) -> float:
-    """Return what the worst true group is away (or on the wrong side) by, over all rates of the constraint."""
-    gaps = [
-        sign * (short.overall(rate) - bounds[rate][0 if sign > 0 else 1]) for rate, sign in DEMANDS[parity]
-    ]
-    return float(np.nanmax(gaps))
-
-
-def _breakdown(
-    method: Robust, short: Merged, known: RowNoise, label: str, assumed: Assumption | Radii
-) -> str:
+def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumption | Radii) -> str:
     """Return how much noise may depend on outcomes before the constraint can break."""
-    if known.recording is None:
+    if behind.recording is None:
         return "the noise table does not tell how large the true groups are, so there is no eps*"
-    broken = breakdown_of(short.n, known.recording, short.chance, method.parity, min(method.slack, 1.0))
-    given = "decisions" if label else "decisions and the label"
-    about = f"P(noisy | true{', label' if label else ''}) depends on {given}"
+    broken = breakdown_of(short.n, behind.recording, short.chance, method.parity, min(method.slack, 1.0))
+    about = "P(noisy | true) depends on decisions and the label"
+    if behind.by_label:
+        about = "P(noisy | true, label) depends on decisions"
     eps = broken.eps
     if isinstance(assumed, Sensitive):  # known of bins, which say more than levels of the decision
         eps = assumed.eps if math.isnan(eps) else max(eps, assumed.eps)
@@ -146,13 +166,6 @@ def _kept(noise: Noise, about_recording: bool) -> str:
     ways = (noise.of_recording,) if about_recording else noise.ways
     both = " or ".join(f"P({way.replace('-given-', ' | ')})" for way in ways)
     return f"of it {both} holds for them{', whichever is worse' if len(ways) > 1 else ''}"
-
-
-def origin_of_radii(noise: Noise) -> str:
-    """Return where the radii come from."""
-    if noise.radii is None:
-        return "the radii valid whatever the noise that fits the noise table"
-    return "by the radii given"
 
 
 def cut_note(problem: RepairProblem) -> Iterator[str]:

@@ -17,7 +17,7 @@ from fairfix.data.counts import Floats
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import RepairProblem, Solver, anything, only
 from fairfix.methods.learned import mean_of
-from fairfix.methods.robust.notes import FEW, cut_note, origin_of_radii, reliance
+from fairfix.methods.robust.notes import FEW, cut_note, reliance
 from fairfix.methods.robust.rows import Binned, Radii, RowNoise
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Unrepaired
@@ -27,7 +27,6 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.ideal import MOST, rules_of, solve_ideal, usual_bins
 from fairfix.noisy.polytope import Refuted
 from fairfix.noisy.thresholds import NoisyRepair, solve_noisy
-from fairfix.noisy.training import Adversary, Near
 from fairfix.optim.piecewise import Piecewise
 
 if TYPE_CHECKING:
@@ -72,9 +71,7 @@ class Postprocessed(Solver):
         notes = (
             *_note_on_extremes(problem, scored.scores, chance[groups.codes, rows.bins(scored)]),
             *self._notes(problem, best, chance, scored.scores),
-            *reliance(
-                method, problem, rows, noise, chance, assumed, self._assumption_words(problem.noise, assumed)
-            ),
+            *reliance(method, problem, rows, noise, chance, assumed),
         )
         learned = scored.scorer.member is not None
         trace = FitTrace(
@@ -99,15 +96,15 @@ class Postprocessed(Solver):
         """Return the assumption in force; UsageError where it does not go with the table, constraint or score."""
         method, name = self.method, self.method.assumption_of(noise)
         if noise.table is None and (name != "radii" or not isinstance(self, Ideal)):
-            what = f"--assumption {name}" if name != "radii" else self.option
+            what = f"`assumption={name}`" if name != "radii" else f"`solver={method.solver}`"
             raise UsageError(
-                f"{method.name}: --noise-radius alone does not tell what {what} needs; give a noise table with "
-                "--noise, or take --solver ideal or dro with --assumption radii"
+                f"{method.name}: `noise_radius` alone does not tell what {what} needs; give a noise table with "
+                "`noise`, or take `solver=ideal` or dro with `assumption=radii`"
             )
         if method.assumption == "auto" and name == "soft" and method.constraint != "demographic_parity":
             raise UsageError(
                 f"{method.name}: the noise table has no labels, and without them {method.constraint} can hardly be "
-                "guaranteed by any rule. Add a column label to the table, or choose --assumption identified or epsilon "
+                "guaranteed by any rule. Add a column label to the table, or choose `assumption=identified` or epsilon "
                 "(which assume more), or soft (which may accept nobody)"
             )
         method.require_labels_of_certified(noise)
@@ -115,17 +112,13 @@ class Postprocessed(Solver):
         if used and name in ("identified", "epsilon"):
             raise UsageError(
                 f"{method.name}: the model looks at {', '.join(used)}; assumption {name} needs a score that does not "
-                "use the noisy group. Take --assumption certified or soft, or a model without it"
+                "use the noisy group. Take `assumption=certified` or soft, or a model without it"
             )
         if name == "epsilon":
             return Sensitive(method.epsilon_of(noise))
-        assumptions: dict[str, Assumption | Radii] = {
-            "certified": Certified(),
-            "soft": Soft(),
-            "identified": Identified(method.z),
-            "radii": Radii(),
-        }
-        return assumptions[name]
+        if name == "identified":
+            return Identified(method.z)
+        return Certified() if name == "certified" else Soft() if name == "soft" else Radii()
 
     def _notes(
         self, problem: RepairProblem, best: NoisyRepair, chance: Floats, score: Floats
@@ -138,7 +131,7 @@ class Postprocessed(Solver):
             )
         if method.sides == "one":
             yield (
-                "only one side is held (--sides one): groups may be as much better off than everybody as they like"
+                "only one side is held (`sides=one`): groups may be as much better off than everybody as they like"
             )
         if least == most:
             what = "the same chance" if 0 < least < 1 else "yes" if least == 1 else "no"
@@ -149,23 +142,8 @@ class Postprocessed(Solver):
             which = "the best" if method.decisions == "deterministic" else "a mixture"
             yield f"{which} of {best.programs:,} rules, each held to its own worst noise"
         if method.thresholds == "group":
-            yield f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; --thresholds blind does not"
+            yield f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; `thresholds=blind` does not"
         yield from cut_note(problem)
-
-    def _assumption_words(self, noise: Noise, assumed: Assumption | Radii) -> str:
-        """Return what thresholds rely on."""
-        label = " and the label" if noise.table is not None and noise.table.by_label else ""
-        return {
-            Certified: "relies on N2 (certified): any noise that fits the noise table by label",
-            Soft: "relies on N1 (soft): any noise that fits the noise table without labels",
-            Radii: "relies on N0 (radii): any distribution within total variation of that of the recorded group of the "
-            f"same name, {origin_of_radii(noise)}",
-            Sensitive: f"relies on N3 (epsilon): noise that fits the noise table and, given the true group{label}, "
-            f"depends on the score{'' if label else ' and the label'} by at most "
-            f"{assumed.eps if isinstance(assumed, Sensitive) else 0:g}",
-            Identified: f"relies on N4 (identified): noise that depends on the true group{label} alone, with a margin "
-            f"of {self.method.z:g} standard errors",
-        }[type(assumed)]
 
 
 class Thresholds(Postprocessed):
@@ -193,7 +171,7 @@ class Thresholds(Postprocessed):
         if isinstance(assumed, Sensitive) and noise.recording is None:
             raise DataError(
                 f"{method.name}: the noise table does not tell how large the true groups are, which assumption epsilon "
-                "needs; say --noise-keep true-given-noisy if that holds, or take --assumption certified or soft"
+                "needs; say `noise_keep=true-given-noisy` if that holds, or take `assumption=certified` or soft"
             )
         table, *others = noise.of_assumption(assumed)
         slack, blind = min(method.slack, 1.0), method.thresholds == "blind"  # rates differ by no more than 1
@@ -201,7 +179,7 @@ class Thresholds(Postprocessed):
             return solve_noisy(rows.n, table, method.parity, slack, assumed, blind=blind, others=others)
         except Refuted as error:
             raise DataError(
-                f"{method.name}: {error}; take a larger --epsilon, fewer --bins, or --assumption certified or soft"
+                f"{method.name}: {error}; take a larger `epsilon`, fewer `bins`, or `assumption=certified` or soft"
             ) from error
         except ValueError as error:
             raise DataError(f"{method.name}: {error}") from error
@@ -224,9 +202,9 @@ class Ideal(Postprocessed):
         bins = max(usual_bins(free, 100), 2) if isinstance(given, str) else int(given)
         if rules_of(bins, free) > MOST:
             raise UsageError(
-                f"{self.method.name}: --solver ideal looks at all rules, and {bins} bins in {groups} recorded groups "
-                f"make {rules_of(bins, free):,}; it takes {MOST:,} at most. Take fewer --bins, --thresholds blind, or "
-                "--solver thresholds"
+                f"{self.method.name}: `solver=ideal` looks at all rules, and {bins} bins in {groups} recorded groups "
+                f"make {rules_of(bins, free):,}; it takes {MOST:,} at most. Take fewer `bins`, `thresholds=blind`, or "
+                "`solver=thresholds`"
             )
         return bins
 
@@ -234,11 +212,7 @@ class Ideal(Postprocessed):
         self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption | Radii
     ) -> NoisyRepair:
         """Search all rules."""
-        adversary: Adversary
-        if isinstance(assumed, Radii):
-            adversary = Near(noise.radii_for(problem, "--assumption radii"))
-        else:
-            adversary = noise.adversary(by_label=isinstance(assumed, Certified))
+        adversary = noise.adversary(problem, assumed, "`assumption=radii`")
         blind, single = self.method.thresholds == "blind", self.method.decisions == "deterministic"
         slack = min(self.method.slack, 1.0)
         return solve_ideal(rows.n, adversary, self.method.parity, slack, blind=blind, single=single)

@@ -15,8 +15,8 @@ from fairfix.methods.learned import Scored, label_of
 from fairfix.noisy.binned import Assumption, Identified, Sensitive, Soft
 from fairfix.noisy.bounds import valid_radius
 from fairfix.noisy.description import radii_for
-from fairfix.noisy.rates import DEMANDS, LABELS, Parity
-from fairfix.noisy.training import Adversary, Either, Within
+from fairfix.noisy.rates import DEMANDS, LABELS, Parity, cells_of
+from fairfix.noisy.training import Adversary, Either, Near, Within
 
 SAME = 1e-9
 """Difference of joint masses below which tables are one."""
@@ -29,25 +29,16 @@ class Radii:
 
 @dataclass(frozen=True, eq=False)
 class RowNoise:
-    """What is known of the noise in the rows of the fit.
-
-    Attributes
-    ----------
-    tables
-        All joint masses of true and recorded groups that may be, shape (J, K) each, or by label (2, J, K); none where
-        there are radii alone.
-    recording
-        Those that statements about ``P(noisy | true)`` are about (N3); None where the table does not tell them.
-    conditional
-        A table with the ``P(noisy | true)`` itself, of any shares (N4); None without a table.
-    radii
-        Shape (K,); None where true and recorded groups have other names.
-    """
+    """What is known of the noise in the rows of the fit."""
 
     tables: tuple[Floats, ...]
+    """All joint masses of true and recorded groups that may be, (J, K) each, or by label (2, J, K); none for radii."""
     recording: Floats | None
+    """Those that statements about ``P(noisy | true)`` are about (N3); None where the table does not tell them."""
     conditional: Floats | None
+    """A table with the ``P(noisy | true)`` itself, of any shares (N4); None without a table."""
     radii: Floats | None
+    """Shape (K,); None where true and recorded groups have other names."""
 
     @classmethod
     def of(cls, problem: RepairProblem, own: Floats) -> RowNoise:
@@ -64,15 +55,13 @@ class RowNoise:
         assert table is not None
         here = slice(len(names))
         joints = noise.tables(masses)[..., here]
-        tables = [joints[0]]
-        tables += [joint for joint in joints[1:] if np.abs(joint - joints[0]).max() > SAME]
+        tables = [joints[0], *(joint for joint in joints[1:] if np.abs(joint - joints[0]).max() > SAME)]
         recording = noise.recording(masses)
-        recording = None if recording is None else recording[..., here]
-        raw = table.values[..., here] if noise.of_recording == "noisy-given-true" else recording
         if given is None and set(names) == set(table.true):
             order = [table.true.index(name) for name in names]
             given = np.max([valid_radius(over_labels(one)[order]) for one in tables], axis=0)
-        return cls(tuple(tables), recording, raw, given)
+        recording = None if recording is None else recording[..., here]
+        return cls(tuple(tables), recording, noise.conditional(masses)[..., here], given)
 
     @property
     def by_label(self) -> bool:
@@ -87,9 +76,11 @@ class RowNoise:
             return () if self.recording is None else (self.recording,)
         return tuple(over_labels(one) for one in self.tables) if isinstance(assumed, Soft) else self.tables
 
-    def adversary(self, *, by_label: bool) -> Adversary:
-        """Return any noise that fits one of the tables, by label or not."""
-        each = tuple(Within(one if by_label else over_labels(one)) for one in self.tables)
+    def adversary(self, problem: RepairProblem, assumed: Assumption | Radii, what: str) -> Adversary:
+        """Return the balls, or any noise that fits one of the tables, by label or not; ``what`` asks for it."""
+        if isinstance(assumed, Radii):
+            return Near(self.radii_for(problem, what))
+        each = tuple(Within(one) for one in self.of_assumption(assumed))
         return each[0] if len(each) == 1 else Either(each)
 
     def radii_for(self, problem: RepairProblem, what: str) -> Floats:
@@ -100,28 +91,21 @@ class RowNoise:
             raise UsageError(
                 f"robust: {what} needs the same true as recorded groups, since a ball is around each; the noise "
                 f"table has {', '.join(problem.noise.table.true)} and the data {', '.join(problem.cells.names)}. Take "
-                "--assumption or --solver soft"
+                "`assumption` or `solver=soft`"
             )
         return self.radii
 
 
 @dataclass(frozen=True, eq=False)
 class Binned:
-    """What the fit sees of the data.
-
-    Attributes
-    ----------
-    n
-        Masses by noisy group, bin and label, shape (K, B, 2), of total 1.
-    edges
-        Least ``2 s - 1`` of each bin, shape (B,); lower ones are in the first bin.
-    rows
-        Effective number of rows.
-    """
+    """What the fit sees of the data."""
 
     n: Floats
+    """Masses by noisy group, bin and label, shape (K, B, 2), of total 1."""
     edges: Floats
+    """Least ``2 s - 1`` of each bin, shape (B,); lower ones are in the first bin."""
     rows: float
+    """Effective number of rows."""
 
     @classmethod
     def of(cls, problem: RepairProblem, scored: Scored, constraint: Parity, bins: int) -> Binned:
@@ -132,8 +116,12 @@ class Binned:
         if not asked.any():
             raise DataError(f"there is no row with label 1, which {constraint} needs")
         edges = bin_edges(score[asked], weight[asked], bins, 2.0 * problem.table.reading.cut - 1.0)
-        at = bins_of(edges, score)
-        groups = problem.cells
+        return cls.counted(problem, bins_of(edges, score), edges)
+
+    @classmethod
+    def counted(cls, problem: RepairProblem, at: Ints, edges: Floats) -> Binned:
+        """Count rows in given bins, shape (n,)."""
+        label, weight, groups = label_of(problem).astype(np.int64), problem.weight, problem.cells
         shape = (len(groups.levels), edges.size, 2)
         index = np.ravel_multi_index((groups.codes, at, label), shape)
         n = np.bincount(index, weight, math.prod(shape)).reshape(shape)
@@ -149,14 +137,11 @@ class Binned:
 
         Edges are the mean chances of the bins, of which there is one score for all groups.
         """
-        label, weight = label_of(problem).astype(np.int64), problem.weight
-        own = np.flatnonzero(weight > 0)
-        levels, at = np.unique(each[own], axis=0, return_inverse=True)
-        shape = (len(problem.cells.levels), len(levels), 2)
-        index = np.ravel_multi_index((problem.cells.codes[own], at.ravel(), label[own]), shape)
-        n = np.bincount(index, weight[own], math.prod(shape)).reshape(shape)
-        rows = float(weight.sum() ** 2 / (weight**2).sum())
-        return cls(n / n.sum(), 2.0 * levels.mean(1) - 1.0, rows), levels.T
+        at = np.zeros(len(each), dtype=np.int64)
+        own = problem.weight > 0  # a row without weight makes no bin
+        levels, into = np.unique(each[own], axis=0, return_inverse=True)
+        at[own] = into.ravel()
+        return cls.counted(problem, at, 2.0 * levels.mean(1) - 1.0), levels.T
 
     def merged(self, chance: Floats) -> Merged:
         """Return the data with bins joined that are decided alike in every group."""
@@ -180,8 +165,7 @@ class Merged:
     def cells(self) -> Floats:
         """Masses of TP, FN, FP, TN by noisy group, shape (K, 4), expected over draws."""
         yes, no = self.chance[:, :, None] * self.n, (1 - self.chance)[:, :, None] * self.n
-        taken, left = yes.sum(1), no.sum(1)
-        return np.stack([taken[:, 1], left[:, 1], taken[:, 0], left[:, 0]], axis=1)
+        return cells_of(yes.sum(1), no.sum(1))
 
 
 def bins_of(edges: Floats, score: Floats) -> Ints:
@@ -196,12 +180,12 @@ def over_labels(table: Floats) -> Floats:
 
 def bin_edges(score: Floats, weight: Floats, bins: int, cut: float) -> Floats:
     """Return where bins begin: at quantiles of the scores, one of them moved to the base's threshold."""
-    values, inverse = np.unique(score, return_inverse=True)
+    levels, inverse = np.unique(score, return_inverse=True)
     total = np.cumsum(np.bincount(inverse, weight))
     first = np.searchsorted(total * bins, np.arange(bins) * total[-1], side="right")
-    edges = values[np.minimum(first, values.size - 1)]
-    edges = np.unique(np.append(edges, values[0]))
-    if values[0] < cut <= values[-1]:  # in place of the nearest, so that no bin is nearly empty
+    edges = levels[np.minimum(first, levels.size - 1)]
+    edges = np.unique(np.append(edges, levels[0]))
+    if levels[0] < cut <= levels[-1]:  # in place of the nearest, so that no bin is nearly empty
         near = 1 + int(np.argmin(np.abs(edges[1:] - cut))) if edges.size > 1 else 1
         edges = np.unique(np.append(np.delete(edges, near) if edges.size > near else edges, cut))
     return edges

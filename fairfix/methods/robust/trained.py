@@ -9,7 +9,6 @@ groups treat alike, so each row is decided by the rule of every group for it. No
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,16 +19,16 @@ from fairfix.data.counts import Floats
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import RepairProblem, Solver, anything, only
 from fairfix.methods.learned import Design, design_of, label_of, mean_of
-from fairfix.methods.robust.notes import FEW, cut_note, origin_of_radii, reliance
-from fairfix.methods.robust.rows import Binned, Merged, RowNoise
+from fairfix.methods.robust.notes import FEW, cut_note, reliance
+from fairfix.methods.robust.rows import Binned, Merged, Radii, RowNoise
 from fairfix.models.features import Features
 from fairfix.models.members import LinearMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace
-from fairfix.noisy.binned import Assumption, Certified, Soft
+from fairfix.noisy.binned import Certified, Soft
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
-from fairfix.noisy.training import Adversary, Near, Trained, train
+from fairfix.noisy.training import Trained, train
 from fairfix.optim.piecewise import Piecewise
 
 if TYPE_CHECKING:
@@ -42,14 +41,6 @@ class TrainedRule(Solver):
     method: Robust
     uses_labels = True
 
-    @abstractmethod
-    def adversary(self, problem: RepairProblem, noise: RowNoise) -> Adversary:
-        """Return what the rule is trained against."""
-
-    @abstractmethod
-    def words(self, problem: RepairProblem, noise: RowNoise) -> str:
-        """Return what the rule relies on."""
-
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Train the rule and say what it relies on."""
         method, codes, weight = self.method, problem.cells.codes, problem.table.rows.weight
@@ -60,7 +51,14 @@ class TrainedRule(Solver):
         design, label, many = design_of(problem, method.learner), label_of(problem), len(problem.cells.names)
         own = np.bincount(2 * codes + label.astype(np.int64), problem.weight, 2 * many).reshape(many, 2)
         noise = RowNoise.of(problem, own / problem.weight.sum())
-        adversary, member = self.adversary(problem, noise), scored.scorer.member
+        if method.solver == "soft" and not noise.tables:
+            raise UsageError(
+                f"{method.name}: `solver=soft` needs a noise table (`noise=FILE`); radii are for `solver=dro`"
+            )
+        certified = method.assumption == "certified"
+        assumed = Radii() if method.solver == "dro" else Certified() if certified else Soft()
+        adversary = noise.adversary(problem, assumed, f"`solver={method.solver}`")
+        member = scored.scorer.member
         start = np.append(member.coef[:, 0], member.intercept) if isinstance(member, LinearMember) else None
         given = design.matrix, label, codes, weight, many
         try:
@@ -69,10 +67,9 @@ class TrainedRule(Solver):
             raise DataError(f"{method.name}: {error}") from error
         rule, each = _rule(problem, design, best)
         rows, chance = Binned.decided(problem, each)
-        assumed: Assumption = Certified() if method.assumption == "certified" else Soft()
         notes = (
             *self._notes(problem, best, each[np.arange(codes.size), codes]),
-            *reliance(method, problem, rows, noise, chance, assumed, self.words(problem, noise)),
+            *reliance(method, problem, rows, noise, chance, assumed),
             *self.last_notes(problem, rows.merged(chance), noise),
         )
         base = Unrepaired(scored.scorer)
@@ -87,16 +84,16 @@ class TrainedRule(Solver):
 
     def _check_problem(self, problem: RepairProblem) -> None:
         """Raise where there is nothing to train on, or the recorded group is named among the features."""
-        who = f"{self.method.name}: {self.option}"
+        who = f"{self.method.name}: `solver={self.method.solver}`"
         if not problem.features:
             raise UsageError(
-                f"{who} trains a model, and a score alone is nothing to train on; name columns with --features, or "
-                "take --solver thresholds"
+                f"{who} trains a model, and a score alone is nothing to train on; name columns with `features`, or "
+                "take `solver=thresholds`"
             )
         used = [column for column in problem.cells.columns if column in problem.features]
         if used:
             raise UsageError(
-                f"{who} sees the recorded group {' x '.join(used)} with --protected-as-feature; leave it out of the "
+                f"{who} sees the recorded group {' x '.join(used)} with `protected_as_feature`; leave it out of the "
                 "features"
             )
 
@@ -123,7 +120,7 @@ class TrainedRule(Solver):
         if problem.protected_as_feature:
             yield (
                 f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; they do not without "
-                "--protected-as-feature"
+                "`protected_as_feature`"
             )
         yield from cut_note(problem)
 
@@ -138,27 +135,13 @@ class Dro(TrainedRule):
         "learner": only("linear"),
     }
 
-    def adversary(self, problem: RepairProblem, noise: RowNoise) -> Adversary:
-        """Return the balls."""
-        return Near(noise.radii_for(problem, self.option))
-
-    def words(self, problem: RepairProblem, noise: RowNoise) -> str:
-        """Return what the rule relies on."""
-        assert problem.noise is not None
-        radii = zip(problem.cells.names, noise.radii_for(problem, self.option), strict=True)
-        each = ", ".join(f"{name!r} {r:.3f}" for name, r in radii)
-        return (
-            "relies on N0 (dro): any distribution within total variation of that of the recorded group of the same "
-            f"name, {origin_of_radii(problem.noise)} ({each})"
-        )
-
     def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[str]:
         """Yield whose radius is no less than the share of its rows that a rate is about."""
         cells, names = rows.cells, problem.cells.names
         for rate, sign in DEMANDS[self.method.parity]:
             share = np.add(*RATIOS[rate].masses(cells)) / cells.sum(1)
-            all_of_them = noise.radii_for(problem, self.option) >= share
-            who = [name for name, everybody in zip(names, all_of_them, strict=True) if everybody]
+            radii = noise.radii_for(problem, self.option)
+            who = [name for name, radius, part in zip(names, radii, share, strict=True) if radius >= part]
             if who:
                 label = f"with label {LABELS[rate][0]} " if len(LABELS[rate]) == 1 else ""
                 end = "missed" if sign > 0 else "accepted"
@@ -177,21 +160,6 @@ class SoftGroups(TrainedRule):
         "assumption": only("auto", "soft", "certified"),
         "learner": only("linear"),
     }
-
-    def adversary(self, problem: RepairProblem, noise: RowNoise) -> Adversary:
-        """Return any noise that fits the table."""
-        if not noise.tables:
-            raise UsageError(
-                f"{self.method.name}: {self.option} needs a noise table (--noise FILE); radii are for --solver dro"
-            )
-        return noise.adversary(by_label=self.method.assumption == "certified")
-
-    def words(self, problem: RepairProblem, noise: RowNoise) -> str:
-        """Return what the rule relies on."""
-        if self.method.assumption == "certified":
-            return "relies on N2 (certified): any noise that fits the noise table by label"
-        unused = "; its labels are used by --assumption certified" if noise.by_label else ""
-        return f"relies on N1 (soft): any noise that fits the noise table without labels{unused}"
 
 
 def _rule(problem: RepairProblem, design: Design, best: Trained) -> tuple[ScoreCurves, Floats]:
