@@ -1,8 +1,7 @@
 """The rules of the cells of one stratum: ramps of positive width, or thresholds with tie probabilities.
 
-The derivations are in :mod:`fairfix.optim.ramp` (means), :mod:`~fairfix.optim.overall` (covariance),
-:mod:`~fairfix.optim.linear` (weighted means), :mod:`~fairfix.optim.pairs` (two means), :mod:`~fairfix.optim.step` and
-:mod:`~fairfix.optim.roc` (no width).
+The derivations are in :mod:`fairfix.optim.ramp` (means, weighted means, covariance), :mod:`~fairfix.optim.pairs` (two
+means), :mod:`~fairfix.optim.step` and :mod:`~fairfix.optim.roc` (no width).
 """
 
 from __future__ import annotations
@@ -18,11 +17,9 @@ import numpy as np
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import RepairProblem, once_per_problem
 from fairfix.methods.cells import Points, ScoredCell, calibrated, cells_of, points_of
-from fairfix.optim.linear import LinearCell
-from fairfix.optim.overall import solve_covariance
 from fairfix.optim.pairs import solve_pairs
 from fairfix.optim.piecewise import Piecewise
-from fairfix.optim.ramp import Cell, RampSolution, solve
+from fairfix.optim.ramp import Cell, RampSolution, solve, solve_covariance, two_sum
 from fairfix.optim.roc import Roc, solve_roc
 from fairfix.optim.step import Staircase, solve_steps
 from fairfix.optim.windows import solve_points
@@ -102,8 +99,10 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
             best = solve_covariance(lifted, method.gamma, method.slack)
         else:
             best = solve(lifted, method.gamma, method.slack, _rate(method, cells, lift))
-    down = [_two_sum(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
-    rules = [CellRule(offset=t, remainder=r, gamma=method.gamma) for t, r in down]
+    rules = []
+    for t, r in zip(best.offsets.tolist(), best.remainders.tolist(), strict=True):
+        moved, lost = two_sum(t, -lift)
+        rules.append(CellRule(offset=moved, remainder=r + lost, gamma=method.gamma))
     return StratumFit.of(rules, best, sum(cell.mass for cell in cells))
 
 
@@ -115,7 +114,7 @@ def _sorted_cells(problem: RepairProblem, calibration: str, stratum: int) -> lis
 
 def _opportunity_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:
     """Return the ramps of equal opportunity: ``f - u eta/pi`` is a line in ``f = 2 eta - 1``."""
-    cells = [LinearCell.of(p.score + lift, p.eta / p.base_rate, p.weight) for p in points]
+    cells = [Cell.of(p.score + lift, p.weight, p.eta / p.base_rate) for p in points]
     best = solve(cells, method.gamma, method.slack, None if method.rho == "joint" else float(method.rho))
     rules = []
     for p, t, r in zip(points, best.offsets, best.remainders, strict=True):
@@ -211,11 +210,3 @@ def _require_both_labels(cells: Sequence[ScoredCell], points: Sequence[Points]) 
                 f"group {cell.name!r} has no rows with label {0 if p.base_rate else 1} to fit on, so a rate among them "
                 "is undefined; leave the group out or fold it into another"
             )
-
-
-def _two_sum(t: float, remainder: float, shift: float) -> tuple[float, float]:
-    """Return an offset in two parts after a shift, with the digits of both."""
-    moved = float(t) + shift
-    back = moved - float(t)
-    lost = (float(t) - (moved - back)) + (shift - back)
-    return moved, float(remainder) + lost
