@@ -135,16 +135,6 @@ EDGE = 1e-6
 """Part of an atom's levels that its end is looked up inside of: which of two pieces begins at a level is rounding."""
 
 
-def second(draw: Floats) -> Floats:
-    """Return another draw in [0, 1) made of the first, as good as independent of it (SplitMix64's mixing)."""
-    with np.errstate(over="ignore"):
-        z = np.ascontiguousarray(draw, dtype=np.float64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z ^= z >> np.uint64(31)
-    return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-53)
-
-
 @dataclass(frozen=True, eq=False)
 class Scores:
     """Scores of rows in groups, with what fits of several slacks share."""

@@ -58,11 +58,27 @@ PROMISED_RATE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some points: scores, cell of each (any whole numbers from 0), weights or None; shape (n,) each."""
+    """Points of the stream: scores, cell of each (any whole numbers from 0) and weights, shape (n,) each."""
 
     scores: Floats
     cells: Ints
-    weights: Floats | None = None
+    weights: Floats
+
+    def part(self, low: int, high: int) -> Batch:
+        """Return the points of a range."""
+        return Batch(self.scores[low:high], self.cells[low:high], self.weights[low:high])
+
+    def joined(self, more: Batch) -> Batch:
+        """Return these points and more."""
+        return Batch(
+            np.concatenate([self.scores, more.scores]),
+            np.concatenate([self.cells, more.cells]),
+            np.concatenate([self.weights, more.weights]),
+        )
+
+    def by_cell(self, each: Floats, many: int) -> Floats:
+        """Return sums over the cells, shape (K,)."""
+        return np.bincount(self.cells, each, many).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,11 +133,8 @@ def learn(
         Added to every score, but not to that mean.
     """
 
-    def points() -> Iterator[_Points]:
-        for b in batches():
-            if b.scores.size:
-                w = np.ones(b.scores.size) if b.weights is None else b.weights
-                yield _Points(b.scores + lift, b.cells, w)
+    def points() -> Iterator[Batch]:
+        return (replace(b, scores=b.scores + lift) for b in batches() if b.scores.size)
 
     state = _State(points(), gamma, slack, rho, rng, mean_share=mean_share, lift=lift)
     start, start_rho = state.t.copy(), state.rho
@@ -142,37 +155,12 @@ def learn(
     return best
 
 
-@dataclass(frozen=True, eq=False)
-class _Points:
-    """Lifted scores, cells and weights of some points, shape (n,) each."""
-
-    f: Floats
-    cell: Ints
-    w: Floats
-
-    def part(self, low: int, high: int) -> _Points:
-        """Return some of the points."""
-        return _Points(self.f[low:high], self.cell[low:high], self.w[low:high])
-
-    def joined(self, more: _Points) -> _Points:
-        """Return these points and more."""
-        return _Points(
-            np.concatenate([self.f, more.f]),
-            np.concatenate([self.cell, more.cell]),
-            np.concatenate([self.w, more.w]),
-        )
-
-    def by_cell(self, each: Floats, many: int) -> Floats:
-        """Return sums over the cells, shape (K,)."""
-        return np.bincount(self.cell, each, many).astype(np.float64)
-
-
 class _State:
     """The state along the stream; one entry per cell number, NaN offsets for numbers without points."""
 
     def __init__(
         self,
-        stream: Iterable[_Points],
+        stream: Iterable[Batch],
         gamma: float,
         slack: float,
         rho: float | None,
@@ -208,9 +196,9 @@ class _State:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.maximum(np.nan_to_num(self.on_ramp / self.seen) / self.gamma, FLATTEST))
 
-    def step(self, points: _Points) -> None:
+    def step(self, points: Batch) -> None:
         """Take one projected step with a mini-batch."""
-        mass = points.by_cell(points.w, self.mass.size)
+        mass = points.by_cell(points.weights, self.mass.size)
         taken, on_ramp, _ = self._sums(points)
         self.seen += mass
         self.on_ramp += on_ramp
@@ -237,7 +225,7 @@ class _State:
         self.t = np.where(self.mass > 0, np.sign(t) * np.maximum(np.abs(t) - self.d / slope, 0.0), np.nan)
         self.settle_rho()
 
-    def measured(self, stream: Iterable[_Points]) -> StreamSolution:
+    def measured(self, stream: Iterable[Batch]) -> StreamSolution:
         """Return means and objective at the offsets as they are, over all points; keeps the weight on the ramp."""
         many, value = self.mass.size, 0.0
         taken, self.on_ramp, self.seen = np.zeros(many), np.zeros(many), self.mass.copy()
@@ -254,12 +242,12 @@ class _State:
             self.t.copy(), self.rho, rates, value, off, off <= PROMISED_RATE, self.points, passes=4
         )
 
-    def _sums(self, points: _Points) -> tuple[Floats, Floats, float]:
+    def _sums(self, points: Batch) -> tuple[Floats, Floats, float]:
         """Return share and weight on the ramp by cell, and the objective, of some points."""
-        q = ramp(points.f, self.t[points.cell], self.gamma)
-        parts = (points.w * q, points.w * ((q > 0) & (q < 1)))
+        q = ramp(points.scores, self.t[points.cells], self.gamma)
+        parts = (points.weights * q, points.weights * ((q > 0) & (q < 1)))
         taken, on_ramp = (points.by_cell(part, self.mass.size) for part in parts)
-        return taken, on_ramp, float((points.w * (self.gamma / 2 * q - points.f) * q).sum())
+        return taken, on_ramp, float((points.weights * (self.gamma / 2 * q - points.scores) * q).sum())
 
 
 class _Sample:
@@ -271,12 +259,12 @@ class _Sample:
         self.mass, self.rows = np.zeros(0), np.zeros(0)
         self.kept: dict[int, tuple[Floats, ...]] = {}
 
-    def add(self, points: _Points) -> None:
+    def add(self, points: Batch) -> None:
         """Count some points and keep those of the least keys."""
-        f, code = points.f, points.cell
+        f, code = points.scores, points.cells
         if not np.isfinite(f).all():
             raise ValueError("scores must be finite: drop or fill missing and infinite scores first")
-        w = positive_weights(points.w, f.shape)
+        w = positive_weights(points.weights, f.shape)
         many = max(self.mass.size, int(code.max()) + 1)
         room = (0, many - self.mass.size)
         self.mass = points.by_cell(w, many) + np.pad(self.mass, room)
@@ -304,14 +292,14 @@ class _Sample:
         return Cell.of(f, w * (self.mass[k] / w.sum()))
 
 
-def _mini(stream: Iterable[_Points]) -> Iterator[_Points]:
+def _mini(stream: Iterable[Batch]) -> Iterator[Batch]:
     """Yield the points in mini-batches, whatever the batches they come in; the rest last."""
-    rest: _Points | None = None
+    rest: Batch | None = None
     for points in stream:
         whole = points if rest is None else rest.joined(points)
-        end = whole.f.size // MINI * MINI
+        end = whole.scores.size // MINI * MINI
         for at in range(0, end, MINI):
             yield whole.part(at, at + MINI)
-        rest = whole.part(end, whole.f.size)
-    if rest is not None and rest.f.size:
+        rest = whole.part(end, whole.scores.size)
+    if rest is not None and rest.scores.size:
         yield rest

@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
-from fairfix.optim.arrays import Floats, check_band, locked, positive_weights, run_starts
+from fairfix.optim.arrays import Floats, check_band, falling, locked
 from fairfix.optim.step import Step
 
 FACES = 48
@@ -75,11 +75,7 @@ class Roc:
         p = np.asarray(eta, dtype=np.float64)
         if p.ndim != 1 or not p.size or not (p.min() >= 0 and p.max() <= 1):
             raise ValueError("eta must be a row of probabilities")
-        w = positive_weights(weights, p.shape)
-        order = np.argsort(-p, kind="stable")
-        p, w = p[order], w[order]
-        first = run_starts(p)
-        p, w = p[first], np.add.reduceat(w, first)
+        p, w = falling(p, weights)
         up, right = w * p, w * (1.0 - p)
         positives, negatives = float(up.sum()), float(right.sum())
         if not (positives > 0 and negatives > 0):

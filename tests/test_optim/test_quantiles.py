@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from fairfix.optim import quantiles
 from fairfix.optim.parity import ks_to_overall
-from fairfix.optim.quantiles import Scores, Tube, fit_tube, near_everybody, second
+from fairfix.optim.quantiles import Scores, Tube, fit_tube, near_everybody
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
@@ -300,15 +300,6 @@ def test_without_draws_the_cheapest_that_holds_is_taken(seed: int) -> None:
     assert found.holds
     assert cost_of(values_of(found.tube)) == pytest.approx(min(costs), rel=1e-9)
     assert min(costs) < max(costs)
-
-
-def test_the_second_draw_is_uniform_and_unlike_the_first() -> None:
-    """The draw made of a draw is uniform and uncorrelated with it."""
-    first = np.random.default_rng(13).random(20_000)
-    other = second(first)
-
-    assert np.abs(np.sort(other) - (np.arange(20_000) + 0.5) / 20_000).max() < 0.015
-    assert abs(np.corrcoef(first, other)[0, 1]) < 0.03
 
 
 @SETTINGS

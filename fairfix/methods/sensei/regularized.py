@@ -370,13 +370,6 @@ class FlippedRows:
         """Number of flips."""
         return len(self.columns)
 
-    def delta(self, k: int) -> Floats:
-        """Return the change of each row by a flip, shape (n, d)."""
-        out = np.zeros_like(self.X)
-        own = self.columns[k]
-        out[:, own] = self.values[k][self.kinds[k]] - self.X[:, own]
-        return out
-
     def variant(self, k: int, rows: Ints) -> Floats:
         """Return rows after a flip."""
         out = self.X[rows]
