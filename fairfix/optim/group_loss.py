@@ -19,12 +19,8 @@ projected Newton steps. Value and bound are both evaluated: their difference is 
 
 **Units.** The square loss is solved for labels of mean 0 and variance 1, so tolerances mean the same in any unit.
 
-**Infeasible bounds.** The least excess over the bounds, in units of their own, that some model reaches in all groups
-comes from cutting planes; where it is positive, its weights of groups prove that no linear model holds the bounds.
-
-**Values moved into a range.** Where no linear model holds the bounds, labels at the ends of a range are fitted by the
-squared hinge, and then with the rows given up that the answer has beyond the other end, again and again. Both are
-derived in docs/methods/fair-regression.md.
+The proof that no linear model holds the bounds, and models whose values are moved into a range, which may hold them
+then, are derived in docs/methods/fair-regression.md.
 """
 
 from __future__ import annotations
@@ -265,23 +261,12 @@ def solve_linear(
 ) -> GroupLossSolution | Infeasible:
     """Return the linear model of least loss within the bounds, or the proof that there is none.
 
-    Parameters
-    ----------
-    X, y
-        Shapes (n, d), without a constant column, and (n,); y in [0, 1] for the logistic loss.
-    codes
-        Group of each row, shape (n,); every group has rows.
-    weight
-        Shape (n,), positive; None for 1 each.
-    bounds
-        Largest mean loss of each group, shape (K,), in squared units of y or in nats; infinite where none is asked.
-    loss
-        ``square`` or ``logistic``.
-    l2
-        Of the penalty.
-    into
-        Range that values are moved into where the model is used, which holds all labels; None for none. Losses and
-        objective of the solution are those of the moved values.
+    ``X``, ``y``: shapes (n, d), without a constant column, and (n,); y in [0, 1] for the logistic loss. ``codes``:
+    Group of each row, shape (n,); every group has rows. ``weight``: shape (n,), positive; None for 1 each. ``bounds``:
+    Largest mean loss of each group, shape (K,), in squared units of y or in nats; infinite where none is asked.
+    ``loss``: ``square`` or ``logistic``. ``l2``: of the penalty. ``into``: range that values are moved into where the
+    model is used, which holds all labels; None for none. Losses and objective of the solution are those of the moved
+    values.
     """
     if loss != "square":
         return _Search(_Logistic(_Rows.of(X, y, codes, weight, bounds.size, l2)), bounds).run()

@@ -8,16 +8,8 @@ and further steps ``u`` at the cost ``u' Sigma u``, of mean at most ``eps``:
     R = \left( \sqrt{\epsilon q} + \sqrt{m} \right)^2, \quad q = w' \Sigma^+ w, \quad m = E \max_k (w' \delta_k)^2 .
 
 ``R`` is the most that the mean squared change of the logit can be. Directions along which steps are free are projected
-out. ``R`` is convex with kinks, where optima like to lie, so the problem is written in smooth form, with
-``theta`` and one ``u`` for all rows of the same moves,
-
-.. math::
-    R = \min_{0 < \theta < 1} \frac{\epsilon q}{\theta} + \frac{m}{1 - \theta} , \qquad
-    m = \min \left\{ E u^2 : u_i \ge |w' \delta_{ik}| \right\} ,
-
-and solved along the path of the barrier ``- mu [log theta + log(1 - theta) + E sum_k log(u^2 - (w' delta_k)^2)]`` by
-Newton's method, the ``u`` eliminated, down to a ``mu`` at which the objective is at most ``2 mu (K + 1)`` above the
-least. The derivation is in docs/methods/sensei.md.
+out. The kinks of ``R`` are written in smooth form with ``theta`` and one ``u`` for all rows of the same moves, and the
+problem is solved along the path of a barrier by Newton's method; both are in docs/methods/sensei.md.
 
 References
 ----------

@@ -68,22 +68,10 @@ def descend(
 ) -> Descent:
     """Return the end of damped Newton steps.
 
-    Parameters
-    ----------
-    x
-        Start, shape (d,), inside the domain.
-    value
-        The function.
-    direction
-        Takes a point and returns the Newton step and its decrement.
-    tolerance
-        Decrement at which the descent has converged.
-    rough
-        Decrement below which values no longer tell points apart.
-    most
-        Steps at most.
-    room
-        Takes a point and a step, and returns how many of these steps lead to the edge of the domain; None for no edge.
+    ``x``: start, shape (d,), inside the domain. ``value``: the function. ``direction``: takes a point and returns the
+    Newton step and its decrement. ``tolerance``: decrement at which the descent has converged. ``rough``: decrement
+    below which values no longer tell points apart. ``most``: steps at most. ``room``: takes a point and a step, and
+    returns how many of these steps lead to the edge of the domain; None for no edge.
     """
     now, before, steps = value(x), math.inf, 0
     while True:
@@ -123,20 +111,11 @@ def falling_root(
 
     Newton's method; a step that leaves the bracket, or is longer than half the step before, is replaced by bisection.
 
-    Parameters
-    ----------
-    f
-        Returns the value at a number and how fast it falls there, 0 or infinite where a step would tell nothing.
-    low, high
-        Where the function is positive, or 0, and negative, or 0.
-    start
-        A guess; the middle in place of none or one outside.
-    near
-        Absolute value that is taken for 0.
-    width
-        Length of a step, or of the bracket, at which the search ends at the latest; never below a rounding.
-    most
-        Steps; floats run out after some 60 bisections, and Newton steps between two must shrink.
+    ``f``: returns the value at a number and how fast it falls there, 0 or infinite where a step would tell nothing.
+    ``low``, ``high``: where the function is positive, or 0, and negative, or 0. ``start``: a guess; the middle in place
+    of none or one outside. ``near``: absolute value that is taken for 0. ``width``: length of a step, or of the
+    bracket, at which the search ends at the latest; never below a rounding. ``most``: steps; floats run out after some
+    60 bisections, and Newton steps between two must shrink.
     """
     x = start if start is not None and low < start < high else _between(low, high)
     before = high - low

@@ -14,20 +14,15 @@ positive rates, if ``eta`` is the probability of label 1. Multipliers ``u_kj`` (
 
 .. math:: q_i = \mathrm{clip}\left(\left(f_i - \sum_j u_{kj} z_{ij}\right) / \gamma, 0, 1\right),
 
-and complementary slackness: ``u_kj`` is positive only at the upper edge of its band, negative only at the lower.
+and ``u_kj`` is positive only at the upper edge of its band, negative only at the lower.
 
 **How.** A primal-dual interior point method (Mehrotra, 1992) on this quadratic program. The Hessian is diagonal and a
 cell's means meet only their own cell, so each step is a few passes over the points and one linear system with as
-many unknowns as there are multipliers. It needs no smoothness of the distribution of scores: ties, clumps and flat
-pieces, on which Newton's method for the dual breaks down, do not matter to it. Its multipliers are then polished by
-Newton's method on the constraints that they show to be active, which gives the last digits, and the step is kept
-only if it makes the violation smaller.
+many unknowns as there are multipliers. Ties, clumps and flat pieces, on which Newton's method for the dual breaks down,
+do not matter to it. Newton's method on the constraints that are active then gives the last digits.
 
-**Certificate.** The shares above attain the minimum of the Lagrangian, so at multipliers that sum to zero
-
-.. math:: P - D = \sum_{kj} W_k \left(d\, |u_{kj}| - u_{kj} (r_{kj} - c_j)\right)
-
-is the distance from the optimum of any shares within the band, computed without cancellation.
+The shares above attain the minimum of the Lagrangian, so ``sum_kj W_k (d |u_kj| - u_kj (r_kj - c_j))`` is the distance
+from the optimum of any shares within the band, computed without cancellation.
 
 References
 ----------
@@ -86,18 +81,9 @@ def solve_pairs(
 ) -> PairsSolution:
     """Return the optimal multipliers of all cells.
 
-    Parameters
-    ----------
-    scores
-        Shape (n,).
-    slopes
-        Shape (n, J).
-    cells
-        Index of each point's cell, 0..K-1, each with a point; shape (n,).
-    gamma, slack
-        Width of the ramp, above 0; largest allowed difference of a mean between two cells, 0 or more.
-    weights
-        Positive, shape (n,); None for 1 each.
+    ``scores``: shape (n,). ``slopes``: shape (n, J). ``cells``: index of each point's cell, 0..K-1, each with a point;
+    shape (n,). ``gamma``, ``slack``: width of the ramp, above 0; largest allowed difference of a mean between two
+    cells, 0 or more. ``weights``: positive, shape (n,); None for 1 each.
     """
     problem = _Problem.of(scores, slopes, cells, gamma, slack, weights)
     idle = np.zeros((problem.size, problem.kinds))

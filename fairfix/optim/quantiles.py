@@ -1,28 +1,20 @@
 r"""Scores of several groups brought near to everybody's distribution at every threshold, at the least square cost.
 
-Group ``a`` has share ``p_a``, scores with the distribution function ``F_a``, quantile function ``q_a`` and slack
-``e_a``. Wanted are new scores ``u_a(s)``, nondecreasing in the level ``s`` of the old one:
+Group ``a`` has share ``p_a``, scores with the quantile function ``q_a`` and slack ``e_a``. Wanted are new scores
+``u_a(s)``, nondecreasing in the level ``s`` of the old one:
 
 .. math::
     \min_u\; \sum_a p_a \int_0^1 (u_a(s) - q_a(s))^2 \,ds
     \quad\text{s.t.}\quad \sup_z \Big|G_a(z) - \sum_b p_b G_b(z)\Big| \le e_a ,
 
-where ``G_a`` is the distribution function of ``u_a``. At each threshold ``z`` the levels ``g_a = G_a(z)`` solve a
-convex problem in K numbers. With their mean ``t = \sum_b p_b g_b`` and the multiplier ``nu - z`` of that equation,
-
-.. math::
-    g_a = \mathrm{clip}(F_a(\nu),\; t - e_a,\; t + e_a), \qquad \sum_a p_a g_a = t, \qquad
-    z = \nu + \sum_{a \text{ clipped}} p_a (q_a(g_a) - \nu) ,
-
-so ``t`` gives ``nu`` and ``nu`` the threshold at which these levels are optimal, without any search; the new score of
-level ``s`` is the ``z`` with ``g_a(z) = s``. No randomised map costs less, for any Bregman loss. The derivation is in
-docs/methods/fair-regression.md.
+where ``G_a`` is the distribution function of ``u_a``. The mean level ``t`` of a threshold gives the levels of all
+groups and the threshold ``z`` at which they are optimal in closed form (docs/methods/fair-regression.md).
 
 **Rows.** Scores of rows are atoms: ``F_a`` is a step function, and ``z`` is one between the levels at which some
 ``q_a(t - e_a)``, ``q_a(t + e_a)`` or ``nu`` steps. These are listed, so nothing is approximated. A row stands for the
-interval of levels ``[F_a(s-), F_a(s)]`` of its score ``s``, of the length of the mass at ``s``, and a number in [0, 1)
-that its identity draws says where in it. So the levels of a group fill [0, 1] evenly in expectation, and the distances
-hold in expectation for every slack, 0 included, however few rows there are and however many share a score.
+interval of levels ``[F_a(s-), F_a(s)]`` of its score ``s``, and a number in [0, 1) that its identity draws says where
+in it. So the levels of a group fill [0, 1] evenly in expectation, and the distances hold in expectation for every
+slack, 0 included, however few rows there are and however many share a score.
 
 **Without draws** every score has the middle of its interval for a level. Then the distances are multiples of the masses
 at single scores, and need not hold; the slack inside is searched for what holds, or comes nearest.

@@ -1,35 +1,19 @@
 r"""The ramp from a stream: projected stochastic gradient steps on the multipliers, for data larger than memory.
 
-The problem is that of :mod:`fairfix.optim.ramp`. Its dual, divided by the total weight, is a sum over points,
+The problem is that of :mod:`fairfix.optim.ramp`. In its dual a few points of cell ``k`` give an unbiased gradient ``rho
+- mean(q)`` of the multiplier ``t_k = lambda_k - mu_k``, and a step of the paper on both multipliers is
 
-.. math::
-    \min_t\; \sum_k p_k \left( E_k[-\psi(f - t_k)] + \rho\, t_k + d\, |t_k| \right),
-    \qquad \frac{\partial}{\partial t_k} E_k[-\psi(f - t_k)] = -E_k[q],
-    \quad p_k = W_k / W,
+.. math:: t_k \leftarrow S_{\eta d}\left(t_k + \eta\, (\bar q_k - \rho)\right),
 
-so a few points of cell ``k`` give an unbiased gradient ``rho - mean(q)``. With ``t = lambda - mu`` a step of the paper
-on both multipliers is a step on ``t`` followed by a move of ``step * d`` towards 0 which stops there:
-
-.. math:: t_k \leftarrow S_{\eta d}\left(t_k + \eta\, (\bar q_k - \rho)\right).
-
-**Start.** A first pass keeps a uniform sample of each cell; the exact solution on the samples is within
-``1/sqrt(sample)``.
-
-**Step size.** ``eta = m_k / (n_k h_k)``, with ``m_k`` the weight of the mini-batch in the cell, ``n_k`` what has
-been seen and ``h_k`` a running mean of the weight on the ramp divided by ``gamma``, which is the slope of the
-mean share: a stochastic Newton step, whose error falls like ``1/sqrt(n)`` with the best constant and no number to
-tune. Cells do not wait for one another, so the order of the rows between cells (a file sorted by group) does not
-matter; order inside a cell does.
-
-**Close.** One Newton step moves a free ``rho`` and the multipliers with it; two passes more measure the means at fixed
-multipliers, with a full Newton step in between. So the means that are returned are those of all points. If they are off
-by more than 1e-3, as among large atoms, those of the start are measured, and the better of the two is returned. Trials
-are in docs/methods/ramp.md.
+``S`` a move of ``eta d`` towards 0 which stops there. A first pass keeps a uniform sample of each cell, whose exact
+solution is the start; closing passes measure the means at fixed multipliers, with a full Newton step in between. So the
+means that are returned are those of all points. If they are off by more than 1e-3, as among large atoms, those of the
+start are measured, and the better of the two is returned. Step size and trials are in docs/methods/ramp.md.
 
 References
 ----------
 I. Alabdulmohsin and M. Lucic, *A near-optimal algorithm for debiasing trained machine learning models* (2021),
-algorithm 1. Step size, free rate and closing passes are derived above.
+algorithm 1. Step size, free rate and closing passes are derived here.
 """
 
 from __future__ import annotations
@@ -115,22 +99,10 @@ def learn(
 ) -> StreamSolution:
     """Return offsets learned from a stream, by one stochastic pass and three or four more around it.
 
-    Parameters
-    ----------
-    batches
-        Starts the stream again at each call, with the same points and numbers of cells.
-    gamma
-        Width of the ramp, above 0.
-    slack
-        Largest allowed difference between the means of two cells.
-    rho
-        Centre of the band, in [0, 1]; None for the best.
-    rng
-        Draws the sample.
-    mean_share
-        Take the mean of ``(1 + score)/2`` over all points for ``rho``.
-    lift
-        Added to every score, but not to that mean.
+    ``batches``: starts the stream again at each call, with the same points and numbers of cells. ``gamma``: width of
+    the ramp, above 0. ``slack``: largest allowed difference between the means of two cells. ``rho``: centre of the
+    band, in [0, 1]; None for the best. ``rng``: draws the sample. ``mean_share``: take the mean of ``(1 + score)/2``
+    over all points for ``rho``. ``lift``: added to every score, but not to that mean.
     """
 
     def points() -> Iterator[Batch]:

@@ -27,7 +27,7 @@ a loss plus a staircase. An oracle looks for a model of least cost:
 oracle's answers give, bounds the true gap from below only: nothing is certified. The search has converged when it is at
 most ``nu``.
 
-Why Algorithm 1 of the paper is not used, and which soft labels are right, is in docs/methods/fair-regression.md.
+Algorithm 1 of the paper is not used, and soft labels are others: see docs/methods/fair-regression.md.
 
 References
 ----------
@@ -324,22 +324,10 @@ def reduce(
 ) -> Mixture:
     """Return the mixture of least loss that the oracle's models make within the slack.
 
-    Parameters
-    ----------
-    y
-        Shape (n,), in [0, 1].
-    codes, weight
-        Group and weight of each row, shape (n,) each.
-    slack
-        Of each group, shape (K,), at least 0; infinite where none is asked.
-    loss
-        A name of ``LOSSES``.
-    oracle
-        Finds models. Their scores are moved into [0, 1].
-    rounds
-        Most calls of the oracle.
-    nu
-        Gap seen with which to stop, as a share of what the oracle's answer to no prices saves over the best constant.
+    ``y``: shape (n,), in [0, 1]. ``codes``, ``weight``: group and weight of each row, shape (n,) each. ``slack``: of
+    each group, shape (K,), at least 0; infinite where none is asked. ``loss``: a name of ``LOSSES``. ``oracle``: finds
+    models. Their scores are moved into [0, 1]. ``rounds``: most calls of the oracle. ``nu``: gap seen with which to
+    stop, as a share of what the oracle's answer to no prices saves over the best constant.
     """
     master = _Master(y, codes, weight, slack, LOSSES[loss])
     master.add(float(master.constant), np.full(y.size, master.constant))

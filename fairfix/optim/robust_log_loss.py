@@ -9,18 +9,9 @@ mass ``p_k``; cells of one event are to get the same rate. With ``z = x' theta``
     + \tfrac C2 |\theta|^2 - \tfrac\epsilon2 \sum_k |\lambda_k| ,
     \qquad \phi(z, c) = \min_{0 \le P \le 1} \max(z - \log P,\, -\log(1 - P)) + c P .
 
-``P`` is ``s``, capped at ``1/c`` for ``c > 1`` and lifted to ``1 + 1/c`` for ``c < -1``. ``phi`` is convex in ``z`` and
-concave in ``c``, with ``phi_c = P`` and ``phi_z = Q = P (1 + c (1 - P))``, the adversary; so the gradient in ``theta``
-is ``sum w x (Q - y) + C theta``.
-
-1. Semismooth Newton steps on the residual of the optimality conditions in ``(theta, lambda, r)``, ``r`` the rates of
-   the events, from a part of the rows where there are many.
-2. Where they stop to help, rounds of the method of multipliers: the maximum with a proximal term ``-|lambda -
-   lambda_t|^2 / (2 tau)``, exact by sorted scores, is a smooth convex function of ``theta``.
-3. A certificate from both sides: ``|g|^2 / (2 C)`` below for a gradient ``g``, and above the value at rates that are
-   made fair.
-
-Derivations of all three, and of what the paper has otherwise, are in docs/methods/logloss.md.
+``P`` is ``s``, capped at ``1/c`` for ``c > 1`` and lifted to ``1 + 1/c`` for ``c < -1``; the adversary ``Q = P (1 + c
+(1 - P))`` is the slope of ``phi`` in ``z``. The solver (joint Newton steps, then rounds of the method of multipliers),
+the certificate, and what the paper has otherwise are derived in docs/methods/logloss.md.
 
 References
 ----------
@@ -400,22 +391,10 @@ def solve(
 ) -> Solution:
     """Return the saddle point.
 
-    Parameters
-    ----------
-    X, y
-        Features of shape (n, d) and labels 0/1 of shape (n,).
-    cells
-        Which rows are to get the same rate.
-    weight
-        Row weights, shape (n,); None for equal ones.
-    slack
-        Largest difference between two rates of an event; 1 or more: any.
-    l2
-        ``C > 0``.
-    penalize_intercept
-        Whether ``C`` is about the intercept too, as in the authors' code.
-    start
-        A solution of a similar problem.
+    ``X``, ``y``: features of shape (n, d) and labels 0/1 of shape (n,). ``cells``: which rows are to get the same rate.
+    ``weight``: row weights, shape (n,); None for equal ones. ``slack``: largest difference between two rates of an
+    event; 1 or more: any. ``l2``: ``C > 0``. ``penalize_intercept``: whether ``C`` is about the intercept too, as in
+    the authors' code. ``start``: a solution of a similar problem.
     """
     w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
     ridge = np.append(np.full(X.shape[1], l2), l2 if penalize_intercept else FREE)

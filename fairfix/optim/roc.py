@@ -9,16 +9,9 @@ rates of a cell and the objective are
     P_k = \sum_i w_i \eta_i,\; N_k = \sum_i w_i (1 - \eta_i),
 
 subject to ``|x_k - x_l| <= slack`` and ``|y_k - y_l| <= slack`` for any two cells. If ``eta`` is the isotonic
-regression of the labels, ``y`` and ``x`` are the true and false positive rates over the rows.
-
-Taken in decreasing order of ``eta``, the points of a cell trace a concave curve from (0, 0) to (1, 1); rules monotone
-in ``eta`` and their mixtures with constants reach all between it and the diagonal.
-
-**No slack.** All cells stand on one point: the best vertex or crossing of the lower envelope of the curves. Vertices
-are evaluated all; around the best one the crossings are evaluated too.
-
-**Slack.** A linear program in the ``x_k, y_k`` and the corner of the band, with the faces of the curves as
-constraints. Few faces matter: it starts from some and adds those that a solution violates, until none is.
+regression of the labels, ``y`` and ``x`` are the true and false positive rates over the rows. Without slack all cells
+stand on the best vertex or crossing of the lower envelope of their curves; with it, the points are a linear program
+with the faces of the curves as constraints, which starts from some and adds those that a solution violates.
 
 **The rule at a point.** The rule on the curve at the same ``x``, mixed with the constant rule ``x``:
 ``q = beta q_roc + (1 - beta) x`` has rates ``(x, beta roc(x) + (1 - beta) x)``.

@@ -1,21 +1,16 @@
 r"""The ramp without width: points get shares in [0, 1], and the objective is linear.
 
 Point ``i`` of cell ``k`` has a worth ``v_i`` per unit of mass ``m_i > 0`` and gets a share ``q_i``. With ``r_k`` the
-mean share of cell ``k`` by mass, ``M_k`` its total mass and ``d = slack / 2``, the problem is
+mean share of cell ``k`` by mass and ``d = slack / 2``, the problem is
 
 .. math::
     \max_{q, \rho} \sum_i m_i v_i q_i
     \quad\text{s.t.}\quad 0 \le q_i \le 1,\quad |r_k - \rho| \le d \text{ for each cell } k,
 
-the limit ``gamma -> 0`` of :mod:`fairfix.optim.ramp` with ``f = v`` and ``w = m``. At a mean share ``r`` a cell takes
-its points in decreasing order of worth, for the value ``M_k V_k(r)``, concave and piecewise linear. If points of equal
-worth are taken as one atom, the shares are a step: 1 above a level, 0 below, and one number in between at the level.
-With ``r*_k`` the mass of positive worth, the problem is to maximise
-
-.. math:: F(\rho) = \sum_k M_k V_k\left(\mathrm{clip}(r^*_k, \rho - d, \rho + d)\right) \quad\text{over } [0, 1],
-
-concave and piecewise linear too. One of the breakpoints of the cells, moved by ``d`` up and down, is an optimum, and is
-bisected by the sign of the slope of ``F``. No tolerance is involved beyond the rounding of sums.
+the limit ``gamma -> 0`` of :mod:`fairfix.optim.ramp` with ``f = v`` and ``w = m``. Points of equal worth are one atom,
+so shares are a step: 1 above a level, 0 below, and one number in between at the level. One of the breakpoints of the
+cells, moved by ``d`` up and down, is an optimal ``rho`` (docs/methods/ramp.md); it is bisected by the sign of the slope
+of the objective. No tolerance is involved beyond the rounding of sums.
 
 With ``v = 2 p - 1`` and ``m = w`` the objective is the expected accuracy at equal selection rates. With ``eta`` the
 isotonic regression of labels on scores inside each cell, the optimum is the best of all rules that are monotone in the
