@@ -37,10 +37,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import linprog
 from threadpoolctl import threadpool_limits
 
 from fairfix.optim.arrays import Floats, Ints, shares_of
+from fairfix.optim.mixtures import best_mixture
 from fairfix.optim.newton import descend, newton_step
 
 TAU = 1e-9
@@ -322,21 +322,13 @@ class _Search:
         """Return the value of the program, and the prices of its bounds as multipliers; keeps the shares."""
         gaps = np.column_stack([*self.gaps, np.zeros((self.gaps[0].size, 2))])
         worth = np.array([*self.accuracy, 0.5, 0.5])
-        answer = linprog(
-            -worth,
-            np.vstack([gaps, -gaps]),
-            np.full(2 * len(gaps), self.slack),
-            np.ones((1, worth.size)),
-            [1.0],
-            bounds=(0.0, 1.0),
-            method="highs",
-        )
-        assert answer.x is not None  # to accept none is feasible
-        self.shares = np.where(answer.x > LEAST, answer.x, 0.0)
+        # to accept none keeps the slack
+        best = best_mixture(-worth, np.vstack([gaps, -gaps]), np.full(2 * len(gaps), self.slack))
+        assert best is not None
+        self.shares = np.where(best[0] > LEAST, best[0], 0.0)
         self.shares /= self.shares.sum()
-        up, down = np.split(-np.asarray(answer.ineqlin.marginals), 2)
-        worth_of_all = float(np.asarray(worth @ answer.x))
-        return worth_of_all, (down - up).reshape(len(self.views), -1).sum(axis=0)
+        up, down = np.split(best[1], 2)
+        return -best[2], (down - up).reshape(len(self.views), -1).sum(axis=0)
 
     def chosen(self) -> BlindMixture:
         """Return the mixture: one rule alone, where that keeps the slack and costs next to nothing."""

@@ -28,12 +28,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from fairfix.optim.arrays import Bools, Floats, Ints
-from fairfix.optim.newton import descend, newton_step
+from fairfix.optim.mixtures import matrix_game
+from fairfix.optim.newton import descend, least_share, newton_step
 
 TINY = 1e-10
 """Ridge, in units of the Gram matrix, that keeps systems solvable where columns hang together."""
@@ -367,11 +367,7 @@ class _Search:
 
         if holds(v) or not holds(inside):
             return v if self.holds(v) else inside
-        low, high = 0.0, 1.0
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (low, middle) if holds(v + middle * (inside - v)) else (middle, high)
-        return v + high * (inside - v)
+        return v + least_share(lambda share: holds(v + share * (inside - v))) * (inside - v)
 
     # ------------------------------------------------------------------ values moved into a range
 
@@ -433,30 +429,6 @@ def _least_excess(
     weights[asked] = best_mu / units[asked]
     excess = max(best - SURE, 0.0) / weights.sum()
     return inside, Infeasible(weights / weights.sum(), excess, model.at(inside))
-
-
-EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-"""Tolerances of the linear programs, whose numbers are of the size of 1; the solver's own are 1e-7."""
-
-
-def matrix_game(cuts: Floats) -> tuple[Floats, Floats]:
-    """Return the mixture of rows with the least greatest column, and the weights of columns against it."""
-    from scipy.optimize import linprog
-
-    rows, columns = cuts.shape
-    answer: Any = linprog(
-        np.append(np.zeros(rows), 1.0),
-        A_ub=np.column_stack([cuts.T, -np.ones(columns)]),
-        b_ub=np.zeros(columns),
-        A_eq=[np.append(np.ones(rows), 0.0)],
-        b_eq=[1.0],
-        bounds=[(0, None)] * rows + [(None, None)],
-        method="highs",
-        options=EXACT,
-    )
-    weights = np.maximum(-answer.ineqlin.marginals, 0.0)
-    mixture = np.maximum(answer.x[:-1], 0.0)
-    return mixture / mixture.sum(), weights / weights.sum()
 
 
 def _multipliers(model: _Model, zeta: Floats, asked: Bools, free: _At) -> tuple[Floats, _At, float]:

@@ -28,6 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from fairfix.optim.arrays import Floats, shares_of
 from fairfix.optim.network import CLIP, Candidates, Listed, Network, Variants, change
+from fairfix.optim.newton import falling_root
 from fairfix.optim.transport import regularizer_empirical
 
 LENGTHS = np.array([1.0, 3.0])
@@ -82,10 +83,12 @@ def free_steps(delta: Floats, slopes: Floats, metric_inverse: Floats, share: Flo
         length = math.sqrt(max(eps - float(spent.sum()), 0.0) / (float(share[top]) * most))
         steps[top] = (length if delta[top] >= 0 else -length) * pull[top]
         return np.asarray(steps)
-    for _ in range(60):  # bisections, after which no float is left in between
-        middle = (low + high) / 2
-        low, high = (middle, high) if cost(middle).sum() > eps else (low, middle)
-    return np.asarray((delta / (high + back))[:, None] * pull)
+
+    def over(above: float) -> tuple[float, float]:
+        spent = cost(above)
+        return float(spent.sum()) - eps, float((2.0 * spent / (above + back)).sum())
+
+    return np.asarray((delta / (falling_root(over, low, high) + back))[:, None] * pull)
 
 
 @dataclass(frozen=True, eq=False)

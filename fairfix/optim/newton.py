@@ -133,6 +133,15 @@ def falling_root(
     return x
 
 
+def least_share(holds: Callable[[float], bool]) -> float:
+    """Return the least share in [0, 1] from which on something holds that holds at 1, from above."""
+    low, high = 0.0, 1.0
+    for _ in range(60):  # bisections, after which no float is left in between
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
 def _between(low: float, high: float) -> float:
     """Return a point between two floats: the middle, or the geometric middle where they differ in size.
 

@@ -32,7 +32,8 @@ that of Alabdulmohsin and Lucic (2021) with one multiplier per mean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -142,9 +143,9 @@ class _Problem:
     def kinds(self) -> int:
         return int(self.z.shape[1])
 
-    def per_cell(self, values: Floats) -> Floats:
+    def per_cell(self, each: Floats) -> Floats:
         """Return sums over the points of each cell, shape (K,)."""
-        return np.bincount(self.cell, values, self.size).astype(np.float64)
+        return np.bincount(self.cell, each, self.size).astype(np.float64)
 
     def means(self, q: Floats) -> Floats:
         """Return ``r``, shape (K, J)."""
@@ -159,12 +160,12 @@ class _Problem:
         """Return ``q`` at the multipliers."""
         return np.clip((self.f - self.pull(u)) / self.gamma, 0.0, 1.0)
 
-    def curvature(self, values: Floats) -> Floats:
-        """Return sums of ``values * z_j * z_l`` over each cell, by its weight, shape (K, J, J)."""
+    def curvature(self, each: Floats) -> Floats:
+        """Return sums of ``each * z_j * z_l`` over each cell, by its weight, shape (K, J, J)."""
         out = np.empty((self.size, self.kinds, self.kinds))
         for j in range(self.kinds):
             for m in range(j + 1):
-                entry = self.per_cell(values * self.z[:, j] * self.z[:, m]) / self.share
+                entry = self.per_cell(each * self.z[:, j] * self.z[:, m]) / self.share
                 out[:, j, m] = out[:, m, j] = entry
         return out
 
@@ -201,97 +202,87 @@ def _interior(problem: _Problem) -> tuple[Floats, Floats, int]:
 class _Point:
     """A point of the method, or a step from one.
 
-    ``q`` and ``p = 1 - q`` are the shares and their rest, with multipliers ``low`` and ``high``; ``s = r - c``
-    lies inside (-d, d) at the distances ``over = s + d`` and ``under = d - s``, with multipliers ``below`` and
-    ``above``. Distances are carried beside what they measure: recomputed, they would round to 0. Without slack
-    ``s`` is 0.
+    ``room`` has the shares ``q``, their rests ``1 - q``, and the distances ``s + d`` and ``d - s`` of ``s = r - c`` from
+    the edges of the band (none without slack, where ``s`` is 0); ``held`` the multiplier of each. Distances are carried
+    beside what they measure: recomputed, they would round to 0.
     """
 
     problem: _Problem
-    q: Floats
-    p: Floats
     u: Floats
     c: Floats
     s: Floats
-    over: Floats
-    under: Floats
-    low: Floats
-    high: Floats
-    below: Floats
-    above: Floats
+    room: tuple[Floats, ...]
+    held: tuple[Floats, ...]
 
     @classmethod
     def start(cls, problem: _Problem) -> _Point:
         q = np.clip(problem.f / problem.gamma, 0.1, 0.9)
         means, d = problem.means(q), problem.d
         c = np.asarray(problem.share @ means)
-        one = np.full(problem.f.size, max(1.0, float(np.abs(problem.f).max())))
         s = np.clip(means - c, -d / 2, d / 2)
-        t = np.ones(means.shape) if d else np.zeros(means.shape)
-        return cls(problem, q, 1 - q, np.zeros(means.shape), c, s, s + d, d - s, one, one, t, t)
+        one = np.full(problem.f.size, max(1.0, float(np.abs(problem.f).max())))
+        room, held = (q, 1 - q, s + d, d - s), (one, one, np.ones(means.shape), np.ones(means.shape))
+        many = 4 if d else 2
+        return cls(problem, np.zeros(means.shape), c, s, room[:many], held[:many])
 
     def residual(self) -> float:
         """Return the largest violation of the linear equations."""
-        means = self.problem.means(self.q) - self.c - self.s
+        means = self.problem.means(self.room[0]) - self.c - self.s
         return float(max(np.abs(means).max(), np.abs(self.problem.share @ self.u).max()))
 
     def mean_product(self) -> float:
         """Return the mean complementarity, that of a share counted by its weight."""
-        problem = self.problem
-        total = float((problem.w * (self.low * self.q + self.high * self.p)).sum())
-        band = float((problem.share[:, None] * (self.below * self.over + self.above * self.under)).sum())
-        return (total + band) / (2 + (2 * problem.kinds if problem.d else 0))
+        problem, share = self.problem, self.problem.share[:, None]
+        weights = (problem.w, problem.w, share, share)
+        total = sum(
+            float((w * far * m).sum()) for w, far, m in zip(weights, self.room, self.held, strict=False)
+        )
+        return total / (2 + (2 * problem.kinds if problem.d else 0))
 
     def direction(self, aim: float, before: _Point | None) -> _Point:
         """Return the Newton step towards complementarity ``aim``; ``before`` gives its second-order terms."""
-        problem, q, p = self.problem, self.q, self.p
-        second = (0.0, 0.0) if before is None else (before.low * before.q, before.high * before.p)
-        low, high = (aim - second[0]) / q - self.low, (aim - second[1]) / p - self.high
-        weight = problem.gamma + self.low / q + self.high / p
-        slope = problem.gamma * q - problem.f + problem.pull(self.u) - self.low + self.high
-        rest = low - high - slope
-        gap = self.c + self.s - problem.means(q)
-        soft, pressed, below, above = self._band(aim, before)
-        target = problem.means(rest / weight) - gap - pressed
+        problem, q = self.problem, self.room[0]
+        pairs = list(zip(self.room, self.held, strict=True))
+        second = (
+            [0.0] * 4
+            if before is None
+            else [far * m for far, m in zip(before.room, before.held, strict=True)]
+        )
+        push = [(aim - bent) / far - m for bent, (far, m) in zip(second, pairs, strict=False)]
+        bend = [m / far for far, m in pairs]
+        weight = problem.gamma + bend[0] + bend[1]
+        slope = problem.gamma * q - problem.f + problem.pull(self.u) - self.held[0] + self.held[1]
+        rest = push[0] - push[1] - slope
+        # the band gives way: ds = pressed + soft du
+        soft = pressed = np.zeros_like(self.s)
+        if problem.d:
+            soft = 1.0 / (bend[2] + bend[3])
+            pressed = (self.u - self.held[3] + self.held[2] + push[2] - push[3]) * soft
+        target = problem.means(rest / weight) - (self.c + self.s - problem.means(q)) - pressed
         curved = problem.curvature(problem.w / weight) + soft[:, :, None] * np.eye(problem.kinds)
         every = np.ones(soft.shape, dtype=bool)
         du, dc = _solved(problem, curved, every, target, -(problem.share @ self.u))
         dq, ds = (rest - problem.pull(du)) / weight, pressed + soft * du
-        if problem.d:
-            below, above = below - self.below * ds / self.over, above + self.above * ds / self.under
-        low, high = low - self.low * dq / q, high + self.high * dq / p
-        return _Point(problem, dq, -dq, du, dc, ds, ds, -ds, low, high, below, above)
-
-    def _band(self, aim: float, before: _Point | None) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return how the band gives way: ``ds = pressed + soft du``, and its multipliers' part without ``ds``."""
-        if not self.problem.d:
-            zero = np.zeros_like(self.s)
-            return zero, zero, zero, zero
-        second = (0.0, 0.0) if before is None else (before.below * before.over, before.above * before.under)
-        below = (aim - second[0]) / self.over - self.below
-        above = (aim - second[1]) / self.under - self.above
-        soft = 1.0 / (self.below / self.over + self.above / self.under)
-        return soft, (self.u - self.above + self.below + below - above) * soft, below, above
+        room = (dq, -dq, ds, -ds)[: len(pairs)]
+        held = tuple(a - b * far for a, b, far in zip(push, bend, room, strict=True))
+        return _Point(problem, du, dc, ds, room, held)
 
     def length(self, ahead: _Point) -> float:
         """Return the longest step, at most 1, that keeps everything positive."""
         longest = 1.0
-        for name in (
-            "q",
-            "p",
-            "low",
-            "high",
-            *(("over", "under", "below", "above") if self.problem.d else ()),
-        ):
-            now, change = getattr(self, name), getattr(ahead, name)
+        for now, change in zip((*self.room, *self.held), (*ahead.room, *ahead.held), strict=True):
             falling = change < 0
             longest = min(longest, float((now[falling] / -change[falling]).min(initial=1.0)))
         return longest
 
     def moved(self, ahead: _Point, length: float) -> _Point:
         """Return the point a step further."""
-        names = [field.name for field in fields(self)[1:]]
-        return _Point(self.problem, *(getattr(self, name) + length * getattr(ahead, name) for name in names))
+
+        def sums(one: Sequence[Floats], more: Sequence[Floats]) -> tuple[Floats, ...]:
+            return tuple(a + length * b for a, b in zip(one, more, strict=True))
+
+        place = sums((self.u, self.c, self.s), (ahead.u, ahead.c, ahead.s))
+        return _Point(self.problem, *place, sums(self.room, ahead.room), sums(self.held, ahead.held))
 
 
 def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:

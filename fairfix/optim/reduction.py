@@ -44,6 +44,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fairfix.optim.arrays import Floats, Ints
+from fairfix.optim.mixtures import best_mixture
 from fairfix.optim.parity import ks_to_overall
 
 GRID = 40
@@ -393,23 +394,16 @@ class _Master:
 
     def solve(self) -> tuple[float, Floats, Floats]:
         """Return the least loss of a mixture, its weights and the prices of the constraints."""
-        from scipy.optimize import linprog
-
         asked = np.isfinite(self.slack)
         table = np.stack([part[asked].ravel() for part in self.away], axis=1)
         limit = np.repeat(self.slack[asked], self.thresholds.size)
-        answer: Any = linprog(
-            self.losses,
-            A_ub=np.concatenate([table, -table]),
-            b_ub=np.concatenate([limit, limit]),
-            A_eq=np.ones((1, len(self.losses))),
-            b_eq=[1.0],
-            method="highs",
-        )
+        # the constant has no distances
+        best = best_mixture(np.array(self.losses), np.concatenate([table, -table]), np.tile(limit, 2))
+        assert best is not None
         prices = np.zeros((self.slack.size, self.thresholds.size))
-        up, down = np.split(-np.asarray(answer.ineqlin.marginals), 2)
-        prices[asked] = (up - down).reshape(int(asked.sum()), self.thresholds.size)
-        return float(answer.fun), np.maximum(answer.x, 0.0), prices
+        up, down = np.split(best[1], 2)
+        prices[asked] = (up - down).reshape(-1, self.thresholds.size)
+        return best[2], best[0], prices
 
     def least(self, prices: Floats) -> float:
         """Return a lower bound on the loss of mixtures of the models within the slack, by prices, shape (K, Z)."""

@@ -22,11 +22,11 @@ Definition 4, Theorems 1 and 2.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import lapack
 from scipy.special import expit
 
@@ -34,7 +34,7 @@ from fairfix.optim.arrays import Bools, Floats, Ints
 from fairfix.optim.newton import descend
 from fairfix.optim.robust_prices import proximal_prices
 
-Step = tuple[Floats, Floats, Floats]
+Solver = Callable[[Floats], Floats]
 
 TOLERANCE = 1e-11
 """Residual of the optimality conditions (largest entry) at which the solver stops."""
@@ -93,7 +93,7 @@ class Solution:
 
 def truncated(score: Floats, price: Floats) -> Floats:
     """Return ``P`` for scores ``s`` and prices ``c``, shape (n,) each."""
-    return np.clip(score, _floor(price), _cap(price))
+    return np.clip(score, *_limits(price))
 
 
 def adversary(score: Floats, price: Floats) -> Floats:
@@ -102,14 +102,9 @@ def adversary(score: Floats, price: Floats) -> Floats:
     return np.clip(chance * (1.0 + price * (1.0 - chance)), 0.0, 1.0)
 
 
-def _cap(price: Floats) -> Floats:
-    """Return the most that ``P`` may be at prices ``c``."""
-    return np.asarray(1.0 / np.maximum(price, 1.0))
-
-
-def _floor(price: Floats) -> Floats:
-    """Return the least that ``P`` may be at prices ``c``."""
-    return np.asarray(1.0 + 1.0 / np.minimum(price, -1.0))
+def _limits(price: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the most that ``P`` may be at prices ``c``."""
+    return np.asarray(1.0 + 1.0 / np.minimum(price, -1.0)), np.asarray(1.0 / np.maximum(price, 1.0))
 
 
 def _sigmoid(z: Floats) -> Floats:
@@ -137,6 +132,11 @@ class _Point:
     def merit(self) -> float:
         """Largest entry of the residual."""
         return float(max(np.abs(self.gradient).max(), np.abs(self.residual).max(initial=0.0)))
+
+    @property
+    def size(self) -> float:
+        """Squared residual."""
+        return float(self.gradient @ self.gradient + self.residual @ self.residual)
 
 
 class _Game:
@@ -174,7 +174,7 @@ class _Game:
         s = _sigmoid(z)
         if self.counts.size:
             c = self.costs(prices)
-            P = np.clip(s, self.rows_of(_floor(c)), self.rows_of(_cap(c)))
+            P = np.clip(s, *map(self.rows_of, _limits(c)))
             between = s == P
             rates = self._per_cell(self.w * P) / self.shares
             Q = P * (1.0 + self.rows_of(c) * (1.0 - P))
@@ -199,7 +199,7 @@ class _Game:
         tolled = 0.5 * self.slack * float(np.abs(at.prices).sum()) if self.slack > 0 else 0.0
         return float(self.w @ phi - self.wy @ at.theta + 0.5 * self.ridge @ at.theta**2) - tolled
 
-    def system(self, at: _Point, give: float) -> _System:
+    def system(self, at: _Point, give: float) -> Solver:
         """Return the derivative of the residual, with ``-give`` added to the prices' own slopes."""
         self.hessians += 1
         many, cells, events = at.theta.size, at.prices.size, at.rate.size
@@ -228,21 +228,21 @@ class _Game:
             if not at.active[self.events == e].any():  # the rate is anything between: it stays
                 system[many + cells + e, :] = 0.0
                 system[many + cells + e, many + cells + e] = 1.0
-        return _System.of(system)
+        return _factorised(system)
 
-    def step(self, system: _System, at: _Point) -> Step:
+    def step(self, system: Solver, at: _Point) -> Floats:
         """Return the step of ``(theta, prices, rate)`` that a derivative and the residual of a point make."""
-        many, cells = at.theta.size, at.prices.size
-        off = self.matrix @ at.prices
-        step = system.solve(-np.concatenate([at.gradient, at.residual, off]))
-        return step[:many], step[many : many + cells], step[many + cells :]
+        return system(-np.concatenate([at.gradient, at.residual, self.matrix @ at.prices]))
 
-    def moved(self, at: _Point, step: Step, slope: Floats, length: float) -> _Point:
+    def moved(self, at: _Point, step: Floats, slope: Floats, length: float) -> _Point:
         """Return the game some way along a step whose slope in ``z`` is known."""
-        theta, prices, rate = (
-            a + length * b for a, b in zip((at.theta, at.prices, at.rate), step, strict=True)
-        )
+        ahead = np.concatenate([at.theta, at.prices, at.rate]) + length * step
+        theta, prices, rate = np.split(ahead, np.cumsum([at.theta.size, at.prices.size]))
         return self.at(theta, prices, rate, at.z + length * slope)
+
+    def slope(self, step: Floats) -> Floats:
+        """Return the slope in ``z`` of a step."""
+        return np.asarray(self.X @ step[: self.X.shape[1]])
 
     def certified(self, at: _Point) -> float:
         """Return the certified distance of the value from the saddle value."""
@@ -274,26 +274,17 @@ class _Game:
         return True
 
 
-@dataclass(frozen=True, eq=False)
-class _System:
-    """A factorised matrix."""
+def _factorised(matrix: Floats) -> Solver:
+    """Return what solves systems with a matrix, by the least solution where it is singular."""
+    lu, pivots, _ = lapack.dgetrf(matrix)
 
-    matrix: Floats
-    lu: Floats
-    pivots: npt.NDArray[np.int32]
-
-    @classmethod
-    def of(cls, matrix: Floats) -> _System:
-        """Factorise a matrix."""
-        lu, pivots, _ = lapack.dgetrf(matrix)
-        return cls(matrix, lu, pivots)
-
-    def solve(self, right: Floats) -> Floats:
-        """Return the solution of the system, the least one where it is singular."""
-        out, _ = lapack.dgetrs(self.lu, self.pivots, right)
+    def solution(right: Floats) -> Floats:
+        out, _ = lapack.dgetrs(lu, pivots, right)
         if not np.isfinite(out).all():
-            out = np.linalg.lstsq(self.matrix, right, rcond=1e-13)[0]
+            out = np.linalg.lstsq(matrix, right, rcond=1e-13)[0]
         return np.asarray(out)
+
+    return solution
 
 
 def _newton(game: _Game, at: _Point, tolerance: float = TOLERANCE) -> _Point:
@@ -308,12 +299,12 @@ def _newton(game: _Game, at: _Point, tolerance: float = TOLERANCE) -> _Point:
             break
         system = game.system(at, 1e-12)
         step, length = game.step(system, at), 1.0
-        slope, far = game.X @ step[0], _long(step)
+        slope, far = game.slope(step), float(step @ step)
         while length > 0.05:
             tried = game.moved(at, step, slope, length)
             after = game.step(system, tried)
-            shrunk = _long(after) / far
-            if _size(tried) < (1.0 - 0.1 * length) * _size(at):
+            shrunk = float(after @ after) / far
+            if tried.size < (1.0 - 0.1 * length) * at.size:
                 break
             length *= 0.5
         else:
@@ -321,31 +312,21 @@ def _newton(game: _Game, at: _Point, tolerance: float = TOLERANCE) -> _Point:
         at = tried
         if length == 1.0 and shrunk < 0.05:
             at = _again(game, at, system, after, 0.05, tolerance)
-        best = at if _size(at) < _size(best) else best
+        best = at if at.size < best.size else best
     return best
 
 
-def _again(game: _Game, at: _Point, system: _System, step: Step, factor: float, tolerance: float) -> _Point:
+def _again(game: _Game, at: _Point, system: Solver, step: Floats, factor: float, tolerance: float) -> _Point:
     """Return where steps by a derivative of another point lead, as long as each is enough shorter than the last."""
-    far = _long(step)
+    far = float(step @ step)
     while at.merit > tolerance:
-        tried = game.moved(at, step, game.X @ step[0], 1.0)
+        tried = game.moved(at, step, game.slope(step), 1.0)
         step = game.step(system, tried)
-        far, before = _long(step), far
+        far, before = float(step @ step), far
         if not far < factor * before:
-            return tried if _size(tried) < _size(at) else at
+            return tried if tried.size < at.size else at
         at = tried
     return at
-
-
-def _long(step: Step) -> float:
-    """Return the squared length of a step."""
-    return sum(float(part @ part) for part in step)
-
-
-def _size(at: _Point) -> float:
-    """Return the squared residual."""
-    return float(at.gradient @ at.gradient + at.residual @ at.residual)
 
 
 def _round(game: _Game, at: _Point, tau: float, tolerance: float) -> _Point:
@@ -371,7 +352,7 @@ def _round(game: _Game, at: _Point, tau: float, tolerance: float) -> _Point:
             flat.active[:] = True
         if float(np.abs(there.gradient).max()) <= tolerance:
             return np.zeros_like(theta), 0.0
-        step = game.step(game.system(flat, 1.0 / tau), flat)[0]
+        step = game.step(game.system(flat, 1.0 / tau), flat)[: theta.size]
         return step, -0.5 * float(step @ there.gradient)
 
     end = descend(at.theta, value, direction, tolerance=0.0, rough=1e-12, most=STEPS)  # of a loss of about 1
@@ -399,7 +380,10 @@ def solve(
     w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
     ridge = np.append(np.full(X.shape[1], l2), l2 if penalize_intercept else FREE)
     game = _ordered(X, y, cells, w, slack, ridge)
-    at = _searched(game, start)
+    at = _settled(game, _first(game, start), TOLERANCE)
+    if game.certified(at) > CERTIFIED:
+        more = _newton(game, at, 1e-3 * TOLERANCE)
+        at = more if more.merit < at.merit else at
     prices, shares, rates = at.prices, game.shares, at.rates
     if not prices.size:
         inside, many = cells.codes >= 0, cells.events.size
@@ -435,15 +419,6 @@ def _ordered(X: Floats, y: Floats, cells: Cells, w: Floats, slack: float, ridge:
     return _Game(full, y[order].astype(float), w[order], starts, cells.events, slack, ridge)
 
 
-def _searched(game: _Game, start: Solution | None) -> _Point:
-    """Return the saddle point."""
-    best = _settled(game, _first(game, start), TOLERANCE)
-    if game.certified(best) > CERTIFIED:
-        more = _newton(game, best, 1e-3 * TOLERANCE)
-        best = more if more.merit < best.merit else best
-    return best
-
-
 def _settled(game: _Game, at: _Point, tolerance: float) -> _Point:
     """Return where rounds of multipliers lead from where Newton steps ended too soon."""
     if not game.sensible(at):
@@ -454,7 +429,7 @@ def _settled(game: _Game, at: _Point, tolerance: float) -> _Point:
             break
         after = _round(game, at, tau, tolerance)
         at = _newton(game, after, tolerance)
-        at = at if _size(at) <= _size(after) and game.sensible(at) else after
+        at = at if at.size <= after.size and game.sensible(at) else after
         best = at if at.merit < best.merit else best
         tau *= 5.0
     return best
@@ -493,11 +468,11 @@ def _cold(game: _Game, theta: Floats, tolerance: float = TOLERANCE) -> _Point:
     if at.merit <= max(tolerance, 1e-3 * none.merit) or not at.prices.size:
         return at
     flat = replace(none, residual=np.zeros_like(none.rates), active=np.zeros(none.rates.size, dtype=bool))
-    step = game.step(game.system(flat, 0.0), flat)[0]
-    z = none.z + game.X @ step
+    step = game.step(game.system(flat, 0.0), flat)
+    z = none.z + game.slope(step)
     prices, rate = game.best_prices(_sigmoid(z), none.prices, 1.0)
-    other = _newton(game, game.at(theta + step, prices, rate, z), tolerance)
-    return other if _size(other) < _size(at) or not game.sensible(at) else at
+    other = _newton(game, game.at(theta + step[: theta.size], prices, rate, z), tolerance)
+    return other if other.size < at.size or not game.sensible(at) else at
 
 
 def _sampled(game: _Game, at: _Point) -> _Point:
