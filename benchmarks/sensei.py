@@ -395,7 +395,7 @@ def our_seconds(X: Floats, y: Floats, changed: FlippedRows) -> float:
             trainer = Trainer(
                 X, y, share, changed, ascent, rho=RHO, l2=0.0, batch=BATCH, hidden=HIDDEN, seed=0
             )
-            trainer.run(steps, Adam(1e-3, trainer.values.size))
+            trainer.run(steps, Adam(1e-3, trainer.parameters.size))
         return time.process_time() - start
 
     return (run(OURS + 1) - run(1)) / OURS

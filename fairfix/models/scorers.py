@@ -267,12 +267,12 @@ class GroupTube(GroupedScore):
     def held(self) -> Mapping[str, Any]:
         """Return the value of every part."""
         tube = self.tube
-        moved = tube.values is not None
+        moved = tube.outputs is not None
         groups = {"columns": self.columns, "levels": self.levels, "scorer": self.scorer}
         return groups | {
             "atoms": tube.levels,
             "moved": moved,
-            "values": tube.values,
+            "values": tube.outputs,
             "steps": tube.steps if moved else None,
         }
 

@@ -274,21 +274,13 @@ def solve_linear(
     model = _Square(_Rows.of(X, (y - level) / unit, codes, weight, bounds.size, l2))
     ends = None if into is None else ((into[0] - level) / unit, (into[1] - level) / unit)
     solved = _Search(model, bounds / unit**2, ends).run()
-    if isinstance(solved, Infeasible):
-        return replace(
-            solved,
-            excess=solved.excess * unit**2,
-            losses=solved.losses * unit**2,
-            level=solved.level * unit**2,
-        )
-    return replace(
-        solved,
-        coef=solved.coef * unit,
-        intercept=level + solved.intercept * unit,
-        losses=solved.losses * unit**2,
-        objective=solved.objective * unit**2,
-        bound=solved.bound * unit**2,
+    squared = (
+        ("excess", "losses", "level") if isinstance(solved, Infeasible) else ("losses", "objective", "bound")
     )
+    solved = replace(solved, **{name: getattr(solved, name) * unit**2 for name in squared})
+    if isinstance(solved, Infeasible):
+        return solved
+    return replace(solved, coef=solved.coef * unit, intercept=level + solved.intercept * unit)
 
 
 def standard_of(y: Floats, weight: Floats | None) -> tuple[float, float]:

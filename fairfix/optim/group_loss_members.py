@@ -39,7 +39,7 @@ class MembersSolution:
     """``models`` and ``weights``: members as they were returned, and their weights in the average, positive and of
     sum 1.
     """
-    values: Floats
+    scores: Floats
     """Average on the rows of the fit, shape (n,)."""
     losses: Floats
     multipliers: Floats
@@ -84,10 +84,10 @@ def solve_members(
     table = np.zeros((0, bounds.size))
     pull, unit, level, left, settled = shares, 1.0, 0.0, math.nan, False
     for _ in range(rounds):
-        model, values = fit(w / mass[codes] * pull[codes] * w.sum())
+        model, scores = fit(w / mass[codes] * pull[codes] * w.sum())
         models.append(model)
-        columns.append(values)
-        losses = by_group(loss(values)[0])
+        columns.append(scores)
+        losses = by_group(loss(scores)[0])
         if len(models) == 1:
             unit = max(float(shares @ losses), 1e-300)  # losses are counted in it, whatever the labels are in
             zeta = np.where(asked, bounds, 0.0) / unit

@@ -115,7 +115,7 @@ class Trainer:
 
     Attributes
     ----------
-    values
+    parameters
         All parameters in one vector.
     """
 
@@ -144,7 +144,7 @@ class Trainer:
         first = self.rng.normal(size=(d, hidden)) * math.sqrt(2.0 / d)
         # nothing goes out of the hidden layer at first: the logit begins as the best constant
         start = (first.ravel(), np.zeros(hidden), np.zeros(hidden), [math.log(rate / (1.0 - rate))])
-        self.values = np.concatenate(start)
+        self.parameters = np.concatenate(start)
         self.shape = d, hidden
         self.shrunk = np.concatenate([np.ones(first.size), np.zeros(hidden), np.ones(hidden), [0.0]])
 
@@ -152,7 +152,7 @@ class Trainer:
     def network(self) -> Network:
         """The network as it is."""
         d, hidden = self.shape
-        first, b1, w2, b2 = np.split(self.values, np.cumsum([d * hidden, hidden, hidden]))
+        first, b1, w2, b2 = np.split(self.parameters, np.cumsum([d * hidden, hidden, hidden]))
         return Network(first.reshape(d, hidden), b1, w2, float(b2[0]))
 
     def draw(self) -> Ints:
@@ -171,8 +171,8 @@ class Trainer:
             else:
                 gradient = _variant_gradient(network, X, y, self.even, listed, self.rho)
             whole = np.concatenate([np.ravel(part) for part in gradient])
-            whole += 2.0 * self.l2 / self.shape[1] * self.shrunk * self.values
-            self.values = self.values + adam.step(whole)
+            whole += 2.0 * self.l2 / self.shape[1] * self.shrunk * self.parameters
+            self.parameters = self.parameters + adam.step(whole)
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,16 +259,16 @@ def fit_network(
             seed=seed,
         )
         listed = Candidates.of(X, variants).take(judged)
-        best, value, steps = trainer.values, objective(trainer.network), 0
+        best, value, steps = trainer.parameters, objective(trainer.network), 0
         for rate in RATES:
-            trainer.values, adam, still = best, Adam(rate, best.size), 0
+            trainer.parameters, adam, still = best, Adam(rate, best.size), 0
             while still < PATIENCE and steps < MOST_STEPS:
                 trainer.run(CHECK, adam)
                 steps += CHECK
                 now, still = objective(trainer.network), still + 1
                 if now < value:
-                    best, value, still = trainer.values, now, 0
-    trainer.values = best
+                    best, value, still = trainer.parameters, now, 0
+    trainer.parameters = best
     return NetworkFit(trainer.network, value, steps, steps < MOST_STEPS)
 
 

@@ -252,8 +252,8 @@ def network_regularizer(
     shape (n,); None for 1 each. ``metric_inverse``: ``Sigma^+``, shape (d, d); None for the identity.
     """
     share, ascent = shares_of(weight, len(X)), Ascent.of(X, eps, bounds, metric_inverse)
-    values, vectors = np.linalg.eigh(ascent.inverse)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    roots, vectors = np.linalg.eigh(ascent.inverse)
+    root = (vectors * np.sqrt(np.maximum(roots, 0.0))).T
     rows = np.arange(len(X))
     listed = [X, *(variants.variant(k, rows) for k in range(variants.many))]
     with threadpool_limits(1):

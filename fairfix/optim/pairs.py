@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -202,9 +203,9 @@ def _interior(problem: _Problem) -> tuple[Floats, Floats, int]:
 class _Point:
     """A point of the method, or a step from one.
 
-    ``room`` has the shares ``q``, their rests ``1 - q``, and the distances ``s + d`` and ``d - s`` of ``s = r - c`` from
-    the edges of the band (none without slack, where ``s`` is 0); ``held`` the multiplier of each. Distances are carried
-    beside what they measure: recomputed, they would round to 0.
+    ``room`` has the shares ``q``, their rests ``1 - q``, and the distances ``s + d`` and ``d - s`` of ``s = r - c``
+    from the edges of the band (none without slack, where ``s`` is 0); ``held`` has their multipliers. Distances are
+    carried beside what they measure: recomputed, they would round to 0.
     """
 
     problem: _Problem
@@ -243,7 +244,7 @@ class _Point:
         """Return the Newton step towards complementarity ``aim``; ``before`` gives its second-order terms."""
         problem, q = self.problem, self.room[0]
         pairs = list(zip(self.room, self.held, strict=True))
-        second = (
+        second: list[Any] = (
             [0.0] * 4
             if before is None
             else [far * m for far, m in zip(before.room, before.held, strict=True)]
@@ -281,8 +282,8 @@ class _Point:
         def sums(one: Sequence[Floats], more: Sequence[Floats]) -> tuple[Floats, ...]:
             return tuple(a + length * b for a, b in zip(one, more, strict=True))
 
-        place = sums((self.u, self.c, self.s), (ahead.u, ahead.c, ahead.s))
-        return _Point(self.problem, *place, sums(self.room, ahead.room), sums(self.held, ahead.held))
+        u, c, s = sums((self.u, self.c, self.s), (ahead.u, ahead.c, ahead.s))
+        return _Point(self.problem, u, c, s, sums(self.room, ahead.room), sums(self.held, ahead.held))
 
 
 def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:

@@ -80,22 +80,22 @@ class Tube:
 
     levels: tuple[Levels, ...]
     """Distribution function of each group's scores."""
-    values: Floats | None
+    outputs: Floats | None
     """New scores, increasing, shape (P,); None where scores are left as they are."""
     steps: Floats
-    """Share of each group with a value of ``values[i]`` or less, shape (K, P), nondecreasing, the last 1."""
+    """Share of each group with a value of ``outputs[i]`` or less, shape (K, P), nondecreasing, the last 1."""
 
     @property
     def drawn(self) -> bool:
         """Whether some rows get a value that is drawn."""
-        return self.values is not None and any((one.high > one.low).any() for one in self.levels)
+        return self.outputs is not None and any((one.high > one.low).any() for one in self.levels)
 
     def of_group(self, group: int, score: Floats, draw: Floats) -> Floats:
         """Return the new scores of rows of one group; ``draw`` in [0, 1) per row.
 
         A score between two atoms lies as far between the values at their ends.
         """
-        if self.values is None:
+        if self.outputs is None:
             return score
         one = self.levels[group]
         at, part = one.place(score)
@@ -110,7 +110,7 @@ class Tube:
 
     def hangs_on_draw(self, group: int, score: Floats) -> Bools:
         """Return which scores get different values by different draws, shape (n,)."""
-        if self.values is None:
+        if self.outputs is None:
             return np.zeros(score.shape, dtype=bool)
         one = self.levels[group]
         at, part = one.place(score)
@@ -118,9 +118,9 @@ class Tube:
         return np.asarray((ends[0] < ends[1])[at] & (part == 0))
 
     def _value(self, group: int, level: Floats) -> Floats:
-        assert self.values is not None
+        assert self.outputs is not None
         piece = np.searchsorted(self.steps[group], level, side="right")
-        return self.values[np.minimum(piece, self.values.size - 1)]
+        return self.outputs[np.minimum(piece, self.outputs.size - 1)]
 
 
 EDGE = 1e-6
@@ -189,21 +189,21 @@ class Scores:
         """Distance of each group's scores to everybody's as they are, shape (K,)."""
         return self.distances(self.score)
 
-    def distances(self, values: Floats) -> Floats:
+    def distances(self, outputs: Floats) -> Floats:
         """Return the largest distance of each group's distribution to everybody's, shape (K,)."""
-        return ks_to_overall(values, self.codes, self.weight, self.groups)
+        return ks_to_overall(outputs, self.codes, self.weight, self.groups)
 
     def coupling(self, tube: Tube, group: int) -> tuple[Floats, Floats, Floats]:
         """Return (old score, new score, share of the group) of all that the tube does to a group's atoms."""
         one, knots = tube.levels[group], self.knots[group]
-        if tube.values is None or not (one.high > one.low).any():
+        if tube.outputs is None or not (one.high > one.low).any():
             own = self.levels[group]
             return knots, tube.of_group(group, knots, np.zeros(knots.size)), own.high - own.low
         ends = np.unique(np.concatenate([[0.0], one.high, tube.steps[group]]))
         middle = (ends[1:] + ends[:-1]) / 2
         at = np.minimum(np.searchsorted(one.high, middle), knots.size - 1)
-        piece = np.minimum(np.searchsorted(tube.steps[group], middle), tube.values.size - 1)
-        return knots[at], tube.values[piece], np.diff(ends)
+        piece = np.minimum(np.searchsorted(tube.steps[group], middle), tube.outputs.size - 1)
+        return knots[at], tube.outputs[piece], np.diff(ends)
 
     def spread_of(self, tube: Tube) -> float:
         """Return by how much the value of a row varies with its draw: its standard deviation, over all rows."""
@@ -273,8 +273,8 @@ def near_everybody(scores: Scores, slack: Floats) -> Tube:
     z = np.clip(
         np.maximum.accumulate(z), old[0], old[-1]
     )  # a mean of scores, which rounding may move out of them
-    values, steps = _pooled(z, steps, np.diff(t))
-    return Tube(scores.levels, values, steps)
+    outputs, steps = _pooled(z, steps, np.diff(t))
+    return Tube(scores.levels, outputs, steps)
 
 
 NARROW = 1e-13
@@ -365,10 +365,10 @@ def fit_tube(scores: Scores, slack: Floats, *, drawn: bool = True) -> TubeFit:
 def _without_draws(scores: Scores, slack: Floats) -> tuple[Tube, Floats, float]:
     """Return the map of the middles of the levels, its distances and its cost."""
     spread = near_everybody(scores, slack)
-    tube = Tube(tuple(one.middle for one in spread.levels), spread.values, spread.steps)
-    values = np.empty_like(scores.score)
+    tube = Tube(tuple(one.middle for one in spread.levels), spread.outputs, spread.steps)
+    outputs = np.empty_like(scores.score)
     for k in range(scores.groups):
         inside = scores.codes == k
-        values[inside] = tube.of_group(k, scores.score[inside], np.zeros(int(inside.sum())))
-    cost = float(np.average((values - scores.score) ** 2, weights=scores.weight))
-    return tube, scores.distances(values), cost
+        outputs[inside] = tube.of_group(k, scores.score[inside], np.zeros(int(inside.sum())))
+    cost = float(np.average((outputs - scores.score) ** 2, weights=scores.weight))
+    return tube, scores.distances(outputs), cost

@@ -280,7 +280,7 @@ class Mixture:
     """As the oracle returned them; a number for the constant."""
     weights: Floats
     """Their chances, shape (M,), positive, of sum 1."""
-    values: Floats
+    scores: Floats
     """Score of each row by each model, shape (M, n)."""
     loss: float
     """Expected loss."""
@@ -306,10 +306,10 @@ class Mixture:
         return self.gap_seen <= self.nu
 
 
-def mixture_distances(values: Floats, weights: Floats, codes: Ints, share: Floats, groups: int) -> Floats:
+def mixture_distances(scores: Floats, weights: Floats, codes: Ints, share: Floats, groups: int) -> Floats:
     """Return the distance of each group to everybody of a mixture with scores (M, n), over all thresholds."""
     rows = weights[:, None] * share
-    return ks_to_overall(values.ravel(), np.tile(codes, len(values)), rows.ravel(), groups)
+    return ks_to_overall(scores.ravel(), np.tile(codes, len(scores)), rows.ravel(), groups)
 
 
 def reduce(
@@ -334,8 +334,8 @@ def reduce(
     master.add(float(master.constant), np.full(y.size, master.constant))
     prices, estimate = np.zeros(master.away[0].shape), -np.inf
     for call in range(1, rounds + 1):
-        model, values = oracle(master.penalised(prices))
-        master.add(model, np.clip(values, 0.0, 1.0))
+        model, scores = oracle(master.penalised(prices))
+        master.add(model, np.clip(scores, 0.0, 1.0))
         if call == 1:
             nu *= max(master.losses[0] - master.losses[1], 1e-3 * master.losses[0])
         estimate = max(estimate, master.least(prices))
@@ -359,7 +359,7 @@ class _Master:
         self.shares = np.bincount(codes, self.share, slack.size)
         self.thresholds: Floats = (np.arange(GRID) + 0.5) / GRID
         self.models: list[Any] = []
-        self.values: list[Floats] = []
+        self.scores: list[Floats] = []
         self.losses: list[float] = []
         self.away: list[Floats] = []
 
@@ -371,16 +371,16 @@ class _Master:
             tried[int(np.argmin([self.share @ self.loss.value(self.y, np.full(1, c)) for c in tried]))]
         )
 
-    def add(self, model: Any, values: Floats) -> None:
+    def add(self, model: Any, scores: Floats) -> None:
         """Add a model with its scores."""
         self.models.append(model)
-        self.values.append(values)
-        self.losses.append(float(self.share @ self.loss.value(self.y, values)))
-        self.away.append(self._away(values, self.thresholds))
+        self.scores.append(scores)
+        self.losses.append(float(self.share @ self.loss.value(self.y, scores)))
+        self.away.append(self._away(scores, self.thresholds))
 
-    def _away(self, values: Floats, thresholds: Floats) -> Floats:
+    def _away(self, scores: Floats, thresholds: Floats) -> Floats:
         """Return ``P(u > z | a) - P(u > z)``, shape (K, Z)."""
-        cell = np.searchsorted(thresholds, values, side="left")
+        cell = np.searchsorted(thresholds, scores, side="left")
         wide = thresholds.size + 1
         mass = np.bincount(self.codes * wide + cell, self.share, self.slack.size * wide)
         mass = mass.reshape(self.slack.size, wide)
@@ -416,44 +416,44 @@ class _Master:
 
     def cut(self) -> Floats:
         """Add thresholds until the best mixture holds the slack at all, and return its weights."""
-        values = np.array(self.values)
+        scores = np.array(self.scores)
         for _ in range(CUTS):
             _, q, _ = self.solve()
-            more = self._broken(values, q)
+            more = self._broken(scores, q)
             if not more.size:
                 break
             self.thresholds = np.unique(np.concatenate([self.thresholds, more]))
-            self.away = [self._away(one, self.thresholds) for one in self.values]
+            self.away = [self._away(one, self.thresholds) for one in self.scores]
         return q
 
     def mixture(self, calls: int, estimate: float, nu: float) -> Mixture:
         """Return the mixture that holds the slack at all thresholds."""
-        q, values = self.cut(), np.array(self.values)
-        q = self._mended(values, q)
+        q, scores = self.cut(), np.array(self.scores)
+        q = self._mended(scores, q)
         kept = q > 1e-9
         q = q[kept] / q[kept].sum()
-        values = values[kept]
-        mean = q @ values
-        spread = float(self.share @ np.sqrt(np.maximum(q @ (values - mean) ** 2, 0.0)))
-        ks = mixture_distances(values, q, self.codes, self.share, self.slack.size)
+        scores = scores[kept]
+        mean = q @ scores
+        spread = float(self.share @ np.sqrt(np.maximum(q @ (scores - mean) ** 2, 0.0)))
+        ks = mixture_distances(scores, q, self.codes, self.share, self.slack.size)
         loss = float(q @ np.array(self.losses)[kept])
         models = tuple(model for model, keep in zip(self.models, kept, strict=True) if keep)
-        return Mixture(models, q, values, loss, ks, spread, calls, estimate, nu)
+        return Mixture(models, q, scores, loss, ks, spread, calls, estimate, nu)
 
-    def _broken(self, values: Floats, q: Floats) -> Floats:
+    def _broken(self, scores: Floats, q: Floats) -> Floats:
         """Return the thresholds at which groups are furthest beyond their slack."""
         used = q > 1e-12
-        rows = np.unique(values[used].ravel())
+        rows = np.unique(scores[used].ravel())
         if rows.size > 20_000:
             rows = rows[:: rows.size // 20_000]
-        away = sum(chance * self._away(one, rows) for chance, one in zip(q[used], values[used], strict=True))
+        away = sum(chance * self._away(one, rows) for chance, one in zip(q[used], scores[used], strict=True))
         over = np.abs(away) - self.slack[:, None]
         worst = over.argmax(axis=1)
         return np.unique(rows[worst[over.max(axis=1) > 1e-10]])
 
-    def _mended(self, values: Floats, q: Floats) -> Floats:
+    def _mended(self, scores: Floats, q: Floats) -> Floats:
         """Return the weights with as much more of the constant as the slack still needs."""
-        ks = mixture_distances(values, q, self.codes, self.share, self.slack.size)
+        ks = mixture_distances(scores, q, self.codes, self.share, self.slack.size)
         keep = float(np.min(np.divide(self.slack, ks, out=np.ones_like(ks), where=ks > self.slack)))
         out = keep * q
         out[0] += 1.0 - keep

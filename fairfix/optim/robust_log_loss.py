@@ -154,19 +154,19 @@ class _Game:
         self.scaled = np.empty_like(X)  # room for the rows times weights
         self.wy = X.T @ (w * y)
 
-    def _per_cell(self, values: Floats) -> Floats:
+    def _per_cell(self, each: Floats) -> Floats:
         """Return the sums of values of rows over each cell, shape (K,)."""
         if not self.counts.size:
             return np.zeros(0)
-        return np.asarray(np.add.reduceat(values[: self.starts[-1]], self.starts[:-1]))
+        return np.asarray(np.add.reduceat(each[: self.starts[-1]], self.starts[:-1]))
 
     def costs(self, prices: Floats) -> Floats:
         """Return ``c`` of each cell and, last, of the rows without one: 0."""
         return np.append(prices / self.shares, 0.0)
 
-    def rows_of(self, values: Floats) -> Floats:
+    def rows_of(self, each: Floats) -> Floats:
         """Return for each row the value of its cell; the last value is for rows without one."""
-        return np.repeat(values, self.sizes)
+        return np.repeat(each, self.sizes)
 
     def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> _Point:
         """Return the game at a point."""

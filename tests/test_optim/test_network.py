@@ -227,7 +227,7 @@ def trained(
     ascent = Ascent.of(X, eps, bounds, metric_inverse)
     with threadpool_limits(1):
         trainer = Trainer(X, y, share, variants, ascent, **({"l2": 0.0, "hidden": 100} | given))
-        trainer.run(steps, Adam(rate, trainer.values.size))
+        trainer.run(steps, Adam(rate, trainer.parameters.size))
     return trainer.network
 
 
