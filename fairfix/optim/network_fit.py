@@ -12,7 +12,7 @@ M. Yurochkin and Y. Sun, *SenSeI: Sensitive set invariance for enforcing individ
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
@@ -124,7 +124,7 @@ class Trainer:
         X: Floats,
         y: Floats,
         share: Floats,
-        variants: Variants,
+        candidates: Candidates,
         ascent: Ascent,
         *,
         hidden: int,
@@ -135,7 +135,7 @@ class Trainer:
     ) -> None:
         d = X.shape[1]
         self.X, self.y, self.rho, self.l2, self.ascent = X, y, rho, l2, ascent
-        self.candidates = Candidates.of(X, variants)
+        self.candidates = candidates
         self.rng = np.random.default_rng(seed)
         self.weighed = np.flatnonzero(share > 0)
         self.upto = np.cumsum(share[self.weighed])
@@ -246,11 +246,12 @@ def fit_network(
         return value + rho * float(own @ listed.worst(network, sums, s).change)
 
     with threadpool_limits(1):
+        candidates = Candidates.of(X, variants)
         trainer = Trainer(
             X[learned],
             y[learned],
             share[learned] / share[learned].sum(),
-            _Subset(variants, learned),
+            replace(candidates, own=candidates.own[learned], kind=candidates.kind[learned]),
             ascent,
             hidden=int(np.clip(learned.size // ROWS_PER_HIDDEN, FEWEST, HIDDEN)),
             rho=rho,
@@ -258,7 +259,7 @@ def fit_network(
             batch=min(BATCH, learned.size),
             seed=seed,
         )
-        listed = Candidates.of(X, variants).take(judged)
+        listed = candidates.take(judged)
         best, value, steps = trainer.parameters, objective(trainer.network), 0
         for rate in RATES:
             trainer.parameters, adam, still = best, Adam(rate, best.size), 0
@@ -270,18 +271,3 @@ def fit_network(
                     best, value, still = trainer.parameters, now, 0
     trainer.parameters = best
     return NetworkFit(trainer.network, value, steps, steps < MOST_STEPS)
-
-
-@dataclass(frozen=True, eq=False)
-class _Subset:
-    """Variants of the rows of some numbers."""
-
-    variants: Variants
-    kept: Ints
-
-    @property
-    def many(self) -> int:
-        return self.variants.many
-
-    def variant(self, k: int, rows: Ints) -> Floats:
-        return self.variants.variant(k, self.kept[rows])
