@@ -37,7 +37,7 @@ A. Agarwal, M. Dudik and Z. S. Wu, *Fair regression* (2019), sections 3 and 4.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -105,10 +105,14 @@ class Penalised:
     steps: Floats
     """Heights, shape (K, Z)."""
 
+    @cached_property
+    def heights(self) -> Floats:
+        """What a score pays below each threshold and above all, shape (K, Z + 1)."""
+        return np.pad(np.cumsum(self.steps, axis=1), ((0, 0), (1, 0)))
+
     def cost(self, u: Floats) -> float:
         """Return the cost of scores, shape (n,)."""
-        heights = np.concatenate([np.zeros((len(self.steps), 1)), np.cumsum(self.steps, axis=1)], axis=1)
-        paid = heights[self.codes, np.searchsorted(self.thresholds, u, side="left")]
+        paid = self.heights[self.codes, np.searchsorted(self.thresholds, u, side="left")]
         return float(self.share @ (self.loss.value(self.y, u) + paid))
 
     def smooth(self, u: Floats, width: float) -> tuple[float, Floats]:
@@ -128,8 +132,7 @@ class Penalised:
     @cached_property
     def on_grid(self) -> Floats:
         """Cost of each row at each point, weights aside, shape (n, Z + 1)."""
-        heights = np.concatenate([np.zeros((len(self.steps), 1)), np.cumsum(self.steps, axis=1)], axis=1)
-        return np.asarray(self.loss.value(self.y[:, None], self.points) + heights[self.codes])
+        return np.asarray(self.loss.value(self.y[:, None], self.points) + self.heights[self.codes])
 
     def targets(self) -> Floats:
         """Return the point of least cost for each row, the middle of a plateau, shape (n,)."""
@@ -175,9 +178,7 @@ class Direct:
     def __call__(self, problem: Penalised) -> tuple[LinearModel, Floats]:
         """Return the best of what is found from the unpriced optimum and from the last answers."""
         if not self.starts:
-            plain = Penalised(
-                problem.y, problem.codes, problem.share, problem.loss, problem.thresholds, 0 * problem.steps
-            )
+            plain = replace(problem, steps=0 * problem.steps)
             self.starts.append(self._descend(plain, np.zeros(self.B.shape[1])))
         starts = sorted(self.starts, key=lambda v: problem.cost(self._scores(v)))[:2]
         ends = [self._descend(problem, v) for v in starts]

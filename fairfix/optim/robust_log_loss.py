@@ -406,16 +406,12 @@ def solve(
 
 def _ordered(X: Floats, y: Floats, cells: Cells, w: Floats, slack: float, ridge: Floats) -> _Game:
     """Return the game with its rows in the order of their cells; without cells where any rates will do."""
-    n, d = X.shape
-    full = np.ones((n, d + 1))
     if slack >= 1.0:  # rates differ by no more than 1
-        full[:, :d] = X
-        none = np.zeros(0, dtype=np.int64)
-        return _Game(full, y.astype(float), w, np.zeros(1, dtype=np.int64), none, 0.0, ridge)
+        cells, slack = Cells(np.full(y.size, -1), np.zeros(0, dtype=np.int64)), 0.0
     last = np.where(cells.codes < 0, cells.events.size, cells.codes)
     order = np.argsort(last, kind="stable")
     starts = np.searchsorted(last[order], np.arange(cells.events.size + 1))
-    full[:, :d] = X[order]
+    full = np.column_stack([X[order], np.ones(y.size)])
     return _Game(full, y[order].astype(float), w[order], starts, cells.events, slack, ridge)
 
 

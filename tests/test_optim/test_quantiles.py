@@ -88,7 +88,7 @@ def test_no_randomised_map_costs_less(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = int(rng.integers(2, 6))
     digits = [None, 1][seed % 2]
-    scores = sample(seed, groups, rows=int(rng.integers(30, 70)), digits=digits)
+    scores = sample(seed, groups, rows=int(rng.integers(20, 45)), digits=digits)
     slack = rng.choice([0.0, 0.01, 0.05, 0.1, 0.2], groups)
     slack[rng.random(groups) < 0.2] = np.inf
     tube = near_everybody(scores, slack)
