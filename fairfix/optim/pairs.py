@@ -158,12 +158,9 @@ class _Problem:
 
     def curvature(self, each: Floats) -> Floats:
         """Return sums of ``each * z_j * z_l`` over each cell, by its weight, shape (K, J, J)."""
-        out = np.empty((self.size, self.kinds, self.kinds))
-        for j in range(self.kinds):
-            for m in range(j + 1):
-                entry = self.per_cell(each * self.z[:, j] * self.z[:, m]) / self.share
-                out[:, j, m] = out[:, m, j] = entry
-        return out
+        kinds = range(self.kinds)
+        entries = [[self.per_cell(each * self.z[:, j] * self.z[:, m]) for m in kinds] for j in kinds]
+        return np.moveaxis(np.array(entries), 2, 0) / self.share[:, None, None]
 
     def certified(self, u: Floats, c: Floats, steps: int) -> PairsSolution:
         """Return the solution with its value and the proof of its optimality."""
@@ -206,23 +203,19 @@ def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
     u = up - down
     means = problem.means(problem.shares(u))
     active = np.abs(u) > 1e-7  # far above what the polish cannot mend
-    at_edges = np.where(active, means - problem.d * np.sign(u), 0.0).sum(axis=0) / np.maximum(
-        active.sum(axis=0), 1
-    )
-    centres = np.where(active.any(axis=0), at_edges, (means.min(axis=0) + means.max(axis=0)) / 2)
+    edges = np.where(active, means - problem.d * np.sign(u), 0.0).sum(axis=0)
+    middle = (means.min(axis=0) + means.max(axis=0)) / 2
+    centres = np.where(active.any(axis=0), edges / np.maximum(active.sum(axis=0), 1), middle)
     return u, centres, int(answer.nit)
 
 
 def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:
     """Return the multipliers after Newton's method on the constraints that hold with equality."""
-    size, kinds, d = problem.size, problem.kinds, problem.d
+    d = problem.d
     u = u - problem.share @ u  # exact balance
-    side = np.zeros((size, kinds))
-    if d:
-        off = problem.means(problem.shares(u)) - c
-        side = np.where(np.abs(np.abs(off) - d) < 1e-6, np.sign(u), 0.0)
-        side = np.where(np.abs(u) > 1e-9, side, 0.0)
-    active = np.ones((size, kinds), dtype=bool) if not d else side != 0
+    off = problem.means(problem.shares(u)) - c
+    side = np.where((np.abs(np.abs(off) - d) < 1e-6) & (np.abs(u) > 1e-9), np.sign(u), 0.0) if d else 0.0 * u
+    active = side != 0 if d else np.ones(u.shape, dtype=bool)
     u = np.where(active, u, 0.0)
     best, least = (u, c), np.inf
     for _ in range(POLISH):
