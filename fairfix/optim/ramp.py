@@ -398,7 +398,7 @@ class Problem:
         none = np.zeros(self.mass.size)
         return Trial(rho, none, self.free, none, 0.0, 0.0)
 
-    def _level(self, rho: float, guess: float | None) -> tuple[float, Floats, float]:
+    def _level(self, rho: float) -> tuple[float, Floats, float]:
         """Return the offset of cells inside their bands, all means there, and how fast it falls with ``rho``."""
         if not self.about_mean:
             return 0.0, self.free, 0.0
@@ -414,12 +414,12 @@ class Problem:
 
         low = min(float(cell.scores[0]) for cell in self.cells) - self.gamma
         high = max(float(cell.scores[-1]) for cell in self.cells)
-        nu = falling_root(excess, low, high, guess, near=SAME_RATE * self.mass.sum())
+        nu = falling_root(excess, low, high, near=SAME_RATE * self.mass.sum())
         return nu, means, fall
 
     def at(self, rho: float, near: Trial | None = None) -> Trial:
         """Return the trial at ``rho``; a trial near by gives Newton's method its start."""
-        level, means, fall = self._level(rho, None if near is None else near.level)
+        level, means, fall = self._level(rho)
         rates = np.clip(means, rho - self.bands, rho + self.bands)
         offsets, falls = np.full(rates.size, level), np.full(rates.size, fall)
         for k in np.flatnonzero(np.abs(rates - means) > SAME_RATE).tolist():
@@ -445,14 +445,12 @@ class Problem:
             return trials[-1].pull, float(self.mass @ trials[-1].falls)
 
         start = trials[0].middle(trials[1]).rho
-        rho = falling_root(pull, low, high, start, width=SAME_RATE / 4, most=STEPS)
+        falling_root(pull, low, high, start, width=SAME_RATE / 4, most=STEPS)
         best = trials[-1]
         if abs(best.pull) > SAME_RATE * float(self.mass @ np.abs(best.offsets)):
-            # the pulls of a mixture cancel beside a jump: further off than rates that are taken for one
-            pair = [
-                self.at(min(max(rho + step, low), high), best) for step in (-4 * SAME_RATE, 4 * SAME_RATE)
-            ]
-            best = pair[0].middle(pair[1]) if pair[0].pull > 0 > pair[1].pull else best
+            # the ends of the bracket differ by a jump of the pull or by rounding; in their mixture pulls cancel
+            left = next(trial for trial in reversed(trials) if trial.pull > 0)
+            best = left.middle(next(trial for trial in reversed(trials) if trial.pull <= 0))
         return best, len(trials)
 
     def certified(self, trial: Trial, *, given: bool = False, iterations: int) -> RampSolution:

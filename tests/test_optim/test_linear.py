@@ -110,6 +110,21 @@ def test_covariance_is_solved_like_a_quadratic_program(seed: int, slack: float, 
     assert found.objective == pytest.approx(value(q, f, w, gamma), abs=1e-12)
 
 
+@pytest.mark.parametrize("gamma", [1e-6, 0.01])
+def test_jumps_of_the_pull_are_met(gamma: float) -> None:
+    """Clumped scores under narrow ramps: weighted means and covariances end inside a jump, certified all the same."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        scores = [np.tanh(4 * rng.normal(0.1 - 0.3 * k, 1.2, n)) for k, n in enumerate((110, 55, 35))]
+        slopes = [(1 + f) / np.mean(1 + f) for f in scores]
+        best = [solve_covariance([Cell.of(f) for f in scores], gamma, 0.004)]
+        cells = [Cell.of(f, None, z) for f, z in zip(scores, slopes, strict=True)]
+        best += [solve(cells, gamma, slack) for slack in (0.0, 0.02)]
+        for found in best:
+            assert found.converged
+            assert abs(found.gap) <= 1e-9
+
+
 def test_covariance_of_two_cells_is_a_band() -> None:
     """With shares p and 1-p the covariance is p(1-p) times the difference of the means."""
     rng = np.random.default_rng(3)
