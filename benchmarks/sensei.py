@@ -30,6 +30,7 @@ from fairfix.methods.sensei.regularized import FlippedRows
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scoring import Averaged
+from fairfix.optim.network import Candidates
 from fairfix.optim.network_fit import Adam, Trainer
 from fairfix.optim.network_plan import Ascent
 from sklearn.compose import make_column_transformer
@@ -393,9 +394,18 @@ def our_seconds(X: Floats, y: Floats, changed: FlippedRows) -> float:
         share, ascent = np.full(len(y), 1.0 / len(y)), Ascent.of(X, 0.0, None, None)
         with threadpool_limits(1):
             trainer = Trainer(
-                X, y, share, changed, ascent, rho=RHO, l2=0.0, batch=BATCH, hidden=HIDDEN, seed=0
+                X,
+                y,
+                share,
+                Candidates.of(X, changed),
+                ascent,
+                rho=RHO,
+                l2=0.0,
+                batch=BATCH,
+                hidden=HIDDEN,
+                seed=0,
             )
-            trainer.run(steps, Adam(1e-3, trainer.values.size))
+            trainer.run(steps, Adam(1e-3, trainer.parameters.size))
         return time.process_time() - start
 
     return (run(OURS + 1) - run(1)) / OURS

@@ -184,7 +184,7 @@ class Points(Weighted):
     @cached_property
     def eta(self) -> Floats:
         """Probability of label 1."""
-        return (1.0 + self.score) / 2.0 if self.blocks is None else self.blocks.values
+        return (1.0 + self.score) / 2.0 if self.blocks is None else self.blocks.shares
 
     @cached_property
     def base_rate(self) -> float:
@@ -210,7 +210,7 @@ class Points(Weighted):
     def of_rows(self, raw: Floats) -> Floats:
         """Return the probability of label 1 at raw scores."""
         if self.blocks is not None:
-            return self.blocks.values[self.blocks.block(raw)]
+            return self.blocks.shares[self.blocks.block(raw)]
         return self.map.apply(raw) if self.map else (1.0 + raw) / 2.0
 
 
@@ -231,8 +231,8 @@ def calibrated(cell: ScoredCell, how: str) -> Points:
     blocks = isotonic(score, label, weight)
     mass = blocks.mass
     if cell.score.size > score.size:  # unlabelled rows count as well
-        mass = np.bincount(blocks.block(cell.score), cell.weight, blocks.values.size).astype(np.float64)
-    return Points(2.0 * blocks.values - 1.0, mass, blocks.edges, blocks=blocks)
+        mass = np.bincount(blocks.block(cell.score), cell.weight, blocks.shares.size).astype(np.float64)
+    return Points(2.0 * blocks.shares - 1.0, mass, blocks.edges, blocks=blocks)
 
 
 def miscalibration(cells: Sequence[ScoredCell]) -> tuple[float, float]:

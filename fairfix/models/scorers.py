@@ -224,9 +224,9 @@ class GroupTube(GroupedScore):
 
     def held(self) -> Mapping[str, Any]:
         """Return the value of every part."""
-        tube, moved = self.tube, self.tube.values is not None
+        tube, moved = self.tube, self.tube.outputs is not None
         steps = tube.steps if moved else None
-        own = {"atoms": tube.levels, "moved": moved, "values": tube.values, "steps": steps}
+        own = {"atoms": tube.levels, "moved": moved, "values": tube.outputs, "steps": steps}
         return own | {"columns": self.columns, "levels": self.levels, "scorer": self.scorer}
 
     @classmethod

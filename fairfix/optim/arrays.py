@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,25 @@ def positive_weights(weight: npt.ArrayLike | None, shape: tuple[int, ...]) -> Fl
     return w
 
 
-def run_starts(values: npt.NDArray[np.generic]) -> Ints:
+def run_starts(array: npt.NDArray[np.generic]) -> Ints:
     """Return the first index of each run of equal neighbours, shape (G,)."""
-    return np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
+    return np.flatnonzero(np.concatenate([[True], array[1:] != array[:-1]]))
+
+
+def falling(points: Floats, weight: npt.ArrayLike | None) -> tuple[Floats, Floats]:
+    """Return the distinct of some numbers, decreasing, and their positive weights, shape (m,) each; None for 1 each."""
+    w = positive_weights(weight, points.shape)
+    order = np.argsort(-points, kind="stable")
+    first = run_starts(points[order])
+    return points[order][first], np.add.reduceat(w[order], first)
+
+
+def joint_kinds(parts: Iterable[Floats | Ints], rows: int) -> Ints:
+    """Return the kind of each row, shape (n,): rows of one kind are equal in all parts, shape (n, ...) each."""
+    kind = np.zeros(rows, dtype=np.int64)
+    for part in parts:
+        kind = distinct_rows(np.stack([kind, distinct_rows(part)[1]], axis=1))[1]
+    return kind
 
 
 def locked(array: Floats) -> Floats:
@@ -42,14 +58,14 @@ def locked(array: Floats) -> Floats:
     return array
 
 
-def distinct_rows(values: Floats | Ints) -> tuple[Ints, Ints]:
+def distinct_rows(array: Floats | Ints) -> tuple[Ints, Ints]:
     """Return the first of every kind of equal rows, shape (G,), and the kind of each row, shape (n,).
 
     Kinds are in the order of their values. Columns of few values each are coded one after the other, which takes a
     tenth of the time of sorting whole rows.
     """
-    code, many = np.zeros(len(values), dtype=np.int64), 1
-    for column in values.T:
+    code, many = np.zeros(len(array), dtype=np.int64), 1
+    for column in array.T:
         kinds = np.unique(column)
         code = code * kinds.size + np.searchsorted(kinds, column)
         many *= kinds.size

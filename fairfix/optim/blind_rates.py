@@ -7,10 +7,9 @@ protected attribute, balanced accuracy and the rates of a decision ``A(x)`` in [
     BA = \tfrac12 + E\, c_0 A,\quad c_0 = \tfrac12 \left[ \frac{p_1}{\pi_1} - \frac{p_0}{\pi_0} \right], \qquad
     r_{yk} - r_y = E\, z_{yk} A,\quad z_{yk} = \frac{p_y P(a=k|x,y)}{\pi_{yk}} - \frac{p_y}{\pi_y} ,
 
-``pi`` the means of the numerators. The greatest ``BA`` with ``|r_{yk} - r_y| <= tol`` for all ``y`` and ``k`` has the
-dual ``min_mu E max(0, c) + tol |mu|_1``, ``c = c_0 + z' mu``, and accepts where ``c > 0``. :func:`equal_rates` adds
-``tau (log A + log(1 - A))`` and the like for the bounds on the rates: the dual becomes smooth, its optimum is
-feasible, and it is within ``2 tau (1 + J)`` of the best, ``J`` the number of constraints; ``tau`` goes to 0 in steps.
+``pi`` the means of the numerators. The greatest ``BA`` with ``|r_{yk} - r_y| <= tol`` for all ``y`` and ``k`` is a
+linear program, whose prices ``mu`` make the rule: it accepts where ``c = c_0 + z' mu > 0``. By its dual no decision
+exceeds ``E max(0, c) + tol |mu|_1``.
 
 **On the rows.** Where the chances are off, or many rows share one value, the rates of the rows are not equal. Rules are
 still the right ones to choose among: whatever prices ``mu`` the constraints on the rows have, the blind rule that is
@@ -35,16 +34,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
-from threadpoolctl import threadpool_limits
 
 from fairfix.optim.arrays import Floats, Ints, shares_of
-from fairfix.optim.newton import descend, newton_step
-
-TAU = 1e-9
-"""Smoothing at which the search for equal rates ends."""
+from fairfix.optim.mixtures import EXACT, best_mixture
 
 ROUNDS = 60
 """Linear programs at most; on all data tried the value stood still after 10 to 30."""
@@ -79,8 +75,8 @@ class EqualRates:
     """``pi_1k`` and ``pi_0k`` of each attribute."""
     value: float
     bound: float
-    """``value`` and ``bound``: balanced accuracy of the randomised decision that the search ended with, by the
-    chances it was given, and the one that no decision within the tolerance exceeds.
+    """``value`` and ``bound``: balanced accuracy of the best randomised decision, by the chances it was given, and the
+    one that no decision within the tolerance exceeds.
     """
     converged: bool
     """Whether that decision keeps the tolerance, to rounding. Where many rows have the same chances and lie at ``c =
@@ -128,12 +124,6 @@ def _gaps(
     return out
 
 
-def _accept(c: Floats, tau: float) -> tuple[Floats, Floats]:
-    """Return ``A`` and ``1 - A`` that maximise ``c A + tau (log A + log(1 - A))``."""
-    less = 2.0 * tau / (np.abs(c) + 2.0 * tau + np.sqrt(c**2 + 4.0 * tau**2))
-    return np.where(c > 0, 1.0 - less, less), np.where(c > 0, less, 1.0 - less)
-
-
 def equal_rates(p: Floats, groups: Chances, *, tolerance: float, weight: Floats | None = None) -> EqualRates:
     """Return the rule of the greatest balanced accuracy whose rates in groups are nearly the overall ones.
 
@@ -154,51 +144,22 @@ def equal_rates(p: Floats, groups: Chances, *, tolerance: float, weight: Floats 
     cells = tuple((share @ (p[:, None] * g1), share @ ((1.0 - p)[:, None] * g0)) for g1, g0 in groups)
     start = _gain(p, prior)
     z = np.array(_gaps(p, groups, prior, cells)).reshape(-1, p.size).T.copy()
-    with threadpool_limits(1):
-        mu, accept, done = _priced(start, z, share, tolerance)
-        bound = 0.5 + float(share @ np.maximum(start + z @ mu, 0.0)) + tolerance * float(np.abs(mu).sum())
-        value = 0.5 + float(share @ (start * accept))
-    return EqualRates((), prior, cells, value, bound, done).priced(mu)
-
-
-def _priced(start: Floats, z: Floats, share: Floats, tolerance: float) -> tuple[Floats, Floats, bool]:
-    """Return the multipliers, the decision and whether it keeps the tolerance, by Newton's method as tau falls."""
-    many = z.shape[1]
-    mu, tau = np.zeros(many), 0.1
-
-    def value(mu: Floats) -> float:
-        """Return the smoothed dual without constants."""
-        c, turned = start + z @ mu, -2.0 * tolerance * mu
-        yes, no = _accept(c, tau)
-        dual = float(share @ (c * yes + tau * (np.log(yes) + np.log(no))))
-        if tolerance == 0:
-            return dual
-        up, down = _accept(turned, tau)
-        return dual + float((tolerance * mu + turned * up + tau * (np.log(up) + np.log(down))).sum())
-
-    def direction(mu: Floats) -> tuple[Floats, float]:
-        yes, no = _accept(start + z @ mu, tau)
-        slope = (share * yes) @ z
-        rows = z * np.sqrt(share / (tau * (yes**-2.0 + no**-2.0)))[:, None]
-        curve = rows.T @ rows
-        if tolerance > 0:
-            up, down = _accept(-2.0 * tolerance * mu, tau)
-            slope = slope - tolerance * (up - down)
-            curve[np.diag_indices(many)] += 4.0 * tolerance**2 / (tau * (up**-2.0 + down**-2.0))
-        step = newton_step(curve, slope)
-        return step, -0.5 * float(slope @ step)
-
-    while True:
-        final = tau <= TAU
-        tight = (1e-10 if final else 0.01) * tau
-        # values decide to the end: among bends of size tau whole steps may overshoot
-        mu = descend(mu, value, direction, tolerance=tight, rough=0.0).x
-        if final:
-            break
-        tau = max(0.2 * tau, TAU)
-    yes = _accept(start + z @ mu, tau)[0]
-    gap = np.abs((share * yes) @ z).max(initial=0.0)
-    return mu, yes, bool(gap <= tolerance + 1e-7)
+    # in units of a row, so that the solver's tolerances are those of c
+    pulls, limit = p.size * share * z.T, np.full(z.shape[1], p.size * tolerance)
+    held: Any = {"A_ub": np.vstack([pulls, -pulls]), "b_ub": np.tile(limit, 2)}
+    if tolerance == 0:  # a quarter of the time
+        held = {"A_eq": pulls, "b_eq": limit}
+    answer: Any = linprog(-p.size * share * start, **held, bounds=(0.0, 1.0), options=EXACT)
+    accept = answer.x
+    if tolerance == 0:
+        mu = np.asarray(answer.eqlin.marginals)
+    else:
+        up, down = np.split(np.asarray(answer.ineqlin.marginals), 2)
+        mu = up - down
+    bound = 0.5 + float(share @ np.maximum(start + z @ mu, 0.0)) + tolerance * float(np.abs(mu).sum())
+    gap = float(np.abs((share * accept) @ z).max(initial=0.0))
+    value = 0.5 + float(share @ (start * accept))
+    return EqualRates((), prior, cells, value, bound, gap <= tolerance + 1e-7).priced(mu)
 
 
 # ---------------------------------------------------------------------- on the rows
@@ -322,21 +283,13 @@ class _Search:
         """Return the value of the program, and the prices of its bounds as multipliers; keeps the shares."""
         gaps = np.column_stack([*self.gaps, np.zeros((self.gaps[0].size, 2))])
         worth = np.array([*self.accuracy, 0.5, 0.5])
-        answer = linprog(
-            -worth,
-            np.vstack([gaps, -gaps]),
-            np.full(2 * len(gaps), self.slack),
-            np.ones((1, worth.size)),
-            [1.0],
-            bounds=(0.0, 1.0),
-            method="highs",
-        )
-        assert answer.x is not None  # to accept none is feasible
-        self.shares = np.where(answer.x > LEAST, answer.x, 0.0)
+        # to accept none keeps the slack
+        best = best_mixture(-worth, np.vstack([gaps, -gaps]), np.full(2 * len(gaps), self.slack))
+        assert best is not None
+        self.shares = np.where(best[0] > LEAST, best[0], 0.0)
         self.shares /= self.shares.sum()
-        up, down = np.split(-np.asarray(answer.ineqlin.marginals), 2)
-        worth_of_all = float(np.asarray(worth @ answer.x))
-        return worth_of_all, (down - up).reshape(len(self.views), -1).sum(axis=0)
+        up, down = np.split(best[1], 2)
+        return -best[2], (down - up).reshape(len(self.views), -1).sum(axis=0)
 
     def chosen(self) -> BlindMixture:
         """Return the mixture: one rule alone, where that keeps the slack and costs next to nothing."""

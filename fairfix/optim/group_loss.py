@@ -19,12 +19,8 @@ projected Newton steps. Value and bound are both evaluated: their difference is 
 
 **Units.** The square loss is solved for labels of mean 0 and variance 1, so tolerances mean the same in any unit.
 
-**Infeasible bounds.** The least excess over the bounds, in units of their own, that some model reaches in all groups
-comes from cutting planes; where it is positive, its weights of groups prove that no linear model holds the bounds.
-
-**Values moved into a range.** Where no linear model holds the bounds, labels at the ends of a range are fitted by the
-squared hinge, and then with the rows given up that the answer has beyond the other end, again and again. Both are
-derived in docs/methods/fair-regression.md.
+The proof that no linear model holds the bounds, and models whose values are moved into a range, which may hold them
+then, are derived in docs/methods/fair-regression.md.
 """
 
 from __future__ import annotations
@@ -32,12 +28,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from fairfix.optim.arrays import Bools, Floats, Ints
-from fairfix.optim.newton import descend, newton_step
+from fairfix.optim.mixtures import matrix_game
+from fairfix.optim.newton import descend, least_share, newton_step
 
 TINY = 1e-10
 """Ridge, in units of the Gram matrix, that keeps systems solvable where columns hang together."""
@@ -265,23 +261,12 @@ def solve_linear(
 ) -> GroupLossSolution | Infeasible:
     """Return the linear model of least loss within the bounds, or the proof that there is none.
 
-    Parameters
-    ----------
-    X, y
-        Shapes (n, d), without a constant column, and (n,); y in [0, 1] for the logistic loss.
-    codes
-        Group of each row, shape (n,); every group has rows.
-    weight
-        Shape (n,), positive; None for 1 each.
-    bounds
-        Largest mean loss of each group, shape (K,), in squared units of y or in nats; infinite where none is asked.
-    loss
-        ``square`` or ``logistic``.
-    l2
-        Of the penalty.
-    into
-        Range that values are moved into where the model is used, which holds all labels; None for none. Losses and
-        objective of the solution are those of the moved values.
+    ``X``, ``y``: shapes (n, d), without a constant column, and (n,); y in [0, 1] for the logistic loss. ``codes``:
+    Group of each row, shape (n,); every group has rows. ``weight``: shape (n,), positive; None for 1 each. ``bounds``:
+    Largest mean loss of each group, shape (K,), in squared units of y or in nats; infinite where none is asked.
+    ``loss``: ``square`` or ``logistic``. ``l2``: of the penalty. ``into``: range that values are moved into where the
+    model is used, which holds all labels; None for none. Losses and objective of the solution are those of the moved
+    values.
     """
     if loss != "square":
         return _Search(_Logistic(_Rows.of(X, y, codes, weight, bounds.size, l2)), bounds).run()
@@ -289,21 +274,13 @@ def solve_linear(
     model = _Square(_Rows.of(X, (y - level) / unit, codes, weight, bounds.size, l2))
     ends = None if into is None else ((into[0] - level) / unit, (into[1] - level) / unit)
     solved = _Search(model, bounds / unit**2, ends).run()
-    if isinstance(solved, Infeasible):
-        return replace(
-            solved,
-            excess=solved.excess * unit**2,
-            losses=solved.losses * unit**2,
-            level=solved.level * unit**2,
-        )
-    return replace(
-        solved,
-        coef=solved.coef * unit,
-        intercept=level + solved.intercept * unit,
-        losses=solved.losses * unit**2,
-        objective=solved.objective * unit**2,
-        bound=solved.bound * unit**2,
+    squared = (
+        ("excess", "losses", "level") if isinstance(solved, Infeasible) else ("losses", "objective", "bound")
     )
+    solved = replace(solved, **{name: getattr(solved, name) * unit**2 for name in squared})
+    if isinstance(solved, Infeasible):
+        return solved
+    return replace(solved, coef=solved.coef * unit, intercept=level + solved.intercept * unit)
 
 
 def standard_of(y: Floats, weight: Floats | None) -> tuple[float, float]:
@@ -382,11 +359,7 @@ class _Search:
 
         if holds(v) or not holds(inside):
             return v if self.holds(v) else inside
-        low, high = 0.0, 1.0
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (low, middle) if holds(v + middle * (inside - v)) else (middle, high)
-        return v + high * (inside - v)
+        return v + least_share(lambda share: holds(v + share * (inside - v))) * (inside - v)
 
     # ------------------------------------------------------------------ values moved into a range
 
@@ -448,30 +421,6 @@ def _least_excess(
     weights[asked] = best_mu / units[asked]
     excess = max(best - SURE, 0.0) / weights.sum()
     return inside, Infeasible(weights / weights.sum(), excess, model.at(inside))
-
-
-EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-"""Tolerances of the linear programs, whose numbers are of the size of 1; the solver's own are 1e-7."""
-
-
-def matrix_game(cuts: Floats) -> tuple[Floats, Floats]:
-    """Return the mixture of rows with the least greatest column, and the weights of columns against it."""
-    from scipy.optimize import linprog
-
-    rows, columns = cuts.shape
-    answer: Any = linprog(
-        np.append(np.zeros(rows), 1.0),
-        A_ub=np.column_stack([cuts.T, -np.ones(columns)]),
-        b_ub=np.zeros(columns),
-        A_eq=[np.append(np.ones(rows), 0.0)],
-        b_eq=[1.0],
-        bounds=[(0, None)] * rows + [(None, None)],
-        method="highs",
-        options=EXACT,
-    )
-    weights = np.maximum(-answer.ineqlin.marginals, 0.0)
-    mixture = np.maximum(answer.x[:-1], 0.0)
-    return mixture / mixture.sum(), weights / weights.sum()
 
 
 def _multipliers(model: _Model, zeta: Floats, asked: Bools, free: _At) -> tuple[Floats, _At, float]:

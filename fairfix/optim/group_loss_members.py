@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from fairfix.optim.arrays import Bools, Floats, Ints
-from fairfix.optim.group_loss import EXACT, SURE, Infeasible, matrix_game
+from fairfix.optim.group_loss import SURE, Infeasible
+from fairfix.optim.mixtures import EXACT, best_mixture, matrix_game
+from fairfix.optim.newton import least_share
 
 GAIN = 1e-3
 """Gain of another fit, as a share of the mean loss, below which fitting more is taken to be of no use.
@@ -37,7 +39,7 @@ class MembersSolution:
     """``models`` and ``weights``: members as they were returned, and their weights in the average, positive and of
     sum 1.
     """
-    values: Floats
+    scores: Floats
     """Average on the rows of the fit, shape (n,)."""
     losses: Floats
     multipliers: Floats
@@ -82,10 +84,10 @@ def solve_members(
     table = np.zeros((0, bounds.size))
     pull, unit, level, left, settled = shares, 1.0, 0.0, math.nan, False
     for _ in range(rounds):
-        model, values = fit(w / mass[codes] * pull[codes] * w.sum())
+        model, scores = fit(w / mass[codes] * pull[codes] * w.sum())
         models.append(model)
-        columns.append(values)
-        losses = by_group(loss(values)[0])
+        columns.append(scores)
+        losses = by_group(loss(scores)[0])
         if len(models) == 1:
             unit = max(float(shares @ losses), 1e-300)  # losses are counted in it, whatever the labels are in
             zeta = np.where(asked, bounds, 0.0) / unit
@@ -130,29 +132,17 @@ def _bounded_mixture(
     The cost of a model is its weighted loss; one that costs less than the level returned improves the mixture. Where no
     mixture is within the bounds, it is the one of least excess.
     """
-    from scipy.optimize import linprog
-
     over = (table - zeta)[:, asked]
-    weights = np.zeros(zeta.size)
-    game, weights[asked] = matrix_game(over) if asked.any() else (np.ones(1), 0.0)
+    prices = np.zeros(zeta.size)
+    game, prices[asked] = matrix_game(over) if asked.any() else (np.ones(1), 0.0)
     excess = float((game @ over).max(initial=-np.inf))
     if excess > SURE:
-        return game, weights, excess + float(weights @ zeta)
-    answer: Any = linprog(
-        table @ shares,
-        A_ub=over.T,
-        b_ub=np.full(int(asked.sum()), max(excess, 0.0)),
-        A_eq=[np.ones(len(table))],
-        b_eq=[1.0],
-        method="highs",
-        options=EXACT,
-    )
-    if answer.status:
-        return game, shares + weights, math.inf
-    prices = np.zeros(zeta.size)
-    prices[asked] = np.maximum(-answer.ineqlin.marginals, 0.0)
-    mixture = np.maximum(answer.x, 0.0)
-    return mixture / mixture.sum(), shares + prices, float(answer.fun) + float(prices @ zeta)
+        return game, prices, excess + float(prices @ zeta)
+    best = best_mixture(table @ shares, over.T, np.full(int(asked.sum()), max(excess, 0.0)), EXACT)
+    if best is None:
+        return game, shares + prices, math.inf
+    mixture, prices[asked], cost = best
+    return mixture, shares + prices, cost + float(prices @ zeta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,13 +208,8 @@ class _Averages:
         new = np.maximum(answer.x[:-1], 0.0)
         new /= new.sum()
         if excess(new) > SURE >= excess(mixture):  # a step back to the mixture, which is within the bounds
-            low, high = 0.0, 1.0
-            for _ in range(60):
-                middle = (low + high) / 2
-                low, high = (
-                    (low, middle) if excess(new + middle * (mixture - new)) <= SURE else (middle, high)
-                )
-            new = new + high * (mixture - new)
+            back = mixture - new
+            new = new + least_share(lambda share: excess(new + share * back) <= SURE) * back
         worth = [(excess(q), float(self.shares @ self.losses(q))) for q in (new, mixture)]
         better = worth[0][0] <= worth[1][0] + SURE and (
             worth[0][0] < worth[1][0] or worth[0][1] <= worth[1][1]

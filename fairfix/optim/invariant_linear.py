@@ -8,16 +8,8 @@ and further steps ``u`` at the cost ``u' Sigma u``, of mean at most ``eps``:
     R = \left( \sqrt{\epsilon q} + \sqrt{m} \right)^2, \quad q = w' \Sigma^+ w, \quad m = E \max_k (w' \delta_k)^2 .
 
 ``R`` is the most that the mean squared change of the logit can be. Directions along which steps are free are projected
-out. ``R`` is convex with kinks, where optima like to lie, so the problem is written in smooth form, with
-``theta`` and one ``u`` for all rows of the same moves,
-
-.. math::
-    R = \min_{0 < \theta < 1} \frac{\epsilon q}{\theta} + \frac{m}{1 - \theta} , \qquad
-    m = \min \left\{ E u^2 : u_i \ge |w' \delta_{ik}| \right\} ,
-
-and solved along the path of the barrier ``- mu [log theta + log(1 - theta) + E sum_k log(u^2 - (w' delta_k)^2)]`` by
-Newton's method, the ``u`` eliminated, down to a ``mu`` at which the objective is at most ``2 mu (K + 1)`` above the
-least. The derivation is in docs/methods/sensei.md.
+out. The kinks of ``R`` are written in smooth form with ``theta`` and one ``u`` for all rows of the same moves, and the
+problem is solved along the path of a barrier by Newton's method; both are in docs/methods/sensei.md.
 
 References
 ----------
@@ -27,14 +19,16 @@ M. Yurochkin and Y. Sun, *SenSeI: Sensitive set invariance for enforcing individ
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
+from scipy.linalg import null_space
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from fairfix.optim.arrays import Floats, Ints, distinct_rows, shares_of
+from fairfix.optim.arrays import Floats, joint_kinds, shares_of
+from fairfix.optim.network import Variants
 from fairfix.optim.newton import STEPS, descend, newton_step
 
 CUT = 1e-9
@@ -45,17 +39,6 @@ FREE = 1e-10
 
 GAP = 1e-10
 """Distance of the objective from the least, by the barrier, at which the path ends."""
-
-
-class Moves(Protocol):
-    """Listed moves of rows."""
-
-    @property
-    def many(self) -> int:
-        """Number of moves."""
-
-    def delta(self, k: int) -> Floats:
-        """Return the change of each row by a move, shape (n, d); zero where it does not apply."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,25 +71,23 @@ class _Patterns:
     shares: Floats
 
     @classmethod
-    def of(cls, moves: Moves, share: Floats, d: int) -> _Patterns:
-        """Return the patterns of all moves; rows that no move changes are left out."""
-        code = np.zeros(share.size, dtype=np.int64)
-        parts: list[Floats] = []
-        codes: list[Ints] = []
-        for k in range(moves.many):
-            delta = np.asarray(moves.delta(k), dtype=float)
-            if delta.shape != (share.size, d) or not np.isfinite(delta).all():
-                raise ValueError(f"move {k} must be finite and of shape {(share.size, d)}")
-            columns = np.flatnonzero((delta != 0).any(axis=0))
-            first, own = distinct_rows(delta[:, columns])
-            parts.append(delta[first])
-            codes.append(own)
-            code = distinct_rows(np.stack([code, own], axis=1))[1]
-        mass = np.bincount(code, share)
-        first = np.unique(code, return_index=True)[1]
-        deltas = np.zeros((mass.size, moves.many, d))
-        for k, (part, own) in enumerate(zip(parts, codes, strict=True)):
-            deltas[:, k] = part[own[first]]
+    def of(cls, X: Floats, variants: Variants, share: Floats) -> _Patterns:
+        """Return the patterns of the moves of rows to all variants; rows that no variant changes are left out."""
+        n, d = X.shape
+        rows = np.arange(n)
+
+        def moves() -> Iterator[Floats]:
+            for k in range(variants.many):
+                delta = variants.variant(k, rows) - X
+                if delta.shape != (n, d) or not np.isfinite(delta).all():
+                    raise ValueError(f"variant {k} must be finite and of shape {(n, d)}")
+                yield delta[:, (delta != 0).any(axis=0)]
+
+        kind = joint_kinds(moves(), n)
+        first, mass = np.unique(kind, return_index=True)[1], np.bincount(kind, share)
+        deltas = np.zeros((first.size, variants.many, d))
+        for k in range(variants.many):
+            deltas[:, k] = variants.variant(k, first) - X[first]
         kept = (mass > 0) & (deltas != 0).any(axis=(1, 2))
         return cls(deltas[kept], mass[kept])
 
@@ -119,19 +100,14 @@ def _complement(directions: Floats, d: int) -> Floats:
     """Return an orthonormal basis, shape (d, d - r), of all that is orthogonal to directions of rank ``r``."""
     size = np.linalg.norm(directions, axis=1)
     unit = directions[size > 0] / size[size > 0, None]
-    if not len(unit):
-        return np.eye(d)
-    if len(unit) > d:
-        unit = np.linalg.qr(unit, mode="r")
-    _, values, rows = np.linalg.svd(unit, full_matrices=True)
-    return np.asarray(rows[int((values > CUT * values[0]).sum()) :].T)
+    return np.asarray(null_space(np.linalg.qr(unit, mode="r"), rcond=CUT)) if len(unit) else np.eye(d)
 
 
 def fit_linear(
     X: Floats,
     y: Floats,
     weight: Floats | None,
-    moves: Moves,
+    variants: Variants,
     span: Floats | None = None,
     *,
     rho: float,
@@ -145,8 +121,8 @@ def fit_linear(
     ----------
     X, y, weight
         Rows, shape (n, d), their labels, 0 or 1, and weights, shape (n,) each; None for weights of 1.
-    moves
-        Listed moves of these rows.
+    variants
+        Listed variants of these rows, each a move.
     span
         Directions along which moves are free, shape (r, d), in any number and dependent or not: the logit is constant
         along them. None for none.
@@ -168,7 +144,7 @@ def fit_linear(
         raise ValueError(
             "with an infinite rho and a positive eps only constant logits are left: set eps to 0"
         )
-    patterns = _Patterns.of(moves, share, d)
+    patterns = _Patterns.of(X, variants, share)
     free = np.zeros((0, d)) if span is None else np.asarray(span, dtype=float).reshape(-1, d)
     if math.isinf(rho):
         free = np.concatenate([free, np.unique(patterns.deltas.reshape(-1, d), axis=0)])

@@ -39,7 +39,7 @@ class Isotonic:
 
     edges: Floats
     """Least score of each block, increasing, shape (B,); the first block reaches down to minus infinity."""
-    values: Floats
+    shares: Floats
     """Share of label 1 in each block, increasing, shape (B,)."""
     mass: Floats
     """Weight of the fitted points in each block, shape (B,)."""
@@ -73,17 +73,17 @@ def isotonic(scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLik
     fitted = isotonic_regression(positive / mass, weights=mass)
     starts = fitted.blocks[:-1]
     heavy = np.add.reduceat(mass, starts)
-    values = np.add.reduceat(positive, starts) / heavy
-    fresh = np.concatenate([[True], values[1:] > values[:-1]])  # blocks that rounding kept apart
+    shares = np.add.reduceat(positive, starts) / heavy
+    fresh = np.concatenate([[True], shares[1:] > shares[:-1]])  # blocks that rounding kept apart
     starts = starts[fresh]
     if not fresh.all():
         heavy = np.add.reduceat(mass, starts)
-        values = np.add.reduceat(positive, starts) / heavy
+        shares = np.add.reduceat(positive, starts) / heavy
     edges = f[starts].copy()
     below = f[starts[1:] - 1]
     middle = below + (edges[1:] - below) / 2
     edges[1:] = np.where(middle > below, middle, edges[1:])
-    return Isotonic(locked(edges), locked(values), locked(heavy))
+    return Isotonic(locked(edges), locked(shares), locked(heavy))
 
 
 def _counted(f: Floats, y: npt.NDArray[np.generic]) -> tuple[Floats, Floats, Floats]:

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fairfix.optim.arrays import Floats, Ints, distinct_rows
+from fairfix.optim.arrays import Floats, Ints, joint_kinds
 
 CLIP = 8.0
 """Logits are cut at plus and minus this before they are compared: a chance of 3e-4 and of 0 are alike."""
@@ -76,47 +76,44 @@ def change(s: Floats, other: Floats) -> Floats:
 class Candidates:
     """Variants of all rows in the columns that any of them changes, once for all rows that share them.
 
-    ``columns`` has shape (C,), ``own`` (n, C), ``values`` (G, K, C), ``kind``, which says those of each row, (n,).
+    ``columns`` has shape (C,), ``own`` (n, C), ``places`` (G, K, C), ``kind``, which says those of each row, (n,).
     """
 
     columns: Ints
     own: Floats
-    values: Floats
+    places: Floats
     kind: Ints
 
     @classmethod
     def of(cls, X: Floats, variants: Variants) -> Candidates:
         """Return the variants of all rows."""
-        rows, kind = np.arange(len(X)), np.zeros(len(X), dtype=np.int64)
-        changed = np.zeros(X.shape[1], dtype=bool)
+        rows, changed = np.arange(len(X)), np.zeros(X.shape[1], dtype=bool)
         for k in range(variants.many):
             changed |= (variants.variant(k, rows) != X).any(axis=0)
         columns = np.flatnonzero(changed)
-        for k in range(variants.many):
-            alike = distinct_rows(variants.variant(k, rows)[:, columns])[1]
-            kind = distinct_rows(np.stack([kind, alike], axis=1))[1]
+        kind = joint_kinds((variants.variant(k, rows)[:, columns] for k in range(variants.many)), len(X))
         first = np.unique(kind, return_index=True)[1]
-        values = np.zeros((first.size, variants.many, columns.size))
+        places = np.zeros((first.size, variants.many, columns.size))
         for k in range(variants.many):
-            values[:, k] = variants.variant(k, first)[:, columns]
-        return cls(columns, X[:, columns], values, kind)
+            places[:, k] = variants.variant(k, first)[:, columns]
+        return cls(columns, X[:, columns], places, kind)
 
     def take(self, rows: Ints) -> Listed:
         """Return the variants of a part of the rows."""
-        own, values = self.own[rows], self.values[self.kind[rows]]
-        return Listed(self.columns, own, values, values - own[:, None])
+        own, places = self.own[rows], self.places[self.kind[rows]]
+        return Listed(self.columns, own, places, places - own[:, None])
 
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """Variants of rows in few columns: their numbers, shape (C,), values of the rows (n, C), and of the variants.
+    """Variants of rows in few columns: their numbers, shape (C,), entries of the rows (n, C), and of the variants.
 
-    ``values`` and ``added``, which is what a variant adds to its row, have shape (n, K, C).
+    ``places`` and ``added``, which is what a variant adds to its row, have shape (n, K, C).
     """
 
     columns: Ints
     own: Floats
-    values: Floats
+    places: Floats
     added: Floats
 
     def worst(self, network: Network, sums: Floats, s: Floats) -> Worst:
@@ -141,7 +138,7 @@ class Listed:
     def rows(self, X: Floats, worst: Worst) -> Floats:
         """Return the worst variants as whole rows, of rows ``X``."""
         out, rows = X.copy(), np.flatnonzero(worst.which >= 0)
-        out[np.ix_(rows, self.columns)] = self.values[rows, worst.which[rows]]
+        out[np.ix_(rows, self.columns)] = self.places[rows, worst.which[rows]]
         return out
 
 

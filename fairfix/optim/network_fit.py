@@ -12,7 +12,7 @@ M. Yurochkin and Y. Sun, *SenSeI: Sensitive set invariance for enforcing individ
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
@@ -115,7 +115,7 @@ class Trainer:
 
     Attributes
     ----------
-    values
+    parameters
         All parameters in one vector.
     """
 
@@ -124,7 +124,7 @@ class Trainer:
         X: Floats,
         y: Floats,
         share: Floats,
-        variants: Variants,
+        candidates: Candidates,
         ascent: Ascent,
         *,
         hidden: int,
@@ -135,7 +135,7 @@ class Trainer:
     ) -> None:
         d = X.shape[1]
         self.X, self.y, self.rho, self.l2, self.ascent = X, y, rho, l2, ascent
-        self.candidates = Candidates.of(X, variants)
+        self.candidates = candidates
         self.rng = np.random.default_rng(seed)
         self.weighed = np.flatnonzero(share > 0)
         self.upto = np.cumsum(share[self.weighed])
@@ -144,7 +144,7 @@ class Trainer:
         first = self.rng.normal(size=(d, hidden)) * math.sqrt(2.0 / d)
         # nothing goes out of the hidden layer at first: the logit begins as the best constant
         start = (first.ravel(), np.zeros(hidden), np.zeros(hidden), [math.log(rate / (1.0 - rate))])
-        self.values = np.concatenate(start)
+        self.parameters = np.concatenate(start)
         self.shape = d, hidden
         self.shrunk = np.concatenate([np.ones(first.size), np.zeros(hidden), np.ones(hidden), [0.0]])
 
@@ -152,7 +152,7 @@ class Trainer:
     def network(self) -> Network:
         """The network as it is."""
         d, hidden = self.shape
-        first, b1, w2, b2 = np.split(self.values, np.cumsum([d * hidden, hidden, hidden]))
+        first, b1, w2, b2 = np.split(self.parameters, np.cumsum([d * hidden, hidden, hidden]))
         return Network(first.reshape(d, hidden), b1, w2, float(b2[0]))
 
     def draw(self) -> Ints:
@@ -171,8 +171,8 @@ class Trainer:
             else:
                 gradient = _variant_gradient(network, X, y, self.even, listed, self.rho)
             whole = np.concatenate([np.ravel(part) for part in gradient])
-            whole += 2.0 * self.l2 / self.shape[1] * self.shrunk * self.values
-            self.values = self.values + adam.step(whole)
+            whole += 2.0 * self.l2 / self.shape[1] * self.shrunk * self.parameters
+            self.parameters = self.parameters + adam.step(whole)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,11 +246,12 @@ def fit_network(
         return value + rho * float(own @ listed.worst(network, sums, s).change)
 
     with threadpool_limits(1):
+        candidates = Candidates.of(X, variants)
         trainer = Trainer(
             X[learned],
             y[learned],
             share[learned] / share[learned].sum(),
-            _Subset(variants, learned),
+            replace(candidates, own=candidates.own[learned], kind=candidates.kind[learned]),
             ascent,
             hidden=int(np.clip(learned.size // ROWS_PER_HIDDEN, FEWEST, HIDDEN)),
             rho=rho,
@@ -258,30 +259,15 @@ def fit_network(
             batch=min(BATCH, learned.size),
             seed=seed,
         )
-        listed = Candidates.of(X, variants).take(judged)
-        best, value, steps = trainer.values, objective(trainer.network), 0
+        listed = candidates.take(judged)
+        best, value, steps = trainer.parameters, objective(trainer.network), 0
         for rate in RATES:
-            trainer.values, adam, still = best, Adam(rate, best.size), 0
+            trainer.parameters, adam, still = best, Adam(rate, best.size), 0
             while still < PATIENCE and steps < MOST_STEPS:
                 trainer.run(CHECK, adam)
                 steps += CHECK
                 now, still = objective(trainer.network), still + 1
                 if now < value:
-                    best, value, still = trainer.values, now, 0
-    trainer.values = best
+                    best, value, still = trainer.parameters, now, 0
+    trainer.parameters = best
     return NetworkFit(trainer.network, value, steps, steps < MOST_STEPS)
-
-
-@dataclass(frozen=True, eq=False)
-class _Subset:
-    """Variants of the rows of some numbers."""
-
-    variants: Variants
-    kept: Ints
-
-    @property
-    def many(self) -> int:
-        return self.variants.many
-
-    def variant(self, k: int, rows: Ints) -> Floats:
-        return self.variants.variant(k, self.kept[rows])

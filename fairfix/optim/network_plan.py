@@ -1,19 +1,15 @@
 r"""Bounds, from both sides, on the change of a network's logit under listed variants and small steps after them.
 
 A plan moves each row to one of its variants, at no cost, and then by a step ``u`` at the cost ``u' Sigma u``, of mean
-at most ``eps``, within the bounds of the columns. ``R`` is the greatest mean squared change of the cut logit.
-
-**Below.** At the worst variant, with the slope ``g`` of the logit there, ``D`` its change and ``q = g' Sigma^+ g``, the
-best step of a linear logit is ``u = D Sigma^+ g / (lambda - q)``, ``lambda`` the root of ``E q D^2 / (lambda - q)^2 =
-eps`` above every ``q``; more steps go along the slope. Of all places that were visited rows take the best for the exact
-``lambda`` over them (:mod:`fairfix.optim.transport`).
+at most ``eps``, within the bounds of the columns. ``R`` is the greatest mean squared change of the cut logit. A plan
+that is found bounds it from below. How it is found is in docs/methods/sensei.md.
 
 **Above.** With hidden sums ``z_j`` of a variant, a step of length ``r`` changes them by at most ``a_j r``, ``a_j =
 sqrt(W_j' Sigma^+ W_j)``, and a ReLU is off its slope by at most ``(a_j r - |z_j|)_+`` and never below it. So the
 logit rises by at most ``|g| r + sum_j (w_j)_+ (a_j r - |z_j|)_+``, falls by at most the like with ``(-w_j)_+``, and
 either by at most ``L r``. ``L`` is the greatest slope over all patterns of ReLUs, a quadratic program over signs,
 bounded by the dual of its semidefinite relaxation. Lengths between two of a grid count as the longer one and cost as
-the shorter one. The derivation of the steps is in docs/methods/sensei.md.
+the shorter one.
 
 References
 ----------
@@ -32,6 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from fairfix.optim.arrays import Floats, shares_of
 from fairfix.optim.network import CLIP, Candidates, Listed, Network, Variants, change
+from fairfix.optim.newton import falling_root
 from fairfix.optim.transport import regularizer_empirical
 
 LENGTHS = np.array([1.0, 3.0])
@@ -62,18 +59,9 @@ def free_steps(delta: Floats, slopes: Floats, metric_inverse: Floats, share: Flo
 
     They maximise ``E (D_i + g_i'u_i)^2`` over steps whose ``u' Sigma u`` is ``eps`` on average.
 
-    Parameters
-    ----------
-    delta
-        ``D``, change of the logit by the variant, shape (m,).
-    slopes
-        ``g``, slope of the logit at the variant, shape (m, d).
-    metric_inverse
-        ``Sigma^+``, shape (d, d).
-    share
-        Weights of the rows, of sum 1, shape (m,).
-    eps
-        Mean cost.
+    ``delta``: ``D``, change of the logit by the variant, shape (m,). ``slopes``: ``g``, slope of the logit at the
+    variant, shape (m, d). ``metric_inverse``: ``Sigma^+``, shape (d, d). ``share``: weights of the rows, of sum 1,
+    shape (m,). ``eps``: mean cost.
     """
     pull = slopes @ metric_inverse
     q = np.einsum("ij,ij->i", slopes, pull)
@@ -95,10 +83,12 @@ def free_steps(delta: Floats, slopes: Floats, metric_inverse: Floats, share: Flo
         length = math.sqrt(max(eps - float(spent.sum()), 0.0) / (float(share[top]) * most))
         steps[top] = (length if delta[top] >= 0 else -length) * pull[top]
         return np.asarray(steps)
-    for _ in range(60):  # bisections, after which no float is left in between
-        middle = (low + high) / 2
-        low, high = (middle, high) if cost(middle).sum() > eps else (low, middle)
-    return np.asarray((delta / (high + back))[:, None] * pull)
+
+    def over(above: float) -> tuple[float, float]:
+        spent = cost(above)
+        return float(spent.sum()) - eps, float((2.0 * spent / (above + back)).sum())
+
+    return np.asarray((delta / (falling_root(over, low, high) + back))[:, None] * pull)
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,22 +247,13 @@ def network_regularizer(
 ) -> NetworkRegularizer:
     """Return a plan that moves the logits of rows much, and a bound that holds for all plans.
 
-    Parameters
-    ----------
-    network, X, variants
-        The model, the rows, shape (n, d), and their variants.
-    eps
-        Mean cost of the steps after the variants.
-    bounds
-        Least and greatest value of each column, shape (2, d).
-    weight
-        Of rows, shape (n,); None for 1 each.
-    metric_inverse
-        ``Sigma^+``, shape (d, d); None for the identity.
+    ``network``, ``X``, ``variants``: the model, the rows, shape (n, d), and their variants. ``eps``: mean cost of the
+    steps after the variants. ``bounds``: least and greatest value of each column, shape (2, d). ``weight``: of rows,
+    shape (n,); None for 1 each. ``metric_inverse``: ``Sigma^+``, shape (d, d); None for the identity.
     """
     share, ascent = shares_of(weight, len(X)), Ascent.of(X, eps, bounds, metric_inverse)
-    values, vectors = np.linalg.eigh(ascent.inverse)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    roots, vectors = np.linalg.eigh(ascent.inverse)
+    root = (vectors * np.sqrt(np.maximum(roots, 0.0))).T
     rows = np.arange(len(X))
     listed = [X, *(variants.variant(k, rows) for k in range(variants.many))]
     with threadpool_limits(1):

@@ -1,4 +1,4 @@
-"""Damped Newton's method for smooth convex functions of one vector.
+"""Newton's method: damped for smooth convex functions of a vector, guarded for falling functions of a number.
 
 A step ``s`` promises the decrease ``-g's / 2`` of the quadratic model (the *decrement*). It is halved until the value
 falls by a tenth of the promise (Armijo's rule). Close to the minimum the promise drowns in the rounding of the values;
@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairfix.optim.arrays import Floats
+
+EPS = float(np.finfo(np.float64).eps)
 
 STEPS = 400
 """Steps at most; one path of a barrier takes about a hundred."""
@@ -66,22 +68,10 @@ def descend(
 ) -> Descent:
     """Return the end of damped Newton steps.
 
-    Parameters
-    ----------
-    x
-        Start, shape (d,), inside the domain.
-    value
-        The function.
-    direction
-        Takes a point and returns the Newton step and its decrement.
-    tolerance
-        Decrement at which the descent has converged.
-    rough
-        Decrement below which values no longer tell points apart.
-    most
-        Steps at most.
-    room
-        Takes a point and a step, and returns how many of these steps lead to the edge of the domain; None for no edge.
+    ``x``: start, shape (d,), inside the domain. ``value``: the function. ``direction``: takes a point and returns the
+    Newton step and its decrement. ``tolerance``: decrement at which the descent has converged. ``rough``: decrement
+    below which values no longer tell points apart. ``most``: steps at most. ``room``: takes a point and a step, and
+    returns how many of these steps lead to the edge of the domain; None for no edge.
     """
     now, before, steps = value(x), math.inf, 0
     while True:
@@ -105,3 +95,60 @@ def descend(
                 return Descent(x, step, decrement, steps, False)
             ahead = x + length * step
         x, now = ahead, new
+
+
+def falling_root(
+    f: Callable[[float], tuple[float, float]],
+    low: float,
+    high: float,
+    start: float | None = None,
+    *,
+    near: float = 0.0,
+    width: float = 0.0,
+    most: int = 240,
+) -> float:
+    """Return the root of a function that never increases, in (low, high), or the place where it jumps over 0.
+
+    Newton's method; a step that leaves the bracket, or is longer than half the step before, is replaced by bisection.
+
+    ``f``: returns the value at a number and how fast it falls there, 0 or infinite where a step would tell nothing.
+    ``low``, ``high``: where the function is positive, or 0, and negative, or 0. ``start``: a guess; the middle in place
+    of none or one outside. ``near``: absolute value that is taken for 0. ``width``: length of a step, or of the
+    bracket, at which the search ends at the latest; never below a rounding. ``most``: steps; floats run out after some
+    60 bisections, and Newton steps between two must shrink.
+    """
+    x = start if start is not None and low < start < high else _between(low, high)
+    before = high - low
+    for _ in range(most):
+        value, fall = f(x)
+        step = value / fall if 0 < fall < math.inf else math.inf
+        low, high = (x, high) if value > 0 else (low, x)
+        if abs(value) <= near or abs(step) <= max(width, EPS * abs(x)) or high - low <= width:
+            break
+        if not (low < x + step < high and abs(step) <= before / 2):
+            step = _between(low, high) - x
+        if x + step in (low, high):
+            break
+        x, before = x + step, abs(step)
+    return x
+
+
+def least_share(holds: Callable[[float], bool]) -> float:
+    """Return the least share in [0, 1] from which on something holds that holds at 1, from above."""
+    low, high = 0.0, 1.0
+    for _ in range(60):  # bisections, after which no float is left in between
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _between(low: float, high: float) -> float:
+    """Return a point between two floats: the middle, or the geometric middle where they differ in size.
+
+    Far apart on one side of zero the middle is found in the size of the numbers, not in between.
+    """
+    if low > 0 and high > 16 * low:
+        return math.sqrt(low) * math.sqrt(high)
+    if high < 0 and low < 16 * high:
+        return -math.sqrt(-low) * math.sqrt(-high)
+    return low + (high - low) / 2

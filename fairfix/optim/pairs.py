@@ -14,44 +14,36 @@ positive rates, if ``eta`` is the probability of label 1. Multipliers ``u_kj`` (
 
 .. math:: q_i = \mathrm{clip}\left(\left(f_i - \sum_j u_{kj} z_{ij}\right) / \gamma, 0, 1\right),
 
-and complementary slackness: ``u_kj`` is positive only at the upper edge of its band, negative only at the lower.
+and ``u_kj`` is positive only at the upper edge of its band, negative only at the lower.
 
-**How.** A primal-dual interior point method (Mehrotra, 1992) on this quadratic program. The Hessian is diagonal and a
-cell's means meet only their own cell, so each step is a few passes over the points and one linear system with as
-many unknowns as there are multipliers. It needs no smoothness of the distribution of scores: ties, clumps and flat
-pieces, on which Newton's method for the dual breaks down, do not matter to it. Its multipliers are then polished by
-Newton's method on the constraints that they show to be active, which gives the last digits, and the step is kept
-only if it makes the violation smaller.
+**How.** The dual in the positive and the negative parts of ``u`` is convex, with a slope that is a few passes over the
+points, and has few unknowns: sequential quadratic programs find it. Newton's method on the constraints that are active
+then gives the last digits; a step of it is kept only if it makes the violation smaller.
 
-**Certificate.** The shares above attain the minimum of the Lagrangian, so at multipliers that sum to zero
-
-.. math:: P - D = \sum_{kj} W_k \left(d\, |u_{kj}| - u_{kj} (r_{kj} - c_j)\right)
-
-is the distance from the optimum of any shares within the band, computed without cancellation.
+The shares above attain the minimum of the Lagrangian, so ``sum_kj W_k (d |u_kj| - u_kj (r_kj - c_j))`` is the distance
+from the optimum of any shares within the band, computed without cancellation.
 
 References
 ----------
-S. Mehrotra, *On the implementation of a primal-dual interior point method* (1992), for the method. The form of ``q`` is
-that of Alabdulmohsin and Lucic (2021) with one multiplier per mean.
+The form of ``q`` is that of Alabdulmohsin and Lucic (2021) with one multiplier per mean.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize
 
 from fairfix.optim.arrays import Bools, Floats, Ints, positive_weights
 
-STEPS = 100
-"""Steps of the interior point method at most; 15 to 30 in practice."""
+STEPS = 1000
+"""Steps on the dual at most; 5 to 60 in practice, 300 for thirty cells."""
 
 POLISH = 12
 """Steps of the polish at most; two or three in practice."""
-
-SMALL = 1e-13
-"""Mean complementarity at which the interior point method stops."""
 
 PROMISED = 1e-9
 """Distance of means from the band, and gap, with which the solution has converged."""
@@ -73,7 +65,7 @@ class PairsSolution:
     converged: bool
     """Whether the means lie within the band and the gap is small, both to 1e-9."""
     iterations: int
-    """Steps of the interior point method."""
+    """Steps on the dual."""
 
 
 def solve_pairs(
@@ -86,25 +78,16 @@ def solve_pairs(
 ) -> PairsSolution:
     """Return the optimal multipliers of all cells.
 
-    Parameters
-    ----------
-    scores
-        Shape (n,).
-    slopes
-        Shape (n, J).
-    cells
-        Index of each point's cell, 0..K-1, each with a point; shape (n,).
-    gamma, slack
-        Width of the ramp, above 0; largest allowed difference of a mean between two cells, 0 or more.
-    weights
-        Positive, shape (n,); None for 1 each.
+    ``scores``: shape (n,). ``slopes``: shape (n, J). ``cells``: index of each point's cell, 0..K-1, each with a point;
+    shape (n,). ``gamma``, ``slack``: width of the ramp, above 0; largest allowed difference of a mean between two
+    cells, 0 or more. ``weights``: positive, shape (n,); None for 1 each.
     """
     problem = _Problem.of(scores, slopes, cells, gamma, slack, weights)
     idle = np.zeros((problem.size, problem.kinds))
     free = problem.means(problem.shares(idle))
     if np.ptp(free, axis=0).max(initial=0.0) <= slack:
         return problem.certified(idle, (free.min(axis=0) + free.max(axis=0)) / 2, 0)
-    multipliers, centres, steps = _interior(problem)
+    multipliers, centres, steps = _dual(problem)
     multipliers, centres = _polished(problem, multipliers, centres)
     return problem.certified(multipliers, centres, steps)
 
@@ -156,9 +139,9 @@ class _Problem:
     def kinds(self) -> int:
         return int(self.z.shape[1])
 
-    def per_cell(self, values: Floats) -> Floats:
+    def per_cell(self, each: Floats) -> Floats:
         """Return sums over the points of each cell, shape (K,)."""
-        return np.bincount(self.cell, values, self.size).astype(np.float64)
+        return np.bincount(self.cell, each, self.size).astype(np.float64)
 
     def means(self, q: Floats) -> Floats:
         """Return ``r``, shape (K, J)."""
@@ -173,14 +156,11 @@ class _Problem:
         """Return ``q`` at the multipliers."""
         return np.clip((self.f - self.pull(u)) / self.gamma, 0.0, 1.0)
 
-    def curvature(self, values: Floats) -> Floats:
-        """Return sums of ``values * z_j * z_l`` over each cell, by its weight, shape (K, J, J)."""
-        out = np.empty((self.size, self.kinds, self.kinds))
-        for j in range(self.kinds):
-            for m in range(j + 1):
-                entry = self.per_cell(values * self.z[:, j] * self.z[:, m]) / self.share
-                out[:, j, m] = out[:, m, j] = entry
-        return out
+    def curvature(self, each: Floats) -> Floats:
+        """Return sums of ``each * z_j * z_l`` over each cell, by its weight, shape (K, J, J)."""
+        kinds = range(self.kinds)
+        entries = [[self.per_cell(each * self.z[:, j] * self.z[:, m]) for m in kinds] for j in kinds]
+        return np.moveaxis(np.array(entries), 2, 0) / self.share[:, None, None]
 
     def certified(self, u: Floats, c: Floats, steps: int) -> PairsSolution:
         """Return the solution with its value and the proof of its optimality."""
@@ -194,130 +174,48 @@ class _Problem:
         return PairsSolution(u, c, means, objective, gap, bool(good), steps)
 
 
-def _interior(problem: _Problem) -> tuple[Floats, Floats, int]:
-    """Return multipliers and centres by Mehrotra's predictor and corrector."""
-    point, steps = _Point.start(problem), 0
-    while steps < STEPS:
-        product = point.mean_product()
-        if product <= SMALL and point.residual() <= SMALL:
-            break
-        ahead = point.direction(0.0, None)
-        there = point.moved(ahead, point.length(ahead)).mean_product()
-        ahead = point.direction(product * (there / product) ** 3, ahead)
-        length = 0.995 * point.length(ahead)
-        if not length > 1e-12:  # rounding leaves no way on; the certificate tells how far that is
-            break
-        point, steps = point.moved(ahead, length), steps + 1
-    return point.u, point.c, steps
+def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
+    """Return multipliers, centres and steps: the least of the dual in the parts of ``u`` above and below 0."""
+    share, shape = problem.share[:, None], (2, problem.size, problem.kinds)
 
+    def value(x: Floats) -> tuple[float, Floats]:
+        up, down = x.reshape(shape)
+        over = problem.f - problem.pull(up - down)
+        q = np.clip(over / problem.gamma, 0.0, 1.0)
+        paid = problem.d * float((share * (up + down)).sum())
+        slope, edge = share * problem.means(q), problem.d * share
+        gradient = np.stack([edge - slope, edge + slope]).ravel()
+        return float(problem.w @ (q * (over - problem.gamma / 2 * q))) + paid, gradient
 
-@dataclass(frozen=True, eq=False)
-class _Point:
-    """A point of the method, or a step from one.
-
-    ``q`` and ``p = 1 - q`` are the shares and their rest, with multipliers ``low`` and ``high``; ``s = r - c``
-    lies inside (-d, d) at the distances ``over = s + d`` and ``under = d - s``, with multipliers ``below`` and
-    ``above``. Distances are carried beside what they measure: recomputed, they would round to 0. Without slack
-    ``s`` is 0.
-    """
-
-    problem: _Problem
-    q: Floats
-    p: Floats
-    u: Floats
-    c: Floats
-    s: Floats
-    over: Floats
-    under: Floats
-    low: Floats
-    high: Floats
-    below: Floats
-    above: Floats
-
-    @classmethod
-    def start(cls, problem: _Problem) -> _Point:
-        q = np.clip(problem.f / problem.gamma, 0.1, 0.9)
-        means, d = problem.means(q), problem.d
-        c = np.asarray(problem.share @ means)
-        one = np.full(problem.f.size, max(1.0, float(np.abs(problem.f).max())))
-        s = np.clip(means - c, -d / 2, d / 2)
-        t = np.ones(means.shape) if d else np.zeros(means.shape)
-        return cls(problem, q, 1 - q, np.zeros(means.shape), c, s, s + d, d - s, one, one, t, t)
-
-    def residual(self) -> float:
-        """Return the largest violation of the linear equations."""
-        means = self.problem.means(self.q) - self.c - self.s
-        return float(max(np.abs(means).max(), np.abs(self.problem.share @ self.u).max()))
-
-    def mean_product(self) -> float:
-        """Return the mean complementarity, that of a share counted by its weight."""
-        problem = self.problem
-        total = float((problem.w * (self.low * self.q + self.high * self.p)).sum())
-        band = float((problem.share[:, None] * (self.below * self.over + self.above * self.under)).sum())
-        return (total + band) / (2 + (2 * problem.kinds if problem.d else 0))
-
-    def direction(self, aim: float, before: _Point | None) -> _Point:
-        """Return the Newton step towards complementarity ``aim``; ``before`` gives its second-order terms."""
-        problem, q, p = self.problem, self.q, self.p
-        second = (0.0, 0.0) if before is None else (before.low * before.q, before.high * before.p)
-        low, high = (aim - second[0]) / q - self.low, (aim - second[1]) / p - self.high
-        weight = problem.gamma + self.low / q + self.high / p
-        slope = problem.gamma * q - problem.f + problem.pull(self.u) - self.low + self.high
-        rest = low - high - slope
-        gap = self.c + self.s - problem.means(q)
-        soft, pressed, below, above = self._band(aim, before)
-        target = problem.means(rest / weight) - gap - pressed
-        curved = problem.curvature(problem.w / weight) + soft[:, :, None] * np.eye(problem.kinds)
-        every = np.ones(soft.shape, dtype=bool)
-        du, dc = _solved(problem, curved, every, target, -(problem.share @ self.u))
-        dq, ds = (rest - problem.pull(du)) / weight, pressed + soft * du
-        if problem.d:
-            below, above = below - self.below * ds / self.over, above + self.above * ds / self.under
-        low, high = low - self.low * dq / q, high + self.high * dq / p
-        return _Point(problem, dq, -dq, du, dc, ds, ds, -ds, low, high, below, above)
-
-    def _band(self, aim: float, before: _Point | None) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return how the band gives way: ``ds = pressed + soft du``, and its multipliers' part without ``ds``."""
-        if not self.problem.d:
-            zero = np.zeros_like(self.s)
-            return zero, zero, zero, zero
-        second = (0.0, 0.0) if before is None else (before.below * before.over, before.above * before.under)
-        below = (aim - second[0]) / self.over - self.below
-        above = (aim - second[1]) / self.under - self.above
-        soft = 1.0 / (self.below / self.over + self.above / self.under)
-        return soft, (self.u - self.above + self.below + below - above) * soft, below, above
-
-    def length(self, ahead: _Point) -> float:
-        """Return the longest step, at most 1, that keeps everything positive."""
-        longest = 1.0
-        for name in (
-            "q",
-            "p",
-            "low",
-            "high",
-            *(("over", "under", "below", "above") if self.problem.d else ()),
-        ):
-            now, change = getattr(self, name), getattr(ahead, name)
-            falling = change < 0
-            longest = min(longest, float((now[falling] / -change[falling]).min(initial=1.0)))
-        return longest
-
-    def moved(self, ahead: _Point, length: float) -> _Point:
-        """Return the point a step further."""
-        names = [field.name for field in fields(self)[1:]]
-        return _Point(self.problem, *(getattr(self, name) + length * getattr(ahead, name) for name in names))
+    balance = np.kron(problem.share, np.eye(problem.kinds))  # of u, which the centres leave no choice
+    balance = np.concatenate([balance, -balance], axis=1)
+    solve: Any = minimize
+    answer = solve(
+        value,
+        np.zeros(2 * problem.size * problem.kinds),
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, None)] * (2 * problem.size * problem.kinds),
+        constraints=[{"type": "eq", "fun": lambda x: balance @ x, "jac": lambda x: balance}],
+        options={"maxiter": STEPS, "ftol": 1e-16},
+    )
+    up, down = answer.x.reshape(shape)
+    u = up - down
+    means = problem.means(problem.shares(u))
+    active = np.abs(u) > 1e-7  # far above what the polish cannot mend
+    edges = np.where(active, means - problem.d * np.sign(u), 0.0).sum(axis=0)
+    middle = (means.min(axis=0) + means.max(axis=0)) / 2
+    centres = np.where(active.any(axis=0), edges / np.maximum(active.sum(axis=0), 1), middle)
+    return u, centres, int(answer.nit)
 
 
 def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:
     """Return the multipliers after Newton's method on the constraints that hold with equality."""
-    size, kinds, d = problem.size, problem.kinds, problem.d
+    d = problem.d
     u = u - problem.share @ u  # exact balance
-    side = np.zeros((size, kinds))
-    if d:
-        off = problem.means(problem.shares(u)) - c
-        side = np.where(np.abs(np.abs(off) - d) < 1e-6, np.sign(u), 0.0)
-        side = np.where(np.abs(u) > 1e-9, side, 0.0)
-    active = np.ones((size, kinds), dtype=bool) if not d else side != 0
+    off = problem.means(problem.shares(u)) - c
+    side = np.where((np.abs(np.abs(off) - d) < 1e-6) & (np.abs(u) > 1e-9), np.sign(u), 0.0) if d else 0.0 * u
+    active = side != 0 if d else np.ones(u.shape, dtype=bool)
     u = np.where(active, u, 0.0)
     best, least = (u, c), np.inf
     for _ in range(POLISH):

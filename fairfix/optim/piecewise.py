@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from fairfix.optim.arrays import Floats, locked
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +44,13 @@ class Piecewise:
         ends = np.array([-intercept / slope, (1.0 - intercept) / slope])
         if not np.isfinite(ends).all() or ends[0] == ends[1]:  # steeper or flatter than floats can tell
             return cls.line(0.0, intercept)
-        values = np.array([0.0, 1.0]) if slope > 0 else np.array([1.0, 0.0])
-        return _made(np.sort(ends), values, values, values)
+        levels = np.array([0.0, 1.0]) if slope > 0 else np.array([1.0, 0.0])
+        return _made(np.sort(ends), levels, levels, levels)
 
     @classmethod
-    def steps(cls, edges: npt.ArrayLike, values: npt.ArrayLike) -> Piecewise:
-        """Return the function that is ``values[j]`` from ``edges[j]`` on, and ``values[0]`` below."""
-        level = np.asarray(values, dtype=np.float64)
+    def steps(cls, edges: npt.ArrayLike, levels: npt.ArrayLike) -> Piecewise:
+        """Return the function that is ``levels[j]`` from ``edges[j]`` on, and ``levels[0]`` below."""
+        level = np.asarray(levels, dtype=np.float64)
         before = np.concatenate([level[:1], level[:-1]])
         keep = np.concatenate([[True], level[1:] != level[:-1]])
         return _made(np.asarray(edges, dtype=np.float64)[keep], before[keep], level[keep], level[keep])
@@ -88,14 +88,9 @@ class Piecewise:
     def __call__(self, x: npt.ArrayLike) -> Floats:
         """Return the function at ``x``, same shape."""
         x = np.asarray(x, dtype=np.float64)
-        knots, last = self.knots, self.knots.size - 1
-        after = np.searchsorted(knots, x, side="left")  # first knot not below x
-        j, i = np.minimum(after, last), np.maximum(after - 1, 0)
-        width = np.where(after * (last + 1 - after) > 0, knots[j] - knots[i], 1.0)
-        share = np.where(after * (last + 1 - after) > 0, (x - knots[i]) / width, 0.0)
-        inner = self.right[i] + (self.left[j] - self.right[i]) * share
-        out = np.where(after == 0, self.left[0], np.where(after > last, self.right[last], inner))
-        return np.asarray(np.where(knots[j] == x, self.at[j], out))
+        ends = np.stack([self.left, self.right], axis=1).ravel()
+        at = np.minimum(np.searchsorted(self.knots, x), self.knots.size - 1)
+        return np.where(self.knots[at] == x, self.at[at], np.interp(x, np.repeat(self.knots, 2), ends))
 
     @property
     def sharp(self) -> bool:
@@ -106,7 +101,4 @@ class Piecewise:
 
 
 def _made(knots: npt.ArrayLike, *parts: npt.ArrayLike) -> Piecewise:
-    arrays = [np.array(part, dtype=np.float64) for part in (knots, *parts)]
-    for array in arrays:
-        array.flags.writeable = False
-    return Piecewise(*arrays)
+    return Piecewise(*(locked(np.array(part, dtype=np.float64)) for part in (knots, *parts)))

@@ -176,12 +176,12 @@ class PluginProblem:
         """Return the loss expected of a rule on these rows, over its draws."""
         if not rule.moves:
             return float(self.share @ expected_loss(self.loss, self.eta, self.eta))
-        values, chance = rule.distributions()
+        levels, chance = rule.distributions()
         cell = rule.cells(self.eta, self.pi)
         total = 0.0
         for i in range(0, self.eta.size, CHUNK):
             rows = slice(i, i + CHUNK)
-            each = expected_loss(self.loss, self.eta[rows, None], values)
+            each = expected_loss(self.loss, self.eta[rows, None], levels)
             own = chance[cell[rows]]
             total += float(
                 self.share[rows] @ np.multiply(own, each, out=np.zeros_like(own), where=own > 0).sum(axis=1)
@@ -431,16 +431,16 @@ class _Program:
         used = mass > 1e-12
         chance, mass = chance[:, used], mass[used]
         mean = (self.weight * self.eta) @ chance / mass
-        values = isotonic_regression(mean, weights=mass).x
+        levels = isotonic_regression(mean, weights=mass).x
         origin, unit = self.problem.units
-        values = origin + unit * values
+        levels = origin + unit * levels
         if self.problem.loss == "logistic":
-            values = np.clip(values, 0.0, 1.0)
+            levels = np.clip(levels, 0.0, 1.0)
         cell, place = np.nonzero(chance)
         upto = cell + np.cumsum(chance, axis=1)[cell, place]
         last = np.append(cell[1:] != cell[:-1], True)
         upto[last] = cell[last] + 1.0
-        return PluginRule(self.tree.part, self.tree.cut, self.tree.below, upto, values[place])
+        return PluginRule(self.tree.part, self.tree.cut, self.tree.below, upto, levels[place])
 
     def _bound(self, sets: list[Floats], prices: Floats, slack: Floats) -> float:
         """Return the loss that no rule can go below by the prices (S, K, Z), in units of the label."""

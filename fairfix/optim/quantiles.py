@@ -1,28 +1,20 @@
 r"""Scores of several groups brought near to everybody's distribution at every threshold, at the least square cost.
 
-Group ``a`` has share ``p_a``, scores with the distribution function ``F_a``, quantile function ``q_a`` and slack
-``e_a``. Wanted are new scores ``u_a(s)``, nondecreasing in the level ``s`` of the old one:
+Group ``a`` has share ``p_a``, scores with the quantile function ``q_a`` and slack ``e_a``. Wanted are new scores
+``u_a(s)``, nondecreasing in the level ``s`` of the old one:
 
 .. math::
     \min_u\; \sum_a p_a \int_0^1 (u_a(s) - q_a(s))^2 \,ds
     \quad\text{s.t.}\quad \sup_z \Big|G_a(z) - \sum_b p_b G_b(z)\Big| \le e_a ,
 
-where ``G_a`` is the distribution function of ``u_a``. At each threshold ``z`` the levels ``g_a = G_a(z)`` solve a
-convex problem in K numbers. With their mean ``t = \sum_b p_b g_b`` and the multiplier ``nu - z`` of that equation,
-
-.. math::
-    g_a = \mathrm{clip}(F_a(\nu),\; t - e_a,\; t + e_a), \qquad \sum_a p_a g_a = t, \qquad
-    z = \nu + \sum_{a \text{ clipped}} p_a (q_a(g_a) - \nu) ,
-
-so ``t`` gives ``nu`` and ``nu`` the threshold at which these levels are optimal, without any search; the new score of
-level ``s`` is the ``z`` with ``g_a(z) = s``. No randomised map costs less, for any Bregman loss. The derivation is in
-docs/methods/fair-regression.md.
+where ``G_a`` is the distribution function of ``u_a``. The mean level ``t`` of a threshold gives the levels of all
+groups and the threshold ``z`` at which they are optimal in closed form (docs/methods/fair-regression.md).
 
 **Rows.** Scores of rows are atoms: ``F_a`` is a step function, and ``z`` is one between the levels at which some
 ``q_a(t - e_a)``, ``q_a(t + e_a)`` or ``nu`` steps. These are listed, so nothing is approximated. A row stands for the
-interval of levels ``[F_a(s-), F_a(s)]`` of its score ``s``, of the length of the mass at ``s``, and a number in [0, 1)
-that its identity draws says where in it. So the levels of a group fill [0, 1] evenly in expectation, and the distances
-hold in expectation for every slack, 0 included, however few rows there are and however many share a score.
+interval of levels ``[F_a(s-), F_a(s)]`` of its score ``s``, and a number in [0, 1) that its identity draws says where
+in it. So the levels of a group fill [0, 1] evenly in expectation, and the distances hold in expectation for every
+slack, 0 included, however few rows there are and however many share a score.
 
 **Without draws** every score has the middle of its interval for a level. Then the distances are multiples of the masses
 at single scores, and need not hold; the slack inside is searched for what holds, or comes nearest.
@@ -88,22 +80,22 @@ class Tube:
 
     levels: tuple[Levels, ...]
     """Distribution function of each group's scores."""
-    values: Floats | None
+    outputs: Floats | None
     """New scores, increasing, shape (P,); None where scores are left as they are."""
     steps: Floats
-    """Share of each group with a value of ``values[i]`` or less, shape (K, P), nondecreasing, the last 1."""
+    """Share of each group with a value of ``outputs[i]`` or less, shape (K, P), nondecreasing, the last 1."""
 
     @property
     def drawn(self) -> bool:
         """Whether some rows get a value that is drawn."""
-        return self.values is not None and any((one.high > one.low).any() for one in self.levels)
+        return self.outputs is not None and any((one.high > one.low).any() for one in self.levels)
 
     def of_group(self, group: int, score: Floats, draw: Floats) -> Floats:
         """Return the new scores of rows of one group; ``draw`` in [0, 1) per row.
 
         A score between two atoms lies as far between the values at their ends.
         """
-        if self.values is None:
+        if self.outputs is None:
             return score
         one = self.levels[group]
         at, part = one.place(score)
@@ -118,7 +110,7 @@ class Tube:
 
     def hangs_on_draw(self, group: int, score: Floats) -> Bools:
         """Return which scores get different values by different draws, shape (n,)."""
-        if self.values is None:
+        if self.outputs is None:
             return np.zeros(score.shape, dtype=bool)
         one = self.levels[group]
         at, part = one.place(score)
@@ -126,23 +118,13 @@ class Tube:
         return np.asarray((ends[0] < ends[1])[at] & (part == 0))
 
     def _value(self, group: int, level: Floats) -> Floats:
-        assert self.values is not None
+        assert self.outputs is not None
         piece = np.searchsorted(self.steps[group], level, side="right")
-        return self.values[np.minimum(piece, self.values.size - 1)]
+        return self.outputs[np.minimum(piece, self.outputs.size - 1)]
 
 
 EDGE = 1e-6
 """Part of an atom's levels that its end is looked up inside of: which of two pieces begins at a level is rounding."""
-
-
-def second(draw: Floats) -> Floats:
-    """Return another draw in [0, 1) made of the first, as good as independent of it (SplitMix64's mixing)."""
-    with np.errstate(over="ignore"):
-        z = np.ascontiguousarray(draw, dtype=np.float64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z ^= z >> np.uint64(31)
-    return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,21 +189,21 @@ class Scores:
         """Distance of each group's scores to everybody's as they are, shape (K,)."""
         return self.distances(self.score)
 
-    def distances(self, values: Floats) -> Floats:
+    def distances(self, outputs: Floats) -> Floats:
         """Return the largest distance of each group's distribution to everybody's, shape (K,)."""
-        return ks_to_overall(values, self.codes, self.weight, self.groups)
+        return ks_to_overall(outputs, self.codes, self.weight, self.groups)
 
     def coupling(self, tube: Tube, group: int) -> tuple[Floats, Floats, Floats]:
         """Return (old score, new score, share of the group) of all that the tube does to a group's atoms."""
         one, knots = tube.levels[group], self.knots[group]
-        if tube.values is None or not (one.high > one.low).any():
+        if tube.outputs is None or not (one.high > one.low).any():
             own = self.levels[group]
             return knots, tube.of_group(group, knots, np.zeros(knots.size)), own.high - own.low
         ends = np.unique(np.concatenate([[0.0], one.high, tube.steps[group]]))
         middle = (ends[1:] + ends[:-1]) / 2
         at = np.minimum(np.searchsorted(one.high, middle), knots.size - 1)
-        piece = np.minimum(np.searchsorted(tube.steps[group], middle), tube.values.size - 1)
-        return knots[at], tube.values[piece], np.diff(ends)
+        piece = np.minimum(np.searchsorted(tube.steps[group], middle), tube.outputs.size - 1)
+        return knots[at], tube.outputs[piece], np.diff(ends)
 
     def spread_of(self, tube: Tube) -> float:
         """Return by how much the value of a row varies with its draw: its standard deviation, over all rows."""
@@ -291,8 +273,8 @@ def near_everybody(scores: Scores, slack: Floats) -> Tube:
     z = np.clip(
         np.maximum.accumulate(z), old[0], old[-1]
     )  # a mean of scores, which rounding may move out of them
-    values, steps = _pooled(z, steps, np.diff(t))
-    return Tube(scores.levels, values, steps)
+    outputs, steps = _pooled(z, steps, np.diff(t))
+    return Tube(scores.levels, outputs, steps)
 
 
 NARROW = 1e-13
@@ -383,10 +365,10 @@ def fit_tube(scores: Scores, slack: Floats, *, drawn: bool = True) -> TubeFit:
 def _without_draws(scores: Scores, slack: Floats) -> tuple[Tube, Floats, float]:
     """Return the map of the middles of the levels, its distances and its cost."""
     spread = near_everybody(scores, slack)
-    tube = Tube(tuple(one.middle for one in spread.levels), spread.values, spread.steps)
-    values = np.empty_like(scores.score)
+    tube = Tube(tuple(one.middle for one in spread.levels), spread.outputs, spread.steps)
+    outputs = np.empty_like(scores.score)
     for k in range(scores.groups):
         inside = scores.codes == k
-        values[inside] = tube.of_group(k, scores.score[inside], np.zeros(int(inside.sum())))
-    cost = float(np.average((values - scores.score) ** 2, weights=scores.weight))
-    return tube, scores.distances(values), cost
+        outputs[inside] = tube.of_group(k, scores.score[inside], np.zeros(int(inside.sum())))
+    cost = float(np.average((outputs - scores.score) ** 2, weights=scores.weight))
+    return tube, scores.distances(outputs), cost

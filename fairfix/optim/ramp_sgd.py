@@ -1,35 +1,19 @@
 r"""The ramp from a stream: projected stochastic gradient steps on the multipliers, for data larger than memory.
 
-The problem is that of :mod:`fairfix.optim.ramp`. Its dual, divided by the total weight, is a sum over points,
+The problem is that of :mod:`fairfix.optim.ramp`. In its dual a few points of cell ``k`` give an unbiased gradient ``rho
+- mean(q)`` of the multiplier ``t_k = lambda_k - mu_k``, and a step of the paper on both multipliers is
 
-.. math::
-    \min_t\; \sum_k p_k \left( E_k[-\psi(f - t_k)] + \rho\, t_k + d\, |t_k| \right),
-    \qquad \frac{\partial}{\partial t_k} E_k[-\psi(f - t_k)] = -E_k[q],
-    \quad p_k = W_k / W,
+.. math:: t_k \leftarrow S_{\eta d}\left(t_k + \eta\, (\bar q_k - \rho)\right),
 
-so a few points of cell ``k`` give an unbiased gradient ``rho - mean(q)``. With ``t = lambda - mu`` a step of the paper
-on both multipliers is a step on ``t`` followed by a move of ``step * d`` towards 0 which stops there:
-
-.. math:: t_k \leftarrow S_{\eta d}\left(t_k + \eta\, (\bar q_k - \rho)\right).
-
-**Start.** A first pass keeps a uniform sample of each cell; the exact solution on the samples is within
-``1/sqrt(sample)``.
-
-**Step size.** ``eta = m_k / (n_k h_k)``, with ``m_k`` the weight of the mini-batch in the cell, ``n_k`` what has
-been seen and ``h_k`` a running mean of the weight on the ramp divided by ``gamma``, which is the slope of the
-mean share: a stochastic Newton step, whose error falls like ``1/sqrt(n)`` with the best constant and no number to
-tune. Cells do not wait for one another, so the order of the rows between cells (a file sorted by group) does not
-matter; order inside a cell does.
-
-**Close.** One Newton step moves a free ``rho`` and the multipliers with it; two passes more measure the means at fixed
-multipliers, with a full Newton step in between. So the means that are returned are those of all points. If they are off
-by more than 1e-3, as among large atoms, those of the start are measured, and the better of the two is returned. Trials
-are in docs/methods/ramp.md.
+``S`` a move of ``eta d`` towards 0 which stops there. A first pass keeps a uniform sample of each cell, whose exact
+solution is the start; closing passes measure the means at fixed multipliers, with a full Newton step in between. So the
+means that are returned are those of all points. If they are off by more than 1e-3, as among large atoms, those of the
+start are measured, and the better of the two is returned. Step size and trials are in docs/methods/ramp.md.
 
 References
 ----------
 I. Alabdulmohsin and M. Lucic, *A near-optimal algorithm for debiasing trained machine learning models* (2021),
-algorithm 1. Step size, free rate and closing passes are derived above.
+algorithm 1. Step size, free rate and closing passes are derived here.
 """
 
 from __future__ import annotations
@@ -58,11 +42,27 @@ PROMISED_RATE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some points: scores, cell of each (any whole numbers from 0), weights or None; shape (n,) each."""
+    """Points of the stream: scores, cell of each (any whole numbers from 0) and weights, shape (n,) each."""
 
     scores: Floats
     cells: Ints
-    weights: Floats | None = None
+    weights: Floats
+
+    def part(self, low: int, high: int) -> Batch:
+        """Return the points of a range."""
+        return Batch(self.scores[low:high], self.cells[low:high], self.weights[low:high])
+
+    def joined(self, more: Batch) -> Batch:
+        """Return these points and more."""
+        return Batch(
+            np.concatenate([self.scores, more.scores]),
+            np.concatenate([self.cells, more.cells]),
+            np.concatenate([self.weights, more.weights]),
+        )
+
+    def by_cell(self, each: Floats, many: int) -> Floats:
+        """Return sums over the cells, shape (K,)."""
+        return np.bincount(self.cells, each, many).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,29 +99,14 @@ def learn(
 ) -> StreamSolution:
     """Return offsets learned from a stream, by one stochastic pass and three or four more around it.
 
-    Parameters
-    ----------
-    batches
-        Starts the stream again at each call, with the same points and numbers of cells.
-    gamma
-        Width of the ramp, above 0.
-    slack
-        Largest allowed difference between the means of two cells.
-    rho
-        Centre of the band, in [0, 1]; None for the best.
-    rng
-        Draws the sample.
-    mean_share
-        Take the mean of ``(1 + score)/2`` over all points for ``rho``.
-    lift
-        Added to every score, but not to that mean.
+    ``batches``: starts the stream again at each call, with the same points and numbers of cells. ``gamma``: width of
+    the ramp, above 0. ``slack``: largest allowed difference between the means of two cells. ``rho``: centre of the
+    band, in [0, 1]; None for the best. ``rng``: draws the sample. ``mean_share``: take the mean of ``(1 + score)/2``
+    over all points for ``rho``. ``lift``: added to every score, but not to that mean.
     """
 
-    def points() -> Iterator[_Points]:
-        for b in batches():
-            if b.scores.size:
-                w = np.ones(b.scores.size) if b.weights is None else b.weights
-                yield _Points(b.scores + lift, b.cells, w)
+    def points() -> Iterator[Batch]:
+        return (replace(b, scores=b.scores + lift) for b in batches() if b.scores.size)
 
     state = _State(points(), gamma, slack, rho, rng, mean_share=mean_share, lift=lift)
     start, start_rho = state.t.copy(), state.rho
@@ -142,37 +127,12 @@ def learn(
     return best
 
 
-@dataclass(frozen=True, eq=False)
-class _Points:
-    """Lifted scores, cells and weights of some points, shape (n,) each."""
-
-    f: Floats
-    cell: Ints
-    w: Floats
-
-    def part(self, low: int, high: int) -> _Points:
-        """Return some of the points."""
-        return _Points(self.f[low:high], self.cell[low:high], self.w[low:high])
-
-    def joined(self, more: _Points) -> _Points:
-        """Return these points and more."""
-        return _Points(
-            np.concatenate([self.f, more.f]),
-            np.concatenate([self.cell, more.cell]),
-            np.concatenate([self.w, more.w]),
-        )
-
-    def by_cell(self, each: Floats, many: int) -> Floats:
-        """Return sums over the cells, shape (K,)."""
-        return np.bincount(self.cell, each, many).astype(np.float64)
-
-
 class _State:
     """The state along the stream; one entry per cell number, NaN offsets for numbers without points."""
 
     def __init__(
         self,
-        stream: Iterable[_Points],
+        stream: Iterable[Batch],
         gamma: float,
         slack: float,
         rho: float | None,
@@ -208,9 +168,9 @@ class _State:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.maximum(np.nan_to_num(self.on_ramp / self.seen) / self.gamma, FLATTEST))
 
-    def step(self, points: _Points) -> None:
+    def step(self, points: Batch) -> None:
         """Take one projected step with a mini-batch."""
-        mass = points.by_cell(points.w, self.mass.size)
+        mass = points.by_cell(points.weights, self.mass.size)
         taken, on_ramp, _ = self._sums(points)
         self.seen += mass
         self.on_ramp += on_ramp
@@ -237,7 +197,7 @@ class _State:
         self.t = np.where(self.mass > 0, np.sign(t) * np.maximum(np.abs(t) - self.d / slope, 0.0), np.nan)
         self.settle_rho()
 
-    def measured(self, stream: Iterable[_Points]) -> StreamSolution:
+    def measured(self, stream: Iterable[Batch]) -> StreamSolution:
         """Return means and objective at the offsets as they are, over all points; keeps the weight on the ramp."""
         many, value = self.mass.size, 0.0
         taken, self.on_ramp, self.seen = np.zeros(many), np.zeros(many), self.mass.copy()
@@ -254,12 +214,12 @@ class _State:
             self.t.copy(), self.rho, rates, value, off, off <= PROMISED_RATE, self.points, passes=4
         )
 
-    def _sums(self, points: _Points) -> tuple[Floats, Floats, float]:
+    def _sums(self, points: Batch) -> tuple[Floats, Floats, float]:
         """Return share and weight on the ramp by cell, and the objective, of some points."""
-        q = ramp(points.f, self.t[points.cell], self.gamma)
-        parts = (points.w * q, points.w * ((q > 0) & (q < 1)))
+        q = ramp(points.scores, self.t[points.cells], self.gamma)
+        parts = (points.weights * q, points.weights * ((q > 0) & (q < 1)))
         taken, on_ramp = (points.by_cell(part, self.mass.size) for part in parts)
-        return taken, on_ramp, float((points.w * (self.gamma / 2 * q - points.f) * q).sum())
+        return taken, on_ramp, float((points.weights * (self.gamma / 2 * q - points.scores) * q).sum())
 
 
 class _Sample:
@@ -271,12 +231,12 @@ class _Sample:
         self.mass, self.rows = np.zeros(0), np.zeros(0)
         self.kept: dict[int, tuple[Floats, ...]] = {}
 
-    def add(self, points: _Points) -> None:
+    def add(self, points: Batch) -> None:
         """Count some points and keep those of the least keys."""
-        f, code = points.f, points.cell
+        f, code = points.scores, points.cells
         if not np.isfinite(f).all():
             raise ValueError("scores must be finite: drop or fill missing and infinite scores first")
-        w = positive_weights(points.w, f.shape)
+        w = positive_weights(points.weights, f.shape)
         many = max(self.mass.size, int(code.max()) + 1)
         room = (0, many - self.mass.size)
         self.mass = points.by_cell(w, many) + np.pad(self.mass, room)
@@ -304,14 +264,14 @@ class _Sample:
         return Cell.of(f, w * (self.mass[k] / w.sum()))
 
 
-def _mini(stream: Iterable[_Points]) -> Iterator[_Points]:
+def _mini(stream: Iterable[Batch]) -> Iterator[Batch]:
     """Yield the points in mini-batches, whatever the batches they come in; the rest last."""
-    rest: _Points | None = None
+    rest: Batch | None = None
     for points in stream:
         whole = points if rest is None else rest.joined(points)
-        end = whole.f.size // MINI * MINI
+        end = whole.scores.size // MINI * MINI
         for at in range(0, end, MINI):
             yield whole.part(at, at + MINI)
-        rest = whole.part(end, whole.f.size)
-    if rest is not None and rest.f.size:
+        rest = whole.part(end, whole.scores.size)
+    if rest is not None and rest.scores.size:
         yield rest

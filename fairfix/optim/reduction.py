@@ -27,7 +27,7 @@ a loss plus a staircase. An oracle looks for a model of least cost:
 oracle's answers give, bounds the true gap from below only: nothing is certified. The search has converged when it is at
 most ``nu``.
 
-Why Algorithm 1 of the paper is not used, and which soft labels are right, is in docs/methods/fair-regression.md.
+Algorithm 1 of the paper is not used, and soft labels are others: see docs/methods/fair-regression.md.
 
 References
 ----------
@@ -37,13 +37,14 @@ A. Agarwal, M. Dudik and Z. S. Wu, *Fair regression* (2019), sections 3 and 4.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from fairfix.optim.arrays import Floats, Ints
+from fairfix.optim.mixtures import best_mixture
 from fairfix.optim.parity import ks_to_overall
 
 GRID = 40
@@ -104,10 +105,14 @@ class Penalised:
     steps: Floats
     """Heights, shape (K, Z)."""
 
+    @cached_property
+    def heights(self) -> Floats:
+        """What a score pays below each threshold and above all, shape (K, Z + 1)."""
+        return np.pad(np.cumsum(self.steps, axis=1), ((0, 0), (1, 0)))
+
     def cost(self, u: Floats) -> float:
         """Return the cost of scores, shape (n,)."""
-        heights = np.concatenate([np.zeros((len(self.steps), 1)), np.cumsum(self.steps, axis=1)], axis=1)
-        paid = heights[self.codes, np.searchsorted(self.thresholds, u, side="left")]
+        paid = self.heights[self.codes, np.searchsorted(self.thresholds, u, side="left")]
         return float(self.share @ (self.loss.value(self.y, u) + paid))
 
     def smooth(self, u: Floats, width: float) -> tuple[float, Floats]:
@@ -127,8 +132,7 @@ class Penalised:
     @cached_property
     def on_grid(self) -> Floats:
         """Cost of each row at each point, weights aside, shape (n, Z + 1)."""
-        heights = np.concatenate([np.zeros((len(self.steps), 1)), np.cumsum(self.steps, axis=1)], axis=1)
-        return np.asarray(self.loss.value(self.y[:, None], self.points) + heights[self.codes])
+        return np.asarray(self.loss.value(self.y[:, None], self.points) + self.heights[self.codes])
 
     def targets(self) -> Floats:
         """Return the point of least cost for each row, the middle of a plateau, shape (n,)."""
@@ -174,9 +178,7 @@ class Direct:
     def __call__(self, problem: Penalised) -> tuple[LinearModel, Floats]:
         """Return the best of what is found from the unpriced optimum and from the last answers."""
         if not self.starts:
-            plain = Penalised(
-                problem.y, problem.codes, problem.share, problem.loss, problem.thresholds, 0 * problem.steps
-            )
+            plain = replace(problem, steps=0 * problem.steps)
             self.starts.append(self._descend(plain, np.zeros(self.B.shape[1])))
         starts = sorted(self.starts, key=lambda v: problem.cost(self._scores(v)))[:2]
         ends = [self._descend(problem, v) for v in starts]
@@ -279,7 +281,7 @@ class Mixture:
     """As the oracle returned them; a number for the constant."""
     weights: Floats
     """Their chances, shape (M,), positive, of sum 1."""
-    values: Floats
+    scores: Floats
     """Score of each row by each model, shape (M, n)."""
     loss: float
     """Expected loss."""
@@ -305,10 +307,10 @@ class Mixture:
         return self.gap_seen <= self.nu
 
 
-def mixture_distances(values: Floats, weights: Floats, codes: Ints, share: Floats, groups: int) -> Floats:
+def mixture_distances(scores: Floats, weights: Floats, codes: Ints, share: Floats, groups: int) -> Floats:
     """Return the distance of each group to everybody of a mixture with scores (M, n), over all thresholds."""
     rows = weights[:, None] * share
-    return ks_to_overall(values.ravel(), np.tile(codes, len(values)), rows.ravel(), groups)
+    return ks_to_overall(scores.ravel(), np.tile(codes, len(scores)), rows.ravel(), groups)
 
 
 def reduce(
@@ -324,29 +326,17 @@ def reduce(
 ) -> Mixture:
     """Return the mixture of least loss that the oracle's models make within the slack.
 
-    Parameters
-    ----------
-    y
-        Shape (n,), in [0, 1].
-    codes, weight
-        Group and weight of each row, shape (n,) each.
-    slack
-        Of each group, shape (K,), at least 0; infinite where none is asked.
-    loss
-        A name of ``LOSSES``.
-    oracle
-        Finds models. Their scores are moved into [0, 1].
-    rounds
-        Most calls of the oracle.
-    nu
-        Gap seen with which to stop, as a share of what the oracle's answer to no prices saves over the best constant.
+    ``y``: shape (n,), in [0, 1]. ``codes``, ``weight``: group and weight of each row, shape (n,) each. ``slack``: of
+    each group, shape (K,), at least 0; infinite where none is asked. ``loss``: a name of ``LOSSES``. ``oracle``: finds
+    models. Their scores are moved into [0, 1]. ``rounds``: most calls of the oracle. ``nu``: gap seen with which to
+    stop, as a share of what the oracle's answer to no prices saves over the best constant.
     """
     master = _Master(y, codes, weight, slack, LOSSES[loss])
     master.add(float(master.constant), np.full(y.size, master.constant))
     prices, estimate = np.zeros(master.away[0].shape), -np.inf
     for call in range(1, rounds + 1):
-        model, values = oracle(master.penalised(prices))
-        master.add(model, np.clip(values, 0.0, 1.0))
+        model, scores = oracle(master.penalised(prices))
+        master.add(model, np.clip(scores, 0.0, 1.0))
         if call == 1:
             nu *= max(master.losses[0] - master.losses[1], 1e-3 * master.losses[0])
         estimate = max(estimate, master.least(prices))
@@ -370,7 +360,7 @@ class _Master:
         self.shares = np.bincount(codes, self.share, slack.size)
         self.thresholds: Floats = (np.arange(GRID) + 0.5) / GRID
         self.models: list[Any] = []
-        self.values: list[Floats] = []
+        self.scores: list[Floats] = []
         self.losses: list[float] = []
         self.away: list[Floats] = []
 
@@ -382,16 +372,16 @@ class _Master:
             tried[int(np.argmin([self.share @ self.loss.value(self.y, np.full(1, c)) for c in tried]))]
         )
 
-    def add(self, model: Any, values: Floats) -> None:
+    def add(self, model: Any, scores: Floats) -> None:
         """Add a model with its scores."""
         self.models.append(model)
-        self.values.append(values)
-        self.losses.append(float(self.share @ self.loss.value(self.y, values)))
-        self.away.append(self._away(values, self.thresholds))
+        self.scores.append(scores)
+        self.losses.append(float(self.share @ self.loss.value(self.y, scores)))
+        self.away.append(self._away(scores, self.thresholds))
 
-    def _away(self, values: Floats, thresholds: Floats) -> Floats:
+    def _away(self, scores: Floats, thresholds: Floats) -> Floats:
         """Return ``P(u > z | a) - P(u > z)``, shape (K, Z)."""
-        cell = np.searchsorted(thresholds, values, side="left")
+        cell = np.searchsorted(thresholds, scores, side="left")
         wide = thresholds.size + 1
         mass = np.bincount(self.codes * wide + cell, self.share, self.slack.size * wide)
         mass = mass.reshape(self.slack.size, wide)
@@ -405,23 +395,16 @@ class _Master:
 
     def solve(self) -> tuple[float, Floats, Floats]:
         """Return the least loss of a mixture, its weights and the prices of the constraints."""
-        from scipy.optimize import linprog
-
         asked = np.isfinite(self.slack)
         table = np.stack([part[asked].ravel() for part in self.away], axis=1)
         limit = np.repeat(self.slack[asked], self.thresholds.size)
-        answer: Any = linprog(
-            self.losses,
-            A_ub=np.concatenate([table, -table]),
-            b_ub=np.concatenate([limit, limit]),
-            A_eq=np.ones((1, len(self.losses))),
-            b_eq=[1.0],
-            method="highs",
-        )
+        # the constant has no distances
+        best = best_mixture(np.array(self.losses), np.concatenate([table, -table]), np.tile(limit, 2))
+        assert best is not None
         prices = np.zeros((self.slack.size, self.thresholds.size))
-        up, down = np.split(-np.asarray(answer.ineqlin.marginals), 2)
-        prices[asked] = (up - down).reshape(int(asked.sum()), self.thresholds.size)
-        return float(answer.fun), np.maximum(answer.x, 0.0), prices
+        up, down = np.split(best[1], 2)
+        prices[asked] = (up - down).reshape(-1, self.thresholds.size)
+        return best[2], best[0], prices
 
     def least(self, prices: Floats) -> float:
         """Return a lower bound on the loss of mixtures of the models within the slack, by prices, shape (K, Z)."""
@@ -434,44 +417,44 @@ class _Master:
 
     def cut(self) -> Floats:
         """Add thresholds until the best mixture holds the slack at all, and return its weights."""
-        values = np.array(self.values)
+        scores = np.array(self.scores)
         for _ in range(CUTS):
             _, q, _ = self.solve()
-            more = self._broken(values, q)
+            more = self._broken(scores, q)
             if not more.size:
                 break
             self.thresholds = np.unique(np.concatenate([self.thresholds, more]))
-            self.away = [self._away(one, self.thresholds) for one in self.values]
+            self.away = [self._away(one, self.thresholds) for one in self.scores]
         return q
 
     def mixture(self, calls: int, estimate: float, nu: float) -> Mixture:
         """Return the mixture that holds the slack at all thresholds."""
-        q, values = self.cut(), np.array(self.values)
-        q = self._mended(values, q)
+        q, scores = self.cut(), np.array(self.scores)
+        q = self._mended(scores, q)
         kept = q > 1e-9
         q = q[kept] / q[kept].sum()
-        values = values[kept]
-        mean = q @ values
-        spread = float(self.share @ np.sqrt(np.maximum(q @ (values - mean) ** 2, 0.0)))
-        ks = mixture_distances(values, q, self.codes, self.share, self.slack.size)
+        scores = scores[kept]
+        mean = q @ scores
+        spread = float(self.share @ np.sqrt(np.maximum(q @ (scores - mean) ** 2, 0.0)))
+        ks = mixture_distances(scores, q, self.codes, self.share, self.slack.size)
         loss = float(q @ np.array(self.losses)[kept])
         models = tuple(model for model, keep in zip(self.models, kept, strict=True) if keep)
-        return Mixture(models, q, values, loss, ks, spread, calls, estimate, nu)
+        return Mixture(models, q, scores, loss, ks, spread, calls, estimate, nu)
 
-    def _broken(self, values: Floats, q: Floats) -> Floats:
+    def _broken(self, scores: Floats, q: Floats) -> Floats:
         """Return the thresholds at which groups are furthest beyond their slack."""
         used = q > 1e-12
-        rows = np.unique(values[used].ravel())
+        rows = np.unique(scores[used].ravel())
         if rows.size > 20_000:
             rows = rows[:: rows.size // 20_000]
-        away = sum(chance * self._away(one, rows) for chance, one in zip(q[used], values[used], strict=True))
+        away = sum(chance * self._away(one, rows) for chance, one in zip(q[used], scores[used], strict=True))
         over = np.abs(away) - self.slack[:, None]
         worst = over.argmax(axis=1)
         return np.unique(rows[worst[over.max(axis=1) > 1e-10]])
 
-    def _mended(self, values: Floats, q: Floats) -> Floats:
+    def _mended(self, scores: Floats, q: Floats) -> Floats:
         """Return the weights with as much more of the constant as the slack still needs."""
-        ks = mixture_distances(values, q, self.codes, self.share, self.slack.size)
+        ks = mixture_distances(scores, q, self.codes, self.share, self.slack.size)
         keep = float(np.min(np.divide(self.slack, ks, out=np.ones_like(ks), where=ks > self.slack)))
         out = keep * q
         out[0] += 1.0 - keep

@@ -9,18 +9,9 @@ mass ``p_k``; cells of one event are to get the same rate. With ``z = x' theta``
     + \tfrac C2 |\theta|^2 - \tfrac\epsilon2 \sum_k |\lambda_k| ,
     \qquad \phi(z, c) = \min_{0 \le P \le 1} \max(z - \log P,\, -\log(1 - P)) + c P .
 
-``P`` is ``s``, capped at ``1/c`` for ``c > 1`` and lifted to ``1 + 1/c`` for ``c < -1``. ``phi`` is convex in ``z`` and
-concave in ``c``, with ``phi_c = P`` and ``phi_z = Q = P (1 + c (1 - P))``, the adversary; so the gradient in ``theta``
-is ``sum w x (Q - y) + C theta``.
-
-1. Semismooth Newton steps on the residual of the optimality conditions in ``(theta, lambda, r)``, ``r`` the rates of
-   the events, from a part of the rows where there are many.
-2. Where they stop to help, rounds of the method of multipliers: the maximum with a proximal term ``-|lambda -
-   lambda_t|^2 / (2 tau)``, exact by sorted scores, is a smooth convex function of ``theta``.
-3. A certificate from both sides: ``|g|^2 / (2 C)`` below for a gradient ``g``, and above the value at rates that are
-   made fair.
-
-Derivations of all three, and of what the paper has otherwise, are in docs/methods/logloss.md.
+``P`` is ``s``, capped at ``1/c`` for ``c > 1`` and lifted to ``1 + 1/c`` for ``c < -1``; the adversary ``Q = P (1 + c
+(1 - P))`` is the slope of ``phi`` in ``z``. The solver (joint Newton steps, then rounds of the method of multipliers),
+the certificate, and what the paper has otherwise are derived in docs/methods/logloss.md.
 
 References
 ----------
@@ -31,11 +22,11 @@ Definition 4, Theorems 1 and 2.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import lapack
 from scipy.special import expit
 
@@ -43,7 +34,7 @@ from fairfix.optim.arrays import Bools, Floats, Ints
 from fairfix.optim.newton import descend
 from fairfix.optim.robust_prices import proximal_prices
 
-Step = tuple[Floats, Floats, Floats]
+Solver = Callable[[Floats], Floats]
 
 TOLERANCE = 1e-11
 """Residual of the optimality conditions (largest entry) at which the solver stops."""
@@ -102,7 +93,7 @@ class Solution:
 
 def truncated(score: Floats, price: Floats) -> Floats:
     """Return ``P`` for scores ``s`` and prices ``c``, shape (n,) each."""
-    return np.clip(score, _floor(price), _cap(price))
+    return np.clip(score, *_limits(price))
 
 
 def adversary(score: Floats, price: Floats) -> Floats:
@@ -111,14 +102,9 @@ def adversary(score: Floats, price: Floats) -> Floats:
     return np.clip(chance * (1.0 + price * (1.0 - chance)), 0.0, 1.0)
 
 
-def _cap(price: Floats) -> Floats:
-    """Return the most that ``P`` may be at prices ``c``."""
-    return np.asarray(1.0 / np.maximum(price, 1.0))
-
-
-def _floor(price: Floats) -> Floats:
-    """Return the least that ``P`` may be at prices ``c``."""
-    return np.asarray(1.0 + 1.0 / np.minimum(price, -1.0))
+def _limits(price: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the most that ``P`` may be at prices ``c``."""
+    return np.asarray(1.0 + 1.0 / np.minimum(price, -1.0)), np.asarray(1.0 / np.maximum(price, 1.0))
 
 
 def _sigmoid(z: Floats) -> Floats:
@@ -147,6 +133,11 @@ class _Point:
         """Largest entry of the residual."""
         return float(max(np.abs(self.gradient).max(), np.abs(self.residual).max(initial=0.0)))
 
+    @property
+    def size(self) -> float:
+        """Squared residual."""
+        return float(self.gradient @ self.gradient + self.residual @ self.residual)
+
 
 class _Game:
     """Rows in the order of their cells, those without one last, with all that does not change."""
@@ -163,19 +154,19 @@ class _Game:
         self.scaled = np.empty_like(X)  # room for the rows times weights
         self.wy = X.T @ (w * y)
 
-    def _per_cell(self, values: Floats) -> Floats:
+    def _per_cell(self, each: Floats) -> Floats:
         """Return the sums of values of rows over each cell, shape (K,)."""
         if not self.counts.size:
             return np.zeros(0)
-        return np.asarray(np.add.reduceat(values[: self.starts[-1]], self.starts[:-1]))
+        return np.asarray(np.add.reduceat(each[: self.starts[-1]], self.starts[:-1]))
 
     def costs(self, prices: Floats) -> Floats:
         """Return ``c`` of each cell and, last, of the rows without one: 0."""
         return np.append(prices / self.shares, 0.0)
 
-    def rows_of(self, values: Floats) -> Floats:
+    def rows_of(self, each: Floats) -> Floats:
         """Return for each row the value of its cell; the last value is for rows without one."""
-        return np.repeat(values, self.sizes)
+        return np.repeat(each, self.sizes)
 
     def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> _Point:
         """Return the game at a point."""
@@ -183,7 +174,7 @@ class _Game:
         s = _sigmoid(z)
         if self.counts.size:
             c = self.costs(prices)
-            P = np.clip(s, self.rows_of(_floor(c)), self.rows_of(_cap(c)))
+            P = np.clip(s, *map(self.rows_of, _limits(c)))
             between = s == P
             rates = self._per_cell(self.w * P) / self.shares
             Q = P * (1.0 + self.rows_of(c) * (1.0 - P))
@@ -208,7 +199,7 @@ class _Game:
         tolled = 0.5 * self.slack * float(np.abs(at.prices).sum()) if self.slack > 0 else 0.0
         return float(self.w @ phi - self.wy @ at.theta + 0.5 * self.ridge @ at.theta**2) - tolled
 
-    def system(self, at: _Point, give: float) -> _System:
+    def system(self, at: _Point, give: float) -> Solver:
         """Return the derivative of the residual, with ``-give`` added to the prices' own slopes."""
         self.hessians += 1
         many, cells, events = at.theta.size, at.prices.size, at.rate.size
@@ -237,21 +228,21 @@ class _Game:
             if not at.active[self.events == e].any():  # the rate is anything between: it stays
                 system[many + cells + e, :] = 0.0
                 system[many + cells + e, many + cells + e] = 1.0
-        return _System.of(system)
+        return _factorised(system)
 
-    def step(self, system: _System, at: _Point) -> Step:
+    def step(self, system: Solver, at: _Point) -> Floats:
         """Return the step of ``(theta, prices, rate)`` that a derivative and the residual of a point make."""
-        many, cells = at.theta.size, at.prices.size
-        off = self.matrix @ at.prices
-        step = system.solve(-np.concatenate([at.gradient, at.residual, off]))
-        return step[:many], step[many : many + cells], step[many + cells :]
+        return system(-np.concatenate([at.gradient, at.residual, self.matrix @ at.prices]))
 
-    def moved(self, at: _Point, step: Step, slope: Floats, length: float) -> _Point:
+    def moved(self, at: _Point, step: Floats, slope: Floats, length: float) -> _Point:
         """Return the game some way along a step whose slope in ``z`` is known."""
-        theta, prices, rate = (
-            a + length * b for a, b in zip((at.theta, at.prices, at.rate), step, strict=True)
-        )
+        ahead = np.concatenate([at.theta, at.prices, at.rate]) + length * step
+        theta, prices, rate = np.split(ahead, np.cumsum([at.theta.size, at.prices.size]))
         return self.at(theta, prices, rate, at.z + length * slope)
+
+    def slope(self, step: Floats) -> Floats:
+        """Return the slope in ``z`` of a step."""
+        return np.asarray(self.X @ step[: self.X.shape[1]])
 
     def certified(self, at: _Point) -> float:
         """Return the certified distance of the value from the saddle value."""
@@ -283,26 +274,17 @@ class _Game:
         return True
 
 
-@dataclass(frozen=True, eq=False)
-class _System:
-    """A factorised matrix."""
+def _factorised(matrix: Floats) -> Solver:
+    """Return what solves systems with a matrix, by the least solution where it is singular."""
+    lu, pivots, _ = lapack.dgetrf(matrix)
 
-    matrix: Floats
-    lu: Floats
-    pivots: npt.NDArray[np.int32]
-
-    @classmethod
-    def of(cls, matrix: Floats) -> _System:
-        """Factorise a matrix."""
-        lu, pivots, _ = lapack.dgetrf(matrix)
-        return cls(matrix, lu, pivots)
-
-    def solve(self, right: Floats) -> Floats:
-        """Return the solution of the system, the least one where it is singular."""
-        out, _ = lapack.dgetrs(self.lu, self.pivots, right)
+    def solution(right: Floats) -> Floats:
+        out, _ = lapack.dgetrs(lu, pivots, right)
         if not np.isfinite(out).all():
-            out = np.linalg.lstsq(self.matrix, right, rcond=1e-13)[0]
+            out = np.linalg.lstsq(matrix, right, rcond=1e-13)[0]
         return np.asarray(out)
+
+    return solution
 
 
 def _newton(game: _Game, at: _Point, tolerance: float = TOLERANCE) -> _Point:
@@ -317,12 +299,12 @@ def _newton(game: _Game, at: _Point, tolerance: float = TOLERANCE) -> _Point:
             break
         system = game.system(at, 1e-12)
         step, length = game.step(system, at), 1.0
-        slope, far = game.X @ step[0], _long(step)
+        slope, far = game.slope(step), float(step @ step)
         while length > 0.05:
             tried = game.moved(at, step, slope, length)
             after = game.step(system, tried)
-            shrunk = _long(after) / far
-            if _size(tried) < (1.0 - 0.1 * length) * _size(at):
+            shrunk = float(after @ after) / far
+            if tried.size < (1.0 - 0.1 * length) * at.size:
                 break
             length *= 0.5
         else:
@@ -330,31 +312,21 @@ def _newton(game: _Game, at: _Point, tolerance: float = TOLERANCE) -> _Point:
         at = tried
         if length == 1.0 and shrunk < 0.05:
             at = _again(game, at, system, after, 0.05, tolerance)
-        best = at if _size(at) < _size(best) else best
+        best = at if at.size < best.size else best
     return best
 
 
-def _again(game: _Game, at: _Point, system: _System, step: Step, factor: float, tolerance: float) -> _Point:
+def _again(game: _Game, at: _Point, system: Solver, step: Floats, factor: float, tolerance: float) -> _Point:
     """Return where steps by a derivative of another point lead, as long as each is enough shorter than the last."""
-    far = _long(step)
+    far = float(step @ step)
     while at.merit > tolerance:
-        tried = game.moved(at, step, game.X @ step[0], 1.0)
+        tried = game.moved(at, step, game.slope(step), 1.0)
         step = game.step(system, tried)
-        far, before = _long(step), far
+        far, before = float(step @ step), far
         if not far < factor * before:
-            return tried if _size(tried) < _size(at) else at
+            return tried if tried.size < at.size else at
         at = tried
     return at
-
-
-def _long(step: Step) -> float:
-    """Return the squared length of a step."""
-    return sum(float(part @ part) for part in step)
-
-
-def _size(at: _Point) -> float:
-    """Return the squared residual."""
-    return float(at.gradient @ at.gradient + at.residual @ at.residual)
 
 
 def _round(game: _Game, at: _Point, tau: float, tolerance: float) -> _Point:
@@ -380,7 +352,7 @@ def _round(game: _Game, at: _Point, tau: float, tolerance: float) -> _Point:
             flat.active[:] = True
         if float(np.abs(there.gradient).max()) <= tolerance:
             return np.zeros_like(theta), 0.0
-        step = game.step(game.system(flat, 1.0 / tau), flat)[0]
+        step = game.step(game.system(flat, 1.0 / tau), flat)[: theta.size]
         return step, -0.5 * float(step @ there.gradient)
 
     end = descend(at.theta, value, direction, tolerance=0.0, rough=1e-12, most=STEPS)  # of a loss of about 1
@@ -400,27 +372,18 @@ def solve(
 ) -> Solution:
     """Return the saddle point.
 
-    Parameters
-    ----------
-    X, y
-        Features of shape (n, d) and labels 0/1 of shape (n,).
-    cells
-        Which rows are to get the same rate.
-    weight
-        Row weights, shape (n,); None for equal ones.
-    slack
-        Largest difference between two rates of an event; 1 or more: any.
-    l2
-        ``C > 0``.
-    penalize_intercept
-        Whether ``C`` is about the intercept too, as in the authors' code.
-    start
-        A solution of a similar problem.
+    ``X``, ``y``: features of shape (n, d) and labels 0/1 of shape (n,). ``cells``: which rows are to get the same rate.
+    ``weight``: row weights, shape (n,); None for equal ones. ``slack``: largest difference between two rates of an
+    event; 1 or more: any. ``l2``: ``C > 0``. ``penalize_intercept``: whether ``C`` is about the intercept too, as in
+    the authors' code. ``start``: a solution of a similar problem.
     """
     w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
     ridge = np.append(np.full(X.shape[1], l2), l2 if penalize_intercept else FREE)
     game = _ordered(X, y, cells, w, slack, ridge)
-    at = _searched(game, start)
+    at = _settled(game, _first(game, start), TOLERANCE)
+    if game.certified(at) > CERTIFIED:
+        more = _newton(game, at, 1e-3 * TOLERANCE)
+        at = more if more.merit < at.merit else at
     prices, shares, rates = at.prices, game.shares, at.rates
     if not prices.size:
         inside, many = cells.codes >= 0, cells.events.size
@@ -443,26 +406,13 @@ def solve(
 
 def _ordered(X: Floats, y: Floats, cells: Cells, w: Floats, slack: float, ridge: Floats) -> _Game:
     """Return the game with its rows in the order of their cells; without cells where any rates will do."""
-    n, d = X.shape
-    full = np.ones((n, d + 1))
     if slack >= 1.0:  # rates differ by no more than 1
-        full[:, :d] = X
-        none = np.zeros(0, dtype=np.int64)
-        return _Game(full, y.astype(float), w, np.zeros(1, dtype=np.int64), none, 0.0, ridge)
+        cells, slack = Cells(np.full(y.size, -1), np.zeros(0, dtype=np.int64)), 0.0
     last = np.where(cells.codes < 0, cells.events.size, cells.codes)
     order = np.argsort(last, kind="stable")
     starts = np.searchsorted(last[order], np.arange(cells.events.size + 1))
-    full[:, :d] = X[order]
+    full = np.column_stack([X[order], np.ones(y.size)])
     return _Game(full, y[order].astype(float), w[order], starts, cells.events, slack, ridge)
-
-
-def _searched(game: _Game, start: Solution | None) -> _Point:
-    """Return the saddle point."""
-    best = _settled(game, _first(game, start), TOLERANCE)
-    if game.certified(best) > CERTIFIED:
-        more = _newton(game, best, 1e-3 * TOLERANCE)
-        best = more if more.merit < best.merit else best
-    return best
 
 
 def _settled(game: _Game, at: _Point, tolerance: float) -> _Point:
@@ -475,7 +425,7 @@ def _settled(game: _Game, at: _Point, tolerance: float) -> _Point:
             break
         after = _round(game, at, tau, tolerance)
         at = _newton(game, after, tolerance)
-        at = at if _size(at) <= _size(after) and game.sensible(at) else after
+        at = at if at.size <= after.size and game.sensible(at) else after
         best = at if at.merit < best.merit else best
         tau *= 5.0
     return best
@@ -514,11 +464,11 @@ def _cold(game: _Game, theta: Floats, tolerance: float = TOLERANCE) -> _Point:
     if at.merit <= max(tolerance, 1e-3 * none.merit) or not at.prices.size:
         return at
     flat = replace(none, residual=np.zeros_like(none.rates), active=np.zeros(none.rates.size, dtype=bool))
-    step = game.step(game.system(flat, 0.0), flat)[0]
-    z = none.z + game.X @ step
+    step = game.step(game.system(flat, 0.0), flat)
+    z = none.z + game.slope(step)
     prices, rate = game.best_prices(_sigmoid(z), none.prices, 1.0)
-    other = _newton(game, game.at(theta + step, prices, rate, z), tolerance)
-    return other if _size(other) < _size(at) or not game.sensible(at) else at
+    other = _newton(game, game.at(theta + step[: theta.size], prices, rate, z), tolerance)
+    return other if other.size < at.size or not game.sensible(at) else at
 
 
 def _sampled(game: _Game, at: _Point) -> _Point:

@@ -9,16 +9,9 @@ rates of a cell and the objective are
     P_k = \sum_i w_i \eta_i,\; N_k = \sum_i w_i (1 - \eta_i),
 
 subject to ``|x_k - x_l| <= slack`` and ``|y_k - y_l| <= slack`` for any two cells. If ``eta`` is the isotonic
-regression of the labels, ``y`` and ``x`` are the true and false positive rates over the rows.
-
-Taken in decreasing order of ``eta``, the points of a cell trace a concave curve from (0, 0) to (1, 1); rules monotone
-in ``eta`` and their mixtures with constants reach all between it and the diagonal.
-
-**No slack.** All cells stand on one point: the best vertex or crossing of the lower envelope of the curves. Vertices
-are evaluated all; around the best one the crossings are evaluated too.
-
-**Slack.** A linear program in the ``x_k, y_k`` and the corner of the band, with the faces of the curves as
-constraints. Few faces matter: it starts from some and adds those that a solution violates, until none is.
+regression of the labels, ``y`` and ``x`` are the true and false positive rates over the rows. Without slack all cells
+stand on the best vertex or crossing of the lower envelope of their curves; with it, the points are a linear program
+with the faces of the curves as constraints, which starts from some and adds those that a solution violates.
 
 **The rule at a point.** The rule on the curve at the same ``x``, mixed with the constant rule ``x``:
 ``q = beta q_roc + (1 - beta) x`` has rates ``(x, beta roc(x) + (1 - beta) x)``.
@@ -38,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
-from fairfix.optim.arrays import Floats, check_band, locked, positive_weights, run_starts
+from fairfix.optim.arrays import Floats, check_band, falling, locked
 from fairfix.optim.step import Step
 
 FACES = 48
@@ -75,11 +68,7 @@ class Roc:
         p = np.asarray(eta, dtype=np.float64)
         if p.ndim != 1 or not p.size or not (p.min() >= 0 and p.max() <= 1):
             raise ValueError("eta must be a row of probabilities")
-        w = positive_weights(weights, p.shape)
-        order = np.argsort(-p, kind="stable")
-        p, w = p[order], w[order]
-        first = run_starts(p)
-        p, w = p[first], np.add.reduceat(w, first)
+        p, w = falling(p, weights)
         up, right = w * p, w * (1.0 - p)
         positives, negatives = float(up.sum()), float(right.sum())
         if not (positives > 0 and negatives > 0):

@@ -1,22 +1,16 @@
 r"""The ramp without width: points get shares in [0, 1], and the objective is linear.
 
 Point ``i`` of cell ``k`` has a worth ``v_i`` per unit of mass ``m_i > 0`` and gets a share ``q_i``. With ``r_k`` the
-mean share of cell ``k`` by mass, ``M_k`` its total mass and ``d = slack / 2``, the problem is
+mean share of cell ``k`` by mass and ``d = slack / 2``, the problem is
 
 .. math::
     \max_{q, \rho} \sum_i m_i v_i q_i
     \quad\text{s.t.}\quad 0 \le q_i \le 1,\quad |r_k - \rho| \le d \text{ for each cell } k,
 
-the limit ``gamma -> 0`` of :mod:`fairfix.optim.ramp` with ``f = v`` and ``w = m``. At a mean share ``r`` a cell takes
-its points in decreasing order of worth, for the value ``M_k V_k(r)``, concave and piecewise linear. If points of equal
-worth are taken as one atom, the shares are a step: 1 above a level, 0 below, and one number in between at the level.
-With ``r*_k`` the mass of positive worth, the problem is to maximise
-
-.. math:: F(\rho) = \sum_k M_k V_k\left(\mathrm{clip}(r^*_k, \rho - d, \rho + d)\right) \quad\text{over } [0, 1],
-
-concave and piecewise linear too. One of the breakpoints of the cells, moved by ``d`` up and down, is an optimum: they
-are bisected by the sign of the slope of ``F`` until few are left, and those are evaluated all. No tolerance is involved
-beyond the rounding of sums.
+the limit ``gamma -> 0`` of :mod:`fairfix.optim.ramp` with ``f = v`` and ``w = m``. Points of equal worth are one atom,
+so shares are a step: 1 above a level, 0 below, and one number in between at the level. One of the breakpoints of the
+cells, moved by ``d`` up and down, is an optimal ``rho`` (docs/methods/ramp.md); it is bisected by the sign of the slope
+of the objective. No tolerance is involved beyond the rounding of sums.
 
 With ``v = 2 p - 1`` and ``m = w`` the objective is the expected accuracy at equal selection rates. With ``eta`` the
 isotonic regression of labels on scores inside each cell, the optimum is the best of all rules that are monotone in the
@@ -26,22 +20,17 @@ score, mixtures included (Barlow et al., 1972, for the hull; Hardt, Price and Sr
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.optim.arrays import Floats, check_band, locked, positive_weights, run_starts
+from fairfix.optim.arrays import Floats, check_band, falling, locked
 
 SAME_RATE = 1e-14
 """Rates nearer than this are one rate: about a hundred roundings."""
-
-FEW = 4096
-"""Breakpoints that are evaluated at once, in less time than a dozen bisections take."""
-
-STEPS = 64
-"""Bisections of [0, 1] after which no float is left in between."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +84,7 @@ class Staircase:
             raise ValueError(f"worths of a cell must be a row of at least one number, got shape {v.shape}")
         if not np.isfinite(v).all():
             raise ValueError("worths must be finite: drop or fill missing and infinite ones first")
-        m = positive_weights(mass, v.shape)
-        if mass is None:
-            v = np.sort(v)[::-1]
-        else:
-            order = np.argsort(-v, kind="stable")
-            v, m = v[order], m[order]
-        first = run_starts(v)
-        v, m = v[first], np.add.reduceat(m, first)
+        v, m = falling(v, mass)
         total = float(m.sum())
         rates = np.concatenate([[0.0], np.minimum(np.cumsum(m) / total, 1.0)])
         rates[-1] = 1.0
@@ -187,20 +169,11 @@ def _best_rho(cells: Sequence[Staircase], d: float) -> float:
     least, most = zip(*(cell.best for cell in cells), strict=True)
     if max(least) - min(most) <= 2 * d + SAME_RATE:  # all cells may do what is best for them
         return float(np.clip((max(least) + min(most)) / 2, 0.0, 1.0))
-    low, high = max(min(least) + d, 0.0) - SAME_RATE, min(max(most) - d, 1.0) + SAME_RATE
-    for _ in range(STEPS):
-        ends = np.array([low - d, high - d, low + d, high + d])
-        inside = (np.diff(np.searchsorted(cell.rates, ends))[[0, 2]].sum() for cell in cells)
-        if sum(inside) <= FEW:
-            break
-        middle = low + (high - low) / 2
-        low, high = (middle, high) if _slope(cells, middle, d) > 0 else (low, middle)
-    moved = np.concatenate([cell.rates + shift for cell in cells for shift in {d, -d}])
-    places = np.unique(moved[(moved >= low) & (moved <= high)])
-    places = np.clip(places, 0.0, 1.0) if places.size else np.array([low + (high - low) / 2])
-    value = np.zeros(places.size)
-    for cell in cells:
-        value += cell.total * cell.gain(cell.within(places, d))
-    scale = sum(cell.total * max(1.0, float(np.abs(cell.worth).max())) for cell in cells)
-    tied = np.flatnonzero(value >= value.max() - SAME_RATE * scale)
-    return float(places[tied[tied.size // 2]])
+    places = np.unique(np.concatenate([cell.rates + shift for cell in cells for shift in {d, -d}]))
+    places = places[(places >= 0) & (places <= 1)]
+    near = SAME_RATE * sum(cell.total * max(1.0, float(np.abs(cell.worth).max())) for cell in cells)
+    # the first breakpoint after which the value does not grow, and the first after which it falls
+    first = bisect_left(places, -near, key=lambda rho: -_slope(cells, rho, d))
+    last = bisect_right(places, near, key=lambda rho: -_slope(cells, rho, d))
+    first, last = (min(at, places.size - 1) for at in (first, last))
+    return float(places[(first + last + 1) // 2])

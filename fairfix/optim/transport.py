@@ -52,18 +52,9 @@ def regularizer_empirical(
 ) -> EmpiricalRegularizer:
     """Return the greatest mean gain of transport plans within a mean distance.
 
-    Parameters
-    ----------
-    rows
-        Row of each candidate, from 0, in any order, shape (m,).
-    gains, distances
-        ``d_Y`` and ``d_X`` of each, finite, distances not negative, shape (m,).
-    eps
-        Mean distance.
-    many
-        Number of rows.
-    weight
-        Of rows, shape (many,); None for 1 each.
+    ``rows``: row of each candidate, from 0, in any order, shape (m,). ``gains``, ``distances``: ``d_Y`` and ``d_X`` of
+    each, finite, distances not negative, shape (m,). ``eps``: mean distance. ``many``: number of rows. ``weight``: of
+    rows, shape (many,); None for 1 each.
     """
     share = shares_of(weight, many)
     if not 0 <= eps < math.inf:

@@ -18,11 +18,12 @@ points gain most, since sorting them costs an argsort and two gathers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from fairfix.optim.arrays import Floats
-from fairfix.optim.ramp import Cell, Problem, RampSolution, balance, certified, solve
+from fairfix.optim.ramp import Cell, Problem, RampSolution, solve
 
 SAMPLE = 4096
 """Points of each cell that are solved first."""
@@ -80,34 +81,28 @@ def _near_the_ramp(
         if cell is None:
             return None
         cells.append(cell)
-    free = tuple(
+    free = [
         cell.reached(min(max(0.0, low), high), 0.0, gamma)[0]
         for cell, (low, high) in zip(cells, ends, strict=True)
-    )
-    problem = Problem(tuple(cells), gamma, slack / 2, free)
-    centres = (
-        (rho, rho) if rho is not None else (max(guess.rho - ROOM / 2, 0.0), min(guess.rho + ROOM / 2, 1.0))
-    )
-    if not _reaches(problem, ends, centres):
+    ]
+    problem = replace(Problem.of(cells, gamma, np.full(len(cells), slack / 2)), free=np.array(free))
+    near = (max(guess.rho - ROOM / 2, 0.0), min(guess.rho + ROOM / 2, 1.0)) if rho is None else (rho, rho)
+    if not _reaches(problem, ends, near):
         return None
-    if rho is not None:
-        solution = certified(problem, problem.at(rho, None), given=True, iterations=1)
-    else:
-        best, tried = balance(problem, *centres)
-        if best.rho in centres:
-            return None
-        solution = certified(problem, best, given=False, iterations=tried)
-    inside = all(lo < t < hi for t, (lo, hi) in zip(solution.offsets, ends, strict=True))
+    best, tried = problem.balanced(*near) if rho is None else (problem.at(rho), 1)
+    if rho is None and best.rho in near:
+        return None
+    solution = problem.certified(best, given=rho is not None, iterations=tried)
+    inside = all(low < t < high for t, (low, high) in zip(solution.offsets, ends, strict=True))
     return solution if inside and solution.converged else None
 
 
 def _reaches(problem: Problem, ends: Sequence[tuple[float, float]], centres: tuple[float, float]) -> bool:
     """Return whether each cell's interval holds the offsets of all rates that may be asked for."""
-    for k, (cell, (low, high)) in enumerate(zip(problem.cells, ends, strict=True)):
+    for cell, free, band, (low, high) in zip(problem.cells, problem.free, problem.bands, ends, strict=True):
         most, least = (cell.reached(t, 0.0, problem.gamma)[0] for t in (low, high))
-        asked = [problem.target(k, rho) for rho in centres]
-        moves = any(abs(rate - problem.free[k]) > 0 for rate in asked)
-        if moves and not (least < min(asked) and max(asked) < most):
+        asked = [min(max(free, rho - band), rho + band) for rho in centres]
+        if any(rate != free for rate in asked) and not (least < min(asked) and max(asked) < most):
             return False
     return True
 
@@ -115,10 +110,9 @@ def _reaches(problem: Problem, ends: Sequence[tuple[float, float]], centres: tup
 def _sample(f: Floats, w: Floats | None) -> Cell:
     """Return every so many points of a cell, with the cell's weight."""
     step = max(f.size // SAMPLE, 1)
-    sample = f[::step]
-    heavy = np.ones(sample.size) if w is None else w[::step]
+    heavy = np.ones(-(-f.size // step)) if w is None else w[::step]
     total = float(f.size if w is None else w.sum())
-    return Cell.of(sample, heavy * (total / heavy.sum()))
+    return Cell.of(f[::step], heavy * (total / heavy.sum()))
 
 
 def _window(f: Floats, w: Floats | None, low: float, high: float) -> Cell | None:
@@ -130,9 +124,7 @@ def _window(f: Floats, w: Floats | None, low: float, high: float) -> Cell | None
         return None
     near = Cell.of(f[kept], None if w is None else w[kept])
     if w is None:
-        above, total = float(np.count_nonzero(over)), float(f.size)
-        above_sum = float(f.sum(where=over))
-    else:
-        heavy = np.where(over, w, 0.0)
-        above, total, above_sum = float(heavy.sum()), float(w.sum()), float(heavy @ f)
-    return Cell(near.scores, near.weights, total, near.below, near.blocks, above, above_sum)
+        above, above_sum = float(np.count_nonzero(over)), float(f.sum(where=over))
+        return replace(near, total=float(f.size), above=above, above_sum=above_sum)
+    heavy = np.where(over, w, 0.0)
+    return replace(near, total=float(w.sum()), above=float(heavy.sum()), above_sum=float(heavy @ f))

@@ -152,7 +152,7 @@ def test_members_are_averaged_within_the_bounds() -> None:
     assert (found.losses <= bounds + 1e-9).all()
     assert found.objective <= 1.01 * best.objective
     np.testing.assert_allclose(
-        found.values, sum(w * (A @ v) for w, v in zip(found.weights, found.models, strict=True))
+        found.scores, sum(w * (A @ v) for w, v in zip(found.weights, found.models, strict=True))
     )
     assert isinstance(refused, Infeasible)
     assert refused.excess == 0  # nothing is proven of models that were not tried

@@ -260,7 +260,7 @@ def test_wrong_arguments_of_the_linear_fit() -> None:
         fit_linear(X, y, None, none_for(X), rho=-1.0)
     with pytest.raises(ValueError, match="weights"):
         fit_linear(X, y, np.zeros(10), none_for(X), rho=1.0)
-    with pytest.raises(ValueError, match="move 0"):
+    with pytest.raises(ValueError, match="variant 0"):
         fit_linear(X, y, None, Listed(X, np.full((1, 10, 5), np.nan)), rho=1.0)
 
 

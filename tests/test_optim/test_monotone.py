@@ -31,8 +31,8 @@ def test_isotonic_is_that_of_scikit_learn(seed: int, weighted: bool) -> None:
     found = isotonic(f, y, w if weighted else None)
     known = IsotonicRegression().fit(f, y, w if weighted else None).predict(f)
 
-    np.testing.assert_allclose(found.values[found.block(f)], known, atol=1e-12)
-    assert (np.diff(found.values) > 0).all()
+    np.testing.assert_allclose(found.shares[found.block(f)], known, atol=1e-12)
+    assert (np.diff(found.shares) > 0).all()
     assert (np.diff(found.edges) > 0).all()
 
 
@@ -43,7 +43,7 @@ def test_isotonic_of_any_scores_is_that_by_argsort(shift: float) -> None:
     one, other = isotonic(f + shift, y), isotonic(f + shift, y, np.ones(f.size))
 
     np.testing.assert_array_equal(one.edges, other.edges)
-    np.testing.assert_array_equal(one.values, other.values)
+    np.testing.assert_array_equal(one.shares, other.shares)
 
 
 def test_blocks_count_labels_like_their_values() -> None:
@@ -53,7 +53,7 @@ def test_blocks_count_labels_like_their_values() -> None:
     block = found.block(f)
 
     np.testing.assert_allclose(np.bincount(block, w), found.mass, atol=1e-12)
-    np.testing.assert_allclose(np.bincount(block, w * y) / np.bincount(block, w), found.values, atol=1e-14)
+    np.testing.assert_allclose(np.bincount(block, w * y) / np.bincount(block, w), found.shares, atol=1e-14)
 
 
 def test_new_scores_fall_into_the_block_below_the_midpoint() -> None:

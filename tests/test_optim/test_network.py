@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fairfix.optim.arrays import distinct_rows
-from fairfix.optim.network import Network
+from fairfix.optim.network import Candidates, Network
 from fairfix.optim.network_fit import Adam, Trainer, fit_network, network_gradient
 from fairfix.optim.network_plan import Ascent, free_steps, network_regularizer
 from fairfix.optim.transport import regularizer_empirical
@@ -226,8 +226,10 @@ def trained(
     share = np.full(len(X), 1 / len(X)) if weight is None else weight / weight.sum()
     ascent = Ascent.of(X, eps, bounds, metric_inverse)
     with threadpool_limits(1):
-        trainer = Trainer(X, y, share, variants, ascent, **({"l2": 0.0, "hidden": 100} | given))
-        trainer.run(steps, Adam(rate, trainer.values.size))
+        trainer = Trainer(
+            X, y, share, Candidates.of(X, variants), ascent, **({"l2": 0.0, "hidden": 100} | given)
+        )
+        trainer.run(steps, Adam(rate, trainer.parameters.size))
     return trainer.network
 
 
@@ -305,7 +307,7 @@ def test_draws_follow_weights() -> None:
     y[:30], weight[::2], weight[31] = 1.0, 0.0, 30.0
     X = np.zeros((300, 1))
     trainer = Trainer(
-        X, y, weight / weight.sum(), none_for(X), Ascent.of(X, 0.0, None, None),
+        X, y, weight / weight.sum(), Candidates.of(X, none_for(X)), Ascent.of(X, 0.0, None, None),
         hidden=1, rho=0.0, l2=0.0, batch=101, seed=0
     )  # fmt: skip
     drawn = np.concatenate([trainer.draw() for _ in range(40)])

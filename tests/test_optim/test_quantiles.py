@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from fairfix.optim import quantiles
 from fairfix.optim.parity import ks_to_overall
-from fairfix.optim.quantiles import Scores, Tube, fit_tube, near_everybody, second
+from fairfix.optim.quantiles import Scores, Tube, fit_tube, near_everybody
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
@@ -58,8 +58,8 @@ def spread_rows(tube: Tube, scores: Scores, times: int) -> tuple[Floats, npt.NDA
 
 def transport(scores: Scores, slack: Floats, tube: Tube) -> float:
     """Return the least square cost of all randomised maps of (score, group) to old scores and the tube's values."""
-    assert tube.values is not None
-    grid = np.unique(np.concatenate([tube.values, *scores.knots]))
+    assert tube.outputs is not None
+    grid = np.unique(np.concatenate([tube.outputs, *scores.knots]))
     score = np.concatenate(scores.knots)
     codes = np.repeat(np.arange(scores.groups), [k.size for k in scores.knots])
     mass = np.concatenate(
@@ -88,7 +88,7 @@ def test_no_randomised_map_costs_less(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = int(rng.integers(2, 6))
     digits = [None, 1][seed % 2]
-    scores = sample(seed, groups, rows=int(rng.integers(30, 70)), digits=digits)
+    scores = sample(seed, groups, rows=int(rng.integers(20, 45)), digits=digits)
     slack = rng.choice([0.0, 0.01, 0.05, 0.1, 0.2], groups)
     slack[rng.random(groups) < 0.2] = np.inf
     tube = near_everybody(scores, slack)
@@ -102,16 +102,16 @@ def test_slack_zero_is_the_barycentre() -> None:
     """Without slack every group gets the mean of the quantile functions, weighted by the groups' shares."""
     scores = sample(3, 3, 900)
     tube = near_everybody(scores, np.zeros(3))
-    assert tube.values is not None
+    assert tube.outputs is not None
     grid = np.random.default_rng(0).random(500)
     quantiles_ = [
         k[np.searchsorted(one.high, grid)] for k, one in zip(scores.knots, scores.levels, strict=True)
     ]
     expected = scores.shares @ np.stack(quantiles_)
     for k in range(3):
-        found = tube.values[np.searchsorted(tube.steps[k], grid, side="right")]
+        found = tube.outputs[np.searchsorted(tube.steps[k], grid, side="right")]
         np.testing.assert_allclose(found, expected, atol=1e-12)
-    assert np.unique(tube.values).size > 500  # no constant
+    assert np.unique(tube.outputs).size > 500  # no constant
 
 
 @SETTINGS
@@ -201,7 +201,7 @@ def test_values_are_between_the_least_and_the_largest_score() -> None:
     for seed in range(40):
         scores = sample(seed, 3, digits=0)
         ends = np.concatenate(scores.knots).min(), np.concatenate(scores.knots).max()
-        values = near_everybody(scores, np.zeros(3)).values
+        values = near_everybody(scores, np.zeros(3)).outputs
         assert (ends[0], ends[1]) == (min(ends[0], values[0]), max(ends[1], values[-1]))
 
 
@@ -213,7 +213,7 @@ def test_weights_are_repeated_rows() -> None:
     repeated = Scores(weighted.score[times], weighted.codes[times], None, 3)
     one, other = (fit_tube(rows, np.full(3, 0.05)).tube for rows in (weighted, repeated))
 
-    np.testing.assert_allclose(other.values, one.values, atol=1e-9)
+    np.testing.assert_allclose(other.outputs, one.outputs, atol=1e-9)
     np.testing.assert_allclose(other.steps, one.steps, atol=1e-9)
 
 
@@ -223,7 +223,7 @@ def test_relabelling_groups_permutes_the_tube() -> None:
     turned = Scores(scores.score, (scores.codes + 1) % 3, scores.weight, 3)
     one, other = (near_everybody(rows, np.full(3, 0.05)) for rows in (scores, turned))
 
-    np.testing.assert_allclose(other.values, one.values, atol=1e-9)
+    np.testing.assert_allclose(other.outputs, one.outputs, atol=1e-9)
     np.testing.assert_allclose(np.roll(one.steps, 1, axis=0), other.steps, atol=1e-9)
 
 
@@ -234,7 +234,7 @@ def test_scaled_scores_give_scaled_values(units: float) -> None:
     scaled = Scores(units * (100 + scores.score), scores.codes, scores.weight, 2)
     one, other = (near_everybody(rows, np.full(2, 0.05)) for rows in (scores, scaled))
 
-    np.testing.assert_allclose(other.values / units - 100, one.values, atol=1e-9)
+    np.testing.assert_allclose(other.outputs / units - 100, one.outputs, atol=1e-9)
     np.testing.assert_allclose(other.steps, one.steps, atol=1e-9)
 
 
@@ -251,9 +251,9 @@ def test_many_scores_are_pooled_and_the_distance_still_holds(monkeypatch: pytest
     pooled = near_everybody(few, np.full(3, 0.03))
     values, owner, weight = spread_rows(pooled, few, 20)
 
-    assert exact.values is not None
-    assert pooled.values is not None
-    assert pooled.values.size < 800 < exact.values.size
+    assert exact.outputs is not None
+    assert pooled.outputs is not None
+    assert pooled.outputs.size < 800 < exact.outputs.size
     assert cost(pooled, few) == pytest.approx(whole, rel=0.01)
     assert ks_to_overall(values, owner, weight, 3).max() <= 0.03 + 2 / 500 / 20
 
@@ -300,15 +300,6 @@ def test_without_draws_the_cheapest_that_holds_is_taken(seed: int) -> None:
     assert found.holds
     assert cost_of(values_of(found.tube)) == pytest.approx(min(costs), rel=1e-9)
     assert min(costs) < max(costs)
-
-
-def test_the_second_draw_is_uniform_and_unlike_the_first() -> None:
-    """The draw made of a draw is uniform and uncorrelated with it."""
-    first = np.random.default_rng(13).random(20_000)
-    other = second(first)
-
-    assert np.abs(np.sort(other) - (np.arange(20_000) + 0.5) / 20_000).max() < 0.015
-    assert abs(np.corrcoef(first, other)[0, 1]) < 0.03
 
 
 @SETTINGS

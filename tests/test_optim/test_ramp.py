@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import quadprog
-from fairfix.optim.ramp import BLOCK, Cell, RampSolution, ramp, solve
+from fairfix.optim.ramp import Cell, RampSolution, ramp, solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -184,15 +184,16 @@ def test_a_flat_piece_gives_no_offset_of_the_wrong_sign() -> None:
             assert solution.gap <= 1e-9
 
 
-def test_running_weights_keep_their_digits_behind_a_heavy_point() -> None:
-    """Behind a point as heavy as a billion others, roundings gather over one block, not over all points."""
+def test_means_keep_their_digits_behind_a_heavy_point() -> None:
+    """Behind a point as heavy as a billion others no rounding per point gathers: means are met as elsewhere."""
     weights = np.full(300_000, 0.1)
     weights[0] = 1e8
     cell = Cell.of(np.arange(weights.size), weights)
-    exact = np.concatenate([[0], 1e8 + 0.1 * np.arange(weights.size)])
-    assert np.abs(cell.below - exact).max() <= BLOCK * np.spacing(1e8) / 2
-    assert cell.total == cell.below[-1]
-    assert np.all(np.diff(cell.below) > 0)
+    for rate in (1e-5, 1e-4, 0.5):
+        solution = solve([cell], 10.0, 0.0, rate)
+        assert solution.converged
+        q = np.clip((cell.scores - solution.offsets[0] - solution.remainders[0]) / 10.0, 0, 1)
+        assert np.average(q, weights=weights) == pytest.approx(rate, abs=1e-13)
 
 
 def test_jump_of_discrete_scores_leaves_rho_exact() -> None:
@@ -242,16 +243,6 @@ def test_remainder_keeps_twelve_digits_where_all_scores_tie(gamma: float) -> Non
         assert np.all(np.abs(solution.remainders) <= np.spacing(np.abs(solution.offsets)))
 
 
-def test_block_sums_agree_with_sums_over_points() -> None:
-    """The mean by block sums equals the mean by definition for ramps that span part of a block or many."""
-    rng = np.random.default_rng(6)
-    f, w = rng.normal(size=30_011), rng.exponential(size=30_011) + 0.01
-    for t, gamma in [(-9.0, 1.0), (-0.3, 0.01), (0.2, 0.5), (-5.0, 9.0), (9.0, 0.1), (-1.0, 1e-6)]:
-        q = np.clip((f - t) / gamma, 0, 1)
-        assert Cell.of(f).mean(t, gamma) == pytest.approx(q.mean(), abs=1e-12)
-        assert Cell.of(f, w).mean(t, gamma) == pytest.approx(np.average(q, weights=w), abs=1e-12)
-
-
 # ---- roots ---------------------------------------------------------------------------------------------
 
 
@@ -291,7 +282,7 @@ def test_mean_at_the_root_is_the_rate(scores: list[float], rate: float, gamma: f
     weights = 10 ** np.random.default_rng(seed).uniform(-3, 0, size=len(scores))
     for cell in (Cell.of(scores), Cell.of(scores, weights)):
         t = cell.root(rate, gamma)
-        assert cell.mean(t, gamma) == pytest.approx(rate, abs=1e-13 + 4e-16 * (1 + abs(t)) / gamma)
+        assert cell.reached(t, 0.0, gamma)[0] == pytest.approx(rate, abs=1e-13 + 4e-16 * (1 + abs(t)) / gamma)
 
 
 # ---- inactive constraints ------------------------------------------------------------------------------
@@ -301,7 +292,7 @@ def test_offsets_are_exactly_zero_where_nothing_binds() -> None:
     """Zero to the bit: infinite slack, a band just wide enough, one cell, and cells inside their band."""
     rng = np.random.default_rng(7)
     cells = made([rng.uniform(-1, 1, 50) + s for s in (-0.3, 0.0, 0.4)])
-    free = np.array([cell.mean(0.0, 0.2) for cell in cells])
+    free = np.array([cell.reached(0.0, 0.0, 0.2)[0] for cell in cells])
     for solution in (
         solve(cells, 0.2, np.inf),
         solve(cells, 0.2, np.inf, 0.1),
@@ -359,7 +350,7 @@ def test_wildly_different_cells_still_meet(ratio: float) -> None:
     assert np.ptp(solution.rates) <= 1e-12
     heavy = int(ratio > 1)
     if ratio != 1e-4:
-        assert solution.rho == pytest.approx(Cell.of(scores[heavy]).mean(0.0, 0.1), abs=1e-7)
+        assert solution.rho == pytest.approx(Cell.of(scores[heavy]).reached(0.0, 0.0, 0.1)[0], abs=1e-7)
 
 
 # ---- laws ----------------------------------------------------------------------------------------------
@@ -499,7 +490,7 @@ def test_numbers_out_of_range_are_refused(change: dict, message: str) -> None:
     with pytest.raises(ValueError, match="rate"):
         Cell.of([0.1]).root(-0.1, 0.1)
     with pytest.raises(ValueError, match="gamma"):
-        Cell.of([0.1]).mean(0.0, 0.0)
+        Cell.of([0.1]).root(0.1, 0.0)
 
 
 def test_results_and_inputs_stay_as_they_are() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from fairfix.optim.ramp import Cell, solve
-from fairfix.optim.ramp_sgd import SAMPLE, Batch, StreamSolution, _mini, _Points, _State, learn
+from fairfix.optim.ramp_sgd import SAMPLE, Batch, StreamSolution, _mini, _State, learn
 
 
 def points(rows: int, cells: int = 3, seed: int = 0, kind: str = "smooth") -> tuple[np.ndarray, np.ndarray]:
@@ -27,7 +27,7 @@ def stream(
     def batches() -> Iterator[Batch]:
         for at in range(0, f.size, size):
             cut = slice(at, at + size)
-            yield Batch(f[cut], cell[cut], None if w is None else w[cut])
+            yield Batch(f[cut], cell[cut], np.ones(f[cut].size) if w is None else w[cut])
 
     return batches
 
@@ -59,9 +59,9 @@ def test_one_pass_comes_to_the_exact_solution(kind: str, gamma: float, rho: floa
     assert found.objective == pytest.approx(best.objective, abs=5e-6)
 
 
-def parts(f: np.ndarray, cell: np.ndarray) -> list[_Points]:
+def parts(f: np.ndarray, cell: np.ndarray) -> list[Batch]:
     """Return batches as the passes see them."""
-    return [_Points(b.scores, b.cells, np.ones(b.scores.size)) for b in stream(f, cell)()]
+    return list(stream(f, cell)())
 
 
 def started(f: np.ndarray, cell: np.ndarray, rho: float | None = None) -> _State:
@@ -191,7 +191,7 @@ def test_what_has_not_converged_says_so() -> None:
     ("batch", "message"),
     [
         (None, "no points"),
-        (Batch(np.array([np.nan]), np.array([0])), "finite"),
+        (Batch(np.array([np.nan]), np.array([0]), np.ones(1)), "finite"),
         (Batch(np.array([0.1]), np.array([0]), np.array([0.0])), "weight 0"),
     ],
 )

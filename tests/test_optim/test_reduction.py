@@ -64,7 +64,7 @@ def test_the_mixture_holds_the_slack_at_every_threshold(oracle: str, slack: floa
     assert found.loss <= np.var(y) + 1e-6
     assert found.weights.sum() == pytest.approx(1)
     assert found.loss == pytest.approx(
-        float(found.weights @ ((found.values - y) ** 2).mean(axis=1)), abs=1e-9
+        float(found.weights @ ((found.scores - y) ** 2).mean(axis=1)), abs=1e-9
     )
 
 

@@ -133,7 +133,7 @@ class GroupLoss(Solver):
             value - bound,
             base=Unrepaired(learned.scorer),
             base_fitted=learned.scores,
-            fitted=level + unit * many.values,
+            fitted=level + unit * many.scores,
             certificates=(proven,),
             quantities=(left, *_quantities(many.losses * unit**2, limits, many.multipliers, groups)),
         )

@@ -103,7 +103,7 @@ def _loss_of(fit: TubeFit, scores: Scores, loss: str) -> float:
 
 def _notes_on_tube(fit: TubeFit, scores: Scores) -> Iterator[str]:
     """Yield a note on values that are drawn."""
-    if fit.tube.values is not None:
+    if fit.tube.outputs is not None:
         yield (
             "each row's value is drawn by its identity from those that its own score stands for; it varies by "
             f"{scores.spread_of(fit.tube):.3g} on average (standard deviation), and the slack holds in expectation "
@@ -115,7 +115,7 @@ def _notes_without_draws(
     fit: TubeFit, drawn: TubeFit, cost: float, groups: Groups, slack: Floats
 ) -> Iterator[str]:
     """Yield the cost of one value for all rows of one score."""
-    if fit.tube.values is None:
+    if fit.tube.outputs is None:
         return
     worst = int(np.argmax(fit.ks - slack))
     yield (
@@ -282,7 +282,7 @@ class Reduction(Solver):
             mixture.loss * unit,
             notes=tuple(_notes_on_mixture(mixture, span, rule.averaged)),
             base=Unrepaired(base.scorer),
-            fitted=rule.of_scores(problem.table, low + span * mixture.values) if learned else None,
+            fitted=rule.of_scores(problem.table, low + span * mixture.scores) if learned else None,
             base_fitted=base.scores if learned else None,
             quantities=tuple(_quantities(mixture, unit, groups)),
         )

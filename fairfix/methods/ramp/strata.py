@@ -1,8 +1,7 @@
 """The rules of the cells of one stratum: ramps of positive width, or thresholds with tie probabilities.
 
-The derivations are in :mod:`fairfix.optim.ramp` (means), :mod:`~fairfix.optim.overall` (covariance),
-:mod:`~fairfix.optim.linear` (weighted means), :mod:`~fairfix.optim.pairs` (two means), :mod:`~fairfix.optim.step` and
-:mod:`~fairfix.optim.roc` (no width).
+The derivations are in :mod:`fairfix.optim.ramp` (means, weighted means, covariance), :mod:`~fairfix.optim.pairs` (two
+means), :mod:`~fairfix.optim.step` and :mod:`~fairfix.optim.roc` (no width).
 """
 
 from __future__ import annotations
@@ -18,11 +17,9 @@ import numpy as np
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import RepairProblem, once_per_problem
 from fairfix.methods.cells import Points, ScoredCell, calibrated, cells_of, points_of
-from fairfix.optim.linear import LinearCell
-from fairfix.optim.overall import solve_covariance
 from fairfix.optim.pairs import solve_pairs
 from fairfix.optim.piecewise import Piecewise
-from fairfix.optim.ramp import Cell, RampSolution, solve
+from fairfix.optim.ramp import Cell, RampSolution, solve, solve_covariance
 from fairfix.optim.roc import Roc, solve_roc
 from fairfix.optim.step import Staircase, solve_steps
 from fairfix.optim.windows import solve_points
@@ -115,7 +112,7 @@ def _sorted_cells(problem: RepairProblem, calibration: str, stratum: int) -> lis
 
 def _opportunity_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:
     """Return the ramps of equal opportunity: ``f - u eta/pi`` is a line in ``f = 2 eta - 1``."""
-    cells = [LinearCell.of(p.score + lift, p.eta / p.base_rate, p.weight) for p in points]
+    cells = [Cell.of(p.score + lift, p.weight, p.eta / p.base_rate) for p in points]
     best = solve(cells, method.gamma, method.slack, None if method.rho == "joint" else float(method.rho))
     multipliers = np.add(best.offsets, best.remainders)
     rules = [_line(method, p, lift, float(u)) for p, u in zip(points, multipliers, strict=True)]

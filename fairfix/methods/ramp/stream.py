@@ -66,7 +66,7 @@ class Stream(Solver):
                 groups = table.groups()
                 columns = groups.columns
                 into = np.array([numbers.setdefault(level, len(numbers)) for level in groups.levels])
-                yield Batch(2.0 * table.probability - 1.0, into[groups.codes], table.rows.weight)
+                yield Batch(2.0 * table.probability - 1.0, into[groups.codes], table.weight)
 
         solution = self._solution(batches, next(tables()).reading, rng)
         levels = sorted(numbers)

@@ -360,10 +360,6 @@ class FlippedRows:
         """Number of flips."""
         return len(self.flips)
 
-    def delta(self, k: int) -> Floats:
-        """Return the change of each row by a flip, shape (n, d)."""
-        return self.variant(k, np.arange(len(self.X))) - self.X
-
     def variant(self, k: int, rows: Ints) -> Floats:
         """Return rows after a flip."""
         columns, after, kind = self.flips[k]
