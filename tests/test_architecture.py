@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import fairfix
@@ -14,7 +15,6 @@ from tests.scripts import script
 
 HOUSE_PLAN = script("docs/house.py")
 HOUSE = Path(fairfix.__file__).parent
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(HOUSE.rglob("*.py"))}
 
 MAY_IMPORT = {
     "errors": "",
@@ -142,6 +142,12 @@ STILL_VAGUE = (
 """Modules that still define such a name; the tuple only shrinks."""
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Return the parsed modules of the package; in the tests, since every worker collects and few run them."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(HOUSE.rglob("*.py"))}
+
+
 def calls_of(tree: ast.AST) -> set[str]:
     """Return what is called in a module, as it is written."""
     return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
@@ -150,7 +156,7 @@ def calls_of(tree: ast.AST) -> set[str]:
 def test_imports_follow_the_plan() -> None:
     """A room imports only rooms below it; what it imports from outside is what its work needs."""
     wrong = []
-    for path in TREES:
+    for path in trees():
         room, names = HOUSE_PLAN.room_of(path, HOUSE), HOUSE_PLAN.imports_of(path)
         if room in ("__init__", "__main__"):
             continue
@@ -171,7 +177,7 @@ def test_imports_follow_the_plan() -> None:
 def test_only_the_command_line_talks_exits_and_opens_files() -> None:
     """No other room prints, exits, reads the environment, opens files or touches global random state."""
     wrong = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         text, calls, name = path.read_text(encoding="utf-8"), calls_of(tree), path.relative_to(HOUSE)
         opening = {"open", "read_text", "write_text", "read_bytes", "write_bytes", "unlink", "mkstemp"}
         if name.parts[0] != "cli":
@@ -189,12 +195,12 @@ def test_modules_and_classes_fit_one_head() -> None:
     """None is longer than the plan allows, but for those with a reason."""
     modules = {
         str(path.relative_to(HOUSE))
-        for path in TREES
+        for path in trees()
         if len(path.read_text(encoding="utf-8").splitlines()) > LONGEST_MODULE
     }
     classes = {
         node.name
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and (node.end_lineno or 0) - node.lineno >= LONGEST_CLASS
     }
@@ -222,7 +228,7 @@ def defined_in(tree: ast.AST) -> set[str]:
 
 def test_names_say_their_object() -> None:
     """No vague name is defined, so none can be used but what libraries call so, such as ``dict.values()``."""
-    vague = {str(path.relative_to(HOUSE)) for path, tree in TREES.items() if defined_in(tree) & VAGUE}
+    vague = {str(path.relative_to(HOUSE)) for path, tree in trees().items() if defined_in(tree) & VAGUE}
 
     assert vague == set(STILL_VAGUE)
 
@@ -243,7 +249,7 @@ def test_every_way_to_define_a_name_is_seen() -> None:
 
 def test_every_module_says_what_it_is_for() -> None:
     """A module opens with a docstring."""
-    assert not [path for path, tree in TREES.items() if not ast.get_docstring(tree)]
+    assert not [path for path, tree in trees().items() if not ast.get_docstring(tree)]
 
 
 HEAVY = ("pandas", "sklearn", "joblib", "matplotlib", "rich", "jinja2")

@@ -38,5 +38,8 @@ def test_a_false_certificate_is_seen() -> None:
 def test_an_interval_may_miss_as_often_as_it_says() -> None:
     interval = Promise("x", 0.05, 1, 1, 0.5, lambda rng, shell: Tried(1), "x")
 
+    assert interval.broken(Tried(3, ("miss",) * 3))
+    assert not interval.broken(Tried(3, ("miss",) * 2))
+
     assert not interval.broken(Tried(100, ("miss",) * 8))
     assert interval.broken(Tried(100, ("miss",) * 20))
