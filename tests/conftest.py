@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import time
@@ -61,21 +62,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def over(*_: object) -> None:
+    """Leave a test out."""
+    pytest.skip("the seconds are over; `make test` runs all")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin no test, and none of its fixtures, when the seconds of the option are over."""
+    if START + (item.config.getoption("seconds") or math.inf) < time.monotonic():
+        over()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Skip a test, or the rest of it, when the seconds of the option are over."""
+    """Break a test off when they are over."""
     seconds = item.config.getoption("seconds")
     if seconds is None:
         return (yield)
-
-    def over(*_: object) -> None:
-        pytest.skip("the seconds are over; `make test` runs all")
-
-    left = START + seconds - time.monotonic()
-    if left <= 0:
-        over()
     before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, left)
+    signal.setitimer(signal.ITIMER_REAL, max(START + seconds - time.monotonic(), 1e-3))
     try:
         return (yield)
     finally:
