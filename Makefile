@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOWEST := $(VENV)/lowest
 DEMO := demo
-# a worker per core, each with one thread of arithmetic
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+# a worker per core, each with one thread of arithmetic; bytecode is kept, whatever the shell says, since compiling the
+# tests with their asserts takes each worker 8 seconds
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 .DEFAULT_GOAL := help
 # tests whose numbers could hang on the processor, the BLAS, the threads or the versions
 NUMERIC := tests/test_optim tests/test_noisy/test_bounds.py tests/test_noisy/test_ideal.py tests/test_noisy/test_levels.py tests/test_noisy/test_thresholds.py tests/test_noisy/test_training.py tests/test_methods/test_contract.py tests/test_methods/test_logloss.py
@@ -57,7 +58,7 @@ test-full: $(VENV)/test.stamp ## All tests with all their examples and worlds, o
 quick: $(VENV)/dev.stamp ## Set up from nothing; lint, and the tests of what changed since main
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(PYTEST) -q -m 'not slow' $$($(BIN)/python tests/changed.py)
+	$(PYTEST) -q -m 'not slow' --seconds 20 $$($(BIN)/python tests/changed.py)
 
 check: lint types docs-check ## Lint, types, docs in step with --help, all tests, numbers on other machines (what CI runs)
 	$(PYTEST)

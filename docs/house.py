@@ -10,6 +10,7 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 
@@ -33,6 +34,7 @@ def room_of(path: Path, package: Path) -> str:
     return path.relative_to(package).parts[0].removesuffix(".py")
 
 
+@cache  # every module is parsed, which takes a second
 def rooms_below(package: Path) -> dict[str, set[str]]:
     """Return room -> other rooms that it imports; those with the fewest floors below them first."""
     below: dict[str, set[str]] = defaultdict(set)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import os
-from collections.abc import Callable
+import signal
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +18,8 @@ from fairfix.cli import run
 from tests.strategies import load_profile
 
 load_profile()
+
+START = time.monotonic()
 
 Frames = Callable[..., pd.DataFrame]
 Call = Callable[..., tuple[int, str, str]]
@@ -41,6 +47,46 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put files with slow tests first, so that no worker is left alone with one of them at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Never look again through what imports and collection have left: it stays, and is most of what there is."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let ``make quick`` end: tests that have not run after so many seconds are skipped, and counted."""
+    parser.addoption(
+        "--seconds", type=float, default=None, help="skip what has not run after so many seconds"
+    )
+
+
+def over(*_: object) -> None:
+    """Leave a test out."""
+    pytest.skip("the seconds are over; `make test` runs all")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin no test, and none of its fixtures, when the seconds of the option are over."""
+    if START + (item.config.getoption("seconds") or math.inf) < time.monotonic():
+        over()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Break a test off when they are over."""
+    seconds = item.config.getoption("seconds")
+    if seconds is None:
+        return (yield)
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, max(START + seconds - time.monotonic(), 1e-3))
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")

@@ -14,14 +14,16 @@ import hashlib
 import json
 import os
 import re
-import shlex
+import runpy
 import shutil
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from io import BytesIO, TextIOWrapper
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO, TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -48,50 +50,55 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run commands as a shell in CI would: the first that fails ends them."""
-    function = f'fairfix() {{ "{sys.executable}" -m fairfix "$@"; }}'
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("FAIRFIX_")}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
-        ["sh", "-euc", f"{function}\n{script}"],
-        cwd=folder,
-        env={**clean, "PATH": path, "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def commands(script: str) -> list[list[str]] | None:
-    """Return the arguments of each command of a script of fairfix alone; None where it needs a shell."""
-    out = []
-    for line in script.replace("\\\n", " ").splitlines():
-        words = shlex.shlex(line, posix=True, punctuation_chars=True)
-        words.whitespace_split = True
-        try:
-            command = list(words)
-        except ValueError:  # a quotation goes over lines
-            return None
-        if command and (
-            command[0] != "fairfix" or "$" in line or any(set(word) <= set("();<>|&") for word in command)
-        ):
-            return None
-        out += [command[1:]] if command else []
-    return out
+HAND_OVER = """#!/bin/sh
+printf '%s\\0' "$PWD" "${FAIRFIX_TODAY-}" "$@" > "${0%/*}/call"
+read -r status < "${0%/*}/status"
+cat "${0%/*}/out"
+cat "${0%/*}/err" >&2
+exit "$status"
+"""
+"""The program ``fairfix`` of the shells below: it hands its call to this process, which has everything imported."""
 
 
 def execute(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a script: in this process, which is warm, where it is of fairfix alone, and in a shell where it is not."""
-    calls = commands(script)
-    if calls is None:
-        return shell(script, folder)
-    status, (out, err) = 0, (TextIOWrapper(BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        for arguments in calls:
-            status = status or run(arguments)
-    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]
-    return subprocess.CompletedProcess(script, status, *texts)
+    """Run commands as a shell in CI would: the first that fails ends them."""
+    with TemporaryDirectory() as name:
+        room = Path(name)
+        program, call, answer = room / "fairfix", room / "call", room / "status"
+        program.write_text(HAND_OVER)
+        program.chmod(0o755)
+        os.mkfifo(call)
+        os.mkfifo(answer)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("FAIRFIX_")}
+        path = os.pathsep.join([str(room), str(Path(sys.executable).parent), os.environ["PATH"]])
+        process = subprocess.Popen(
+            ["sh", "-euc", script], cwd=folder, env={**clean, "PATH": path}, stdout=-1, stderr=-1, text=True
+        )
+
+        def finish() -> tuple[str, str]:
+            texts = process.communicate()
+            call.write_bytes(b"")  # no call any more
+            return texts
+
+        with ThreadPoolExecutor() as pool:
+            texts = pool.submit(finish)
+            while request := call.read_bytes():
+                where, today, *arguments = request.decode().split("\0")[:-1]
+                status = answered(arguments, Path(where), today, room)
+                answer.write_text(f"{status}\n")
+            return subprocess.CompletedProcess(script, process.returncode, *texts.result())
+
+
+def answered(arguments: list[str], folder: Path, today: str, room: Path) -> int:
+    """Run a command in a folder, on a day if one is set, and write what it prints; return its status."""
+    out, err = (TextIOWrapper((room / name).open("wb"), "utf-8") for name in ("out", "err"))
+    with (
+        out, err, pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder),
+        contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
+    ):  # fmt: skip
+        if today:
+            patch.setenv("FAIRFIX_TODAY", today)
+        return run(arguments)
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -163,7 +170,7 @@ def test_the_recipes_for_ci_run(checkout: Path, monkeypatch: pytest.MonkeyPatch)
         if language != "yaml":
             continue
         scripts = list(scripts_of(yaml.safe_load(block)))
-        done = shell("\n".join(["pip() { :; }", *scripts]), checkout)
+        done = execute("\n".join(["pip() { :; }", *scripts]), checkout)
         assert done.returncode == int(value or 0), (scripts, done.stderr)
         seen += scripts
         if "--format github" in block:
@@ -230,15 +237,21 @@ def test_what_is_shown_is_compared() -> None:
     assert missing_from(printed, "b 0.75\na 0.25") == ["a 0.25"]
 
 
+def printed_by(example: str, folder: Path) -> str:
+    """Return what a Python example prints that runs as it stands, in a folder."""
+    out = StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out):
+        exec(example, {"__name__": "__main__"})  # noqa: S102  the docs are ours
+    return out.getvalue()
+
+
 def test_the_library_example_runs(checkout: Path) -> None:
     """The Python of the README runs as it stands and prints the number of its first block."""
     (example,) = blocks("README.md", "python")
-    done = subprocess.run(
-        [sys.executable, "-c", example], cwd=checkout, capture_output=True, text=True, check=False
-    )
 
-    assert done.returncode == 0, done.stderr
-    groups, value, low, high = re.fullmatch(r"(\(.*\)) (\S+) (\S+) (\S+)\n", done.stdout).groups()
+    groups, value, low, high = re.fullmatch(
+        r"(\(.*\)) (\S+) (\S+) (\S+)\n", printed_by(example, checkout)
+    ).groups()
     assert groups == "('Asian', 'Black')"
     assert f"{float(value):.4f} [{float(low):.3f}, {float(high):.3f}]" in (ROOT / "README.md").read_text()
 
@@ -246,12 +259,8 @@ def test_the_library_example_runs(checkout: Path) -> None:
 def test_the_library_example_of_the_first_steps_runs(checkout: Path) -> None:
     """As it stands: an audit that fails, a report, a repair and its predictions."""
     (example,) = blocks("docs/quickstart.md", "python")
-    done = subprocess.run(
-        [sys.executable, "-c", example], cwd=checkout, capture_output=True, text=True, check=False
-    )
 
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "fail 1\n"
+    assert printed_by(example, checkout) == "fail 1\n"
     assert (checkout / "audit.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
@@ -342,14 +351,7 @@ def test_a_decision_is_drawn_by_hand(checkout: Path) -> None:
     assert execute("\n".join(first), checkout).returncode == 0
     rows = {row["applicant_id"]: row for row in pyarrow.csv.read_csv(checkout / "decided.csv").to_pylist()}
     name, chance = re.search(r'b"(\w+)"', by_hand)[1], re.search(r"uniform < (0\.\d+)", by_hand)[1]
-    done = subprocess.run(
-        [sys.executable, "-c", f"{by_hand}\nprint(int(decision), uniform)"],
-        cwd=checkout,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    drawn, uniform = done.stdout.split()
+    drawn, uniform = printed_by(f"{by_hand}\nprint(int(decision), uniform)", checkout).split()
 
     assert rows[name]["p_positive"] == pytest.approx(float(chance), abs=1e-4)
     assert abs(float(uniform) - float(chance)) > 1e-3
@@ -360,16 +362,27 @@ def test_a_decision_is_drawn_by_hand(checkout: Path) -> None:
     assert rows[name]["randomized"]
 
 
-def generate(*arguments: str, root: Path = ROOT) -> tuple[int, str]:
-    """Run docs/generate.py of a checkout, in a process that no other test has changed; return status and output."""
-    script = [sys.executable, str(root / "docs" / "generate.py"), *arguments]
+def test_generated_parts_are_in_step() -> None:
+    """`make docs` has been run: a process of its own, which no other test has changed, finds nothing to write."""
+    script = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout
+
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def generate(*arguments: str, root: Path = ROOT) -> tuple[int, str]:
+    """Run docs/generate.py of a checkout as a script, in this process; return status and output."""
+    path = root / "docs" / "generate.py"
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(StringIO()) as out:
+        patch.syspath_prepend(ROOT / "docs")
+        patch.setattr(sys, "argv", [str(path), *arguments])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(path), run_name="__main__")
+    return ended.value.code, out.getvalue()
 
 
 @pytest.mark.parametrize("columns", ["40", "200"])
-def test_generated_parts_are_in_step(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make docs` has been run, and what it writes does not depend on the terminal."""
+def test_generated_parts_do_not_depend_on_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
 
     assert generate("--check") == (0, "")

@@ -186,7 +186,7 @@ def covers(done: Ran, identifier: str, truth: float, world: str) -> Tried:
 @promise(
     "a gap of true groups after robust, identified, where a survey asked as many of a minority as of the others",
     level=0.05,
-    quick=4,
+    quick=3,
     full=200,
     must_say=1.0,
 )

@@ -48,7 +48,7 @@ def gap(frame: pd.DataFrame, chance: np.ndarray, rate: str) -> float:
 @promise(
     "upper limit of the gap of true groups, of a rule trained with the recorded group as a feature",
     level=0.05,
-    quick=4,
+    quick=2,
     full=300,
 )
 def trained_with_the_recorded_group(rng: np.random.Generator, shell: Shell) -> Tried:

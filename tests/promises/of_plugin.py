@@ -160,8 +160,8 @@ def cost_of_kinds_of_rows(rng: np.random.Generator, shell: Shell) -> Tried:
     units = float(rng.choice([1e-6, 0.25, 1.0, 1e6]))
     frame, names = kinds(rng, units)
     slack = float(rng.choice([0.0, 0.02, 0.05]))
-    done = repaired(shell, frame, "--task", "regression", "--features", ",".join(names), "--slack", slack)
-    if done.status != 0:
+    asked = ("--task", "regression", "--features", ",".join(names))
+    if repaired(shell, frame, *asked, "--slack", slack).status != 0:
         return NOT_SAID
     fit = frame.iloc[rows_of_the_fit(frame, "regression")]
     codes, kind = (
@@ -169,20 +169,8 @@ def cost_of_kinds_of_rows(rng: np.random.Generator, shell: Shell) -> Tried:
         for part in (fit["group"], fit["a"] + fit["b"])
     )
     # with an infinite slack the repair gives the expected label that it works with
-    repaired(
-        shell,
-        frame,
-        "--task",
-        "regression",
-        "--features",
-        ",".join(names),
-        "--slack",
-        "inf",
-        "-o",
-        "f.fairfix",
-    )
+    repaired(shell, frame, *asked, "--slack", "inf", "-o", "f.fairfix")
     eta = free_values(shell, fit)
-    done = repaired(shell, frame, "--task", "regression", "--features", ",".join(names), "--slack", slack)
     values = copied(shell, fit, COPIES)
     loss, far = float(((values - eta) ** 2).mean()), farthest(values, codes)
     least = cheapest(kind, eta, codes, slack)

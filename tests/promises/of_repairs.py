@@ -60,7 +60,7 @@ def _rows(result: dict[str, Any]) -> dict[str, Any]:
     return {row["name"].partition(" ")[0]: row for row in result["proof"]["holdout"]["table"]}
 
 
-@promise("95 % interval of the change of a gap, held-out rows", level=0.05, quick=7, full=1000)
+@promise("95 % interval of the change of a gap, held-out rows", level=0.05, quick=5, full=1000)
 def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = _sizes(rng, 60, 2500)
     shift = rng.choice([0.0, 0.3, 1.0]) * rng.normal(size=sizes.size)
@@ -109,7 +109,7 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a repair that says nothing of it had a gap above its slack to repair", level=0.05, quick=10, full=500
+    "a repair that says nothing of it had a gap above its slack to repair", level=0.05, quick=6, full=500
 )
 def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = _sizes(rng, 40, 1500)
@@ -175,7 +175,7 @@ def rounding_that_undoes_the_repair(rng: np.random.Generator, shell: Shell) -> T
 @promise(
     "a group of few rows that makes most of the cost is named with what the repair costs without it",
     level=0.05,
-    quick=5,
+    quick=3,
     full=200,
     must_say=0.3,
 )

@@ -103,7 +103,7 @@ def chosen(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, World, flo
     return done, made, world, cut, slack
 
 
-@promise("at most this share of decisions changes with flips (rho auto)", level=0.05, quick=4, full=300)
+@promise("at most this share of decisions changes with flips (rho auto)", level=0.05, quick=3, full=300)
 def what_rho_auto_says(rng: np.random.Generator, shell: Shell) -> Tried:
     done, made, world, cut, slack = chosen(rng, shell)
     found = re.search(r"at most ([0-9.]+) of decisions at", said(done))
@@ -117,7 +117,7 @@ def what_rho_auto_says(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(truth <= most + near, f"{truth:.4f} > {most} at {cut}, slack {slack}")
 
 
-@promise("95 % interval of the share of decisions that change", level=0.05, quick=4, full=300)
+@promise("95 % interval of the share of decisions that change", level=0.05, quick=3, full=300)
 def interval_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
     done, made, world, cut, _ = chosen(rng, shell)
     rows = {row["name"]: row["after"] for row in done.result["proof"]["holdout"]["table"]}

@@ -9,6 +9,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -58,6 +59,18 @@ def problem_of(method: type[Repairer], table: Table, groups: Groups | None = Non
     return RepairProblem(table, groups, noise=Noise(none) if method.knows_noise else None)
 
 
+def fitted(method: type[Repairer], slack: float | None = None) -> tuple[Table, RepairedPredictor]:
+    """Return the table of most laws and a fit to it, by default with the slack of the method."""
+    return fitted_within(method, method().slack if slack is None else slack)
+
+
+@cache
+def fitted_within(method: type[Repairer], slack: float) -> tuple[Table, RepairedPredictor]:
+    """Return the table and the fit, shared by the laws that change neither."""
+    table = table_of(scored())
+    return table, fit(method(slack=slack), table)
+
+
 def law(name: str) -> Callable[[type[Repairer]], None]:
     """Return a function that skips a method with an exception to the law."""
 
@@ -87,29 +100,30 @@ def method(request: pytest.FixtureRequest) -> type[Repairer]:
 
 def test_same_seed_same_state(method: type[Repairer]) -> None:
     """Two fits with one seed leave the same settings and arrays, to the bit."""
-    (settings, arrays), (again, same) = (fit(method(), table_of(scored())).state() for _ in range(2))
+    (settings, arrays), (again, same) = fitted(method)[1].state(), fit(method(), table_of(scored())).state()
 
     assert settings == again
     assert {n: a.tobytes() for n, a in arrays.items()} == {n: a.tobytes() for n, a in same.items()}
 
 
-def test_the_problem_is_untouched(method: type[Repairer]) -> None:
-    """A fit changes no array of its problem."""
+def test_the_problem_is_untouched(method: type[Repairer], capsys: pytest.CaptureFixture[str]) -> None:
+    """A fit changes no array of its problem, and prints nothing."""
     table = table_of(scored())
     before = [np.copy(a) for a in (table.rows.score, table.rows.label, table.rows.cell)]
     fit(method(), table)
 
     for then, now in zip(before, (table.rows.score, table.rows.label, table.rows.cell), strict=True):
         np.testing.assert_array_equal(then, now)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_row_order_is_irrelevant(method: type[Repairer]) -> None:
     """Shuffled rows give the same predictions."""
     law("row order")(method)
-    table = table_of(scored())
+    table, plain = fitted(method)
     order = np.random.default_rng(1).permutation(len(table))
 
-    plain, shuffled = fit(method(), table), fit(method(), table.take(order))
+    shuffled = fit(method(), table.take(order))
 
     np.testing.assert_allclose(shuffled.predict(table), plain.predict(table), atol=1e-9)
 
@@ -145,8 +159,7 @@ def test_weight_zero_is_the_row_removed(method: type[Repairer]) -> None:
 def test_infinite_slack_is_the_unconstrained_fit(method: type[Repairer]) -> None:
     """Beyond the gap that is there anyway, more slack changes nothing."""
     law("infinite slack")(method)
-    table = table_of(scored())
-    loose, looser = fit(method(slack=1.0), table), fit(method(slack=np.inf), table)
+    (table, loose), (_, looser) = fitted(method, 1.0), fitted(method, np.inf)
 
     np.testing.assert_array_equal(loose.predict(table), looser.predict(table))
 
@@ -157,12 +170,10 @@ def test_the_gap_on_the_fit_rows_is_at_most_the_slack(method: type[Repairer]) ->
     Values that are drawn hold it in expectation, which 512 draws tell to one part in 512.
     """
     law("slack")(method)
-    table = table_of(scored())
     gaps = []
     for slack in (0.0, 0.01, 0.05, 0.2):
-        repairer = method(slack=slack)
-        predictor = fit(repairer, table)
-        gaps.append(gap_on_fit_rows(repairer, table, predictor))
+        table, predictor = fitted(method, slack)
+        gaps.append(gap_on_fit_rows(method(slack=slack), table, predictor))
         assert gaps[-1] <= slack + (1 / 512 if predictor.drawn(table).any() else 1e-9)
 
     assert gaps == sorted(gaps)
@@ -171,16 +182,14 @@ def test_the_gap_on_the_fit_rows_is_at_most_the_slack(method: type[Repairer]) ->
 def test_more_slack_costs_no_objective(method: type[Repairer]) -> None:
     """The method's objective does not grow with the slack."""
     law("objective")(method)
-    table = table_of(scored())
-    found = [fit(method(slack=slack), table).trace.objective for slack in (0.0, 0.05, 0.2, np.inf)]
+    found = [fitted(method, slack)[1].trace.objective for slack in (0.0, 0.05, 0.2, np.inf)]
 
     assert all(b <= a + 1e-12 for a, b in pairwise(found))
 
 
 def test_predictions_are_probabilities_and_deterministic(method: type[Repairer]) -> None:
     """Predictions lie in [0, 1] and do not change from call to call."""
-    table = table_of(scored())
-    predictor = fit(method(), table)
+    table, predictor = fitted(method)
     chance = predictor.predict(table)
 
     assert chance.shape == (len(table),)
@@ -190,8 +199,7 @@ def test_predictions_are_probabilities_and_deterministic(method: type[Repairer])
 
 def test_saved_and_loaded_predicts_the_same_bits(method: type[Repairer], tmp_path: Path) -> None:
     """An artifact gives back the same predictions to the bit, from the same bytes each time."""
-    table = table_of(scored())
-    predictor = fit(method(), table)
+    table, predictor = fitted(method)
     reading = at_predict_time(table.reading, predictor)
     repaired = Repaired(
         method.name,
@@ -263,13 +271,6 @@ def test_negative_slack_is_refused(method: type[Repairer]) -> None:
     """Slack is an allowed gap, which cannot be negative."""
     with pytest.raises(UsageError, match="slack must be at least 0"):
         method(slack=-0.1)
-
-
-def test_fit_says_nothing(method: type[Repairer], capsys: pytest.CaptureFixture[str]) -> None:
-    """A fit prints nothing."""
-    fit(method(), table_of(scored()))
-
-    assert capsys.readouterr() == ("", "")
 
 
 def test_the_class_says_its_objective_first() -> None:
