@@ -118,12 +118,12 @@ class PluginRule:
 
     def distributions(self) -> tuple[Floats, Floats]:
         """Return the distinct values (V,) and the chance of each in each cell (C, V)."""
-        values, place = np.unique(self.values, return_inverse=True)
+        distinct, place = np.unique(self.values, return_inverse=True)
         cell = self._cell_of_value
         before = np.concatenate([[0.0], self.upto[:-1]])
-        out = np.zeros((int(cell[-1]) + 1, values.size))
+        out = np.zeros((int(cell[-1]) + 1, distinct.size))
         np.add.at(out, (cell, place), self.upto - np.maximum(before, cell))
-        return values, out
+        return distinct, out
 
 
 def leaves_of(part: Ints, cut: Floats, below: Ints, eta: Floats, pi: Floats) -> Ints:
