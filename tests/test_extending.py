@@ -60,7 +60,7 @@ def test_a_metric_is_one_entry(house: Path, run: Fairfix) -> None:
     """The false discovery rate is gated, explained, and in every report; it is 1 - PPV."""
     catalogue = house / "auditing" / "metrics.py"
     entry = """    _rate(
-        "false_discovery_rate", "FDR", "P(y = 0 | decision = 1)", (FP,), (TP,), "fdr", "no decisions", "smaller"
+        "false_discovery_rate", "FDR", "P(y = 0 | decision = 1)", (FP,), (TP,), "smaller", "fdr"
     ),
 """
     before, sign, after = catalogue.read_text().partition('    _rate("accuracy"')

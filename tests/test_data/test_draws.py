@@ -82,7 +82,7 @@ def test_equal_rows_are_drawn_alike_in_every_file_and_a_note_names_the_id(crowd:
     status, out, err = call("repair", str(crowd / "data.parquet"), *options, artifact)
     assert status == 0, err
     result, rows = json.loads(out), pq.read_table(crowd / "data.parquet")
-    notes = [note for note in result["notes"] if "equal another in every column" in note and "--id" in note]
+    notes = [note for note in result["notes"] if "equal another in every column" in note and "`id`" in note]
     assert len(notes) == 1
     assert "of each part as a file of its own" in notes[0]
     table = result["proof"]["fit"]["table"]

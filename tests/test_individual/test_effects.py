@@ -268,11 +268,12 @@ def test_keys_are_equal_where_values_are() -> None:
 # ---------------------------------------------------------------------- residuals
 
 
+@pytest.mark.slow
 def test_residual_intervals_contain_the_effect() -> None:
-    """Of 8 tables 7 intervals of 95 % contain it, or say that they cannot tell, as few do."""
-    found, undecided = [], 0
+    """All but one interval of 95 % contain it, or say that they cannot tell, as few do."""
+    found, undecided, worlds = [], 0, max(4, examples(8))
     kinds = [("probability", 0.4), ("probability", 0.0), ("decision", 0.5), ("real", 0.3)]
-    for seed in range(8):
+    for seed in range(worlds):
         kind, bonus = kinds[seed % 4]
         score, group, X, truth = world(seed, kind=kind, bonus=bonus)
         (contrast,) = residual_effect(score, group, X)
@@ -282,8 +283,8 @@ def test_residual_intervals_contain_the_effect() -> None:
         raw = score[group == 0].mean() - score[group == 1].mean()
         assert abs(raw - truth) > 5 * abs(contrast.value - truth)
 
-    assert sum(found) >= 7
-    assert undecided <= 2
+    assert sum(found) >= worlds - 1
+    assert undecided <= worlds // 4
 
 
 def test_an_index_of_many_columns_is_not_taken_for_an_effect() -> None:
@@ -362,15 +363,16 @@ def three(seed: int, many: int = 5000) -> tuple[Floats, Ints, Floats, Floats]:
     return score, group, X, np.array(truth)
 
 
+@pytest.mark.slow
 def test_three_groups_are_held_against_everybody_else() -> None:
-    """Of 9 contrasts of 3 tables at least 8 contain the effect; codes may leave numbers out."""
-    inside = 0
-    for seed in range(3):
+    """All contrasts but one contain the effect, of 3 to a table; codes may leave numbers out."""
+    inside, tables = 0, examples(9) // 3
+    for seed in range(tables):
         score, group, X, truth = three(seed)
         found = residual_effect(score, group + 2 * (group == 2), X)
         assert [(one.first, one.second) for one in found] == [(0, None), (1, None), (4, None)]
         inside += sum(one.low <= effect <= one.high for one, effect in zip(found, truth, strict=True))
-    assert inside >= 8
+    assert inside >= 3 * tables - 1
 
 
 @pytest.mark.usefixtures("few_trees")
