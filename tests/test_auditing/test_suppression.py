@@ -23,6 +23,7 @@ from fairfix.errors import DataError
 from fairfix.report import FORMATS, renderer
 from scipy.optimize import linprog
 
+from tests.strategies import examples
 from tests.test_auditing.test_gates import SCHEMA
 
 RACES = ("Ash", "Birch", "Cedar", "Dogwood", "Elm")
@@ -86,7 +87,8 @@ def indicator(cells: list[tuple[str, str, str]], levels: Mapping[str, str]) -> n
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(examples(9) // 3))
 def test_the_size_of_a_small_group_cannot_be_reconstructed(seed: int) -> None:
     """Whoever solves all tables at once, knowing which cells exist, is left with a range of N/2 sizes or more."""
     least = 12
@@ -119,7 +121,8 @@ def test_the_size_of_a_small_group_cannot_be_reconstructed(seed: int) -> None:
         assert ends[1] - ends[0] >= least / 2 - 1e-4, levels
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(examples(9) // 3))
 def test_differences_of_tables_give_no_small_group(seed: int) -> None:
     """Total minus those shown, in every table and for every count: never the count of a small group."""
     least = 12
