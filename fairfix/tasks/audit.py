@@ -29,6 +29,7 @@ from fairfix.tasks.dataset import (
     READ_AS,
     Dataset,
     apply_waivers,
+    explaining,
     file_name,
     log,
     noise_of,
@@ -72,21 +73,11 @@ def run_audit(request: AuditRequest) -> AuditResult:
             request if request.baseline_data is not None else replace(request, id=None),
             protected_needed=not request.noise_membership,
         )
-        settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
-        more = _individual(request, data) if request.individual else None
-        if request.counts_out:
-            about: Any = {"inferred": data.inferred, "model": _model(request, data)}
-            counts = count(data.source, data.reading, threads=settings.threads, **about)
-            try:
-                report = audit_counts(counts, settings, more)
-                require_two_groups(report)
-            except DataError as error:
-                if settings.checks or request.fail_on_worse:
-                    raise
-                # a piece of data makes no report of its own, and nothing hangs on one
-                return AuditResult({}, None, counts, str(error))
-        else:
-            report = _of_data(request, data, settings, more)
+        with explaining(data):
+            made, counts, why = _read(request, data)
+        if made is None:
+            return AuditResult({}, None, counts, why)
+        report = made
     content = audit_dict(report)
     if request.profile:
         from fairfix.auditing.profiles import profile
@@ -126,6 +117,25 @@ def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
 
 
 # ---------------------------------------------------------------------- data
+
+
+def _read(request: AuditRequest, data: Dataset) -> tuple[AuditReport | None, CountFile | None, str]:
+    """Return report and counts of data; of a piece of data that makes no report the reason why."""
+    settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
+    more = _individual(request, data) if request.individual else None
+    if not request.counts_out:
+        return _of_data(request, data, settings, more), None, ""
+    about: Any = {"inferred": data.inferred, "model": _model(request, data)}
+    counts = count(data.source, data.reading, threads=settings.threads, **about)
+    try:
+        report = audit_counts(counts, settings, more)
+        require_two_groups(report)
+    except DataError as error:
+        if settings.checks or request.fail_on_worse:
+            raise
+        # a piece of data makes no report of its own, and nothing hangs on one
+        return None, counts, str(error)
+    return report, counts, ""
 
 
 def _model(request: AuditRequest, data: Dataset) -> dict[str, str]:

@@ -29,7 +29,7 @@ from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
-from fairfix.tasks.dataset import Dataset, learned_features, log, noise_of, open_data
+from fairfix.tasks.dataset import Dataset, explaining, learned_features, log, noise_of, open_data
 from fairfix.tasks.fitting import recorded, split_rows, warned
 from fairfix.tasks.proof import results_on
 from fairfix.tasks.request import CompareRequest, function_of
@@ -288,7 +288,8 @@ class Plan:
     def run(self, done: Callable[[int], None] = lambda fits: None) -> CompareResult:
         """Make the comparison; ``done`` is called with 1 after every fit."""
         request, data = self.request, self.data
-        table = read_table(data.source, data.reading)
+        with explaining(data):
+            table = read_table(data.source, data.reading)
         outcome = compare_table(
             table,
             self.contenders,

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from fairfix.auditing.checks import worst
 from fairfix.auditing.waivers import Waiver, apply
+from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Columns, Reading, infer_columns
-from fairfix.errors import UsageError
+from fairfix.data.survey import explained, survey, ways
+from fairfix.errors import EntryError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.user_file import ScoringModel, load_model
 from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
@@ -27,7 +32,7 @@ log = logging.getLogger("fairfix")
 COLUMNS = ("protected", "label", "score", "prediction", "weight", "strata")
 """Parameters that name the columns of all data."""
 
-READ_AS = ("task", "score_scale", "positive_label", "missing_group", "max_groups")
+READ_AS = ("task", "score_scale", "positive_label", "positive_prediction", "missing_group", "max_groups")
 """Parameters that say how the columns are read, by the names that a reading has for them."""
 
 INDEX_NAME = re.compile(r"__index_level_\d+__")
@@ -80,9 +85,33 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     if model is not None and model.score_scale == "raw":
         options["score_scale"] = "raw"
     cuts = () if request.threshold is None else (request.threshold,)
+    if columns.prediction and request.positive_label is not None and request.positive_prediction is None:
+        options["positive_prediction"] = _decided(source, columns.prediction, request.positive_label)
     reading = Reading(columns, thresholds=cuts, missing_rows=request.missing, **options)
     reading.check(protected=protected_needed)
     return Dataset(source, reading, inferred, model)
+
+
+def _decided(source: Source, name: str, positive_label: str) -> str:
+    """Return the positive value of decisions beside labels whose positive value has a name."""
+    source.require([name])
+    if name == MODEL_SCORE:
+        return "1"
+    seen = survey(source, [name], {name: pa.string()} if source.text else None)[name]
+    if all(truth(value) is not None for value, _ in seen.common):
+        return "1"
+    if positive_label in dict(seen.common):
+        return positive_label
+    raise UsageError(f"prediction column {name!r}: {ways(seen, 'prediction')}")
+
+
+@contextmanager
+def explaining(data: Dataset) -> Iterator[None]:
+    """Say of an entry that was refused what else is in its column."""
+    try:
+        yield
+    except EntryError as error:
+        raise explained(error, data.source, data.reading) from error
 
 
 def learned_features(request: DataRequest, data: Dataset) -> tuple[str, ...] | None:

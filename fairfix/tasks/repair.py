@@ -35,6 +35,7 @@ from fairfix.tasks.as_json import repair_dict, rows_dict
 from fairfix.tasks.dataset import (
     Dataset,
     apply_waivers,
+    explaining,
     file_name,
     learned_features,
     log,
@@ -94,9 +95,11 @@ def run_repair(request: RepairRequest) -> RepairResult:
     _check_ids(request, data)
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
     if repairer.solver_in_force.streams:
-        outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
+        with explaining(data):
+            outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
     else:
-        table, data_fingerprint = _read(request, data, repairer, features)
+        with explaining(data):
+            table, data_fingerprint = _read(request, data, repairer, features)
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
         outcome = repair_table(
             table,

@@ -167,6 +167,9 @@ class DataRequest(Request):
         listed=True,
     )
     positive_label: str | None = parameter(None, "The positive value of labels that are not 0/1.", "VALUE")
+    positive_prediction: str | None = parameter(
+        None, "The positive value of decisions that are not 0/1.  [default: that of the labels]", "VALUE"
+    )
     weight: str | None = parameter(None, "Row weights.", "COLUMN")
     strata: Names = parameter(
         (), "Compare, and repair, within each level of this column.", "COLUMN", listed=True
@@ -179,7 +182,7 @@ class DataRequest(Request):
     )
     score_scale: ScoreScale = parameter(
         "probability",
-        "What a score is: p, 2p-1, log-odds, or no probability.",
+        "What a score is: p, 100p, 2p-1, log-odds, or no probability.",
         choices=get_args(ScoreScale),
     )
     missing_group: MissingGroup = parameter(
