@@ -50,7 +50,8 @@ def _proof(proof: Proof) -> dict[str, Any]:
     return out
 
 
-def _message(note: Note) -> dict[str, str]:
+def message_dict(note: Note) -> dict[str, str]:
+    """Return what is said of a result."""
     return {"severity": note.severity, **_present(code=note.code), "text": str(note)}
 
 
@@ -111,7 +112,7 @@ def repair_dict(
         "solution": outcome.predictor.trace.state(),
         "proof": {"fit": _proof(outcome.fit), "holdout": _proof(outcome.holdout)},
         "checks": [check_dict(result, settings.gate_on) for result in outcome.checks],
-        "messages": list(map(_message, outcome.messages)),
+        "messages": list(map(message_dict, outcome.messages)),
         "warnings": list(outcome.warnings),
         "notes": list(outcome.notes),
     }
@@ -129,7 +130,7 @@ def _point(point: Point) -> dict[str, Any]:
         "randomized": point.randomized,
         "protected_at_predict": point.needs_protected,
         "front": list(point.front),
-        "messages": list(map(_message, point.notes)),
+        "messages": list(map(message_dict, point.notes)),
         "notes": list(map(str, point.notes)),
     }
 

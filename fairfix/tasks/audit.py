@@ -22,8 +22,10 @@ from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
+from fairfix.models.trace import messages
 from fairfix.noisy.description import Noise
 from fairfix.report.layout import HEADLINES
+from fairfix.tasks.as_json import message_dict
 from fairfix.tasks.dataset import (
     COLUMNS,
     READ_AS,
@@ -36,6 +38,7 @@ from fairfix.tasks.dataset import (
     open_data,
     waivers_of,
 )
+from fairfix.tasks.doubts import of_direction
 from fairfix.tasks.request import AuditRequest, function_of
 from fairfix.tasks.result import Result
 
@@ -78,7 +81,12 @@ def run_audit(request: AuditRequest) -> AuditResult:
         if made is None:
             return AuditResult({}, None, counts, why)
         report = made
+    notes = messages(of_direction(report.overall.metrics.get("auc"), report.reading))
     content = audit_dict(report)
+    if notes:
+        content["messages"] = list(map(message_dict, notes))
+        for note in notes:
+            log.info("%s: %s", note.severity, note)
     if request.profile:
         from fairfix.auditing.profiles import profile
 

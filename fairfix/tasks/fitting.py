@@ -33,7 +33,17 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
-from fairfix.tasks.doubts import Asked, of_gaps, of_rounding, of_selection, of_slack, of_small_groups, one_row
+from fairfix.tasks.doubts import (
+    Asked,
+    area_of,
+    of_direction,
+    of_gaps,
+    of_rounding,
+    of_selection,
+    of_slack,
+    of_small_groups,
+    one_row,
+)
 from fairfix.tasks.proof import Proof, loss_of, prove, results_on
 
 
@@ -194,8 +204,9 @@ def repair_table(
 
     free = noise is None and unlabelled is None and not pairs and fitted.rows.label is not None
     first = _doubts(best, predictor, fitted, (of_fit, proof), again if free else None, held)
+    area = area_of(fitted, settings.confidence) if predictor.needs_score else None
     sizes = {name: part.size for name, part in vars(split).items()}
-    notes = [*first, *proof.claims, *notes]
+    notes = [*of_direction(area, table.reading), *first, *proof.claims, *notes]
     return Outcome(best, predictor, split, sizes, selection, of_fit, proof, messages(notes), table.reading)
 
 
@@ -247,7 +258,8 @@ def repair_stream(
     of_fit = prove(shown, predictor, replace(settings, checks=()))
     proof = prove(held, predictor, settings)
     first = _doubts(repairer, predictor, shown, (of_fit, proof), None, held)
-    notes = messages((*first, *warned(caught), *aside, *predictor.trace.notes))
+    wrong = of_direction(area_of(shown, settings.confidence), reading)
+    notes = messages((*wrong, *first, *warned(caught), *aside, *predictor.trace.notes))
     sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
     return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading), counted
 

@@ -489,7 +489,13 @@ def check_together(request: Request) -> None:
 PEERS: Mapping[str, tuple[str, ...]] = {
     "data": ("X", "df", "dataset", "frame", "dataframe", "y"),
     "protected": (
-        *("sensitive_features", "sensitive_feature", "sensitive_attribute", "sensitive_attributes", "attr_cols"),
+        *(
+            "sensitive_features",
+            "sensitive_feature",
+            "sensitive_attribute",
+            "sensitive_attributes",
+            "attr_cols",
+        ),
         *("protected_attribute", "protected_attributes", "protected_attribute_names", "prot_attr", "groups"),
     ),
     "label": ("y_true", "labels", "target", "label_col", "label_names", "label_value", "true_col"),

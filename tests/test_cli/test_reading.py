@@ -223,3 +223,77 @@ def test_a_scale_is_kept_by_the_artifact(rows: pd.DataFrame, call: Call) -> None
     assert status == 2
     assert "outside [0, 100]" in err
     assert not Path("x.parquet").exists()
+
+
+# ---------------------------------------------------------------------- direction
+
+
+WRONG = "the score points the wrong way"
+
+
+@pytest.fixture(scope="module")
+def reverse(rows: pd.DataFrame) -> pd.DataFrame:
+    """Scores of the other label, as of a model of defaults beside labels of repayment."""
+    return rows.assign(score=1 - rows.score).drop(columns="decided")
+
+
+def test_a_score_of_the_other_label_is_the_first_thing_said(
+    reverse: pd.DataFrame, call: Call, tmp_path: Path
+) -> None:
+    """In every format, with its AUC; and the option that it names makes it an AUC above one half, without a word."""
+    write(reverse, "d.csv")
+    outs = [f"{name}=out.{name}" for name in ("json", "html", "markdown", "github", "junit", "sarif")]
+    options = [part for out in outs for part in ("--out", out)]
+    status, text, err = call(
+        "audit", "d.csv", "--protected", "race", "--fail-on", "dp.difference>0.9", *options
+    )
+    assert status in (0, 3), err
+    lines = text.splitlines()
+    assert WRONG in lines[1]
+    assert f"warning: {WRONG}" in err
+    assert "--positive-label 0" in " ".join(lines[1:3])
+    result = json.loads(Path("out.json").read_text())
+    (message,) = result["messages"]
+    assert (message["severity"], message["code"]) == ("warning", "score_direction")
+    assert f"{result['overall']['metrics']['auc']['value']:.3f} [" in message["text"]
+    page = Path("out.html").read_text()
+    assert page.count(WRONG) == 1
+    assert page.index(WRONG) < page.index("Data and settings")
+    assert WRONG in Path("out.markdown").read_text().splitlines()[2]
+    assert Path("out.github").read_text().startswith("::warning title=score_direction::")
+    assert f'<property name="warning score_direction" value="{WRONG}' in Path("out.junit").read_text()
+    (invocation,) = json.loads(Path("out.sarif").read_text())["runs"][0]["invocations"]
+    assert invocation["toolExecutionNotifications"][0]["descriptor"]["id"] == "score_direction"
+
+    right = audited(call, "d.csv", "--positive-label", "0")
+    assert "messages" not in right
+    assert right["overall"]["metrics"]["auc"]["low"] > 0.5
+    assert "messages" not in audited(call, "d.csv", "--positive-label", "0", "--one-pass")
+    assert audited(call, "d.csv", "--one-pass")["messages"][0]["code"] == "score_direction"
+
+
+def test_a_score_that_says_nothing_is_not_said_to_point_the_wrong_way(call: Call) -> None:
+    """The interval has to be below one half: by chance it is, over everybody, in one of forty samples."""
+    rng = np.random.default_rng(5)
+    wrong = 0
+    for _ in range(40):
+        frame = pd.DataFrame(
+            {"g": ["a", "b"] * 60, "label": rng.integers(0, 2, 120), "score": rng.random(120)}
+        )
+        wrong += "messages" in fairfix.audit(frame, protected="g").to_dict()
+    assert wrong <= 5
+
+
+def test_a_repair_and_a_comparison_say_it_too(reverse: pd.DataFrame, call: Call) -> None:
+    """Before anything else that a repair has to say of itself."""
+    write(reverse, "d.csv")
+    asked = ("d.csv", "--protected", "race", "--format", "json")
+    for more, right in (((), False), (("--positive-label", "0"), True)):
+        status, out, err = call("repair", *asked, "--method", "ramp", *more)
+        assert status == 0, err
+        codes = [one.get("code") for one in json.loads(out)["messages"]]
+        assert codes[:1] != ["score_direction"] if right else codes[0] == "score_direction"
+        status, out, err = call("compare", *asked, "--methods", "ramp", "--slacks", "0.1", *more)
+        assert status == 0, err
+        base = json.loads(out)["points"][0]
+        assert any(WRONG in note for note in base["notes"]) is not right

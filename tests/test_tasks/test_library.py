@@ -365,7 +365,7 @@ def test_keywords_of_other_libraries_are_answered_with_ours(
     """Each of them in one message, and what is answered is a parameter of the function."""
     task = getattr(fairfix, function)
     with pytest.raises(TypeError) as refused:
-        task(**{theirs: rows.race for theirs in names})
+        task(**dict.fromkeys(names, rows.race))
 
     for theirs, own in names.items():
         assert f"{theirs!r} is `{own}` here" in str(refused.value)
@@ -374,4 +374,6 @@ def test_keywords_of_other_libraries_are_answered_with_ours(
         fairfix.audit(rows, protected=rows.race)
     with pytest.raises(UsageError, match="`label`: give the name of the column"):
         fairfix.audit(rows, protected="race", label=rows.label)
-    assert fairfix.audit(rows, protected=rows[["race", "town"]].columns).to_dict()["data"]["columns"]["protected"]
+    assert fairfix.audit(rows, protected=rows[["race", "town"]].columns).to_dict()["data"]["columns"][
+        "protected"
+    ]
