@@ -11,8 +11,8 @@ from fairfix.auditing.as_json import check_dict, columns_dict, form, reading_dic
 from fairfix.data.reading import Reading
 from fairfix.individual.flips import described
 from fairfix.models.repaired import Repaired
-from fairfix.models.trace import Note
 from fairfix.tasks.fitting import Outcome
+from fairfix.tasks.messages import message_dict
 from fairfix.tasks.proof import Proof, ProofRow
 
 if TYPE_CHECKING:
@@ -48,11 +48,6 @@ def _proof(proof: Proof) -> dict[str, Any]:
     if proof.other:
         out |= {"reading": "drawn" if proof.drawn else "rounded", "other": list(map(_row, proof.other))}
     return out
-
-
-def message_dict(note: Note) -> dict[str, str]:
-    """Return what is said of a result."""
-    return {"severity": note.severity, **_present(code=note.code), "text": str(note)}
 
 
 def rows_dict(read: int, used: int, excluded: Mapping[str, int]) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from fairfix.errors import DataError, UsageError
 from fairfix.models.trace import messages
 from fairfix.noisy.description import Noise
 from fairfix.report.layout import HEADLINES
-from fairfix.tasks.as_json import message_dict
 from fairfix.tasks.dataset import (
     COLUMNS,
     READ_AS,
@@ -38,7 +37,7 @@ from fairfix.tasks.dataset import (
     open_data,
     waivers_of,
 )
-from fairfix.tasks.doubts import of_direction
+from fairfix.tasks.messages import message_dict, of_direction
 from fairfix.tasks.request import AuditRequest, function_of
 from fairfix.tasks.result import Result
 

@@ -30,8 +30,9 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
 from fairfix.tasks.dataset import Dataset, explaining, learned_features, log, noise_of, open_data
-from fairfix.tasks.doubts import area_of, of_direction
+from fairfix.tasks.doubts import area_of
 from fairfix.tasks.fitting import recorded, split_rows, warned
+from fairfix.tasks.messages import of_direction
 from fairfix.tasks.proof import results_on
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result

@@ -29,12 +29,10 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
 from fairfix.auditing.results import Value
 from fairfix.data.counts import Bools, Floats
-from fairfix.data.reading import Reading
 from fairfix.data.scan import count_table
 from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scoring import MODEL_SCORE
 from fairfix.models.trace import Caution
 from fairfix.stats.estimates import Areas, simultaneous_limits
 
@@ -163,27 +161,6 @@ def one_row(table: Table, groups: Groups, metric: str) -> float:
 
 
 # ---------------------------------------------------------------------- direction of the score
-
-
-def of_direction(auc: Value | None, reading: Reading) -> Iterator[Caution]:
-    """Yield that a score points the wrong way: the whole interval of its AUC over everybody is below one half."""
-    if auc is None or not auc.high < 0.5:
-        return
-    if reading.columns.score == MODEL_SCORE:
-        remedy = "look whether the label is what the model was fitted to, and name another one with `label`"
-    else:
-        other = (
-            "`positive_label=0`" if reading.positive_label is None else "another value with `positive_label`"
-        )
-        remedy = (
-            f"if it is the score of the other label, say {other}; else name the model's score with `score`"
-        )
-    positive = "1" if reading.positive_label is None else repr(reading.positive_label)
-    yield Caution(
-        f"the score points the wrong way: its AUC is {auc.value:.3f} [{auc.low:.3f}, {auc.high:.3f}], so rows of the "
-        f"label {positive} have lower scores than the others; {remedy}",
-        "score_direction",
-    )
 
 
 def area_of(table: Table, confidence: float) -> Value | None:

@@ -36,7 +36,6 @@ from fairfix.noisy.proof import Told
 from fairfix.tasks.doubts import (
     Asked,
     area_of,
-    of_direction,
     of_gaps,
     of_rounding,
     of_selection,
@@ -44,6 +43,7 @@ from fairfix.tasks.doubts import (
     of_small_groups,
     one_row,
 )
+from fairfix.tasks.messages import of_direction
 from fairfix.tasks.proof import Proof, loss_of, prove, results_on
 
 
