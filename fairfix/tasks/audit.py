@@ -17,7 +17,7 @@ from fairfix.auditing.checks import Check, worst
 from fairfix.auditing.countfile import CountFile, audit_counts, count
 from fairfix.auditing.paired import Changes, doubt, match
 from fairfix.auditing.results import AuditReport, Settings
-from fairfix.data.files import Source, open_source, read_json
+from fairfix.data.files import Source, read_json
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -35,9 +35,10 @@ from fairfix.tasks.dataset import (
     log,
     noise_of,
     open_data,
+    opened,
     waivers_of,
 )
-from fairfix.tasks.messages import message_dict, of_direction
+from fairfix.tasks.messages import message_dict, of_direction, of_source
 from fairfix.tasks.request import AuditRequest, function_of
 from fairfix.tasks.result import Result
 
@@ -80,12 +81,14 @@ def run_audit(request: AuditRequest) -> AuditResult:
         if made is None:
             return AuditResult({}, None, counts, why)
         report = made
-    notes = messages(of_direction(report.overall.metrics.get("auc"), report.reading))
+    wrong = of_direction(report.overall.metrics.get("auc"), report.reading)
+    notes = messages((*wrong, *of_source(data.source if data else None)))
     content = audit_dict(report)
     if notes:
         content["messages"] = list(map(message_dict, notes))
         for note in notes:
-            log.info("%s: %s", note.severity, note)
+            if note.severity == "warning":
+                log.info("%s: %s", note.severity, note)
     if request.profile:
         from fairfix.auditing.profiles import profile
 
@@ -285,7 +288,7 @@ def _compare_rows(
 ) -> None:
     """Add to a result what has changed on the rows that are in both files, and the checks of changes."""
     name = str(request.id)
-    sources = open_source(request.baseline_data), data.source
+    sources = opened(request, request.baseline_data), data.source
     reading = data.reading.with_threshold()
     before, after = (_with_ids(source, reading, name) for source in sources)
     matched = match(before, after, name)

@@ -24,7 +24,7 @@ from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.user_file import ScoringModel, load_model
 from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
 from fairfix.report.layout import STATES
-from fairfix.tasks.request import DataRequest, GateRequest
+from fairfix.tasks.request import DataRequest, GateRequest, PredictRequest
 
 log = logging.getLogger("fairfix")
 """What a task has to say while it works; the command line shows it on stderr."""
@@ -65,7 +65,7 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
         probability=getattr(request, "probability", None),
         id=getattr(request, "id", None),
     )
-    source, model = open_source(request.data), None
+    source, model = opened(request, request.data), None
     if request.model:
         model = load_model(
             request.model,
@@ -90,6 +90,14 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     reading = Reading(columns, thresholds=cuts, missing_rows=request.missing, **options)
     reading.check(protected=protected_needed)
     return Dataset(source, reading, inferred, model)
+
+
+def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
+    """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
+    source = open_source(data, delimiter=request.delimiter, decimal=request.decimal)
+    if source.remark:
+        log.info("%s: %s", source.name, source.remark)
+    return source
 
 
 def _decided(source: Source, name: str, positive_label: str) -> str:

@@ -1,6 +1,7 @@
 """Messages: what any result says first, of its scores and of how its data was read.
 
-``score_direction`` is the code of scores that are lower for rows of label 1. The module needs no more than an audit;
+``score_direction`` is the code of scores that are lower for rows of label 1, ``read_as`` that of a file of which it had
+to be found out how it is written. The module needs no more than an audit;
 :mod:`fairfix.tasks.doubts` has what a repair says of itself.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fairfix.auditing.results import Value
+from fairfix.data.files import Source
 from fairfix.data.reading import Reading
 from fairfix.models.scoring import MODEL_SCORE
 from fairfix.models.trace import Caution, Note
@@ -33,6 +35,12 @@ def of_direction(auc: Value | None, reading: Reading) -> Iterator[Caution]:
         f"label {positive} have lower scores than the others; {remedy}",
         "score_direction",
     )
+
+
+def of_source(source: Source | None) -> Iterator[Note]:
+    """Yield how a source was read, where that had to be guessed."""
+    if source is not None and source.remark:
+        yield Note(source.remark, "read_as")
 
 
 def message_dict(note: Note) -> dict[str, str]:

@@ -41,9 +41,11 @@ from fairfix.tasks.dataset import (
     log,
     noise_of,
     open_data,
+    opened,
     waivers_of,
 )
 from fairfix.tasks.fitting import HELD_ROWS, Outcome, repair_stream, repair_table
+from fairfix.tasks.messages import message_dict, of_source
 from fairfix.tasks.request import RepairRequest, function_of
 from fairfix.tasks.result import Result
 
@@ -131,6 +133,9 @@ def run_repair(request: RepairRequest) -> RepairResult:
         request.seed,
     )
     content = repair_dict(outcome, repaired, data.source.name, rows, data.inferred, data_fingerprint)
+    for note in of_source(data.source):
+        content["messages"].append(message_dict(note))
+        content["notes"].append(str(note))
     repaired = replace(repaired, facts={name: content[name] for name in FACTS})
     if request.output is not None:
         digest = repaired.save(request.output)
@@ -279,7 +284,7 @@ def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
     """Return the rows without labels, read like the data."""
     if request.unlabelled is None:
         return None
-    source, reading = open_source(request.unlabelled), data.reading
+    source, reading = opened(request, request.unlabelled), data.reading
     if data.model is not None:
         source = ScoredSource(source, data.model)
     bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=None)

@@ -188,6 +188,14 @@ class DataRequest(Request):
         "What a score is: p, 100p, 2p-1, log-odds, or no probability.",
         choices=get_args(ScoreScale),
     )
+    delimiter: str | None = parameter(
+        None,
+        "What stands between the columns of CSV files; tab is one.  [default: as their heads show]",
+        "SIGN",
+    )
+    decimal: str | None = parameter(
+        None, "Decimal sign of CSV files.  [default: as their heads show]", choices=(".", ",")
+    )
     missing_group: MissingGroup = parameter(
         "error", "Rows whose group is missing.", choices=get_args(MissingGroup)
     )
@@ -401,6 +409,14 @@ class PredictRequest(Request):
         None,
         "Rows of a group the fit has not seen.  [default: as the artifact says]",
         choices=get_args(UnseenGroup),
+    )
+    delimiter: str | None = parameter(
+        None,
+        "What stands between the columns of CSV files; tab is one.  [default: as their heads show]",
+        "SIGN",
+    )
+    decimal: str | None = parameter(
+        None, "Decimal sign of CSV files.  [default: as their heads show]", choices=(".", ",")
     )
     missing: MissingScore = parameter("error", "Rows whose score is missing.", choices=get_args(MissingScore))
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))

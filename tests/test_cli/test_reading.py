@@ -297,3 +297,42 @@ def test_a_repair_and_a_comparison_say_it_too(reverse: pd.DataFrame, call: Call)
         assert status == 0, err
         base = json.loads(out)["points"][0]
         assert any(WRONG in note for note in base["notes"]) is not right
+
+
+# ---------------------------------------------------------------------- CSV
+
+
+def test_a_file_of_semicolons_and_decimal_commas_gives_the_same_audit(rows: pd.DataFrame, call: Call) -> None:
+    """And says how it was read; repair and predict read it too, and predict writes a file of commas."""
+    frame = rows.assign(id=np.arange(600))
+    write(frame, "plain.csv")
+    frame.to_csv("d.csv", sep=";", decimal=",", index=False, encoding="utf-8-sig")
+    how = "read with ';' between columns and ',' as decimal sign"
+    status, text, err = call("audit", "d.csv", "--protected", "race")
+    assert status == 0
+    assert how in text.splitlines()[1]
+    assert err.count(how) == 1
+    assert numbers_of(audited(call, "d.csv")) == numbers_of(audited(call, "plain.csv"))
+    stated = audited(call, "d.csv", "--delimiter", ";", "--decimal", ",")
+    assert numbers_of(stated) == numbers_of(audited(call, "plain.csv"))
+    for name in ("plain", "d"):
+        asked = ("--method", "ramp", "--protected", "race", "--id", "id", "--quiet", "-o", f"{name}.fairfix")
+        status, text, err = call("repair", f"{name}.csv", *asked)
+        assert status == 0, err
+        assert (how in text) == (name == "d")
+        status, _, err = call("predict", f"{name}.fairfix", f"{name}.csv", "-o", f"{name}.out.csv")
+        assert status == 0, err
+        assert (how in err) == (name == "d")
+    assert Path("d.out.csv").read_text() == Path("plain.out.csv").read_text()
+
+
+def test_a_decimal_comma_between_commas_is_asked_for(rows: pd.DataFrame, call: Call) -> None:
+    """The error of a quoted number names the option, with which it is read."""
+    write(rows, "plain.csv")
+    quoted = rows.assign(score=rows.score.map(lambda score: str(score).replace(".", ",")))
+    write(quoted, "d.csv")
+    status, _, err = call("audit", "d.csv", "--protected", "race")
+
+    assert status == 2
+    assert "--decimal ," in err
+    assert numbers_of(audited(call, "d.csv", "--decimal", ",")) == numbers_of(audited(call, "plain.csv"))
