@@ -58,7 +58,11 @@ class DataError(FairfixError):
 
 
 class ColumnError(DataError):
-    """A column is missing, ambiguous or of the wrong type."""
+    """A column is missing, ambiguous or of the wrong type; ``text`` leaves out the ``listing`` of what there is."""
+
+    def __init__(self, text: str, listing: str = "") -> None:
+        super().__init__(text + listing)
+        self.text, self.listing = text, listing
 
 
 class EntryError(DataError):

@@ -87,14 +87,24 @@ def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
             raise ColumnError(f"{where} has the column {name!r} more than once; rename one")
         if name in columns:
             continue
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, columns, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = nearest(name, columns)
+        hint = f"; did you mean {near!r}?" if near else ""
         shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
         whole = next((one for one in columns if "," in one and name in map(str.strip, one.split(","))), None)
         quotes = f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'" if whole else ""
-        raise ColumnError(f"{where} has no column {name!r}; {hint}it has: {shown}{quotes}")
+        raise ColumnError(
+            f"{where} has no column {name!r}{hint}{quotes}",
+            f"{'' if hint and not quotes else ';'} it has: {shown}",
+        )
+
+
+def nearest(name: str, columns: Sequence[str]) -> str | None:
+    """Return the column whose name is most like a name, capitals aside; None where none is like it."""
+    from difflib import get_close_matches
+
+    plain = {column.casefold(): column for column in reversed(columns)}
+    near = get_close_matches(name.casefold(), plain, 1)
+    return plain[near[0]] if near else None
 
 
 class FileSource(Source):

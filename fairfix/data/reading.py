@@ -202,7 +202,8 @@ def infer_columns(
     if score is None and score_needed:
         raise ColumnError(
             "no score column: name it with `score=COLUMN` (or decisions with `prediction`, or a model file "
-            f"with `model`); the columns are {', '.join(schema.names)}"
+            "with `model`)",
+            f"; the columns are {', '.join(schema.names)}",
         )
     decides = score in DECISIONS and not pa.types.is_floating(schema.field(score).type)
     if score is None or (decides and not score_needed):
@@ -216,7 +217,7 @@ def _only(conventional: Sequence[str], names: Sequence[str], part: str) -> str |
     fitting = [name for name in conventional if name in names]
     if len(fitting) > 1:
         raise ColumnError(
-            f"the columns {', '.join(map(repr, fitting))} could each be the {part}; say which with `{part}=COLUMN` "
-            f"(the columns are {', '.join(names)})"
+            f"the columns {', '.join(map(repr, fitting))} could each be the {part}; say which with `{part}=COLUMN`",
+            f" (the columns are {', '.join(names)})",
         )
     return fitting[0] if fitting else None

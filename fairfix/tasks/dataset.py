@@ -19,11 +19,12 @@ from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Columns, Reading, infer_columns
 from fairfix.data.survey import explained, survey, ways
-from fairfix.errors import EntryError, UsageError
+from fairfix.errors import ColumnError, EntryError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.user_file import ScoringModel, load_model
 from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
 from fairfix.report.layout import STATES
+from fairfix.tasks.guide import guide
 from fairfix.tasks.request import DataRequest, GateRequest, PredictRequest
 
 log = logging.getLogger("fairfix")
@@ -58,14 +59,16 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     """Open the data of a request; what a request names no column for is looked for by its usual name."""
     if request.data is None:
         raise UsageError("name the `data`: a file, a folder, a pattern, a data frame or an Arrow table")
-    if protected_needed and not request.protected:
-        raise UsageError("name the protected column with `protected=COLUMN`")
     columns = Columns(
         **{name: getattr(request, name) for name in COLUMNS},
         probability=getattr(request, "probability", None),
         id=getattr(request, "id", None),
     )
     source, model = opened(request, request.data), None
+    raw = source
+    if protected_needed and not request.protected:
+        text = "name the protected column with `protected=COLUMN`"
+        raise UsageError(f"{text}\n{guide(request, raw)}")
     if request.model:
         model = load_model(
             request.model,
@@ -76,9 +79,13 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
         source = ScoredSource(source, model)
         part = "prediction" if model.score_scale == "decision" else "score"
         columns = replace(columns, **{part: MODEL_SCORE})  # type: ignore[arg-type]  # a part of one name
-    columns, inferred = infer_columns(
-        columns, source.schema, score_from_model=model is not None, score_needed=score_needed
-    )
+    try:
+        columns, inferred = infer_columns(
+            columns, source.schema, score_from_model=model is not None, score_needed=score_needed
+        )
+        source.require(columns.roles)
+    except ColumnError as error:
+        raise ColumnError(error.text, f"\n{guide(request, raw)}") from error
     for part, name in inferred.items():
         log.info("%s is column %r (by its name)", part, name)
     options: dict[str, Any] = {name: getattr(request, name) for name in READ_AS}
