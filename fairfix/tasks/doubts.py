@@ -10,6 +10,8 @@ code                    said where
 ``selection``           nearly everybody, or everybody, is decided alike; the methods that know why say it themselves
 ``selection_moved``     many more are selected than by the base, or many fewer, which no slack bounds
 ``small_group``         groups of few rows make most of what the repair costs the others
+``equal_rows``          no id tells rows apart whose result is drawn
+``shared_ids``          rows whose result is drawn share their id with another
 ``score_direction``     scores are lower for rows of label 1, also in an audit and in a comparison of methods
 ======================  ==============================================================================================
 

@@ -187,7 +187,7 @@ def repair_table(
             problem = RepairProblem(fitted, *learned)
         predictor = best.fit(problem, rng=fit_rng)
     notes = [*warned(caught), *predictor.trace.notes, *_unproven(table, split)]
-    notes += _undecidable(table, predictor)
+    notes += _ties(table, predictor)
     held, aside = _answered(table.take(split.holdout), predictor)
     plain = replace(settings, checks=())
     notes += [*aside, *_cost_of_rounding(best, predictor, held, plain)]
@@ -423,18 +423,28 @@ def warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
     return [Caution(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
 
 
-def _undecidable(table: Table, predictor: RepairedPredictor) -> Iterator[str]:
-    """Yield a note where rows whose result is drawn have nothing that tells them apart."""
-    if table.draw is None or table.reading.columns.id is not None or not predictor.randomized:
+def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
+    """Yield what is to be said where nothing, or an id that repeats, tells rows apart whose result is drawn."""
+    name = table.reading.columns.id
+    if table.draw is None or not predictor.randomized:
         return
     drawn = predictor.drawn(table) if predictor.gives == "value" else is_random(predictor.predict(table))
-    alike = int(np.count_nonzero(drawn & table.has_equals))
-    if alike:
-        yield (
-            f"{alike:,} of the {int(drawn.sum()):,} rows whose result is drawn equal another in every column, so which "
-            "of them gets which hangs on their order, and results as drawn are of each part as a file of its own; "
-            "name a column of identities with `id`"
+    among = f"of the {int(drawn.sum()):,} rows whose result is drawn"
+    if name is None and (alike := int(np.count_nonzero(drawn & table.has_equals))):
+        yield Caution(
+            f"no column tells people apart: {alike:,} {among} equal another in every column, so which of them gets "
+            "which result hangs on their order, and results as drawn are of each part as a file of its own; name a "
+            "column of identities with `id`",
+            "equal_rows",
         )
+    if name is not None and name in table.features.column_names:
+        again = table.features.column(name).to_pandas().duplicated(keep=False).to_numpy()
+        if alike := int(np.count_nonzero(drawn & again)):
+            yield Caution(
+                f"ids repeat: {alike:,} {among} share their {name!r} with another row, and with it one draw, so "
+                "they are not decided each for itself: where their chances are equal, so are their results",
+                "shared_ids",
+            )
 
 
 def _unproven(table: Table, split: Split) -> Iterator[str]:
