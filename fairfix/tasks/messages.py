@@ -31,7 +31,7 @@ def of_direction(auc: Value | None, reading: Reading) -> Iterator[Caution]:
         )
     positive = "1" if reading.positive_label is None else repr(reading.positive_label)
     yield Caution(
-        f"the score points the wrong way: its AUC is {auc.value:.3f} [{auc.low:.3f}, {auc.high:.3f}], so rows of the "
+        f"the score points the wrong way: its AUC is {auc.value:.3f} [{auc.low:.3f}, {auc.high:.3f}], so rows of "
         f"label {positive} have lower scores than the others; {remedy}",
         "score_direction",
     )

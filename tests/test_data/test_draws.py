@@ -108,7 +108,7 @@ def test_equal_rows_are_drawn_alike_in_every_file_and_a_note_names_the_id(crowd:
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_rows_that_share_an_id_share_a_draw_and_that_is_said(crowd: Path, call: Call, text: bool) -> None:
+def test_rows_that_share_an_id_share_a_draw_and_that_is_said(crowd: Path, call: Call, ending: str) -> None:
     """How many of the drawn rows do; with ids of their own, or where nothing is drawn, nothing is said."""
     rows = pq.read_table(crowd / "data.parquet").to_pandas()
     options = (
