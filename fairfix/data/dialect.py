@@ -74,15 +74,11 @@ def stated(delimiter: str) -> str:
 def sniffed(path: Path, delimiter: str | None = None, decimal: str | None = None) -> Dialect:
     """Return the dialect of a file, of which only the head is read; what is stated is taken as it is."""
     text, encoding, whole = _head(path)
-    first = usual(path)
     if delimiter is None:
-        others = [sign for sign in SEPARATORS if sign != first]
-        even = [sign for sign in (first, *others) if _columns(text, sign, whole=whole)]
-        delimiter = (
-            even[0]
-            if first in even
-            else max(even, key=lambda s: _columns(text, s, whole=whole), default=first)
-        )
+        delimiter = usual(path)
+        if not _columns(text, delimiter, whole=whole):
+            columns = {sign: _columns(text, sign, whole=whole) for sign in SEPARATORS}
+            delimiter = max(SEPARATORS, key=columns.__getitem__) if any(columns.values()) else delimiter
     if decimal is None and delimiter != ",":
         decimal = _decimal(text, delimiter, whole=whole)
     return Dialect(delimiter, decimal, encoding)
