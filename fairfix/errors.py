@@ -6,7 +6,8 @@
     ├── UsageError               2   the question itself does not make sense
     │   └── ConfigError          2   a config file says something fairfix does not know
     ├── DataError                2   the data cannot carry the question: names column, value, remedy
-    │   └── ColumnError          2   a column is missing, ambiguous or of the wrong type
+    │   ├── ColumnError          2   a column is missing, ambiguous or of the wrong type
+    │   └── EntryError         2   an entry is none that its column may hold
     ├── ModelError               2   a model file is refused, unreadable or does not fit the data
     └── ArtifactError            2   a .fairfix file is damaged, hostile or from another format
 
@@ -57,7 +58,19 @@ class DataError(FairfixError):
 
 
 class ColumnError(DataError):
-    """A column is missing, ambiguous or of the wrong type."""
+    """A column is missing, ambiguous or of the wrong type; ``text`` leaves out the ``listing`` of what there is."""
+
+    def __init__(self, text: str, listing: str = "") -> None:
+        super().__init__(text + listing)
+        self.text, self.listing = text, listing
+
+
+class EntryError(DataError):
+    """An entry is none that its column may hold: ``place`` says which and where, ``part`` the role of ``column``."""
+
+    def __init__(self, part: str, column: str, place: str, remedy: str) -> None:
+        super().__init__(place + remedy)
+        self.part, self.column, self.place = part, column, place
 
 
 class ModelError(FairfixError):

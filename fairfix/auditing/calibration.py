@@ -7,7 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from fairfix.auditing.sums import proportions, share
+from fairfix.data.choices import ScoreScale
 from fairfix.data.counts import Counts, moved_bins
+from fairfix.data.reading import SCORE_RANGE, to_probability
 from fairfix.stats.estimates import CalibrationErrors
 
 BINS = 16
@@ -17,14 +19,14 @@ BINS = 16
 class Calibration:
     """Positives, negatives and mean score of every group (G) in every calibration bin.
 
-    ``margin`` says that scores are in [-1, 1] and stand for the probability ``(1 + score) / 2``.
+    ``scale`` says what probability a score stands for; it is one whose range is :data:`SCORE_RANGE`.
     """
 
-    def __init__(self, counts: Counts, *, margin: bool) -> None:
+    def __init__(self, counts: Counts, scale: ScoreScale = "probability") -> None:
         grid = counts.grid
         assert grid is not None
         middle = (grid.edges[:-1] + grid.edges[1:]) / 2
-        chance = (1 + middle) / 2 if margin else middle
+        chance = to_probability(middle, scale)
         into = np.clip((chance * BINS).astype(np.int64), 0, BINS - 1)
         parts = [moved_bins(t, into, BINS) for t in (counts.weights, counts.square_weights)]
         self.negative, self.positive = np.moveaxis(np.stack(parts, axis=-1), 1, 0)
@@ -33,7 +35,8 @@ class Calibration:
         scores = moved_bins(counts.weights.sum(axis=1) * np.clip(chance, 0.0, 1.0), into, BINS)
         with np.errstate(invalid="ignore", divide="ignore"):
             self.score = np.asarray(np.where(self.weight > 0, scores / self.weight, np.nan))
-        self.error = grid.width / (4 if margin else 2)
+        low, high = SCORE_RANGE[scale]
+        self.error = grid.width / 2 / (high - low)
         """How far a mean score may be off: half a bin of the counts, as a probability."""
         self.weighted = counts.weighted
 

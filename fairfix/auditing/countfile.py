@@ -66,6 +66,7 @@ READING_PARTS: Mapping[str, Json] = {
     "score_scale": codec.one_of(*get_args(ScoreScale)),
     "thresholds": codec.list_of(codec.real(), most=64),
     "positive_label": NAME,
+    "positive_prediction": NAME,
     "missing_group": codec.one_of(*get_args(MissingGroup)),
     "missing_rows": codec.one_of(*get_args(MissingRows)),
     "max_groups": codec.whole(1),

@@ -22,7 +22,7 @@ from fairfix.auditing.results import ComparisonReport, GroupReport, Pair, ScoreS
 from fairfix.auditing.sums import confusion, label_table, mean_sums, means, proportions, rate_sums
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.names import group_name
-from fairfix.data.reading import Reading
+from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.data.scan import KeptRows
 from fairfix.stats import gaps
 from fairfix.stats.estimates import Areas, Estimates, simultaneous_limits
@@ -117,7 +117,7 @@ class Evidence:
             return out | dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), NO_SCORE)
         if not counts.has_labels:
             out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], counts, reading)
-        elif reading.score_scale not in ("probability", "margin"):
+        elif reading.score_scale not in SCORE_RANGE:
             out["calibration_error"] = "calibration bins need scores in [0, 1]"
         if self.above_median is None:
             out["scoring_rate"] = "the exact pooled median needs a second pass (leave out `one_pass`)"
@@ -143,7 +143,7 @@ def unavailable(metric: Metric, counts: Counts, reading: Reading) -> str:
             return "a real-valued prediction is no probability"
         if need == "probability" and "square_loss" not in counts.sums:
             if score and reading.score_scale == "raw":
-                return "a raw score is no probability (`score_scale=probability`, margin or logit)"
+                return "a raw score is no probability (`score_scale=probability`, percent, margin or logit)"
             return NO_LABEL if score else NO_SCORE
         if need == "decision" and not decided:
             if score:
@@ -217,7 +217,7 @@ class Measured:
 
     @cached_property
     def _calibration(self) -> Calibration:
-        return Calibration(self.counts, margin=self.evidence.reading.score_scale == "margin")
+        return Calibration(self.counts, self.evidence.reading.score_scale)
 
     # -------------------------------------------------------------- groups
 

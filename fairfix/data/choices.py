@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 Task = Literal["classification", "regression"]
-ScoreScale = Literal["probability", "margin", "logit", "raw"]
+ScoreScale = Literal["probability", "percent", "margin", "logit", "raw"]
 MissingGroup = Literal["error", "group", "drop"]
 MissingRows = Literal["error", "drop"]
 GateOn = Literal["interval", "point"]

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.reading import Reading
-from fairfix.errors import ColumnError, DataError
+from fairfix.errors import ColumnError, DataError, EntryError
 
 MISSING = "(missing)"
 """The level of rows whose group is missing, under ``missing_group="group"``."""
@@ -168,22 +168,25 @@ class Encoder:
         least, most = ranges.get(part, (-math.inf, math.inf))
         if low < least or high > most:
             row = int(np.argmax((column < least) | (column > most)))
-            scale = self.reading.score_scale
-            remedies = {
-                "score": f", outside [{least:g}, {most:g}]: not a {scale}; say what it is with "
-                "`score_scale=margin` (2p-1), logit or raw"
-                + ("" if scale == "margin" else ", or `task=regression` for a real-valued target"),
-                "weight": "; weights must not be negative",
-            }
-            remedy = remedies.get(part, ", outside [0, 1]")
-            raise DataError(f"{part} column {name!r} holds {column[row]:g} at {self._at(row)}{remedy}")
+            place = f"{part} column {name!r} holds {column[row]:g} at {self._at(row)}"
+            if part == "score":
+                raise EntryError(
+                    part,
+                    name,
+                    f"{place}, outside [{least:g}, {most:g}]: not a {self.reading.score_scale}",
+                    "; say what it is with `score_scale=percent` (100p), margin (2p-1), logit or raw, or "
+                    "`task=regression` for a real-valued target",
+                )
+            remedy = "; weights must not be negative" if part == "weight" else ", outside [0, 1]"
+            raise DataError(place + remedy)
         return column
 
     def _binary(self, batch: pa.RecordBatch, name: str, part: str, drop: dict[str, Bools]) -> Ints:
         """Return a 0/1 column (uint8) from numbers, booleans or text."""
         array = batch.column(name)
-        positive = self.reading.positive_label
-        kind = array.type
+        reading, kind = self.reading, array.type
+        own = part == "prediction" and reading.positive_prediction is not None
+        positive = reading.positive_prediction if own else reading.positive_label
         if positive is None and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             return self._binary_numbers(array, name, part, drop)
         codes, levels, missing = group_codes(array, name)
@@ -192,11 +195,12 @@ class Encoder:
             levels.pop()
         table = np.zeros(len(levels) + 1, dtype=np.uint8)
         for i, level in enumerate(levels):
-            truth = _truth(level) if positive is None else _is_positive(level, positive, kind, part)
-            if truth is not None:
-                table[i] = truth
+            shared = part == "prediction" and not own
+            yes = truth(level) if positive is None else _is_positive(level, positive, kind, shared=shared)
+            if yes is not None:
+                table[i] = yes
             elif (here := codes == i).any():  # a dictionary may name levels that no row has
-                raise DataError(_not_binary(part, name, level, self._at(int(np.argmax(here)))))
+                raise _not_binary(part, name, level, self._at(int(np.argmax(here))))
         return table[codes]  # type: ignore[return-value]  # uint8 is what callers want
 
     def _binary_numbers(self, array: pa.Array, name: str, part: str, drop: dict[str, Bools]) -> Ints:
@@ -208,7 +212,7 @@ class Encoder:
         out = column.astype(np.uint8) if small else np.zeros(0, dtype=np.uint8)
         if not small or (column.dtype.kind == "f" and not np.array_equal(out, column)):
             row = int(np.argmax((column != 0) & (column != 1)))
-            raise DataError(_not_binary(part, name, f"{column[row]:g}", self._at(row)))
+            raise _not_binary(part, name, f"{column[row]:g}", self._at(row))
         return out  # type: ignore[return-value]  # uint8 is what callers want
 
     def _at(self, row: int) -> str:
@@ -229,39 +233,54 @@ def check_excluded(excluded: Mapping[str, int], read: int, reading: Reading) -> 
             raise DataError(f"{reason} in {rows:,} of {read:,} rows; fill the values, or choose {remedy}")
 
 
-def _not_binary(part: str, name: str, value: str, at: str) -> str:
+def _not_binary(part: str, name: str, value: str, at: str) -> EntryError:
     more = ", or `task=regression` for a real-valued target" if part == "label" else ""
-    return (
-        f"{part} column {name!r} holds {value!r} at {at}, but binary values (0/1, true/false) are needed; "
-        f"name the positive one with `positive_label=VALUE`{more}"
+    return EntryError(
+        part,
+        name,
+        f"{part} column {name!r} holds {value!r} at {at}, but binary values (0/1, true/false) are needed",
+        f"; name the positive one with `positive_{part}=VALUE`{more}",
     )
 
 
-def _truth(level: str) -> float | None:
-    """Return 0/1 for the usual spellings of a truth value, None for any other text."""
-    return {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}.get(level.strip().lower())
+def truth(level: str) -> float | None:
+    """Return 0/1 for the usual spellings of a truth value as words or numbers, None for any other text."""
+    text = level.strip().lower()
+    if text in ("true", "false"):
+        return float(text == "true")
+    with suppress(ValueError):  # the level may be no number
+        return float(text) if float(text) in (0.0, 1.0) else None
+    return None
 
 
-def _is_positive(level: str, positive: str, kind: pa.DataType, part: str) -> float:
+def _is_positive(level: str, positive: str, kind: pa.DataType, *, shared: bool) -> float:
     """Return 1 for the level that ``positive`` names, else 0.
 
-    Numbers and truth values match however they are spelled: "1" names 1.0 and "true" names True. The name is
-    that of a label; decisions written as truth values beside it keep their own meaning.
+    Numbers and truth values match however they are spelled: "1" names 1.0 and "true" names True. Where the name is
+    that of a label, and ``shared``, decisions written as truth values keep their own meaning.
     """
     if level == positive:
         return 1.0
-    if part == "prediction" and _truth(positive) is None and (own := _truth(level)) is not None:
-        return own
-    if pa.types.is_boolean(kind):
-        return float(_truth(level) == _truth(positive))
+    own, named = truth(level), truth(positive)
+    if own is not None and (named is not None or shared):
+        return own if named is None else float(own == named)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         with suppress(ValueError):  # the name may be no number
             return float(float(level) == float(positive))
     return 0.0
 
 
-def check_positive(labels: npt.NDArray[Any] | None, reading: Reading) -> None:
-    """Raise a DataError where no row holds the positive label that is named; ``labels`` is non-zero for positives."""
+def check_positive(
+    labels: npt.NDArray[Any] | None, reading: Reading, decisions: npt.NDArray[Any] | None = None
+) -> None:
+    """Raise a DataError where no row holds a positive value that is named; arrays are non-zero for positives."""
+    name = reading.positive_prediction
+    named = reading.columns.prediction and name is not None and truth(name) is None
+    if named and decisions is not None and not decisions.any():
+        raise DataError(
+            f"no row used has the value {name!r} in prediction column {reading.columns.prediction!r}, though "
+            f"`positive_prediction` names it; check its spelling"
+        )
     if reading.binary and reading.positive_label is not None and labels is not None and not labels.any():
         raise DataError(
             f"no row used has the value {reading.positive_label!r} in label column {reading.columns.label!r}, though "

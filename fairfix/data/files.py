@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import errno
 import glob
+import gzip
 import json
 import os
+import re
 import tempfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -24,7 +27,7 @@ from typing import IO, Any, ClassVar
 
 import pyarrow as pa
 
-from fairfix.errors import ColumnError, DataError
+from fairfix.errors import ColumnError, DataError, UsageError
 
 BATCH_ROWS = 65_536
 """Rows per batch: a batch of a few columns stays in the processor's cache."""
@@ -55,6 +58,8 @@ class Source(ABC):
     """Number of rows where it is known without reading."""
     about_rows: int = 0
     """Roughly how many rows there are; decides how finely to count."""
+    remark = ""
+    """How the data was read, where that had to be guessed; empty where it is read as usual."""
     text = False
     """Whether the format leaves the types of columns open, so that ``types`` decides them."""
 
@@ -82,14 +87,24 @@ def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
             raise ColumnError(f"{where} has the column {name!r} more than once; rename one")
         if name in columns:
             continue
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, columns, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = nearest(name, columns)
+        hint = f"; did you mean {near!r}?" if near else ""
         shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
         whole = next((one for one in columns if "," in one and name in map(str.strip, one.split(","))), None)
         quotes = f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'" if whole else ""
-        raise ColumnError(f"{where} has no column {name!r}; {hint}it has: {shown}{quotes}")
+        raise ColumnError(
+            f"{where} has no column {name!r}{hint}{quotes}",
+            f"{'' if hint and not quotes else ';'} it has: {shown}",
+        )
+
+
+def nearest(name: str, columns: Sequence[str]) -> str | None:
+    """Return the column whose name is most like a name, capitals aside; None where none is like it."""
+    from difflib import get_close_matches
+
+    plain = {column.casefold(): column for column in reversed(columns)}
+    near = get_close_matches(name.casefold(), plain, 1)
+    return plain[near[0]] if near else None
 
 
 class FileSource(Source):
@@ -149,12 +164,18 @@ class FrameSource(Source):
         return [Part(self.name, lambda: iter(chosen.to_batches(max_chunksize=BATCH_ROWS)))]
 
 
-def open_source(data: Any) -> Source:
-    """Return a source for a path, a glob, a folder, an Arrow table, a pandas frame or a dict of columns."""
+def open_source(data: Any, **stated: str | None) -> Source:
+    """Return a source for a path, a glob, a folder, an Arrow table, a pandas frame or a dict of columns.
+
+    ``delimiter`` and ``decimal`` state how text files are written.
+    """
+    given = {name: sign for name, sign in stated.items() if sign is not None}
+    if given and not isinstance(data, (str, os.PathLike)):
+        raise UsageError(f"`{min(given)}` is of CSV files; leave it out, since no file is read")
     if isinstance(data, Source):
         return data
     if isinstance(data, (str, os.PathLike)):
-        return _open_files(os.fspath(data))
+        return _open_files(os.fspath(data), given)
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return FrameSource(pa.table(data) if isinstance(data, pa.Table) else pa.Table.from_batches([data]))
     if isinstance(data, Mapping):
@@ -168,7 +189,7 @@ def open_source(data: Any) -> Source:
     )
 
 
-def _open_files(text: str) -> Source:
+def _open_files(text: str, stated: Mapping[str, str]) -> Source:
     if "://" in text:
         raise DataError(f"{text} is a URL; fairfix reads local files: copy it here first")
     paths = _find(text)
@@ -181,7 +202,9 @@ def _open_files(text: str) -> Source:
         )
     name = paths[0].name if len(paths) == 1 else f"{Path(text).name or text} ({len(paths)} files)"
     (kind,) = kinds.values()
-    return kind(paths, name)
+    if stated and not kind.text:
+        raise UsageError(f"`{min(stated)}` is of CSV files, and {name} is {kind.kind}; leave it out")
+    return kind(paths, name, **stated)
 
 
 def _find(text: str) -> list[Path]:
@@ -213,6 +236,15 @@ def _kind(path: Path) -> type[FileSource]:
     raise DataError(f"{path.name}: unknown kind of file; known are {', '.join(file_kinds())}")
 
 
+def head_of(path: Path, size: int, *, packed: bool) -> bytes:
+    """Return the first bytes of a file, unpacked; none where that cannot be done, which its reader will say."""
+    try:
+        with gzip.open(path) if packed else path.open("rb") as file:
+            return file.read(size)
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
 @contextmanager
 def readable(path: Path, kind: str) -> Iterator[None]:
     """Turn what Arrow says of a damaged file into one line that names the file."""
@@ -224,6 +256,10 @@ def readable(path: Path, kind: str) -> Iterator[None]:
         first = [*str(error).strip().splitlines(), type(error).__name__][0]
         # CSV has no types: those of columns without a role are what the beginning of the file looks like
         remedy = "; mend the value, or save the data as Parquet, which keeps types"
+        if re.search(r"invalid value '[^']*\d,\d+'", first):
+            remedy = "; if the comma is its decimal sign, say `decimal=,`" + remedy.replace(
+                "; mend", ", else mend"
+            )
         hint = remedy if "conversion error" in first else ""
         raise DataError(f"{path.name} cannot be read as {kind}: {first}{hint}") from error
 

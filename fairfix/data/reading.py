@@ -13,10 +13,14 @@ from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.counts import Floats
 from fairfix.errors import ColumnError, DataError, UsageError
 
-SCORE_RANGE: Mapping[str, tuple[float, float]] = {"probability": (0.0, 1.0), "margin": (-1.0, 1.0)}
+SCORE_RANGE: Mapping[str, tuple[float, float]] = {
+    "probability": (0.0, 1.0),
+    "percent": (0.0, 100.0),
+    "margin": (-1.0, 1.0),
+}
 """Scales whose values must lie in a known range."""
 
-NATURAL_THRESHOLD: Mapping[str, float] = {"probability": 0.5, "margin": 0.0, "logit": 0.0}
+NATURAL_THRESHOLD: Mapping[str, float] = {"probability": 0.5, "percent": 50.0, "margin": 0.0, "logit": 0.0}
 """Where the probability is one half; a raw score has no such point."""
 
 LABELS = ("label", "y", "y_true", "target")
@@ -72,6 +76,8 @@ class Reading:
     score_scale: ScoreScale = "probability"
     thresholds: tuple[float, ...] = ()
     positive_label: str | None = None
+    positive_prediction: str | None = None
+    """The positive value of decisions; None where they are 0/1, or have that of the labels."""
     missing_group: MissingGroup = "error"
     missing_rows: MissingRows = "error"
     max_groups: int = 1000
@@ -165,11 +171,15 @@ def to_probability(score: Floats, scale: ScoreScale) -> Floats:
     """Return the probability that a score on the given scale stands for."""
     if scale == "probability":
         return score
+    if scale == "percent":
+        return score / 100.0
     if scale == "margin":
         return (1.0 + score) / 2.0
     if scale == "logit":
         return 1.0 / (1.0 + np.exp(-np.clip(score, -745.0, 745.0)))
-    raise DataError("a raw score stands for no probability; say `score_scale=probability`, margin or logit")
+    raise DataError(
+        "a raw score stands for no probability; say `score_scale=probability`, percent, margin or logit"
+    )
 
 
 def infer_columns(
@@ -192,7 +202,8 @@ def infer_columns(
     if score is None and score_needed:
         raise ColumnError(
             "no score column: name it with `score=COLUMN` (or decisions with `prediction`, or a model file "
-            f"with `model`); the columns are {', '.join(schema.names)}"
+            "with `model`)",
+            f"; the columns are {', '.join(schema.names)}",
         )
     decides = score in DECISIONS and not pa.types.is_floating(schema.field(score).type)
     if score is None or (decides and not score_needed):
@@ -206,7 +217,7 @@ def _only(conventional: Sequence[str], names: Sequence[str], part: str) -> str |
     fitting = [name for name in conventional if name in names]
     if len(fitting) > 1:
         raise ColumnError(
-            f"the columns {', '.join(map(repr, fitting))} could each be the {part}; say which with `{part}=COLUMN` "
-            f"(the columns are {', '.join(names)})"
+            f"the columns {', '.join(map(repr, fitting))} could each be the {part}; say which with `{part}=COLUMN`",
+            f" (the columns are {', '.join(names)})",
         )
     return fitting[0] if fitting else None

@@ -363,7 +363,8 @@ def check_whole(counts: Counts, reading: Reading, name: str) -> None:
     if not counts.used:
         why = ", ".join(f"{reason} {rows:,}" for reason, rows in counts.excluded.items())
         raise DataError(f"{name}: no rows are left to audit; left out: {why}")
-    check_positive(counts.rows[:, -1], reading)
+    decided = None if counts.decisions is None else counts.decisions[..., 0]
+    check_positive(counts.rows[:, -1], reading, decided)
 
 
 def _joined(kept: Sequence[KeptRows], cells: Sequence[tuple[str, ...]], counts: Counts) -> KeptRows:

@@ -175,7 +175,7 @@ def assemble(
 
     arrays = {name: joined(name) for name in ("cell", "label", "score", "decision", "weight")}
     rows = Rows(cells=encoder.cells, read=read, excluded=dict(excluded), **arrays)
-    check_positive(rows.label, reading)
+    check_positive(rows.label, reading, rows.decision)
     roles = set(reading.columns.roles) - set(raw)
     names = [name for name in batches[0].schema.names if name not in roles]
     features = [

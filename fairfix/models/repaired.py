@@ -390,6 +390,7 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
         missing_group="group",
         missing_rows="drop",
         positive_label=None,
+        positive_prediction=None,
     )
 
 

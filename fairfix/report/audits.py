@@ -59,6 +59,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
 
 
 def _facts(result: Json) -> Iterator[str]:
+    yield from (f"{one['severity']}: {one['text']}" for one in result.get("messages", ()))
     data, settings = result["data"], result["settings"]
     left_out = (f"; {e['rows']:,} left out: {e['reason']}" for e in data["rows"]["excluded"] if e["rows"])
     yield read_and_used(result) + "".join(left_out)

@@ -8,7 +8,7 @@ report there.
 from __future__ import annotations
 
 from fairfix.report.layout import Json
-from fairfix.report.verdicts import judged, limit, sentence, title, waivers
+from fairfix.report.verdicts import cautions, judged, limit, sentence, title, waivers
 
 GATED = True
 
@@ -22,7 +22,8 @@ WAIVERS = {"used": "notice", "not needed": "notice"}
 def render(result: Json) -> str:
     """Return the checks as workflow commands, one line each."""
     of = judged(result, "github")
-    lines = [
+    lines = [_command("warning", code, text) for code, text in cautions(result)]
+    lines += [
         _command(level, title(check), f"{sentence(check)}. It {limit(check)}.")
         for severity, level in LEVELS.items()
         for check in of.checks

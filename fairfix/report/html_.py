@@ -31,7 +31,7 @@ from fairfix.report.layout import (
     parted,
     titled,
 )
-from fairfix.report.verdicts import WORDS, limit, meaning, measured
+from fairfix.report.verdicts import WORDS, cautions, limit, meaning, measured
 from fairfix.report.words import readable
 
 FEW_SECTIONS = 3
@@ -63,12 +63,14 @@ def render(result: Json, *, detail: bool = False) -> str:
     kind = kind_of(result)
     detail = detail or kind == "repair"  # the numbers of a solver are folded nowhere
     heading, *rest = layout(result, detail=detail)
+    facts = tuple(line for line in heading.lines if not line.startswith("warning: "))  # they stand above
     sections = [_section(section, f"s{i}", result) for i, section in enumerate(rest, 1)]
     if kind == "compare":
         sections.insert(0, Shown("Frontier", (figures.frontier(result),), ident="frontier"))
     return _template().render(
         title=heading.title,
-        facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), heading.lines),
+        facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), facts),
+        warnings=[text for _, text in cautions(result)],
         sections=[*sections, _definitions(result, detail=detail)],
         contents=len(rest) > FEW_SECTIONS,
         verdict=Verdict(result["verdict"]) if result.get("checks") else None,

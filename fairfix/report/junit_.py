@@ -10,7 +10,7 @@ import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from fairfix.report.layout import Json
-from fairfix.report.verdicts import Judged, judged, limit, measured, rule, sentence, title, waivers
+from fairfix.report.verdicts import Judged, cautions, judged, limit, measured, rule, sentence, title, waivers
 
 GATED = True
 
@@ -60,6 +60,7 @@ def _properties(result: Json, of: Judged) -> dict[str, str]:
         "rows read": str(rows["read"]),
         "rows used": str(rows["used"]),
         "verdict": str(result["verdict"] or "nothing gated"),
+        **{f"warning {code}": text for code, text in cautions(result)},
         **{f"waiver {i}": text for i, (_, _, text) in enumerate(waivers(result), 1)},
     }
     baseline = result.get("baseline")

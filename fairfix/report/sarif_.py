@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fairfix.report.layout import Json
-from fairfix.report.verdicts import judged, limit, measured, rule, sentence
+from fairfix.report.verdicts import cautions, judged, limit, measured, rule, sentence
 
 GATED = True
 
@@ -41,7 +41,7 @@ def render(result: Json) -> str:
             }
         },
         "automationDetails": {"id": f"fairfix/{of.command}/"},
-        "invocations": [{"executionSuccessful": True}],
+        "invocations": [{"executionSuccessful": True, **_notifications(result)}],
         "artifacts": [{"location": {"uri": uri}, "roles": ["analysisTarget"]}],
         "results": [
             _result(check, rules.index(rule(check)), uri)
@@ -59,6 +59,15 @@ def render(result: Json) -> str:
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _notifications(result: Json) -> dict[str, Any]:
+    """Return the warnings about the run as a whole, which are no results."""
+    notes = [
+        {"level": "warning", "descriptor": {"id": code}, "message": {"text": _message(text)}}
+        for code, text in cautions(result)
+    ]
+    return {"toolExecutionNotifications": notes} if notes else {}
 
 
 def _rule(identifier: str, definition: str) -> dict[str, Any]:

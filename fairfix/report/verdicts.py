@@ -53,6 +53,15 @@ def waivers(result: Json) -> list[tuple[str, str, str]]:
     ]
 
 
+def cautions(result: Json) -> list[tuple[str, str]]:
+    """Return every warning of a result as (code, text)."""
+    return [
+        (str(one.get("code", "warning")), str(one["text"]))
+        for one in result.get("messages", ())
+        if one["severity"] == "warning"
+    ]
+
+
 def title(check: Json) -> str:
     """Return the check with its attribute."""
     text = str(check["check"])

@@ -8,6 +8,7 @@ are and have escapes of their own.
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 ARGUMENTS = frozenset(("data", "result", "artifact"))
@@ -58,7 +59,7 @@ def as_options(value: Any) -> Any:
 
 def _option(match: re.Match[str]) -> str:
     name = match[1].upper() if match[1] in ARGUMENTS else "--" + match[1].replace("_", "-")
-    return name if match[2] is None else f"{name} {match[2]}"
+    return name if match[2] is None else f"{name} {shlex.quote(match[2])}"
 
 
 def harmless(text: str) -> str:

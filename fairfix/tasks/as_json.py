@@ -11,8 +11,8 @@ from fairfix.auditing.as_json import check_dict, columns_dict, form, reading_dic
 from fairfix.data.reading import Reading
 from fairfix.individual.flips import described
 from fairfix.models.repaired import Repaired
-from fairfix.models.trace import Note
 from fairfix.tasks.fitting import Outcome
+from fairfix.tasks.messages import message_dict
 from fairfix.tasks.proof import Proof, ProofRow
 
 if TYPE_CHECKING:
@@ -48,10 +48,6 @@ def _proof(proof: Proof) -> dict[str, Any]:
     if proof.other:
         out |= {"reading": "drawn" if proof.drawn else "rounded", "other": list(map(_row, proof.other))}
     return out
-
-
-def _message(note: Note) -> dict[str, str]:
-    return {"severity": note.severity, **_present(code=note.code), "text": str(note)}
 
 
 def rows_dict(read: int, used: int, excluded: Mapping[str, int]) -> dict[str, Any]:
@@ -111,7 +107,7 @@ def repair_dict(
         "solution": outcome.predictor.trace.state(),
         "proof": {"fit": _proof(outcome.fit), "holdout": _proof(outcome.holdout)},
         "checks": [check_dict(result, settings.gate_on) for result in outcome.checks],
-        "messages": list(map(_message, outcome.messages)),
+        "messages": list(map(message_dict, outcome.messages)),
         "warnings": list(outcome.warnings),
         "notes": list(outcome.notes),
     }
@@ -129,7 +125,7 @@ def _point(point: Point) -> dict[str, Any]:
         "randomized": point.randomized,
         "protected_at_predict": point.needs_protected,
         "front": list(point.front),
-        "messages": list(map(_message, point.notes)),
+        "messages": list(map(message_dict, point.notes)),
         "notes": list(map(str, point.notes)),
     }
 

@@ -17,11 +17,12 @@ from fairfix.auditing.checks import Check, worst
 from fairfix.auditing.countfile import CountFile, audit_counts, count
 from fairfix.auditing.paired import Changes, doubt, match
 from fairfix.auditing.results import AuditReport, Settings
-from fairfix.data.files import Source, open_source, read_json
+from fairfix.data.files import Source, read_json
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
+from fairfix.models.trace import messages
 from fairfix.noisy.description import Noise
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.dataset import (
@@ -29,12 +30,15 @@ from fairfix.tasks.dataset import (
     READ_AS,
     Dataset,
     apply_waivers,
+    explaining,
     file_name,
     log,
     noise_of,
     open_data,
+    opened,
     waivers_of,
 )
+from fairfix.tasks.messages import message_dict, of_direction, of_source
 from fairfix.tasks.request import AuditRequest, function_of
 from fairfix.tasks.result import Result
 
@@ -72,22 +76,19 @@ def run_audit(request: AuditRequest) -> AuditResult:
             request if request.baseline_data is not None else replace(request, id=None),
             protected_needed=not request.noise_membership,
         )
-        settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
-        more = _individual(request, data) if request.individual else None
-        if request.counts_out:
-            about: Any = {"inferred": data.inferred, "model": _model(request, data)}
-            counts = count(data.source, data.reading, threads=settings.threads, **about)
-            try:
-                report = audit_counts(counts, settings, more)
-                require_two_groups(report)
-            except DataError as error:
-                if settings.checks or request.fail_on_worse:
-                    raise
-                # a piece of data makes no report of its own, and nothing hangs on one
-                return AuditResult({}, None, counts, str(error))
-        else:
-            report = _of_data(request, data, settings, more)
+        with explaining(data):
+            made, counts, why = _read(request, data)
+        if made is None:
+            return AuditResult({}, None, counts, why)
+        report = made
+    wrong = of_direction(report.overall.metrics.get("auc"), report.reading)
+    notes = messages((*wrong, *of_source(data.source if data else None)))
     content = audit_dict(report)
+    if notes:
+        content["messages"] = list(map(message_dict, notes))
+        for note in notes:
+            if note.severity == "warning":
+                log.info("%s: %s", note.severity, note)
     if request.profile:
         from fairfix.auditing.profiles import profile
 
@@ -126,6 +127,25 @@ def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
 
 
 # ---------------------------------------------------------------------- data
+
+
+def _read(request: AuditRequest, data: Dataset) -> tuple[AuditReport | None, CountFile | None, str]:
+    """Return report and counts of data; of a piece of data that makes no report the reason why."""
+    settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
+    more = _individual(request, data) if request.individual else None
+    if not request.counts_out:
+        return _of_data(request, data, settings, more), None, ""
+    about: Any = {"inferred": data.inferred, "model": _model(request, data)}
+    counts = count(data.source, data.reading, threads=settings.threads, **about)
+    try:
+        report = audit_counts(counts, settings, more)
+        require_two_groups(report)
+    except DataError as error:
+        if settings.checks or request.fail_on_worse:
+            raise
+        # a piece of data makes no report of its own, and nothing hangs on one
+        return None, counts, str(error)
+    return report, counts, ""
 
 
 def _model(request: AuditRequest, data: Dataset) -> dict[str, str]:
@@ -268,7 +288,7 @@ def _compare_rows(
 ) -> None:
     """Add to a result what has changed on the rows that are in both files, and the checks of changes."""
     name = str(request.id)
-    sources = open_source(request.baseline_data), data.source
+    sources = opened(request, request.baseline_data), data.source
     reading = data.reading.with_threshold()
     before, after = (_with_ids(source, reading, name) for source in sources)
     matched = match(before, after, name)

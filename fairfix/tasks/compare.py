@@ -29,8 +29,10 @@ from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
-from fairfix.tasks.dataset import Dataset, learned_features, log, noise_of, open_data
+from fairfix.tasks.dataset import Dataset, explaining, learned_features, log, noise_of, open_data
+from fairfix.tasks.doubts import area_of
 from fairfix.tasks.fitting import recorded, split_rows, warned
+from fairfix.tasks.messages import of_direction
 from fairfix.tasks.proof import results_on
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
@@ -237,7 +239,11 @@ def _baselines(fitted: Table, judge: _Judge) -> Iterator[Point]:
         mean = float(np.average(fitted.rows.label, weights=fitted.rows.weight))
         tables["constant"] = held.with_score(np.full(len(held), mean))
     for title, table in tables.items():
-        yield judge.with_true_groups(replace(judge.scored(table), title=title), table)
+        wrong = of_direction(area_of(fitted, judge.confidence), held.reading) if title == "base" else ()
+        point = replace(judge.scored(table), title=title, notes=messages(wrong))
+        for note in point.notes:
+            log.info("%s: %s", note.severity, note)
+        yield judge.with_true_groups(point, table)
 
 
 def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
@@ -288,7 +294,8 @@ class Plan:
     def run(self, done: Callable[[int], None] = lambda fits: None) -> CompareResult:
         """Make the comparison; ``done`` is called with 1 after every fit."""
         request, data = self.request, self.data
-        table = read_table(data.source, data.reading)
+        with explaining(data):
+            table = read_table(data.source, data.reading)
         outcome = compare_table(
             table,
             self.contenders,

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from fairfix.auditing.checks import worst
 from fairfix.auditing.waivers import Waiver, apply
+from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Columns, Reading, infer_columns
-from fairfix.errors import UsageError
+from fairfix.data.survey import explained, survey, ways
+from fairfix.errors import ColumnError, EntryError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.user_file import ScoringModel, load_model
 from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
 from fairfix.report.layout import STATES
-from fairfix.tasks.request import DataRequest, GateRequest
+from fairfix.tasks.guide import guide
+from fairfix.tasks.request import DataRequest, GateRequest, PredictRequest
 
 log = logging.getLogger("fairfix")
 """What a task has to say while it works; the command line shows it on stderr."""
@@ -27,7 +33,7 @@ log = logging.getLogger("fairfix")
 COLUMNS = ("protected", "label", "score", "prediction", "weight", "strata")
 """Parameters that name the columns of all data."""
 
-READ_AS = ("task", "score_scale", "positive_label", "missing_group", "max_groups")
+READ_AS = ("task", "score_scale", "positive_label", "positive_prediction", "missing_group", "max_groups")
 """Parameters that say how the columns are read, by the names that a reading has for them."""
 
 INDEX_NAME = re.compile(r"__index_level_\d+__")
@@ -53,14 +59,16 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     """Open the data of a request; what a request names no column for is looked for by its usual name."""
     if request.data is None:
         raise UsageError("name the `data`: a file, a folder, a pattern, a data frame or an Arrow table")
-    if protected_needed and not request.protected:
-        raise UsageError("name the protected column with `protected=COLUMN`")
     columns = Columns(
         **{name: getattr(request, name) for name in COLUMNS},
         probability=getattr(request, "probability", None),
         id=getattr(request, "id", None),
     )
-    source, model = open_source(request.data), None
+    source, model = opened(request, request.data), None
+    raw = source
+    if protected_needed and not request.protected:
+        text = "name the protected column with `protected=COLUMN`"
+        raise UsageError(f"{text}\n{guide(request, raw)}")
     if request.model:
         model = load_model(
             request.model,
@@ -71,18 +79,54 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
         source = ScoredSource(source, model)
         part = "prediction" if model.score_scale == "decision" else "score"
         columns = replace(columns, **{part: MODEL_SCORE})  # type: ignore[arg-type]  # a part of one name
-    columns, inferred = infer_columns(
-        columns, source.schema, score_from_model=model is not None, score_needed=score_needed
-    )
+    try:
+        columns, inferred = infer_columns(
+            columns, source.schema, score_from_model=model is not None, score_needed=score_needed
+        )
+        source.require(columns.roles)
+    except ColumnError as error:
+        raise ColumnError(error.text, f"\n{guide(request, raw)}") from error
     for part, name in inferred.items():
         log.info("%s is column %r (by its name)", part, name)
     options: dict[str, Any] = {name: getattr(request, name) for name in READ_AS}
     if model is not None and model.score_scale == "raw":
         options["score_scale"] = "raw"
     cuts = () if request.threshold is None else (request.threshold,)
+    if columns.prediction and request.positive_label is not None and request.positive_prediction is None:
+        options["positive_prediction"] = _decided(source, columns.prediction, request.positive_label)
     reading = Reading(columns, thresholds=cuts, missing_rows=request.missing, **options)
     reading.check(protected=protected_needed)
     return Dataset(source, reading, inferred, model)
+
+
+def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
+    """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
+    source = open_source(data, delimiter=request.delimiter, decimal=request.decimal)
+    if source.remark:
+        log.info("%s: %s", source.name, source.remark)
+    return source
+
+
+def _decided(source: Source, name: str, positive_label: str) -> str:
+    """Return the positive value of decisions beside labels whose positive value has a name."""
+    source.require([name])
+    if name == MODEL_SCORE:
+        return "1"
+    seen = survey(source, [name], {name: pa.string()} if source.text else None)[name]
+    if all(truth(value) is not None for value, _ in seen.common):
+        return "1"
+    if positive_label in dict(seen.common):
+        return positive_label
+    raise UsageError(f"prediction column {name!r}: {ways(seen, 'prediction')}")
+
+
+@contextmanager
+def explaining(data: Dataset) -> Iterator[None]:
+    """Say of an entry that was refused what else is in its column."""
+    try:
+        yield
+    except EntryError as error:
+        raise explained(error, data.source, data.reading) from error
 
 
 def learned_features(request: DataRequest, data: Dataset) -> tuple[str, ...] | None:

@@ -10,6 +10,9 @@ code                    said where
 ``selection``           nearly everybody, or everybody, is decided alike; the methods that know why say it themselves
 ``selection_moved``     many more are selected than by the base, or many fewer, which no slack bounds
 ``small_group``         groups of few rows make most of what the repair costs the others
+``equal_rows``          no id tells rows apart whose result is drawn
+``shared_ids``          rows whose result is drawn share their id with another
+``score_direction``     scores are lower for rows of label 1, also in an audit and in a comparison of methods
 ======================  ==============================================================================================
 
 All of them are cautions. None is found in words: each looks at typed numbers of the proof, or fits again.
@@ -28,10 +31,12 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
 from fairfix.auditing.results import Value
 from fairfix.data.counts import Bools, Floats
+from fairfix.data.scan import count_table
 from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution
+from fairfix.stats.estimates import Areas, simultaneous_limits
 
 FEW = 100
 """Rows from which a rate is known to about 0.1 only (95 %): a gap that hangs on fewer is mostly chance."""
@@ -155,6 +160,23 @@ def one_row(table: Table, groups: Groups, metric: str) -> float:
             return 1.0
         out = max(out, float((weight / mass[groups.codes])[inside].max()))
     return out
+
+
+# ---------------------------------------------------------------------- direction of the score
+
+
+def area_of(table: Table, confidence: float) -> Value | None:
+    """Return the AUC of the rows' scores over everybody, from bins; None where there are no scores or 0/1 labels."""
+    if table.rows.score is None or not table.reading.binary:
+        return None
+    counts = count_table(table).counts
+    weights, squares = (part.sum(axis=0)[None] for part in (counts.weights, counts.square_weights))
+    with np.errstate(invalid="ignore", divide="ignore"):  # effective numbers, spread over the bins
+        effective = np.nan_to_num(weights.sum(axis=2, keepdims=True) / squares.sum(axis=2, keepdims=True))
+    negative, positive = np.moveaxis(weights * effective, 1, 0)
+    areas = Areas.from_histograms(positive, negative)
+    low, high = simultaneous_limits(areas, 1.0 - confidence)
+    return Value(float(areas.area[0]), float(low[0]), float(high[0]))
 
 
 # ---------------------------------------------------------------------- small groups

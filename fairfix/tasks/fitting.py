@@ -33,7 +33,17 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
-from fairfix.tasks.doubts import Asked, of_gaps, of_rounding, of_selection, of_slack, of_small_groups, one_row
+from fairfix.tasks.doubts import (
+    Asked,
+    area_of,
+    of_gaps,
+    of_rounding,
+    of_selection,
+    of_slack,
+    of_small_groups,
+    one_row,
+)
+from fairfix.tasks.messages import of_direction
 from fairfix.tasks.proof import Proof, loss_of, prove, results_on
 
 
@@ -177,7 +187,7 @@ def repair_table(
             problem = RepairProblem(fitted, *learned)
         predictor = best.fit(problem, rng=fit_rng)
     notes = [*warned(caught), *predictor.trace.notes, *_unproven(table, split)]
-    notes += _undecidable(table, predictor)
+    notes += _ties(table, predictor)
     held, aside = _answered(table.take(split.holdout), predictor)
     plain = replace(settings, checks=())
     notes += [*aside, *_cost_of_rounding(best, predictor, held, plain)]
@@ -194,8 +204,9 @@ def repair_table(
 
     free = noise is None and unlabelled is None and not pairs and fitted.rows.label is not None
     first = _doubts(best, predictor, fitted, (of_fit, proof), again if free else None, held)
+    area = area_of(fitted, settings.confidence) if predictor.needs_score else None
     sizes = {name: part.size for name, part in vars(split).items()}
-    notes = [*first, *proof.claims, *notes]
+    notes = [*of_direction(area, table.reading), *first, *proof.claims, *notes]
     return Outcome(best, predictor, split, sizes, selection, of_fit, proof, messages(notes), table.reading)
 
 
@@ -247,7 +258,8 @@ def repair_stream(
     of_fit = prove(shown, predictor, replace(settings, checks=()))
     proof = prove(held, predictor, settings)
     first = _doubts(repairer, predictor, shown, (of_fit, proof), None, held)
-    notes = messages((*first, *warned(caught), *aside, *predictor.trace.notes))
+    wrong = of_direction(area_of(shown, settings.confidence), reading)
+    notes = messages((*wrong, *first, *warned(caught), *aside, *predictor.trace.notes))
     sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
     return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading), counted
 
@@ -411,18 +423,28 @@ def warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
     return [Caution(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
 
 
-def _undecidable(table: Table, predictor: RepairedPredictor) -> Iterator[str]:
-    """Yield a note where rows whose result is drawn have nothing that tells them apart."""
-    if table.draw is None or table.reading.columns.id is not None or not predictor.randomized:
+def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
+    """Yield what is to be said where nothing, or an id that repeats, tells rows apart whose result is drawn."""
+    name = table.reading.columns.id
+    if table.draw is None or not predictor.randomized:
         return
     drawn = predictor.drawn(table) if predictor.gives == "value" else is_random(predictor.predict(table))
-    alike = int(np.count_nonzero(drawn & table.has_equals))
-    if alike:
-        yield (
-            f"{alike:,} of the {int(drawn.sum()):,} rows whose result is drawn equal another in every column, so which "
-            "of them gets which hangs on their order, and results as drawn are of each part as a file of its own; "
-            "name a column of identities with `id`"
+    among = f"of the {int(drawn.sum()):,} rows whose result is drawn"
+    if name is None and (alike := int(np.count_nonzero(drawn & table.has_equals))):
+        yield Caution(
+            f"no column tells people apart: {alike:,} {among} equal another in every column, so which of them gets "
+            "which result hangs on their order, and results as drawn are of each part as a file of its own; name a "
+            "column of identities with `id`",
+            "equal_rows",
         )
+    if name is not None and name in table.features.column_names:
+        again = table.features.column(name).to_pandas().duplicated(keep=False).to_numpy()
+        if alike := int(np.count_nonzero(drawn & again)):
+            yield Caution(
+                f"ids repeat: {alike:,} {among} share their {name!r} with another row, and with it one draw, so "
+                "they are not decided each for itself: where their chances are equal, so are their results",
+                "shared_ids",
+            )
 
 
 def _unproven(table: Table, split: Split) -> Iterator[str]:

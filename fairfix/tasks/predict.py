@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from fairfix.auditing.countfile import CountFile
 from fairfix.data.container import COUNTS, kind_of
-from fairfix.data.files import Source, open_source, read_json
+from fairfix.data.files import Source, read_json
 from fairfix.errors import ModelError, UsageError
 from fairfix.models.repaired import Repaired
 from fairfix.models.scoring import Averaged, ScoredSource, read_changes
 from fairfix.models.user_file import file_hash, load_model
-from fairfix.tasks.dataset import log
+from fairfix.tasks.dataset import log, opened
 from fairfix.tasks.request import PredictRequest, function_of
 from fairfix.tasks.result import Result
 
@@ -36,7 +36,7 @@ def predictions_of(request: PredictRequest) -> Predictions:
     repaired = artifact if isinstance(artifact, Repaired) else Repaired.load(artifact, _kinds_of_methods)
     if request.unseen_group:
         repaired = replace(repaired, unseen_group=request.unseen_group)
-    source = _scored(open_source(request.data), repaired, request)
+    source = _scored(opened(request, request.data), repaired, request)
     if repaired.predictor.needs_protected:
         names = ", ".join(repaired.reading.columns.protected)
         what = "decisions" if repaired.predictor.gives == "decision" else "values"

@@ -35,14 +35,17 @@ from fairfix.tasks.as_json import repair_dict, rows_dict
 from fairfix.tasks.dataset import (
     Dataset,
     apply_waivers,
+    explaining,
     file_name,
     learned_features,
     log,
     noise_of,
     open_data,
+    opened,
     waivers_of,
 )
 from fairfix.tasks.fitting import HELD_ROWS, Outcome, repair_stream, repair_table
+from fairfix.tasks.messages import message_dict, of_source
 from fairfix.tasks.request import RepairRequest, function_of
 from fairfix.tasks.result import Result
 
@@ -94,9 +97,11 @@ def run_repair(request: RepairRequest) -> RepairResult:
     _check_ids(request, data)
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
     if repairer.solver_in_force.streams:
-        outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
+        with explaining(data):
+            outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
     else:
-        table, data_fingerprint = _read(request, data, repairer, features)
+        with explaining(data):
+            table, data_fingerprint = _read(request, data, repairer, features)
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
         outcome = repair_table(
             table,
@@ -128,6 +133,9 @@ def run_repair(request: RepairRequest) -> RepairResult:
         request.seed,
     )
     content = repair_dict(outcome, repaired, data.source.name, rows, data.inferred, data_fingerprint)
+    for note in of_source(data.source):
+        content["messages"].append(message_dict(note))
+        content["notes"].append(str(note))
     repaired = replace(repaired, facts={name: content[name] for name in FACTS})
     if request.output is not None:
         digest = repaired.save(request.output)
@@ -276,7 +284,7 @@ def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
     """Return the rows without labels, read like the data."""
     if request.unlabelled is None:
         return None
-    source, reading = open_source(request.unlabelled), data.reading
+    source, reading = opened(request, request.unlabelled), data.reading
     if data.model is not None:
         source = ScoredSource(source, data.model)
     bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=None)

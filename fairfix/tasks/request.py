@@ -57,9 +57,12 @@ class Domain:
         """Return a value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`."""
         if value is None or value is default:
             return default
-        return tuple(self._one(name, one) for one in _entries(value)) if self.many else self._one(name, value)
+        listed = self.many and not hasattr(value, "iloc")
+        return tuple(self._one(name, one) for one in _entries(value)) if listed else self._one(name, value)
 
     def _one(self, name: str, value: Any) -> Any:
+        if hasattr(value, "iloc") and self.kind is not object:  # of pandas: the entries instead of their name
+            raise UsageError(f"`{name}`: give the name of the column in `data`, not its entries")
         if self.kind is object:
             return os.fspath(value) if isinstance(value, os.PathLike) else value
         if self.kind is str:
@@ -167,6 +170,9 @@ class DataRequest(Request):
         listed=True,
     )
     positive_label: str | None = parameter(None, "The positive value of labels that are not 0/1.", "VALUE")
+    positive_prediction: str | None = parameter(
+        None, "The positive value of decisions that are not 0/1.  [default: that of the labels]", "VALUE"
+    )
     weight: str | None = parameter(None, "Row weights.", "COLUMN")
     strata: Names = parameter(
         (), "Compare, and repair, within each level of this column.", "COLUMN", listed=True
@@ -179,8 +185,16 @@ class DataRequest(Request):
     )
     score_scale: ScoreScale = parameter(
         "probability",
-        "What a score is: p, 2p-1, log-odds, or no probability.",
+        "What a score is: p, 100p, 2p-1, log-odds, or no probability.",
         choices=get_args(ScoreScale),
+    )
+    delimiter: str | None = parameter(
+        None,
+        "What stands between the columns of CSV files; tab is one.  [default: as their heads show]",
+        "SIGN",
+    )
+    decimal: str | None = parameter(
+        None, "Decimal sign of CSV files.  [default: as their heads show]", choices=(".", ",")
     )
     missing_group: MissingGroup = parameter(
         "error", "Rows whose group is missing.", choices=get_args(MissingGroup)
@@ -396,6 +410,14 @@ class PredictRequest(Request):
         "Rows of a group the fit has not seen.  [default: as the artifact says]",
         choices=get_args(UnseenGroup),
     )
+    delimiter: str | None = parameter(
+        None,
+        "What stands between the columns of CSV files; tab is one.  [default: as their heads show]",
+        "SIGN",
+    )
+    decimal: str | None = parameter(
+        None, "Decimal sign of CSV files.  [default: as their heads show]", choices=(".", ",")
+    )
     missing: MissingScore = parameter("error", "Rows whose score is missing.", choices=get_args(MissingScore))
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
 
@@ -480,6 +502,40 @@ def check_together(request: Request) -> None:
 
 # ---------------------------------------------------------------------- functions of requests
 
+PEERS: Mapping[str, tuple[str, ...]] = {
+    "data": ("X", "df", "dataset", "frame", "dataframe", "y"),
+    "protected": (
+        *(
+            "sensitive_features",
+            "sensitive_feature",
+            "sensitive_attribute",
+            "sensitive_attributes",
+            "attr_cols",
+        ),
+        *("protected_attribute", "protected_attributes", "protected_attribute_names", "prot_attr", "groups"),
+    ),
+    "label": ("y_true", "labels", "target", "label_col", "label_names", "label_value", "true_col"),
+    "prediction": ("y_pred", "pred", "preds", "predictions", "pred_col"),
+    "score": ("y_score", "y_prob", "y_proba", "proba", "scores", "scores_names", "score_col"),
+    "weight": ("sample_weight", "sample_weights", "weights", "instance_weights_name", "weights_col"),
+    "strata": ("control_features", "control_feature"),
+    "positive_label": ("pos_label", "favorable_label", "favorable_classes"),
+    "reference": ("ref_groups_dict", "privileged_groups", "reference_group", "privileged"),
+    "fail_on": ("limits", "limit"),
+    "method": ("mitigator", "algorithm", "constraints"),
+    "slack": ("difference_bound", "tol", "eps"),
+    "seed": ("random_state",),
+}
+"""Parameter -> what other libraries call it, or what one guesses."""
+
+
+def _of_peers(name: str, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+    """Return what to write for keywords that other libraries have; empty if there are none."""
+    ours = {other: own for own, others in PEERS.items() for other in others if own in parameters}
+    words = [f"{one!r} is `{ours[one]}` here" for one in given if one in ours and one not in parameters]
+    columns = "; columns are given by their names in `data`, so what stands beside it becomes a column first"
+    return f"fairfix.{name}(): {', '.join(words)}{columns}" if words else ""
+
 
 def function_of(
     name: str, make: Callable[P, Any], run: Callable[[Any], R], more: Mapping[str, str] | None = None
@@ -504,6 +560,8 @@ def function_of(
         try:
             given = dict(signature.bind(*args, **kwargs).arguments)
         except TypeError as error:  # which does not know the name of the function
+            if peers := _of_peers(name, kwargs, signature.parameters):
+                raise TypeError(peers) from None
             raise TypeError(f"fairfix.{name}() {error}") from None
         explicit = frozenset(given)
         if more:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fairfix.data.files import Source
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading, infer_columns
 from fairfix.data.scan import scan
+from fairfix.data.survey import MANY, SHOWN, Survey
 from fairfix.errors import ColumnError, UsageError
 
 USUAL = (
@@ -31,42 +30,8 @@ USUAL = (
 FEW = 20
 """Up to so many values look like groups."""
 
-MANY = 50
-"""Values of a column are collected up to this many."""
-
 TRUTHS = frozenset({"0", "1", "0.0", "1.0", "true", "false"})
-SHOWN = 6
 INDEX = re.compile(r"(^|_)(id|uuid|key)$")
-
-
-@dataclass
-class _Survey:
-    """What was seen of one column: how many values are missing, how often each is there if they are few, the ends."""
-
-    missing: int = 0
-    counts: Counter[str] | None = field(default_factory=Counter)
-    low: float = np.inf
-    high: float = -np.inf
-
-    def add(self, column: pa.Array) -> None:
-        """Look at some more values."""
-        missing = column.is_null(nan_is_null=True)
-        self.missing += missing.true_count
-        column = column.filter(pc.invert(missing))
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)) and len(column):
-            ends = pc.min_max(column)
-            self.low = min(self.low, float(ends["min"].as_py()))
-            self.high = max(self.high, float(ends["max"].as_py()))
-        if self.counts is None or pa.types.is_nested(column.type):
-            self.counts = None
-            return
-        for entry in pc.value_counts(column):
-            self.counts[str(entry["values"].as_py())] += entry["counts"].as_py()
-            if len(self.counts) > MANY:
-                self.counts = None
-                return
 
 
 @dataclass(frozen=True)
@@ -77,7 +42,7 @@ class Draft:
     usual: tuple[str, ...]
     others: tuple[str, ...]
     identity: str
-    seen: Mapping[str, _Survey]
+    seen: Mapping[str, Survey]
     guessed: bool
 
 
@@ -115,9 +80,9 @@ def first_configuration(
     return _text(draft, f"{_plain(source.name)} ({rows:,} rows)", data)
 
 
-def _surveyed(source: Source) -> tuple[dict[str, _Survey], int]:
+def _surveyed(source: Source) -> tuple[dict[str, Survey], int]:
     """Return what is seen of each column, and the number of rows."""
-    seen = {name: _Survey() for name in source.columns}
+    seen = {name: Survey() for name in source.columns}
     rows = 0
     for part in source.parts(list(source.columns)):
         for batch in part.batches():
@@ -128,7 +93,7 @@ def _surveyed(source: Source) -> tuple[dict[str, _Survey], int]:
 
 
 def _candidates(
-    source: Source, columns: Columns, seen: Mapping[str, _Survey]
+    source: Source, columns: Columns, seen: Mapping[str, Survey]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the columns that look like groups: by a usual name, and by few values of text alone."""
     usual, others, taken = [], [], replace(columns, protected=()).roles
@@ -144,7 +109,7 @@ def _candidates(
     return tuple(usual), tuple(others)
 
 
-def _reading(columns: Columns, seen: Mapping[str, _Survey], positive_label: str | None) -> Reading:
+def _reading(columns: Columns, seen: Mapping[str, Survey], positive_label: str | None) -> Reading:
     """Return how the data has to be read for an audit to run."""
     label = seen[columns.label] if columns.label else None
     task: Any = "classification"
@@ -257,8 +222,8 @@ def _of_scores(draft: Draft) -> Iterator[str]:
     if reading.task == "regression":
         return
     if reading.score_scale == "raw":
-        yield "# These are no probabilities. If they are 2p-1 or log-odds, say margin or logit; a raw score needs a"
-        yield "# threshold for decisions."
+        yield "# These are no probabilities. If they are 100p, 2p-1 or log-odds, say percent, margin or logit; a raw"
+        yield "# score needs a threshold for decisions."
         yield 'score-scale = "raw"'
     default = "; 0.5 if left out" if reading.score_scale == "probability" else ""
     yield f"# threshold = SCORE   # a score at or above it is a positive decision{default}"
@@ -274,13 +239,13 @@ def _of_gaps(draft: Draft) -> Iterator[str]:
         yield 'missing-group = "group"'
 
 
-def _content(survey: _Survey) -> str:
+def _content(survey: Survey) -> str:
     """Return what a column holds: its most frequent values, or its ends."""
     missing = f", {survey.missing:,} missing" if survey.missing else ""
     if survey.counts is None:
         numbers = f"numbers from {survey.low:g} to {survey.high:g}"
         return (numbers if np.isfinite(survey.low) else f"more than {MANY} values") + missing
-    common = sorted(survey.counts.items(), key=lambda one: (-one[1], one[0]))
+    common = survey.common
     shown = ", ".join(f"{_plain(text)} {many:,}" for text, many in common[:SHOWN])
     return shown + (f" and {len(common) - SHOWN} more" if len(common) > SHOWN else "") + missing
 

@@ -28,3 +28,30 @@ def interval_of_the_parity_difference(rng: np.random.Generator, shell: Shell) ->
     return judged(
         gap["low"] <= truth <= gap["high"], f"{truth:.3f} not in [{gap['low']}, {gap['high']}], {rows}"
     )
+
+
+@promise(
+    "a score that ranks the labels rightly is not said to point the wrong way",
+    level=0.05,
+    quick=12,
+    full=1000,
+)
+def direction_of_the_score(rng: np.random.Generator, shell: Shell) -> Tried:
+    rows = int(np.exp(rng.uniform(np.log(30), np.log(3000))))
+    label = rng.random(rows) < rng.uniform(0.05, 0.95)
+    label[:2] = True, False
+    right = float(rng.choice([0.0, 0.0, 0.1]))  # at 0 the area is one half
+    score = rng.normal(size=rows) * rng.choice([1.0, 1e4]) + right * label
+    if rng.random() < 0.5:
+        score = np.round(score, 0)  # ties
+    frame = pd.DataFrame({"race": rng.choice(["a", "b"], rows), "label": label, "score": score})
+    frame.loc[:1, "race"] = ["a", "b"]
+    words = ["--protected", "race", "--score-scale", "raw"]
+    if rng.random() < 0.5:
+        frame["weight"] = rng.gamma(rng.choice([0.5, 2.0]), size=rows) + 1e-3
+        words += ["--weight", "weight"]
+    if rng.random() < 0.5:
+        words.append("--one-pass")
+    done = shell.run("audit", shell.write(frame), *words)
+    wrong = any(one["code"] == "score_direction" for one in done.result.get("messages", ()))
+    return judged(not wrong, f"{rows} rows, {words}, {done.result['overall']['metrics']['auc']}")

@@ -82,7 +82,9 @@ def test_equal_rows_are_drawn_alike_in_every_file_and_a_note_names_the_id(crowd:
     status, out, err = call("repair", str(crowd / "data.parquet"), *options, artifact)
     assert status == 0, err
     result, rows = json.loads(out), pq.read_table(crowd / "data.parquet")
-    notes = [note for note in result["notes"] if "equal another in every column" in note and "`id`" in note]
+    notes = [
+        note for note in result["warnings"] if "equal another in every column" in note and "`id`" in note
+    ]
     assert len(notes) == 1
     assert "of each part as a file of its own" in notes[0]
     table = result["proof"]["fit"]["table"]
@@ -102,4 +104,52 @@ def test_equal_rows_are_drawn_alike_in_every_file_and_a_note_names_the_id(crowd:
     pq.write_table(named, crowd / "named.parquet")
     status, out, err = call("repair", str(crowd / "named.parquet"), "--id", "person", *options, artifact)
     assert status == 0, err
-    assert not any("equal another" in note for note in json.loads(out)["notes"])
+    assert not any("equal another" in note for note in json.loads(out)["warnings"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_rows_that_share_an_id_share_a_draw_and_that_is_said(crowd: Path, call: Call, ending: str) -> None:
+    """How many of the drawn rows do; with ids of their own, or where nothing is drawn, nothing is said."""
+    rows = pq.read_table(crowd / "data.parquet").to_pandas()
+    options = (
+        "--method",
+        "ramp",
+        "--protected",
+        "sex",
+        "--gamma",
+        "0.3",
+        "--id",
+        "person",
+        "--format",
+        "json",
+    )
+    shared = {}
+    for name, ids, more in (
+        ("pairs", np.arange(3000) // 2, ("--duplicate-ids", "share")),
+        ("own", np.arange(3000), ("--duplicate-ids", "share")),
+        ("rounded", np.arange(3000) // 2, ("--duplicate-ids", "share", "--decisions", "deterministic")),
+    ):
+        path, artifact = crowd / f"{name}.{ending}", str(crowd / f"{name}.fairfix")
+        frame = rows.assign(person=ids)
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+        status, out, err = call("repair", str(path), *options, *more, "-o", artifact)
+        assert status == 0, err
+        shared[name] = [one["text"] for one in json.loads(out)["messages"] if one.get("code") == "shared_ids"]
+    status, _, err = call(
+        "predict",
+        str(crowd / "pairs.fairfix"),
+        str(path.with_stem("pairs")),
+        "--duplicate-ids",
+        "share",
+        "-o",
+        str(crowd / "out.parquet"),
+    )
+    assert status == 0, err
+    decided = pq.read_table(crowd / "out.parquet").to_pandas()
+    drawn = decided.randomized
+    alike = decided[drawn].groupby(["person", "p_positive"]).decision
+
+    assert f": {drawn.sum():,} of the {drawn.sum():,} rows" in shared["pairs"][0]
+    assert (alike.nunique() == 1).all()
+    assert (alike.size() == 2).any()
+    assert shared["own"] == shared["rounded"] == []

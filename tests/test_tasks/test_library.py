@@ -347,3 +347,33 @@ def test_a_parameter_that_there_is_not_is_a_type_error(rows: pd.DataFrame) -> No
         fairfix.audit(rows, protectd="race")  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="`gamma` is not an option of sensei"):
         fairfix.repair(rows, protected="race", method="sensei", gamma=0.1)
+
+
+PEERS: list[tuple[str, dict[str, str]]] = [
+    ("audit", {"y_true": "label", "y_pred": "prediction", "sensitive_features": "protected"}),
+    ("audit", {"protected_attribute_names": "protected", "favorable_label": "positive_label"}),
+    ("audit", {"sample_weight": "weight", "control_features": "strata", "ref_groups_dict": "reference"}),
+    ("repair", {"sensitive_features": "protected", "difference_bound": "slack", "y_proba": "score"}),
+    ("compare", {"X": "data", "sensitive_features": "protected", "random_state": "seed"}),
+]
+
+
+@pytest.mark.parametrize(("function", "names"), PEERS)
+def test_keywords_of_other_libraries_are_answered_with_ours(
+    function: str, names: dict[str, str], rows: pd.DataFrame
+) -> None:
+    """Each of them in one message, and what is answered is a parameter of the function."""
+    task = getattr(fairfix, function)
+    with pytest.raises(TypeError) as refused:
+        task(**dict.fromkeys(names, rows.race))
+
+    for theirs, own in names.items():
+        assert f"{theirs!r} is `{own}` here" in str(refused.value)
+        assert own in inspect.signature(task).parameters
+    with pytest.raises(UsageError, match="`protected`: give the name of the column"):
+        fairfix.audit(rows, protected=rows.race)
+    with pytest.raises(UsageError, match="`label`: give the name of the column"):
+        fairfix.audit(rows, protected="race", label=rows.label)
+    assert fairfix.audit(rows, protected=rows[["race", "town"]].columns).to_dict()["data"]["columns"][
+        "protected"
+    ]

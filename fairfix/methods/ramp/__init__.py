@@ -177,12 +177,12 @@ class Ramp(Repairer):
             if refused:
                 raise UsageError(
                     f"ramp: {name} {getattr(self, name)} needs scores that are probabilities, and these are raw; "
-                    f"leave `{name}` out, or say `score_scale=probability`, margin or logit"
+                    f"leave `{name}` out, or say `score_scale=probability`, percent, margin or logit"
                 )
         if problem.table.rows.label is None:
             raise DataError(
                 "a raw score is made a probability by labels; name their column with `label`, or say "
-                "`score_scale=probability`, margin or logit"
+                "`score_scale=probability`, percent, margin or logit"
             )
         predictor = replace(self, calibrate="isotonic").solver_in_force.fit(problem, rng)
         if self.calibrate == "isotonic":

@@ -1,0 +1,124 @@
+"""Survey: what a column holds, in words; of what messages and a first configuration tell."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fairfix.data.files import Source
+from fairfix.data.reading import SCORE_RANGE, Reading
+from fairfix.errors import DataError, EntryError
+
+MANY = 50
+"""Values of a column are collected up to this many."""
+
+SHOWN = 6
+"""Values that are shown."""
+
+
+@dataclass
+class Survey:
+    """What was seen of one column: how many values are missing, how often each is there if they are few, the ends."""
+
+    missing: int = 0
+    counts: Counter[str] | None = field(default_factory=Counter)
+    low: float = math.inf
+    high: float = -math.inf
+
+    def add(self, column: pa.Array) -> None:
+        """Look at some more values."""
+        missing = column.is_null(nan_is_null=True)
+        self.missing += missing.true_count
+        column = column.filter(pc.invert(missing))
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)) and len(column):
+            ends = pc.min_max(column)
+            self.low = min(self.low, float(ends["min"].as_py()))
+            self.high = max(self.high, float(ends["max"].as_py()))
+        if self.counts is None or pa.types.is_nested(column.type):
+            self.counts = None
+            return
+        for entry in pc.value_counts(column):
+            self.counts[str(entry["values"].as_py())] += entry["counts"].as_py()
+            if len(self.counts) > MANY:
+                self.counts = None
+                return
+
+    @property
+    def common(self) -> list[tuple[str, int]]:
+        """The values with their numbers of rows, the most frequent first; none where they are many."""
+        return sorted((self.counts or {}).items(), key=lambda one: (-one[1], one[0]))
+
+
+def survey(
+    source: Source, names: Iterable[str], types: dict[str, pa.DataType] | None = None
+) -> dict[str, Survey]:
+    """Return what is seen of columns; ``types`` are those that text files are read as."""
+    seen = {name: Survey() for name in names}
+    for part in source.parts(list(seen), types):
+        for batch in part.batches():
+            for name in seen:
+                seen[name].add(batch.column(batch.schema.get_field_index(name)))
+    return seen
+
+
+def explained(error: EntryError, source: Source, reading: Reading) -> DataError:
+    """Return the error with what the whole column holds, and the exact settings to choose from."""
+    part, name = error.part, error.column
+    kind = pa.float64() if part == "score" else pa.string()
+    seen = survey(source, [name], {name: kind} if source.text else None)[name]
+    if part == "score":
+        return DataError(
+            f"{error.place}; the column goes from {seen.low:g} to {seen.high:g}{_scales(seen, reading)}"
+        )
+    return DataError(f"{error.place}; {ways(seen, part)}")
+
+
+def ways(seen: Survey, part: str) -> str:
+    """Return what a column of two values holds, and the exact settings that name one of them as positive."""
+    text, setting, few = _held(seen), f"positive_{part}", seen.common
+    if 1 <= len(few) <= SHOWN:
+        named = " or ".join(f"`{setting}={value}`" for value, _ in few)
+        more = "" if len(few) == 2 else ", and all others will be negative"
+        return f"{text}; say which one is positive{more}: {named}"
+    other = (
+        "for a real-valued target say `task=regression`"
+        if part == "label"
+        else "a score is named with `score`"
+    )
+    return f"{text}; name the positive one with `{setting}=VALUE`, and all others will be negative; {other}"
+
+
+def _held(seen: Survey) -> str:
+    if seen.counts is None:
+        numbers = f"numbers from {seen.low:g} to {seen.high:g}"
+        held = numbers if math.isfinite(seen.low) else f"more than {MANY} values"
+    else:
+        held = ", ".join(f"{value!r} in {rows:,}" for value, rows in seen.common[:SHOWN])
+        held += " rows" + (f" and {len(seen.common) - SHOWN} values more" if len(seen.common) > SHOWN else "")
+    return f"the column holds {held}" + (f", nothing in {seen.missing:,}" if seen.missing else "")
+
+
+def _scales(seen: Survey, reading: Reading) -> str:
+    """Return what scores of a range may be."""
+    scales: dict[str, Any] = {
+        "percent": "100p",
+        "margin": "2p-1",
+        "logit": "log-odds",
+        "raw": "no probability",
+    }
+    fitting = {
+        scale: words
+        for scale, words in scales.items()
+        for low, high in (SCORE_RANGE.get(scale, (-math.inf, math.inf)),)
+        if scale != reading.score_scale and low <= seen.low and seen.high <= high
+    }
+    settings = " or ".join(f"`score_scale={scale}` ({words})" for scale, words in fitting.items())
+    return f": say what it is with {settings}, or `task=regression` for a real-valued target"

@@ -1,0 +1,404 @@
+"""How data is read is said, and a first guess that cannot be read is answered with what to type."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.conftest import Call
+from tests.data import people
+
+pytestmark = pytest.mark.usefixtures("away")
+
+
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    """Rows with a label, a score in [0, 1] and decisions by it."""
+    frame = people(600)[["race", "sex", "label", "score"]]
+    return frame.assign(decided=(frame.score >= 0.5).astype(int))
+
+
+def audited(call: Call, data: str, *options: str) -> Any:
+    """Return the JSON form of an audit by race."""
+    status, out, err = call("audit", data, "--protected", "race", "--format", "json", *options)
+    assert status == 0, err
+    return json.loads(out)
+
+
+def numbers_of(result: Any) -> Any:
+    """Return the numbers of an audit, without what says how the data was read."""
+    return [result[part] for part in ("overall", "attributes")]
+
+
+# ---------------------------------------------------------------------- labels and decisions
+
+
+SPELLINGS: dict[str, Any] = {
+    "truth": {0: False, 1: True},
+    "digits": {0: "0", 1: "1"},
+    "floats": {0: 0.0, 1: 1.0},
+    "long": {0: "0.00", 1: "1.00"},
+    "capitals": {0: "FALSE", 1: "True"},
+}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_usual_spellings_of_truth_are_read_as_they_are(
+    rows: pd.DataFrame, call: Call, spelling: str, ending: str
+) -> None:
+    """Labels and decisions of any of them give the numbers of 0 and 1."""
+    spelt = {name: rows[name].map(SPELLINGS[spelling]) for name in ("label", "decided")}
+    write(rows, "plain.parquet")
+    write(rows.assign(**spelt), f"spelt.{ending}")
+    plain, other = (
+        audited(call, name, "--prediction", "decided") for name in ("plain.parquet", f"spelt.{ending}")
+    )
+
+    assert numbers_of(plain) == numbers_of(other)
+
+
+def write(frame: pd.DataFrame, name: str) -> None:
+    """Write a frame in the kind that its name says."""
+    if name.endswith(".parquet"):
+        frame.to_parquet(name)
+    else:
+        frame.to_csv(name, index=False)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("no", "yes"), [(1, 2), (-1, 1), (1.0, 2.0), ("Charged Off", "repaid"), ("bad", "it's good")]
+)
+def test_other_labels_are_listed_with_the_options_to_copy(
+    rows: pd.DataFrame, call: Call, no: Any, yes: Any, ending: str
+) -> None:
+    """Both values with their numbers of rows, though the file is sorted by them; either option gives what it says."""
+    import shlex
+
+    write(rows, "plain.parquet")
+    write(rows.assign(label=rows.label.map({0: no, 1: yes})).sort_values("label"), f"d.{ending}")
+    status, out, err = call("audit", f"d.{ending}", "--protected", "race")
+    options = err[err.index("--positive-label") :].strip().split(" or ")
+
+    assert (status, out) == (2, "")
+    for value, label in ((no, 0), (yes, 1)):
+        assert f"{str(value)!r} in {int((rows.label == label).sum()):,}" in err
+    assert len(options) == 2
+    results = {parts[1]: audited(call, f"d.{ending}", *parts) for parts in map(shlex.split, options)}
+    plain = audited(call, "plain.parquet")["overall"]["metrics"]["base_rate"]["value"]
+    assert results[str(yes)]["overall"]["metrics"]["base_rate"]["value"] == pytest.approx(plain)
+    assert results[str(no)]["overall"]["metrics"]["base_rate"]["value"] == pytest.approx(1 - plain)
+
+
+def test_many_values_are_not_all_listed(rows: pd.DataFrame, call: Call) -> None:
+    """Six of them at most; numbers without end show their range and the task that they may be of."""
+    write(rows.assign(label=np.arange(600) % 9), "few.csv")
+    write(rows.assign(label=np.arange(600) / 4), "many.csv")
+    write(rows.assign(label=np.where(rows.label, "yes", None)), "gaps.csv")
+    few, many, gaps = (
+        call("audit", f"{name}.csv", "--protected", "race")[2] for name in ("few", "many", "gaps")
+    )
+
+    assert few.count(" in ") >= 6
+    assert "and 3 values more" in few
+    assert "--positive-label VALUE" in few
+    assert "more than 50 values" in many or "numbers from 0 to 149.75" in many
+    assert "--task regression" in many
+    assert f"'yes' in {int(rows.label.sum())} rows, nothing in {int((rows.label == 0).sum())}" in gaps
+
+
+@pytest.mark.parametrize("labels", ["words", "plain"])
+def test_decisions_in_words_have_an_option_of_their_own(rows: pd.DataFrame, call: Call, labels: str) -> None:
+    """Without it the values are listed, and never read as if all were negative; with it all is as with 0 and 1."""
+    spelt = rows.assign(decided=rows.decided.map({0: "deny", 1: "approve"}))
+    named: tuple[str, ...] = ()
+    if labels == "words":
+        spelt = spelt.assign(label=spelt.label.map({0: "bad", 1: "good"}))
+        named = ("--positive-label", "good")
+    write(rows, "plain.parquet")
+    write(spelt, "d.csv")
+    asked = ("audit", "d.csv", "--protected", "race", "--prediction", "decided", *named)
+    status, _, err = call(*asked)
+    assert status == 2
+    assert "--positive-prediction approve" in err
+    assert "--positive-prediction deny" in err
+    status, _, err = call(*asked, "--positive-prediction", "Approve")
+    assert status == 2
+    assert "'Approve'" in err
+
+    ours = audited(call, "d.csv", "--prediction", "decided", "--positive-prediction", "approve", *named)
+    assert numbers_of(ours) == numbers_of(audited(call, "plain.parquet", "--prediction", "decided"))
+    counted = call("audit", *asked[1:], "--positive-prediction", "approve", "--counts-out", "c.counts")
+    assert counted[0] == 0, counted[2]
+    status, out, err = call("audit", "--from-counts", "c.counts", "--format", "json")
+    assert status == 0, err
+    metrics = [one["overall"]["metrics"]["selection_rate"]["value"] for one in (ours, json.loads(out))]
+    assert metrics[0] == pytest.approx(metrics[1])
+    status, _, err = call("audit", "--from-counts", "c.counts", "--positive-prediction", "deny")
+    assert status == 2
+    assert "--positive-prediction is deny" in err
+
+
+@pytest.mark.parametrize(
+    ("spelling", "asks"), [({0: "no", 1: "yes"}, False), ({0: 0, 1: 1}, False), ({0: 1, 1: 2}, True)]
+)
+def test_decisions_beside_a_named_label_are_of_its_words_or_of_truth(
+    spelling: dict[int, Any],
+    *,
+    asks: bool,
+) -> None:
+    """A positive label names the positive decision only where decisions hold it; 1 and 2 are two decisions."""
+    label, decided = np.array(["no", "yes"] * 50), np.array([1, 1, 1, 0, 0] * 20)
+    frame = pd.DataFrame({"g": ["a", "a", "b", "b"] * 25, "y": label, "d": pd.Series(decided).map(spelling)})
+    given: dict[str, Any] = {"protected": "g", "label": "y", "prediction": "d", "positive_label": "yes"}
+    if asks:
+        with pytest.raises(fairfix.UsageError, match="`positive_prediction=2`"):
+            fairfix.audit(frame, **given)
+        given["positive_prediction"] = 2
+    result = fairfix.audit(frame, **given).to_dict()
+
+    assert result["overall"]["metrics"]["selection_rate"]["value"] == pytest.approx(0.6)
+
+
+def test_labels_and_decisions_of_one_and_two_are_not_both_positive() -> None:
+    """The label named 2 makes no decision of 1 a positive one."""
+    frame = pd.DataFrame({"g": ["a", "b"] * 50, "y": [1, 2] * 50, "d": [1, 1, 1, 2] * 25})
+    result = fairfix.audit(frame, protected="g", label="y", prediction="d", positive_label=2).to_dict()
+
+    assert result["overall"]["metrics"]["selection_rate"]["value"] == pytest.approx(0.25)
+
+
+# ---------------------------------------------------------------------- scales
+
+
+def test_scores_up_to_a_hundred_are_offered_the_scale_and_read_by_it(rows: pd.DataFrame, call: Call) -> None:
+    """The error has the range; in percent all numbers are those of the probabilities, thresholds in its units."""
+    exact = rows.assign(score=np.round(rows.score * 64) / 64)  # so that nothing is rounded by 100
+    write(exact, "p.parquet")
+    write(exact.assign(score=exact.score * 100), "d.parquet")
+    status, _, err = call("audit", "d.parquet", "--protected", "race")
+    assert status == 2
+    low, high = exact.score.min() * 100, exact.score.max() * 100
+    assert f"goes from {low:g} to {high:g}" in err
+    assert "--score-scale percent" in err
+    assert "--score-scale margin" not in err
+
+    plain = audited(call, "p.parquet", "--threshold", "0.25")
+    percent = audited(call, "d.parquet", "--threshold", "25", "--score-scale", "percent")
+    for name, one in plain["overall"]["metrics"].items():
+        other = percent["overall"]["metrics"][name]
+        assert [other[end] for end in ("value", "low", "high")] == pytest.approx(
+            [one[end] for end in ("value", "low", "high")], rel=1e-9, abs=2e-3 * (name == "calibration_error")
+        )
+    status, _, err = call(
+        "audit", "p.parquet", "--protected", "race", "--score-scale", "percent", "--threshold", "101"
+    )
+    assert status == 2
+    assert "from 0 to 100" in err
+
+
+def test_a_scale_is_kept_by_the_artifact(rows: pd.DataFrame, call: Call) -> None:
+    """A repair of percents decides as one of probabilities, and refuses rows beyond the scale."""
+    exact = rows.assign(score=np.round(rows.score * 64) / 64, id=np.arange(600))
+    write(exact, "p.parquet")
+    write(exact.assign(score=exact.score * 100), "d.parquet")
+    for name, options in (("p", ()), ("d", ("--score-scale", "percent"))):
+        how = ("--method", "ramp", "--protected", "race", "--id", "id", "-o", f"{name}.fairfix", *options)
+        status, _, err = call("repair", f"{name}.parquet", *how)
+        assert status == 0, err
+        status, _, err = call("predict", f"{name}.fairfix", f"{name}.parquet", "-o", f"{name}.out.parquet")
+        assert status == 0, err
+    ours, theirs = (pd.read_parquet(f"{name}.out.parquet").p_positive for name in ("p", "d"))
+    assert ours.to_numpy() == pytest.approx(theirs.to_numpy(), abs=1e-6)
+    assert ours.nunique() >= 2
+    write(exact.assign(score=101.0), "beyond.parquet")
+    status, _, err = call("predict", "d.fairfix", "beyond.parquet", "-o", "x.parquet")
+    assert status == 2
+    assert "outside [0, 100]" in err
+    assert not Path("x.parquet").exists()
+
+
+# ---------------------------------------------------------------------- direction
+
+
+WRONG = "the score points the wrong way"
+
+
+@pytest.fixture(scope="module")
+def reverse(rows: pd.DataFrame) -> pd.DataFrame:
+    """Scores of the other label, as of a model of defaults beside labels of repayment."""
+    return rows.assign(score=1 - rows.score).drop(columns="decided")
+
+
+def test_a_score_of_the_other_label_is_the_first_thing_said(
+    reverse: pd.DataFrame, call: Call, tmp_path: Path
+) -> None:
+    """In every format, with its AUC; and the option that it names makes it an AUC above one half, without a word."""
+    write(reverse, "d.csv")
+    outs = [f"{name}=out.{name}" for name in ("json", "html", "markdown", "github", "junit", "sarif")]
+    options = [part for out in outs for part in ("--out", out)]
+    status, text, err = call(
+        "audit", "d.csv", "--protected", "race", "--fail-on", "dp.difference>0.9", *options
+    )
+    assert status in (0, 3), err
+    lines = text.splitlines()
+    assert WRONG in lines[1]
+    assert f"warning: {WRONG}" in err
+    assert "--positive-label 0" in " ".join(lines[1:3])
+    result = json.loads(Path("out.json").read_text())
+    (message,) = result["messages"]
+    assert (message["severity"], message["code"]) == ("warning", "score_direction")
+    assert f"{result['overall']['metrics']['auc']['value']:.3f} [" in message["text"]
+    page = Path("out.html").read_text()
+    assert page.count(WRONG) == 1
+    assert page.index(WRONG) < page.index("Data and settings")
+    assert WRONG in Path("out.markdown").read_text().splitlines()[2]
+    assert Path("out.github").read_text().startswith("::warning title=score_direction::")
+    assert f'<property name="warning score_direction" value="{WRONG}' in Path("out.junit").read_text()
+    (invocation,) = json.loads(Path("out.sarif").read_text())["runs"][0]["invocations"]
+    assert invocation["toolExecutionNotifications"][0]["descriptor"]["id"] == "score_direction"
+
+    right = audited(call, "d.csv", "--positive-label", "0")
+    assert "messages" not in right
+    assert right["overall"]["metrics"]["auc"]["low"] > 0.5
+    assert "messages" not in audited(call, "d.csv", "--positive-label", "0", "--one-pass")
+    assert audited(call, "d.csv", "--one-pass")["messages"][0]["code"] == "score_direction"
+
+
+def test_a_score_that_says_nothing_is_not_said_to_point_the_wrong_way(call: Call) -> None:
+    """The interval has to be below one half: by chance it is, over everybody, in one of forty samples."""
+    rng = np.random.default_rng(5)
+    wrong = 0
+    for _ in range(40):
+        frame = pd.DataFrame(
+            {"g": ["a", "b"] * 60, "label": rng.integers(0, 2, 120), "score": rng.random(120)}
+        )
+        wrong += "messages" in fairfix.audit(frame, protected="g").to_dict()
+    assert wrong <= 5
+
+
+def test_a_repair_and_a_comparison_say_it_too(reverse: pd.DataFrame, call: Call) -> None:
+    """Before anything else that a repair has to say of itself."""
+    write(reverse, "d.csv")
+    asked = ("d.csv", "--protected", "race", "--format", "json")
+    for more, right in (((), False), (("--positive-label", "0"), True)):
+        status, out, err = call("repair", *asked, "--method", "ramp", *more)
+        assert status == 0, err
+        codes = [one.get("code") for one in json.loads(out)["messages"]]
+        assert codes[:1] != ["score_direction"] if right else codes[0] == "score_direction"
+        status, out, err = call("compare", *asked, "--methods", "ramp", "--slacks", "0.1", *more)
+        assert status == 0, err
+        base = json.loads(out)["points"][0]
+        assert any(WRONG in note for note in base["notes"]) is not right
+
+
+# ---------------------------------------------------------------------- CSV
+
+
+def test_a_file_of_semicolons_and_decimal_commas_gives_the_same_audit(rows: pd.DataFrame, call: Call) -> None:
+    """And says how it was read; repair and predict read it too, and predict writes a file of commas."""
+    frame = rows.assign(id=np.arange(600))
+    write(frame, "plain.csv")
+    frame.to_csv("d.csv", sep=";", decimal=",", index=False, encoding="utf-8-sig")
+    how = "read with ';' between columns and ',' as decimal sign"
+    status, text, err = call("audit", "d.csv", "--protected", "race")
+    assert status == 0
+    assert how in text.splitlines()[1]
+    assert err.count(how) == 1
+    assert numbers_of(audited(call, "d.csv")) == numbers_of(audited(call, "plain.csv"))
+    stated = audited(call, "d.csv", "--delimiter", ";", "--decimal", ",")
+    assert numbers_of(stated) == numbers_of(audited(call, "plain.csv"))
+    for name in ("plain", "d"):
+        asked = ("--method", "ramp", "--protected", "race", "--id", "id", "--quiet", "-o", f"{name}.fairfix")
+        status, text, err = call("repair", f"{name}.csv", *asked)
+        assert status == 0, err
+        assert (how in text) == (name == "d")
+        status, _, err = call("predict", f"{name}.fairfix", f"{name}.csv", "-o", f"{name}.out.csv")
+        assert status == 0, err
+        assert (how in err) == (name == "d")
+    assert Path("d.out.csv").read_text() == Path("plain.out.csv").read_text()
+
+
+def test_a_decimal_comma_between_commas_is_asked_for(rows: pd.DataFrame, call: Call) -> None:
+    """The error of a quoted number names the option, with which it is read."""
+    write(rows, "plain.csv")
+    quoted = rows.assign(score=rows.score.map(lambda score: str(score).replace(".", ",")))
+    write(quoted, "d.csv")
+    status, _, err = call("audit", "d.csv", "--protected", "race")
+
+    assert status == 2
+    assert "--decimal ," in err
+    assert numbers_of(audited(call, "d.csv", "--decimal", ",")) == numbers_of(audited(call, "plain.csv"))
+
+
+# ---------------------------------------------------------------------- the command to copy
+
+
+GUIDED: dict[str, tuple[dict[str, str], str]] = {
+    "no groups": ({}, ""),
+    "settings are kept": ({}, "--fail-on 'dp.difference>0.9' --confidence 0.9 --missing drop --one-pass"),
+    "capitals": ({}, "--protected RACE"),
+    "a typing error": ({}, "--protected sexx,race --weight wieght"),
+    "a label that is not there": ({}, "--protected race --label labl"),
+    "two labels": ({"copy": "target"}, "--protected race"),
+    "two scores": ({"other": "proba"}, "--protected race"),
+    "unusual names": ({"label": "outcome_2024", "score": "riskScore", "sex": "customer gender"}, ""),
+    "commas and blanks": ({"race": "race, self", "label": "has repaid"}, "--label 'has repaidd'"),
+    "signs of the shell": ({"race": "race$(rm)", "label": "default?"}, ""),
+}
+
+
+@pytest.mark.parametrize("case", GUIDED)
+def test_the_command_that_an_error_gives_to_copy_runs(case: str, rows: pd.DataFrame, call: Call) -> None:
+    """It keeps what was asked for; the columns are listed, each once."""
+    import shlex
+
+    names, asked = GUIDED[case]
+    frame = rows.drop(columns="decided").assign(
+        copy=rows.label, other=rows.score, weight=1.5, row_id=range(600)
+    )
+    frame = frame.rename(columns=names)
+    write(frame, "my data.csv")
+    status, out, err = call("audit", "my data.csv", *shlex.split(asked))
+    assert (status, out) == (2, "")
+    assert f"my data.csv has {len(frame.columns)} columns" in err
+    listed = err[err.index(" columns:") : err.index("to copy: ")]
+    assert all(listed.count(name) >= 1 for name in frame.columns)
+    program, *arguments = shlex.split(err[err.index("to copy: ") :].removeprefix("to copy: "))
+    assert program == "fairfix"
+    status, _, err = call(*arguments)
+    assert status == 0, err
+    for option in shlex.split(asked)[::2] if case == "settings are kept" else ():
+        assert option in arguments
+
+
+def test_a_frame_is_answered_with_a_call(rows: pd.DataFrame) -> None:
+    """Of the function, in the library's own words; it runs."""
+    for task in ("audit", "compare"):
+        with pytest.raises(fairfix.UsageError) as refused:
+            getattr(fairfix, task)(rows.drop(columns="decided"), confidence=0.9)
+        command = str(refused.value).rpartition("to copy: ")[2]
+        assert command == f"fairfix.{task}(data, protected=['race', 'sex'], confidence=0.9)"
+    assert eval(  # noqa: S307  the call that the message gives
+        str(refused.value).rpartition("to copy: ")[2].replace("compare", "audit"),
+        {"fairfix": fairfix, "data": rows},
+    )
+
+
+def test_a_column_that_looks_like_no_group_is_not_made_one(call: Call) -> None:
+    """Words inside other words, such as the age in mileage, guess nothing; a placeholder stands in the command."""
+    write(
+        pd.DataFrame({"mileage": [1, 2], "trace": ["a", "b"], "label": [0, 1], "score": [0.1, 0.9]}), "d.csv"
+    )
+    status, _, err = call("audit", "d.csv")
+
+    assert status == 2
+    assert "perhaps protected" not in err
+    assert "to copy: fairfix audit d.csv --protected COLUMN" in err

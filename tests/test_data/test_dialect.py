@@ -1,0 +1,193 @@
+"""Dialects of CSV: what is sniffed, what is never sniffed, and that a file costs no more than its head."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from fairfix.data import dialect
+from fairfix.data.dialect import Dialect, sniffed
+from fairfix.data.files import Source, open_source
+from fairfix.errors import DataError, UsageError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.strategies import examples
+
+
+def read(source: Source, types: dict[str, pa.DataType] | None = None) -> dict[str, list[Any]]:
+    """Return all columns."""
+    parts = source.parts(source.columns, types)
+    return pa.Table.from_batches([batch for part in parts for batch in part.batches()]).to_pydict()
+
+
+ROWS = {"g": ["a; b", "c,d", "e"], "s": [0.25, 1.5, 3.0], "n": [1, 2, 3]}
+
+
+def written(delimiter: str, decimal: str = ".", rows: dict[str, list[Any]] = ROWS) -> str:
+    """Return the text of a file, quoted where it has to be."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, delimiter=delimiter)
+    writer.writerow(rows)
+    for row in zip(*rows.values(), strict=True):
+        writer.writerow([str(v).replace(".", decimal) if isinstance(v, float) else v for v in row])
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("decimal", [".", ","])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_every_dialect_holds_the_same_rows(
+    delimiter: str, decimal: str, encoding: str, ending: str, tmp_path: Path
+) -> None:
+    """Whatever the file is called; a comma between columns as well as in numbers has to be stated."""
+    path = tmp_path / f"d.{ending}"
+    path.write_bytes(written(delimiter, decimal).encode(encoding))
+    stated = {"decimal": ","} if delimiter == decimal else {}
+    source = open_source(path, **stated)
+    plain = (delimiter == ("\t" if ending == "tsv" else ",")) and decimal == "." and encoding != "utf-16"
+
+    assert read(source) == ROWS
+    assert bool(source.remark) is not plain
+    if not plain:
+        shown = "a tab" if delimiter == "\t" else repr(delimiter)
+        assert f"{shown} between columns" in source.remark
+        assert ("',' as decimal sign" in source.remark) == (decimal == ",")
+
+
+TEXTS = st.text(st.sampled_from(list(';,|\t"\n ab.10é')), max_size=6)
+
+
+@settings(max_examples=examples(150))
+@given(rows=st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=12), names=st.tuples(TEXTS, TEXTS))
+def test_a_file_of_commas_is_read_with_commas(
+    rows: list[tuple[str, ...]], names: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever stands in its quoted cells and names: semicolons, tabs, numbers with commas, line ends."""
+    path = tmp_path_factory.mktemp("commas") / "d.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("a" + names[0], "b" + names[1], "c"), *rows])
+
+    assert sniffed(path) == Dialect()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("notes\na;b\nc;d\n", Dialect()),
+        ("id,notes;more\n1,a;b\n2,c;d\n", Dialect()),
+        ('id,notes\n1,"a;b"\n2,"c;d"\n', Dialect()),
+        ("id,x\n1,2;3\n4;5\n", Dialect()),
+        ("a;b\n1;2\n3\n", Dialect()),
+        ('"race, self";s\n"a, b";0,5\n', Dialect(";", ",")),
+        ("g;income\na;1,234\nb;12,500\n", Dialect(";")),
+        ("g;income\na;1,234\nb;0,500\n", Dialect(";", ",")),
+        ("g;income\na;1,234\nb;12,50\n", Dialect(";", ",")),
+        ("g;s;t\na;0,5;0.5\n", Dialect(";")),
+        ("g;s;day\na;0,5;01.02.2024\n", Dialect(";", ",")),
+        ("g;s\na;0,5\nb;NA\nc;\nd;2\n", Dialect(";", ",")),
+        ("g;s\na;0,5\nb;many\n", Dialect(";")),
+        ("g;list\na;1,2,3\n", Dialect(";")),
+        ("g;s\na;0.5\n", Dialect(";", ".")),
+        ("a;b|c\n1;2|3\n", Dialect(";")),
+        ("g,s\na,1\n\nb,2\n\n", Dialect()),
+        ("a\tb,c\n1\t2,3\n", Dialect()),
+    ],
+)
+def test_what_a_head_shows(text: str, shown: Dialect, tmp_path: Path) -> None:
+    """Commas where they can be; thousands are no decimals; two signs for numbers decide nothing."""
+    (tmp_path / "d.csv").write_text(text)
+
+    assert sniffed(tmp_path / "d.csv") == shown
+
+
+@pytest.mark.parametrize("end", range(1, 40))
+def test_a_head_that_ends_anywhere_shows_the_same(
+    end: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inside a cell, a quoted one, a character of two bytes; nothing behind the head is read."""
+    head = 'größe;wert\n"a;\nä";0,5\n'.encode()
+    rows = head + 'é"b";1,5\n"ü;";2,5\n'.encode() * 3 + b"no;more,of;the,same\n" * 50
+    (tmp_path / "d.csv").write_bytes(rows)
+    monkeypatch.setattr(dialect, "HEAD", len(head) + end)
+
+    assert sniffed(tmp_path / "d.csv") == Dialect(";", ",")
+
+
+def test_only_the_head_is_read_to_open_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sniffing takes its first bytes, however many there are."""
+    (tmp_path / "d.csv").write_text(written(";", ",", {"g": ["a"] * 50_000, "s": [0.5] * 50_000}))
+    taken = []
+    whole = Path.open
+
+    def counting(self: Path, *args: Any, **kwargs: Any) -> Any:
+        file = whole(self, *args, **kwargs)
+        read_ = file.read
+        return _Counting(file, lambda size: taken.append(size) or read_(size))
+
+    monkeypatch.setattr(Path, "open", counting)
+    assert sniffed(tmp_path / "d.csv") == Dialect(";", ",")
+    assert taken == [dialect.HEAD]
+
+
+class _Counting:
+    """A file whose reads are counted."""
+
+    def __init__(self, file: Any, read_: Any) -> None:
+        self.file, self.read = file, read_
+
+    def __enter__(self) -> _Counting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+
+def test_what_is_stated_is_taken(tmp_path: Path) -> None:
+    """Against what the head shows; a tab by its name; what is no CSV file is not stated anything of."""
+    (tmp_path / "d.csv").write_text("a;b,c\n1;2,3\n")
+    (tmp_path / "t.csv").write_text("a\tb,c\n1\t2,3\n")
+    assert open_source(tmp_path / "d.csv").columns == ("a;b", "c")
+    assert open_source(tmp_path / "d.csv", delimiter=";").columns == ("a", "b,c")
+    assert open_source(tmp_path / "t.csv", delimiter="tab").columns == ("a", "b,c")
+    assert open_source(tmp_path / "t.csv", delimiter="\t").columns == ("a", "b,c")
+    for bad in ("", ";;", '"', "\n"):
+        with pytest.raises(UsageError, match="`delimiter="):
+            open_source(tmp_path / "d.csv", delimiter=bad)
+    with pytest.raises(UsageError, match="`delimiter` is of CSV files"):
+        open_source(pa.table({"a": [1]}), delimiter=";")
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "d.parquet")
+    with pytest.raises(UsageError, match="`decimal` is of CSV files"):
+        open_source(tmp_path / "d.parquet", decimal=",")
+
+
+def test_files_of_a_folder_that_differ_are_refused_with_their_names(tmp_path: Path) -> None:
+    """In separator, decimal sign or columns; not in the order of columns, nor where a head shows no decimals."""
+
+    def folder(*texts: str) -> Path:
+        place = tmp_path / str(np.random.default_rng().integers(2**60))
+        place.mkdir()
+        for i, text in enumerate(texts):
+            (place / f"{i}.csv").write_text(text)
+        return place
+
+    for texts, words in (
+        (("g,s\na,1\n", "g;s\nb;2\n"), r"0\.csv has ',' between columns.*1\.csv has ';'"),
+        (("g;s\na;0,5\n", "g;s\nb;0.5\n"), r"0\.csv has .*',' as decimal.*1\.csv"),
+        (("g,s\na,1\n", "g,t\nb,2\n"), r"0\.csv has 's', 1\.csv has not"),
+        (("g,s\na,1\n", "g,s,t\nb,2,3\n"), r"1\.csv has 't', 0\.csv has not"),
+    ):
+        with pytest.raises(DataError, match=words):
+            open_source(folder(*texts))
+    turned = folder("g,s\na,1\n", "s,g\n2,b\n")
+    assert read(open_source(turned)) == {"g": ["a", "b"], "s": [1, 2]}
+    few = folder("g;s\na;1\n", "g;s\nb;2,5\n")
+    assert read(open_source(few), {"s": pa.float64()}) == {"g": ["a", "b"], "s": [1.0, 2.5]}
