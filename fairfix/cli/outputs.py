@@ -97,6 +97,10 @@ def _format_and_file(text: str) -> tuple[str, str]:
     return name, path
 
 
+PIPED = 80
+"""Columns of a report that goes to a pipe or a file: logs of CI and pages of docs show so many without a scroll bar."""
+
+
 def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool) -> str:
     """Render a result, to the width and colours of the terminal where it goes to one."""
     from fairfix.report import renderer
@@ -107,7 +111,7 @@ def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool
     shown = terminal and sys.stdout.isatty()
     settings = {
         "detail": detail,
-        "width": shutil.get_terminal_size((160, 24)).columns if shown else 160,
+        "width": shutil.get_terminal_size((PIPED, 24)).columns if shown else PIPED,
         "color": shown and not os.environ.get("NO_COLOR"),
         "ascii_only": ascii_only,
     }

@@ -68,7 +68,10 @@ def render(result: Json, *, detail: bool = False) -> str:
         sections.insert(0, Shown("Frontier", (figures.frontier(result),), ident="frontier"))
     return _template().render(
         title=heading.title,
-        facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), heading.lines),
+        answer=heading.lines if heading.kind == "answer" else (),
+        facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), heading.lines)
+        if heading.kind != "answer"
+        else None,
         sections=[*sections, _definitions(result, detail=detail)],
         contents=len(rest) > FEW_SECTIONS,
         verdict=Verdict(result["verdict"]) if result.get("checks") else None,
@@ -130,12 +133,14 @@ def _rows(result: Json) -> Grid:
 def _section(section: Section, ident: str, result: Json) -> Shown:
     """Return a section with its tables and what can be drawn of it."""
     draw = figures.PICTURES.get(section.kind)
-    drawn = draw(section, result) if draw else ()
+    drawn = tuple(draw(section, result)) if draw else ()
     limits = tuple(
         (str(check["check"]), str(check["attribute"]), f"{limit(check)}: {measured(check, result)}.")
         for check in (section.about["checks"] if section.kind == "checks" else ())
     )
     title = titled(section.title) if section.kind == "gap" else section.title
+    if section.kind == "facts":
+        drawn = (Part(grids=(_rows(result),)),)
     return Shown(title, (Part(grids=section.grids), *drawn), section.lines, ident, limits)
 
 
