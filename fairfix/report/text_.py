@@ -110,7 +110,7 @@ def _parts(grid: Grid, width: int) -> Iterator[Grid]:
 
 
 def _naming(grid: Grid) -> list[int]:
-    """Return the columns that tell the rows of a table apart: the one that names them, and others where it takes them."""
+    """Return the columns that tell the rows of a table apart: those that name them."""
     columns, named = _columns(grid), [grid.named_by]
     for i in range(grid.text_columns):
         rows = list(zip(*(columns[j][1:] for j in named), strict=True))
