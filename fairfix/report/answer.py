@@ -24,10 +24,10 @@ HEADLINE = (
 """What is said of an attribute without a limit: the first of these that there is."""
 
 OTHERS = 4
-"""So many further checks are named; beyond, they are counted."""
+"""So many further checks, or attributes without checks, are named; beyond, they are counted."""
 
 SIDES = {">": "above", ">=": "at or above", "<": "below", "<=": "at or below"}
-FURTHER = 3
+FURTHER = 6
 """Decimals that may be added to keep numbers apart."""
 
 NOT_JUDGED = "No limit was given, so nothing is judged."
@@ -278,8 +278,8 @@ def _of_true_groups(
     what = f"the {whole} of {of.entry.phrase}" if of.kind else of.entry.phrase
     whom = f"for the true group {of.group}" if of.group else f"between the true groups behind {of.attribute}"
     return sentence(
-        f"{what} {whom} is estimated at {write(value)}; {under}, and with sampling error, it can be anything in "
-        f"{amounts.between(low, high)}"
+        f"{what} {whom} is estimated at {write(value)}; {under}, and with sampling error, it can be anything "
+        f"{'from ' if None not in (low, high) else 'of '}{amounts.between(low, high)}"
     )
 
 
@@ -422,7 +422,7 @@ def _counted(checks: Sequence[Json]) -> Iterator[str]:
 def _unjudged(result: Json) -> Iterator[str]:
     """Yield a statement for each attribute, where there are no limits."""
     blocks = result["attributes"]
-    for block in blocks[:FURTHER]:
+    for block in blocks[:OTHERS]:
         by_id = {one["id"]: one for one in block["comparisons"]}
         names = [name for name in HEADLINE if name in by_id]
         true = next((one for name, one in by_id.items() if name.endswith("difference.true_groups")), None)
@@ -431,8 +431,8 @@ def _unjudged(result: Json) -> Iterator[str]:
             yield statement(one, result, block["attribute"]) + _perhaps_none(one)
         if true is not None:
             yield statement(true, result, block["attribute"])
-    if len(blocks) > FURTHER:
-        yield f"{len(blocks) - FURTHER:,} more attributes are below."
+    if len(blocks) > OTHERS:
+        yield f"{len(blocks) - OTHERS:,} more attributes are below."
 
 
 def _perhaps_none(one: Json) -> str:
