@@ -326,6 +326,8 @@ def judgement(check: Json, rows: int | None = None) -> str:
         return f"That is {side} your limit of {limit}{whole}."
     if check["verdict"] == "pass":
         return f"That is within your limit of {limit}{whole}."
+    if check["value"] is None:
+        return f"Against your limit of {limit} this is undecided: what is undefined cannot pass."
     if check["code"] != "limit_inside":
         return sentence(f"against your limit of {limit} this is undecided: {check['reason']}")
     text = f"Your limit of {limit} lies inside the interval, so this is undecided."

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
-from fairfix.report.answer import answer, between_whom
+from fairfix.report.answer import answer, between_whom, statement
 from fairfix.report.layout import (
     GROUP_METRICS,
     HEADLINES,
@@ -53,6 +54,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     for block in result["attributes"]:
         if block["groups"]:  # else the attribute is known by probabilities alone
             yield _block(block, result, detail=detail)
+        yield from _individual(block, result)
         if result.get("noise", {}).get("attribute") == block["attribute"]:
             yield true_groups(result["noise"], detail=detail)
     for block in result["strata"]:
@@ -206,6 +208,28 @@ def _groups(block: Json, result: Json, where: str) -> Grid:
     columns: Columns = {**GROUP, **{title: value_of(metric) for metric, title in group_metrics(result)}}
     everybody = [] if "stratum" in block else [result["overall"]]
     return Grid.of(columns, [*block["groups"], *everybody], 1, f"Groups of {where}")
+
+
+def _individual(block: Json, result: Json) -> Iterator[Section]:
+    """Yield what the group alone does to a person's result, with what has to be assumed for that, in words."""
+    own = [one for one in block["comparisons"] if "individual" in Comparison.parse(one["id"]).entry.needs]
+    if own:
+        by_model = any("model" in Comparison.parse(one["id"]).entry.needs for one in own)
+        sentences = tuple(statement(one, result, block["attribute"]) for one in own if one["id"] in HEADLINES)
+        title = f"The same person in another group: {block['attribute']}"
+        yield Section(
+            title, (BY_MODEL if by_model else BY_SCORES, *sentences), kind="individual", about=block
+        )
+
+
+BY_MODEL = (
+    "Individual fairness: the model scores a row again with another value, and all other columns as they are. What "
+    "goes through other columns, such as a proxy of the group, is not in these numbers"
+)
+BY_SCORES = (
+    "Individual fairness from scores alone: this assumes that the other columns of the data are all that may count. A "
+    "column that is missing among them can make a difference, or hide one"
+)
 
 
 def _comparisons(block: Json, result: Json, where: str, *, detail: bool) -> Grid:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS
@@ -102,12 +102,12 @@ def attribute(block: Json, result: Json) -> Iterator[Part]:
     first = [_rates(block, result)] if len(groups) > 1 else []
     if block.get("distribution"):
         first.append(_distribution(block, block["distribution"], result))
+    if any(group.get("calibration") for group in groups):
+        first.append(_calibration(block))
     drawn = tuple(figure for figure in first if figure)
     if drawn:
-        yield Part(figures=drawn, size="large")
+        yield Part(figures=drawn)
     yield Part(f"Groups of {name}, with intervals", few, (_decisions(block),), figures, folded=True)
-    if any(group.get("calibration") for group in groups):
-        yield replace(_calibration(block), folded=True)
 
 
 def _rates(block: Json, result: Json) -> Figure | None:
@@ -125,7 +125,7 @@ def _rates(block: Json, result: Json) -> Figure | None:
         ordered = sorted(defined, key=lambda row: sign * (row.value or 0.0))
         ordered += [row for row in rows if row.value is None]
         title = METRICS[metric].title
-        panels.append(svg.Panel(title, tuple(ordered), _limit_in(block, metric, defined, result)))
+        panels.append(svg.Panel(title, tuple(ordered), _limit_in(block, metric, result)))
         described.append(f"{title}: " + ", ".join(f"{row.name} {row.text}" for row in ordered))
         table += [(title, row.name, show(row.value), show(row.low), show(row.high)) for row in ordered]
     if not panels:
@@ -144,7 +144,7 @@ def _percent(value: Json) -> str:
     return "undefined" if value["value"] is None else f"{100 * value['value']:.1f} %"
 
 
-def _limit_in(block: Json, metric: str, rows: Sequence[Dot], result: Json) -> tuple[float, str] | None:
+def _limit_in(block: Json, metric: str, result: Json) -> tuple[float, str] | None:
     """Return where a limit of the gap between groups lies: that far from the highest group, or from the lowest."""
     metrics = (metric, "equalized_odds") if metric in EQUALIZED_ODDS else (metric,)
     for check in result.get("checks", ()):
@@ -152,7 +152,8 @@ def _limit_in(block: Json, metric: str, rows: Sequence[Dot], result: Json) -> tu
         here = check["attribute"] == block["attribute"] and check.get("of", "value") == "value"
         if not here or of.metric not in metrics or of.scope != "between_groups":
             continue
-        low, high = min(row.value or 0.0 for row in rows), max(row.value or 0.0 for row in rows)
+        rates = [group["metrics"][metric]["value"] for group in block["groups"]]
+        low, high = (end((r for r in rates if r is not None), default=0.0) for end in (min, max))
         best = low if METRICS[metric].better == "smaller" else high
         if of.kind == "difference":
             place = best + check["limit"] if best == low else best - check["limit"]
@@ -276,7 +277,7 @@ CALIBRATION: Columns = {
 }
 
 
-def _calibration(block: Json) -> Part:
+def _calibration(block: Json) -> Figure:
     """Return the rate of positives against the mean score, per score bin and group."""
     names = _with_curves(block)
     groups = [group for group in block["groups"] if group["group"] in names and group.get("calibration")]
@@ -292,8 +293,7 @@ def _calibration(block: Json) -> Part:
     bins = [{"group": group["group"], **one} for group in groups for one in group["calibration"]]
     title, axes = f"Calibration by {block['attribute']}", ("mean score", "rate of y = 1")
     grid = Grid.of(CALIBRATION, bins, 2, title)
-    figure = Figure(title, svg.lines(curves, axes, (0.0, 1.0)), text, grid, captioned=True)
-    return Part(title, figures=(figure,), size="wide")
+    return Figure(title, svg.lines(curves, axes, (0.0, 1.0)), text, grid, captioned=True)
 
 
 def true_gaps(noise: Json) -> Iterator[Part]:

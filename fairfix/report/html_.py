@@ -211,7 +211,7 @@ def _definitions(result: Json, *, detail: bool) -> Shown:
     if result.get("noise"):
         rows += tuple((term, "", text) for term, text in TERMS.items())
     grid = Grid(("shown as", "name", "definition"), rows, 3, DEFINED)
-    return Shown("Definitions", (Part(text=(text,), grids=(grid,)),), ident="definitions")
+    return Shown("Definitions", (Part(text=(text,), grids=(grid,)),), ident="definitions", folded=True)
 
 
 def _named(result: Json, *, detail: bool) -> Iterator[tuple[str, str, str]]:

@@ -8,6 +8,7 @@ import re
 from functools import cache
 from typing import Any
 
+import fairfix
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -232,6 +233,55 @@ def test_what_is_undefined_says_why() -> None:
     assert "rows like these" not in text
 
 
+def test_an_undefined_value_says_its_reason_once() -> None:
+    """And that it cannot pass, whatever its limit."""
+    (check,) = result("dp.difference>0.05")["checks"]
+    nothing = {"value": None, "low": None, "high": None, "verdict": "undecided", "code": "value_undefined"}
+    one = {**check, **nothing, "reason": "no rows"}
+    text = f"{statement(one, {}, 'g')} {judgement(one)}"
+
+    assert text == (
+        "By g, demographic parity difference is undefined: no rows. "
+        "Against your limit of 5 points this is undecided: what is undefined cannot pass."
+    )
+
+
+def test_a_change_of_the_group_alone_is_said_as_such() -> None:
+    """What is changed of a row, and what is not."""
+    one = {"id": "decision_flips.under_flips", "value": 0.031, "low": 0.02, "high": 0.04, "groups": []}
+
+    assert statement(one, {}, "sex") == (
+        "The share of rows whose decision changes with sex alone, all other columns being equal, is 3 % (2 to 4)."
+    )
+
+
+def test_individual_fairness_has_a_section_with_its_assumption() -> None:
+    """Of scores alone it rests on the columns there are."""
+    data = {
+        "g": pa.array(["a", "b"] * 100),
+        "x": pa.array([0, 0, 1, 1] * 50),
+        "score": pa.array(np.linspace(0.1, 0.9, 200)),
+    }
+    of = fairfix.audit(pa.table(data), protected="g", individual=True).to_dict()
+    text = renderer("text")(of, width=200)
+
+    assert "The same person in another group: g" in text
+    assert "assumes that the other columns of the data are all that may count" in text
+
+
+def test_verdicts_stand_by_attribute_where_there_are_several() -> None:
+    """A row per attribute, a column per check, as the checks have them."""
+    of = result_of("plain")
+    page = (
+        renderer("html")(of).partition("<caption>Verdicts by attribute</caption>")[2].partition("</table>")[0]
+    )
+
+    for check in of["checks"]:
+        row = page.partition(f">{check['attribute']}</th>")[2].partition("</tr>")[0]
+        assert f'class="mark {check["verdict"]}"' in row
+    assert "Verdicts by attribute" not in renderer("text")(result("dp.difference>0.1", "ks>0.1"))
+
+
 def test_a_waived_check_is_not_within_its_limit() -> None:
     """The verdict without the waiver, its last day and its reason are said."""
     (check,) = result("dp.difference>0.05")["checks"]
@@ -285,3 +335,21 @@ def test_every_format_for_people_opens_with_the_answer() -> None:
         words = " ".join(text.partition("fairfix audit of")[2].split())
         assert first.split(":")[0] in words
         assert words.index(first.split(":")[0]) < words.index("the whole interval lies")
+
+
+@pytest.mark.parametrize(
+    ("check", "beyond"), [("dp.difference>0.13", 1), ("dp.ratio<0.5", 0), ("dp.ratio<0.99", 2)]
+)
+def test_a_limit_is_drawn_that_far_from_the_best_group(check: str, beyond: int) -> None:
+    """So many groups lie on the far side of the dashed line as are further from the highest than the limit allows."""
+    of = result(check)
+    rates = {g["group"]: g["metrics"]["selection_rate"]["value"] for g in of["attributes"][0]["groups"]}
+    limit, best = of["checks"][0]["limit"], max(rates.values())
+    apart = [best - r > limit if "difference" in check else r / best < limit for r in rates.values()]
+    panel = renderer("html")(of).partition(">selection rate</text>")[2].partition(">TPR</text>")[0]
+    (line,) = re.findall(r'<line x1="([\d.]+)"[^>]*stroke-dasharray="5 3"', panel)
+    dots = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', panel)]
+
+    assert len(dots) == 3
+    assert sum(x < float(line) for x in dots) == sum(apart) == beyond
+    assert dots == sorted(dots)  # the group that fares worst stands first
