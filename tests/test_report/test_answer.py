@@ -67,8 +67,8 @@ def result(*checks: str, **settings: Any) -> dict[str, Any]:
 
 
 @given(
-    value=st.floats(-2, 2).filter(lambda x: x == 0 or abs(x) > 1e-4),
-    away=st.floats(-1, 1).filter(lambda x: abs(x) > 1e-4),
+    value=st.builds(lambda x, k: x / 10**k, st.integers(-99, 99), st.integers(0, 4)),
+    away=st.builds(lambda x, k: x / 10**k, st.integers(1, 99), st.integers(2, 5)),
     percent=st.booleans(),
 )
 def test_a_number_never_reads_as_its_limit_or_as_zero(value: float, away: float, percent: bool) -> None:
@@ -123,6 +123,20 @@ def test_the_smaller_side_stands_first(name: str) -> None:
             gap = high - low if comparison.kind == "difference" else low / high if high else 1.0
             assert gap == pytest.approx(one["value"], abs=1e-6 + one.get("bound", 0))
     assert seen > 5
+
+
+def test_equalized_odds_name_the_rate_that_differs_more() -> None:
+    """Of the two rates, the one whose gap is the number."""
+    of = result()
+    block = of["attributes"][0]
+    gaps = {c["id"]: c for c in block["comparisons"]}
+    for kind, worse in (("difference", max), ("ratio", min)):
+        one = gaps[f"equalized_odds.{kind}.between_groups"]
+        rates = ("true_positive_rate", "false_positive_rate")
+        rate = worse(rates, key=lambda name: gaps[f"{name}.{kind}.between_groups"]["value"])
+        two = sides(one, Comparison.parse(one["id"]), of, "g")
+        assert two
+        assert two.phrase == METRICS[rate].phrase
 
 
 def test_every_metric_has_a_phrase_of_its_own() -> None:
