@@ -75,7 +75,7 @@ def test_a_number_never_reads_as_its_limit_or_as_zero(value: float, away: float,
     """Rounding keeps a number on its side of the limit, and what is not 0 does not read as 0."""
     limit = value + away
     amounts = Amounts.of((value,), percent=percent, apart=(value, limit))
-    shown, bound = (float(amounts.bare(one)) for one in (value, limit))
+    shown, bound = (read(amounts.bare(one))[0] for one in (value, limit))
 
     assert (shown < bound) == (value < limit)
     assert (shown == 0) == (value == 0)
