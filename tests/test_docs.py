@@ -96,6 +96,7 @@ def answered(arguments: list[str], folder: Path, today: str, room: Path) -> int:
         out, err, pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder),
         contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
     ):  # fmt: skip
+        patch.setenv("COLUMNS", "160")  # one table where a narrow terminal has two
         if today:
             patch.setenv("FAIRFIX_TODAY", today)
         return run(arguments)

@@ -69,9 +69,14 @@ class Metric:
     """Whether it is of ``decisions``, which another threshold changes, of ``scores``, or of ``labels``."""
     titles: Mapping[str, str] = field(default_factory=dict)
     """Titles of comparisons that are not made of their parts."""
+    phrase: str = ""
+    """What it is in a sentence, ``{phrase} is 46 % for Black``; by default the title."""
+    percent: bool = False
+    """Whether sentences write it in percent, and its differences in points."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name.replace("_", " "))
+        object.__setattr__(self, "phrase", self.phrase or f"the {self.title}")
 
     @property
     def of_groups(self) -> bool:
@@ -134,6 +139,7 @@ def _rate(
     failure: Entries,
     better: Better = "",
     *aliases: str,
+    phrase: str = "",
     parity: str = "",
 ) -> Rate:
     labels, decisions = (set(axis) for axis in zip(*success, *failure, strict=True))
@@ -159,6 +165,8 @@ def _rate(
         needs=needs,
         better=better,
         parity=parity,
+        phrase=phrase,
+        percent=True,
         interval="rates",
         of="decisions" if "decision" in needs else "labels",
         kinds=(*KINDS_OF_VALUES, "covariance") if name == "selection_rate" else KINDS_OF_VALUES,
@@ -174,6 +182,7 @@ def _mean(
     bounds: tuple[float, float] = (-math.inf, math.inf),
     *,
     aliases: tuple[str, ...] = (),
+    phrase: str = "",
     error: bool = False,
     undefined: str = "its sums are too large for a floating-point number",
 ) -> Mean:
@@ -185,6 +194,7 @@ def _mean(
         error=error,
         needs=needs,
         aliases=aliases,
+        phrase=phrase,
         undefined=undefined,
         interval="means, losses",
         better="smaller" if scale == "loss" else "",
@@ -196,12 +206,16 @@ def _mean(
     )
 
 
-def _individual(name: str, formula: str, source: str = "model", of: Of = "scores", **titles: str) -> Metric:
+def _individual(
+    name: str, formula: str, phrase: str, source: str = "model", of: Of = "scores", **titles: str
+) -> Metric:
     """Return a metric of what changed rows would get, or of what scores tell of it; ``titles`` are by scope."""
     by_scores = source == "score"
     return Metric(
         name=name,
         formula=formula,
+        phrase=phrase,
+        percent=of == "decisions",
         needs=("individual", source),
         kinds=("difference",) if by_scores else (),
         scopes=("between_groups",) if by_scores else FLIP_SCOPES,
@@ -211,20 +225,31 @@ def _individual(name: str, formula: str, source: str = "model", of: Of = "scores
 
 
 _ENTRIES: tuple[Metric, ...] = (
-    _rate("base_rate", "base rate", "P(y = 1)", (TP, FN), (FP, TN)),
+    _rate("base_rate", "base rate", "P(y = 1)", (TP, FN), (FP, TN), phrase="the share with label 1"),
     _rate(
         *("selection_rate", "selection rate", "P(decision = 1)", (TP, FP), (FN, TN), ""),
         *("dp", "demographic_parity", "statistical_parity"),
+        phrase="the share with a positive decision",
         parity="demographic parity",
     ),
     _rate(
         *("true_positive_rate", "TPR", "P(decision = 1 | y = 1)", (TP,), (FN,), "larger"),
         *("equal_opportunity", "eop", "tpr", "recall"),
+        phrase="the share with a positive decision among those with label 1",
         parity="equal opportunity",
     ),
-    _rate("false_positive_rate", "FPR", "P(decision = 1 | y = 0)", (FP,), (TN,), "smaller", "fpr"),
-    _rate("true_negative_rate", "TNR", "P(decision = 0 | y = 0)", (TN,), (FP,), "larger", "tnr"),
-    _rate("false_negative_rate", "FNR", "P(decision = 0 | y = 1)", (FN,), (TP,), "smaller", "fnr"),
+    _rate(
+        *("false_positive_rate", "FPR", "P(decision = 1 | y = 0)", (FP,), (TN,), "smaller", "fpr"),
+        phrase="the share with a positive decision among those with label 0",
+    ),
+    _rate(
+        *("true_negative_rate", "TNR", "P(decision = 0 | y = 0)", (TN,), (FP,), "larger", "tnr"),
+        phrase="the share with a negative decision among those with label 0",
+    ),
+    _rate(
+        *("false_negative_rate", "FNR", "P(decision = 0 | y = 1)", (FN,), (TP,), "smaller", "fnr"),
+        phrase="the share with a negative decision among those with label 1",
+    ),
     _rate(
         "positive_predictive_value",
         "PPV",
@@ -234,17 +259,51 @@ _ENTRIES: tuple[Metric, ...] = (
         "larger",
         "ppv",
         "precision",
+        phrase="the share with label 1 among positive decisions",
     ),
-    _rate("negative_predictive_value", "NPV", "P(y = 0 | decision = 0)", (TN,), (FN,), "larger", "npv"),
-    _rate("accuracy", "accuracy", "P(decision = y)", (TP, TN), (FP, FN), "larger"),
-    _mean("mean_score", "E[score]", "score", ("score",), "data"),
-    _mean("mean_label", "E[y]", "label", ("real label",), "data"),
-    _mean("calibration_gap", "E[p - y]", "score", ON_PROBABILITIES, "signed", (-1.0, 1.0), error=True),
-    _mean("mean_error", "E[prediction - y]", "score", ON_PREDICTIONS, "signed", error=True),
+    _rate(
+        *("negative_predictive_value", "NPV", "P(y = 0 | decision = 0)", (TN,), (FN,), "larger", "npv"),
+        phrase="the share with label 0 among negative decisions",
+    ),
+    _rate(
+        *("accuracy", "accuracy", "P(decision = y)", (TP, TN), (FP, FN), "larger"),
+        phrase="the share of right decisions",
+    ),
+    _mean("mean_score", "E[score]", "score", ("score",), "data", phrase="the mean score"),
+    _mean("mean_label", "E[y]", "label", ("real label",), "data", phrase="the mean label"),
     _mean(
-        "square_loss", "E[(p - y)^2]", "square_loss", ON_PROBABILITIES, "loss", (0.0, 1.0), aliases=("brier",)
+        "calibration_gap",
+        "E[p - y]",
+        "score",
+        ON_PROBABILITIES,
+        "signed",
+        (-1.0, 1.0),
+        error=True,
+        phrase="the mean score minus the share with label 1",
     ),
-    _mean("absolute_loss", "E|prediction - y|", "absolute_loss", ON_PREDICTIONS, "loss", NOT_NEGATIVE),
+    _mean(
+        "mean_error",
+        "E[prediction - y]",
+        "score",
+        ON_PREDICTIONS,
+        "signed",
+        error=True,
+        phrase="the mean prediction minus the mean label",
+    ),
+    _mean(
+        *("square_loss", "E[(p - y)^2]", "square_loss", ON_PROBABILITIES, "loss", (0.0, 1.0)),
+        aliases=("brier",),
+        phrase="the mean square error of the score",
+    ),
+    _mean(
+        "absolute_loss",
+        "E|prediction - y|",
+        "absolute_loss",
+        ON_PREDICTIONS,
+        "loss",
+        NOT_NEGATIVE,
+        phrase="the mean absolute error",
+    ),
     _mean(
         "log_loss",
         "E[-log P(y)]",
@@ -252,11 +311,13 @@ _ENTRIES: tuple[Metric, ...] = (
         ON_PROBABILITIES,
         "loss",
         NOT_NEGATIVE,
+        phrase="the log loss of the score",
         undefined="infinite: an observed label was given probability 0",
     ),
     Metric(
         name="auc",
         title="AUC",
+        phrase="the AUC (how often a random row with label 1 has the higher score than one with label 0)",
         formula="P(score of a positive > score of a negative), ties half",
         needs=("label", "score"),
         undefined="no positives or no negatives",
@@ -266,6 +327,7 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="calibration_error",
+        phrase="the calibration error (how far scores are from the share with label 1)",
         formula="sum over 16 score bins of share * |rate of y = 1 - mean score|",
         needs=("label", "bins"),
         undefined="no rows",
@@ -276,6 +338,8 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="scoring_rate",
+        phrase="the share with a score above everybody's median",
+        percent=True,
         formula="P(score > median score of everybody)",
         needs=("score", "second pass"),
         undefined="no rows",
@@ -284,6 +348,8 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="equalized_odds",
+        phrase="the share with a positive decision among those with the same label",
+        percent=True,
         formula="the larger gap of true_positive_rate and false_positive_rate",
         needs=("decision", "label"),
         undefined="no positives or no negatives",
@@ -295,6 +361,8 @@ _ENTRIES: tuple[Metric, ...] = (
     Metric(
         name="ks",
         title="KS distance",
+        phrase="the share with a score up to the same number",
+        percent=True,
         formula="largest distance between distribution functions of the score",
         needs=("score",),
         undefined="fewer than two groups",
@@ -306,6 +374,7 @@ _ENTRIES: tuple[Metric, ...] = (
     _individual(
         "decision_flips",
         "share of rows whose decision is not the same in all flips",
+        "the share of rows whose decision changes",
         of="decisions",
         under_flips="decisions that change with the group",
         under_comparable="decisions that change with comparable values",
@@ -314,25 +383,31 @@ _ENTRIES: tuple[Metric, ...] = (
     _individual(
         "score_change",
         "mean over rows of largest minus smallest score over the flips",
+        "the mean of a row's largest change of score",
         under_flips="largest change of the score with the group, mean",
     ),
     _individual(
         "score_effect",
         "largest difference of the mean score between two flips of everybody",
+        "the largest change of everybody's mean score",
         under_flips="effect of the group on the mean score",
     ),
     _individual(
-        "transport_cost", "mean over rows of the largest squared change of the log-odds, kept within 8"
+        "transport_cost",
+        "mean over rows of the largest squared change of the log-odds, kept within 8",
+        "the mean of a row's largest squared change of log-odds",
     ),
     _individual(
         "matched_effect",
         "difference of the mean score between rows that are equal in all other columns",
+        "the mean score of rows that are equal in all other columns",
         "score",
         between_groups="mean score difference of rows equal in all else",
     ),
     _individual(
         "residual_effect",
         "slope of the score's residual on the group's, both after what the other columns tell",
+        "the mean score, after what the other columns tell,",
         "score",
         between_groups="mean score difference after what the other columns tell",
     ),
@@ -348,6 +423,7 @@ REAL_SQUARE_LOSS = _mean(
     ("real label", "score"),
     "loss",
     NOT_NEGATIVE,
+    phrase="the mean square error",
 )
 """The square loss of predictions of a real-valued label."""
 

@@ -97,6 +97,18 @@ def _format_and_file(text: str) -> tuple[str, str]:
     return name, path
 
 
+PIPED = 80
+"""Columns of a report that goes to a file, or to a pipe where ``COLUMNS`` does not say otherwise: logs show so many."""
+
+
+def _width(*, terminal: bool, shown: bool) -> int:
+    """Return how many columns a text may have."""
+    if shown:
+        return shutil.get_terminal_size((PIPED, 24)).columns
+    asked = os.environ.get("COLUMNS", "") if terminal else ""
+    return int(asked) if asked.isdecimal() and int(asked) > 0 else PIPED
+
+
 def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool) -> str:
     """Render a result, to the width and colours of the terminal where it goes to one."""
     from fairfix.report import renderer
@@ -107,7 +119,7 @@ def render(name: str, result: Mapping[str, Any], *, detail: bool, terminal: bool
     shown = terminal and sys.stdout.isatty()
     settings = {
         "detail": detail,
-        "width": shutil.get_terminal_size((160, 24)).columns if shown else 160,
+        "width": _width(terminal=terminal, shown=shown),
         "color": shown and not os.environ.get("NO_COLOR"),
         "ascii_only": ascii_only,
     }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
+from fairfix.report.answer import answer, between_whom, statement
 from fairfix.report.layout import (
     GROUP_METRICS,
     HEADLINES,
@@ -13,6 +15,7 @@ from fairfix.report.layout import (
     Grid,
     Json,
     Section,
+    Verdict,
     interval,
     judgements,
     read_and_used,
@@ -40,7 +43,10 @@ CELLS: dict[str, Callable[[Any], str]] = {
 
 def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of an audit's JSON form."""
-    yield Section(f"fairfix audit of {result['data']['source']}", tuple(_facts(result)))
+    messages = (f"{one['severity']}: {one['text']}" for one in result.get("messages", ()))
+    yield Section(f"fairfix audit of {result['data']['source']}", (*messages, *answer(result)), kind="answer")
+    if len({check["attribute"] for check in result["checks"]}) > 1:
+        yield Section("Verdicts by attribute", (), (_matrix(result["checks"]),), "matrix")
     yield from judgements(result)
     if "baseline" in result:
         yield _baseline(result["baseline"])
@@ -49,17 +55,27 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     for block in result["attributes"]:
         if block["groups"]:  # else the attribute is known by probabilities alone
             yield _block(block, result, detail=detail)
+        yield from _individual(block, result)
         if result.get("noise", {}).get("attribute") == block["attribute"]:
             yield true_groups(result["noise"], detail=detail)
     for block in result["strata"]:
         yield _block(block, result, detail=False)
     if result["not_computed"]:
         lines = tuple(f"{item['metric']}: {item['reason']}" for item in result["not_computed"])
-        yield Section("Not computed", lines)
+        yield Section("Not computed", lines, kind="not computed")
+    yield Section("Data and settings", tuple(_facts(result)), kind="facts")
+
+
+def _matrix(checks: Sequence[Json]) -> Grid:
+    """Return a verdict for each attribute and check; empty where a check is of other attributes."""
+    asked = dict.fromkeys(check["check"] for check in checks)
+    verdicts = {(check["attribute"], check["check"]): Verdict(check["verdict"]) for check in checks}
+    attributes = dict.fromkeys(check["attribute"] for check in checks)
+    rows = tuple((name, *(verdicts.get((name, one), "") for one in asked)) for name in attributes)
+    return Grid(("attribute", *asked), rows, 1 + len(asked), "Verdicts by attribute")
 
 
 def _facts(result: Json) -> Iterator[str]:
-    yield from (f"{one['severity']}: {one['text']}" for one in result.get("messages", ()))
     data, settings = result["data"], result["settings"]
     left_out = (f"; {e['rows']:,} left out: {e['reason']}" for e in data["rows"]["excluded"] if e["rows"])
     yield read_and_used(result) + "".join(left_out)
@@ -166,7 +182,7 @@ def _block(block: Json, result: Json, *, detail: bool) -> Section:
         lines = (f"{many} hidden; comparisons are among the groups shown, also those to overall", *lines)
     stratum = f" within {block['stratum']}" if "stratum" in block else ""
     where = f"{block['attribute']}{stratum}"
-    grids = (_groups(block, result, where), _comparisons(block, where, detail=detail))
+    grids = (_groups(block, result, where), _comparisons(block, result, where, detail=detail))
     return Section(where, lines, grids, "stratum" if stratum else "attribute", block)
 
 
@@ -195,24 +211,35 @@ def _groups(block: Json, result: Json, where: str) -> Grid:
     return Grid.of(columns, [*block["groups"], *everybody], 1, f"Groups of {where}")
 
 
-def _comparisons(block: Json, where: str, *, detail: bool) -> Grid:
+def _individual(block: Json, result: Json) -> Iterator[Section]:
+    """Yield what the group alone does to a person's result, with what has to be assumed for that, in words."""
+    own = [one for one in block["comparisons"] if "individual" in Comparison.parse(one["id"]).entry.needs]
+    if own:
+        by_model = any("model" in Comparison.parse(one["id"]).entry.needs for one in own)
+        sentences = tuple(statement(one, result, block["attribute"]) for one in own if one["id"] in HEADLINES)
+        title = f"The same person in another group: {block['attribute']}"
+        yield Section(
+            title, (BY_MODEL if by_model else BY_SCORES, *sentences), kind="individual", about=block
+        )
+
+
+BY_MODEL = (
+    "Individual fairness: the model scores a row again with another value, and all other columns as they are. What "
+    "goes through other columns, such as a proxy of the group, is not in these numbers"
+)
+BY_SCORES = (
+    "Individual fairness from scores alone: this assumes that the other columns of the data are all that may count. A "
+    "column that is missing among them can make a difference, or hide one"
+)
+
+
+def _comparisons(block: Json, result: Json, where: str, *, detail: bool) -> Grid:
     by_id = {one["id"]: one for one in block["comparisons"]}
+    inside = {"stratum": block["stratum"]} if "stratum" in block else {}
     shown = list(by_id.values()) if detail else [by_id[name] for name in HEADLINES if name in by_id]
     columns: Columns = {
         "comparison": "id" if detail else lambda one: HEADLINES[one["id"]],
         "value [interval]": interval,
-        "between": _who,
+        "between": lambda one: between_whom({**inside, **one}, result, block["attribute"]),
     }
     return Grid.of(columns, shown, 3, f"Comparisons of {where}")
-
-
-def _who(comparison: Json) -> str:
-    """Return which groups a comparison is between, and where."""
-    if comparison["value"] is None:
-        return str(comparison.get("reason", ""))
-    text = " / ".join(comparison["groups"])
-    if comparison.get("stratum"):
-        text += f" in {comparison['stratum']}"
-    if comparison.get("at_score") is not None:
-        text += f", at score {comparison['at_score']:.4g}"
-    return text + (f" ({comparison['reason']})" if comparison.get("reason") else "")

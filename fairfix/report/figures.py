@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS
 from fairfix.report import svg
 from fairfix.report.audits import GROUP, group_metrics
 from fairfix.report.frontier import NOTHING, Panel, panels
@@ -51,6 +51,8 @@ class Figure:
     grid: Grid
     captioned: bool = False
     """Whether the description stands beside the picture too."""
+    note: str = ""
+    """What to see in it, beside the picture."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Part:
     text: tuple[str, ...] = ()
     grids: tuple[Grid, ...] = ()
     figures: tuple[Figure, ...] = ()
+    folded: bool = False
+    """Whether a page shows it only on request."""
     size: str = "narrow"
     """Of the figures: ``narrow`` and ``large`` ones stand side by side, ``wide`` ones alone."""
 
@@ -95,11 +99,69 @@ def attribute(block: Json, result: Json) -> Iterator[Part]:
         f"The pictures show the {len(shown)} of {len(groups)} groups with the most rows; the tables have all."
     )
     few = (text,) if len(shown) < len(groups) else ()
-    yield Part(f"Groups of {name}, with intervals", few, (_decisions(block),), figures)
+    first = [_rates(block, result)] if len(groups) > 1 else []
     if block.get("distribution"):
-        yield _distribution(block, block["distribution"])
+        first.append(_distribution(block, block["distribution"], result))
     if any(group.get("calibration") for group in groups):
-        yield _calibration(block)
+        first.append(_calibration(block))
+    drawn = tuple(figure for figure in first if figure)
+    if drawn:
+        yield Part(figures=drawn)
+    yield Part(f"Groups of {name}, with intervals", few, (_decisions(block),), figures, folded=True)
+
+
+def _rates(block: Json, result: Json) -> Figure | None:
+    """Return all rates of an attribute in percent on one axis, the group that fares worst first in each."""
+    names = _with_curves(block)
+    groups = [group for group in block["groups"] if group["group"] in names]
+    shown = [name for name, _ in group_metrics(result) if METRICS[name].percent]
+    panels, described, table = [], [], []
+    for metric in shown:
+        rows = [_dot(g["group"], g["metrics"][metric], _percent(g["metrics"][metric])) for g in groups]
+        defined = [row for row in rows if row.value is not None]
+        if not defined:
+            continue
+        sign = -1 if METRICS[metric].better == "smaller" else 1
+        ordered = sorted(defined, key=lambda row: sign * (row.value or 0.0))
+        ordered += [row for row in rows if row.value is None]
+        title = METRICS[metric].title
+        panels.append(svg.Panel(title, tuple(ordered), _limit_in(block, metric, result)))
+        described.append(f"{title}: " + ", ".join(f"{row.name} {row.text}" for row in ordered))
+        table += [(title, row.name, show(row.value), show(row.low), show(row.high)) for row in ordered]
+    if not panels:
+        return None
+    heading = f"Rates by {block['attribute']}"
+    text = "Each rate of each group with its interval, on one axis; in each, the group that fares worst stands first."
+    if any(panel.mark for panel in panels):
+        text += " A dashed line is a limit: groups beyond it are further from the best group than the limit allows."
+    if len(names) < len(block["groups"]):
+        text += f" {len(names)} of {len(block['groups'])} groups are drawn; the tables have all."
+    grid = Grid(("rate", "group", *NUMBERS[:3]), tuple(table), 2, heading)
+    return Figure(heading, svg.family(panels, (0.0, 1.0)), "; ".join(described) + ".", grid, note=text)
+
+
+def _percent(value: Json) -> str:
+    return "undefined" if value["value"] is None else f"{100 * value['value']:.1f} %"
+
+
+def _limit_in(block: Json, metric: str, result: Json) -> tuple[float, str] | None:
+    """Return where a limit of the gap between groups lies: that far from the highest group, or from the lowest."""
+    metrics = (metric, "equalized_odds") if metric in EQUALIZED_ODDS else (metric,)
+    for check in result.get("checks", ()):
+        of = Comparison.parse(check["comparison"])
+        here = check["attribute"] == block["attribute"] and check.get("of", "value") == "value"
+        if not here or of.metric not in metrics or of.scope != "between_groups":
+            continue
+        rates = [group["metrics"][metric]["value"] for group in block["groups"]]
+        low, high = (end((r for r in rates if r is not None), default=0.0) for end in (min, max))
+        best = low if METRICS[metric].better == "smaller" else high
+        if of.kind == "difference":
+            place = best + check["limit"] if best == low else best - check["limit"]
+            return (place, f"limit {100 * check['limit']:g} points") if 0 <= place <= 1 else None
+        if of.kind == "ratio" and check["limit"] > 0:
+            place = best / check["limit"] if best == low else best * check["limit"]
+            return (place, f"limit ratio {check['limit']:g}") if 0 <= place <= 1 else None
+    return None
 
 
 def _rate(
@@ -167,7 +229,7 @@ def _with_curves(block: Json) -> list[str]:
     return [group["group"] for group in block["groups"] if group["group"] in wanted]
 
 
-def _distribution(block: Json, shares: Json) -> Part:
+def _distribution(block: Json, shares: Json, result: Json) -> Figure:
     """Return the distribution functions of the scores, with the KS distance marked."""
     names, scores, gap = _with_curves(block), shares["scores"], shares.get("gap")
     below = {one["group"]: one["below"] for one in shares["groups"]}
@@ -190,8 +252,12 @@ def _distribution(block: Json, shares: Json) -> Part:
     rows = tuple(tuple(map(show, row)) for row in zip(*columns, strict=True))
     title = f"Score distributions by {block['attribute']}"
     grid = Grid(("score", "everybody", *names), rows, 0, "Share below the score")
-    drawing = svg.lines(curves, ("score", "share below"), _middle(scores), mark)
-    return Part(title, figures=(Figure(title, drawing, text, grid, captioned=True),), size="wide")
+    threshold = result["settings"].get("threshold")
+    cut = None if threshold is None else (threshold, f"decision threshold {threshold:g}")
+    if cut:
+        text += " The dashed upright line is the score from which on a decision is positive."
+    drawing = svg.lines(curves, ("score", "share below"), _middle(scores), mark, cut)
+    return Figure(title, drawing, text, grid, captioned=True)
 
 
 def _middle(scores: Sequence[float]) -> tuple[float, float]:
@@ -211,7 +277,7 @@ CALIBRATION: Columns = {
 }
 
 
-def _calibration(block: Json) -> Part:
+def _calibration(block: Json) -> Figure:
     """Return the rate of positives against the mean score, per score bin and group."""
     names = _with_curves(block)
     groups = [group for group in block["groups"] if group["group"] in names and group.get("calibration")]
@@ -227,8 +293,7 @@ def _calibration(block: Json) -> Part:
     bins = [{"group": group["group"], **one} for group in groups for one in group["calibration"]]
     title, axes = f"Calibration by {block['attribute']}", ("mean score", "rate of y = 1")
     grid = Grid.of(CALIBRATION, bins, 2, title)
-    figure = Figure(title, svg.lines(curves, axes, (0.0, 1.0)), text, grid, captioned=True)
-    return Part(title, figures=(figure,), size="wide")
+    return Figure(title, svg.lines(curves, axes, (0.0, 1.0)), text, grid, captioned=True)
 
 
 def true_gaps(noise: Json) -> Iterator[Part]:

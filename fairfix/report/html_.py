@@ -8,7 +8,7 @@ fetched; the page even forbids it. Every picture has its numbers in a table, and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -37,10 +37,29 @@ from fairfix.report.words import readable
 FEW_SECTIONS = 3
 """A page with more has a list of them."""
 
+WITH_PICTURES = ("attribute", "true groups")
+"""Kinds of sections whose pictures stand before their tables, which are folded."""
+
+FOLDED = ("stratum", "facts", "not computed")
+"""Kinds of sections that are folded."""
+
+TERMS = {
+    "N0": "an assumption on how groups were recorded: people of a true group are like those recorded as it, but for "
+    "a share (the radius)",
+    "N1": "so many of each true group are recorded as each group; who they are can be anything",
+    "N2": "the same, counted by label",
+    "N3": "N1 or N2, and how a true group is recorded differs by at most eps between outcomes",
+    "N4": "how a group was recorded has nothing to do with outcomes",
+    "eps": "how much the recording of a true group may differ between outcomes: 0 is not at all, 1 is anything",
+}
+"""Terms of noisy groups, defined where they are on the page."""
+
 NARROW = 4
 """A table with more columns is wider than a telephone."""
 
 SIGNS = {"pass": "✔", "fail": "✖", "undecided": "?", "waived": "~"}
+TERM = re.compile(rf"\b(?:{'|'.join(TERMS)})\b")
+DEFINED = "Definitions of the numbers shown"
 LONG_NAME = re.compile(r"[a-z]+(?:[._][a-z]+){3,}")
 """Names of comparisons, too long for a line of a telephone."""
 
@@ -55,6 +74,8 @@ class Shown:
     ident: str = ""
     limits: tuple[tuple[str, str, str], ...] = ()
     """Condition, attribute and meaning of every limit."""
+    folded: bool = False
+    """Whether the page shows its title alone until it is asked."""
 
 
 def render(result: Json, *, detail: bool = False) -> str:
@@ -69,7 +90,10 @@ def render(result: Json, *, detail: bool = False) -> str:
         sections.insert(0, Shown("Frontier", (figures.frontier(result),), ident="frontier"))
     return _template().render(
         title=heading.title,
-        facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), facts),
+        answer=facts if heading.kind == "answer" else (),
+        facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), facts)
+        if heading.kind != "answer"
+        else None,
         warnings=[text for _, text in cautions(result)],
         sections=[*sections, _definitions(result, detail=detail)],
         contents=len(rest) > FEW_SECTIONS,
@@ -77,6 +101,7 @@ def render(result: Json, *, detail: bool = False) -> str:
         counts=_counts(result),
         ungated="verdict" in result,
         result=result,
+        anchors=_anchors(result, detail=detail),
     )
 
 
@@ -90,11 +115,11 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(breakable=_breakable, cards=_falls_apart)
+    environment.filters.update(breakable=_breakable, cards=_falls_apart, linked=_linked, css=_css)
     environment.tests.update(
         verdict=lambda cell: isinstance(cell, Verdict), interval=lambda cell: isinstance(cell, Interval)
     )
-    environment.globals.update(SIGNS=SIGNS, NARROW=NARROW)
+    environment.globals.update(SIGNS=SIGNS, NARROW=NARROW, DEFINED=DEFINED)
     return environment.get_template("report.html")
 
 
@@ -103,6 +128,33 @@ def _breakable(text: str) -> Markup:
     return Markup(  # noqa: S704  what is marked as safe is escaped first
         LONG_NAME.sub(lambda name: re.sub(r"(?<=[._])(?=\w)", "<wbr>", name[0]), str(escape(text)))
     )
+
+
+def _linked(text: str, anchors: Mapping[str, str]) -> Markup:
+    """Return a text with links to the definitions: of what it is as a whole, else of the terms in it."""
+    if isinstance(text, (Verdict, Interval)) or text in anchors:
+        return (
+            Markup('<a href="#{}">{}</a>').format(anchors[text], _breakable(text))
+            if text in anchors
+            else escape(text)
+        )
+    if not any(term in anchors for term in TERMS):
+        return _breakable(text)
+    return Markup(  # noqa: S704  a term has nothing to escape, and the rest is escaped first
+        TERM.sub(lambda term: f'<a href="#{anchors[term[0]]}">{term[0]}</a>', str(_breakable(text)))
+    )
+
+
+def _css(text: str) -> Markup:
+    """Return a text as a string of CSS in which every character but letters, digits and blanks is a number."""
+    escaped = re.sub(r"[^A-Za-z0-9 ]", lambda one: f"\\{ord(one[0]):06x}", text)
+    return Markup('"{}"').format(Markup(escaped))  # noqa: S704
+
+
+def _anchors(result: Json, *, detail: bool) -> dict[str, str]:
+    """Return what is defined on the page, as shown, with the identifier of its definition."""
+    names = {title: f"d-{name}" for title, name, _ in _named(result, detail=detail)}
+    return {**names, **({term: f"d-{term}" for term in TERMS} if result.get("noise") else {})}
 
 
 def _falls_apart(grid: Grid) -> bool:
@@ -132,13 +184,17 @@ def _rows(result: Json) -> Grid:
 def _section(section: Section, ident: str, result: Json) -> Shown:
     """Return a section with its tables and what can be drawn of it."""
     draw = figures.PICTURES.get(section.kind)
-    drawn = draw(section, result) if draw else ()
+    drawn = tuple(draw(section, result)) if draw else ()
     limits = tuple(
         (str(check["check"]), str(check["attribute"]), f"{limit(check)}: {measured(check, result)}.")
         for check in (section.about["checks"] if section.kind == "checks" else ())
     )
     title = titled(section.title) if section.kind == "gap" else section.title
-    return Shown(title, (Part(grids=section.grids), *drawn), section.lines, ident, limits)
+    if section.kind == "facts":
+        drawn = (Part(grids=(_rows(result),)),)
+    tables = Part(grids=section.grids, folded=section.kind in WITH_PICTURES)
+    folded = section.kind in FOLDED
+    return Shown(title, (tables, *drawn), section.lines, ident, limits, folded)
 
 
 def _definitions(result: Json, *, detail: bool) -> Shown:
@@ -154,8 +210,10 @@ def _definitions(result: Json, *, detail: bool) -> Shown:
         (title, "" if title == name else name, definition)
         for title, name, definition in dict.fromkeys(_named(result, detail=detail))
     )
-    grid = Grid(("shown as", "name", "definition"), rows, 3, "Definitions of the numbers shown")
-    return Shown("Definitions", (Part(text=(text,), grids=(grid,)),), ident="definitions")
+    if result.get("noise"):
+        rows += tuple((term, "", text) for term, text in TERMS.items())
+    grid = Grid(("shown as", "name", "definition"), rows, 3, DEFINED)
+    return Shown("Definitions", (Part(text=(text,), grids=(grid,)),), ident="definitions", folded=True)
 
 
 def _named(result: Json, *, detail: bool) -> Iterator[tuple[str, str, str]]:

@@ -17,7 +17,7 @@ Spread = tuple[float, float, float, float]
 
 NARROW, WIDE = 360, 440
 LEFT, RIGHT = 10, 350
-INK, QUIET, FAINT = "#1a1a1a", "#595959", "#d0d0d0"
+INK, QUIET, FAINT, CUT = "#1a1a1a", "#595959", "#d0d0d0", "#a3081e"
 COLOURS = ("#0072b2", "#c04f00", "#007a5a", "#8f4a8b", "#1a1a1a", "#7a6000", "#a3123a", "#3d5a80")
 DASHES = ("", "8 3", "2 3", "10 3 2 3", "15 4", "5 2 1 2", "1 2", "12 3 4 3")
 STROKES = {"cross": ((1, 1), (1, -1)), "plus": ((1, 0), (0, 1)), "star": ((1, 0.6), (1, -0.6), (0, 1.1))}
@@ -38,7 +38,7 @@ CORNERS = {
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "plus", "down", "star", *list(CORNERS)[4:])
 CURVES = len(COLOURS)
 """So many curves can be told apart in one picture."""
-NAMED = 4
+NAMED = 6
 """Up to so many curves carry their names; more carry letters, which the key explains."""
 
 
@@ -117,6 +117,37 @@ def dots(rows: Sequence[Dot], span: tuple[float, float], line: Dot | None = None
     return Drawing(NARROW, bottom + 24, "".join(out))
 
 
+@dataclass(frozen=True)
+class Panel:
+    """Values of several groups in the order in which they are drawn, with a mark that some lie beyond."""
+
+    title: str
+    rows: tuple[Dot, ...]
+    mark: tuple[float, str] | None = None
+    """Where a limit lies, as seen from the best group, and how it reads."""
+
+
+def family(panels: Sequence[Panel], span: tuple[float, float]) -> Drawing:
+    """Return panels one above the other on one common axis, a row for each group, with limits as upright lines."""
+    scale, step, y, out = _Scale(span, (112, RIGHT - 52)), 15, 12.0, []
+    for panel in panels:
+        out.append(_text(LEFT, y + 4, shortened(panel.title, 40), INK, bold=True))
+        if panel.mark:
+            out.append(_text(RIGHT, y + 4, panel.mark[1], CUT, "end"))
+        top, y = y + 10, y + 18
+        for row in panel.rows:
+            out.append(_text(106, y + 4, shortened(row.name, 14), INK, "end"))
+            out.append(_interval(row, scale, y, "circle", solid=True, small=True))
+            out.append(_text(RIGHT, y + 4, row.text, INK, "end"))
+            y += step
+        if panel.mark:
+            x = scale(panel.mark[0])
+            out.append(_line(x, top, x, y - 6, CUT, 2, "5 3"))
+        y += 12
+    bottom = y - 10
+    return Drawing(NARROW, bottom + 24, _axis(scale, bottom, 0, count=5) + "".join(out))
+
+
 def pairs(rows: Sequence[tuple[str, Dot, Dot]], span: tuple[float, float]) -> Drawing:
     """Return two lines per (name, before, after): before hollow and dashed, after filled and solid."""
     start, step = 30, 56
@@ -137,11 +168,22 @@ def pairs(rows: Sequence[tuple[str, Dot, Dot]], span: tuple[float, float]) -> Dr
 
 
 def lines(
-    curves: Sequence[Curve], axes: tuple[str, str], x_span: tuple[float, float], gap: Gap | None = None
+    curves: Sequence[Curve],
+    axes: tuple[str, str],
+    x_span: tuple[float, float],
+    gap: Gap | None = None,
+    cut: tuple[float, str] | None = None,
 ) -> Drawing:
-    """Return curves over a common x with y from 0 to 1, each with its name or letter beside it and in the key."""
+    """Return curves over a common x with y from 0 to 1, each with its name or letter beside it and in the key.
+
+    ``cut`` is an x with its name, drawn as an upright dashed line.
+    """
     across, up = _Scale(x_span, (44, WIDE - 12)), _Scale((0.0, 1.0), (270, 26))
     out = [_frame(across, up, axes)]
+    if cut and across.holds(cut[0]):
+        x, side = across(cut[0]), "end" if across(cut[0]) > WIDE / 2 else "start"
+        out.append(_line(x, 26, x, 270, CUT, 1.5, "5 3"))
+        out.append(_text(x, 20, cut[1], CUT, side))
     quiet = [curve for curve in curves if curve.quiet]
     loud = [curve for curve in curves if not curve.quiet]
     background = [_Style(QUIET, 1.0, "2 2" if curve.marks else "") for curve in quiet]
@@ -266,9 +308,9 @@ def _path(points: Sequence[Place], across: _Scale, up: _Scale, style: _Style) ->
     )
 
 
-def _shape(shape: str, x: float, y: float, colour: str, *, hollow: bool = False) -> str:
+def _shape(shape: str, x: float, y: float, colour: str, *, hollow: bool = False, size: float = 4.2) -> str:
     """Return a marker; those of strokes have no inside."""
-    r = 4.2
+    r = size
     if shape in STROKES:
         strokes = " ".join(
             f"M{x - r * dx:.1f} {y - r * dy:.1f}L{x + r * dx:.1f} {y + r * dy:.1f}"
@@ -283,7 +325,7 @@ def _shape(shape: str, x: float, y: float, colour: str, *, hollow: bool = False)
     return f'{body} fill="{"#fff" if hollow else colour}" stroke="{colour}" stroke-width="1.6"/>'
 
 
-def _interval(dot: Dot, scale: _Scale, y: float, shape: str, *, solid: bool) -> str:
+def _interval(dot: Dot, scale: _Scale, y: float, shape: str, *, solid: bool, small: bool = False) -> str:
     """Return a dot on its interval; an end that is open has no cap and is not drawn."""
     left, right = scale.places
     middle = dot.low if dot.bound else dot.value
@@ -295,7 +337,8 @@ def _interval(dot: Dot, scale: _Scale, y: float, shape: str, *, solid: bool) -> 
     out = [_line(left, y, right, y, "#ececec", 1), _line(low, y, high, y, INK, 2, "" if solid else "3 2")]
     out += [_line(end, y - 4, end, y + 4, INK, 1.5) for end in ends if end is not None]
     if not dot.bound:
-        out.append(_shape(shape, x, y, COLOURS[0] if solid else INK, hollow=not solid))
+        colour, size = COLOURS[0] if solid else INK, 3.2 if small else 4.2
+        out.append(_shape(shape, x, y, colour, hollow=not solid, size=size))
     return "".join(out)
 
 

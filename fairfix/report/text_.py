@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from textwrap import wrap
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fairfix.report.layout import Grid, Json, Verdict, layout
+from fairfix.report.layout import Grid, Interval, Json, Verdict, layout
 from fairfix.report.words import harmless, readable
 
 COLOURS = {"pass": "green", "fail": "bold red", "undecided": "yellow", "waived": "yellow"}
+
+GUTTER = 3
+"""Columns between two columns of a table."""
+
+TOGETHER = re.compile(r"(?<=\d) (?=%|points?\b)")
+"""The blank between a number and its unit, where no line may break."""
+
+FIXED = "\u00a0"
 
 
 def render(
@@ -22,31 +34,122 @@ def render(
     detail: bool = False,
     ascii_only: bool = False,
 ) -> str:
-    """Return the report as text of at most ``width`` columns where the words allow it."""
+    """Return the report as text of at most ``width`` columns where the words allow it.
+
+    No number, interval or name is broken. Columns that do not fit go into a further table below, which repeats the
+    column that names the rows.
+    """
     out = io.StringIO()
     console = Console(
-        file=out, width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
+        file=out,
+        width=10_000,
+        force_terminal=color,
+        no_color=not color,
+        highlight=False,
+        legacy_windows=False,
     )
     for section in layout(readable(result), detail=detail):
-        console.print(Text(section.title, style="bold"))
+        for line in _wrapped(section.title, width):
+            console.print(Text(line, style="bold"))
         for line in section.lines:
-            console.print(Text("  " + line))
+            console.print(Text("\n".join("  " + part for part in _wrapped(line, width - 2))))
         for grid in section.grids:
-            console.print(_table(grid, ascii_only=ascii_only))
+            for part in _parts(grid, width):
+                console.print(_table(part, width, ascii_only=ascii_only))
         console.print()
     lines = (line.rstrip() for line in out.getvalue().splitlines())
     text = harmless("\n".join(lines) + "\n")
     return text.replace("–", "-").replace("±", "+-") if ascii_only else text
 
 
-def _table(grid: Grid, *, ascii_only: bool) -> Table:
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return the lines of a text, of which only single words are longer than ``width``."""
+    fixed = TOGETHER.sub(FIXED, text)
+    lines = wrap(fixed, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
+    return [line.replace(FIXED, " ") for line in lines]
+
+
+def _least(cell: str) -> int:
+    """Return the least width of a cell: a number with its interval and a verdict stay in one line."""
+    if isinstance(cell, (Interval, Verdict)):
+        return len(cell)
+    return max(map(len, TOGETHER.sub(FIXED, cell).split(" ")), default=0)
+
+
+def _columns(grid: Grid) -> list[tuple[str, ...]]:
+    return list(zip(grid.headings, *grid.rows, strict=True))
+
+
+def _minima(grid: Grid) -> list[int]:
+    """Return the least width of each column; numbers do not wrap."""
+    numbers = (
+        max([_least(column[0]), *map(len, column[1:])] if i >= grid.text_columns else map(_least, column))
+        for i, column in enumerate(_columns(grid))
+    )
+    return list(numbers)
+
+
+def _span(widths: Sequence[int]) -> int:
+    return sum(widths) + GUTTER * (len(widths) - 1)
+
+
+def _parts(grid: Grid, width: int) -> Iterator[Grid]:
+    """Yield a table, in parts that are no wider than ``width`` where a column beside the names can be."""
+    least = _minima(grid)
+    if _span(least) <= width or len(least) < 2:
+        yield grid
+        return
+    named = _naming(grid)
+    chosen: list[int] = []
+    for i in (i for i in range(len(least)) if i not in named):
+        if chosen and _span([least[j] for j in (*named, *chosen, i)]) > width:
+            yield _part(grid, named, chosen)
+            chosen = []
+        chosen.append(i)
+    yield _part(grid, named, chosen)
+
+
+def _naming(grid: Grid) -> list[int]:
+    """Return the columns that tell the rows of a table apart: those that name them."""
+    columns, named = _columns(grid), [grid.named_by]
+    for i in range(grid.text_columns):
+        rows = list(zip(*(columns[j][1:] for j in named), strict=True))
+        if len(set(rows)) == len(rows):
+            break
+        if i not in named and not any(isinstance(cell, (Verdict, Interval)) for cell in columns[i]):
+            named.append(i)
+    return named
+
+
+def _part(grid: Grid, named: Sequence[int], chosen: Sequence[int]) -> Grid:
+    order = [*named, *chosen]
+    return replace(
+        grid,
+        headings=tuple(grid.headings[i] for i in order),
+        rows=tuple(tuple(row[i] for i in order) for row in grid.rows),
+        text_columns=sum(i < grid.text_columns for i in order),
+        named_by=0,
+    )
+
+
+def _table(grid: Grid, width: int, *, ascii_only: bool) -> Table:
     from rich import box
 
+    least = _minima(grid)
+    widths = [max(map(len, column)) for column in _columns(grid)]
+    while _span(widths) > width and any(w > m for w, m in zip(widths, least, strict=True)):
+        widest = max((i for i, w in enumerate(widths) if w > least[i]), key=lambda i: widths[i])
+        widths[widest] -= 1
     table = Table(box=box.ASCII if ascii_only else box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for i, heading in enumerate(grid.headings):
-        table.add_column(heading, justify="left" if i < grid.text_columns else "right", overflow="fold")
+    for i, (heading, wide) in enumerate(zip(grid.headings, widths, strict=True)):
+        justify = "left" if i < grid.text_columns else "right"
+        table.add_column("\n".join(_wrapped(heading, wide)), justify=justify, no_wrap=True, width=wide)  # type: ignore[arg-type]
     for row in grid.rows:
-        table.add_row(
-            *(Text(cell, style=COLOURS[cell.code] if isinstance(cell, Verdict) else "") for cell in row)
-        )
+        table.add_row(*(_cell(cell, wide) for cell, wide in zip(row, widths, strict=True)))
     return table
+
+
+def _cell(cell: str, wide: int) -> Text:
+    if isinstance(cell, Verdict):
+        return Text(cell, style=COLOURS[cell.code])
+    return Text(cell if len(cell) <= wide else "\n".join(_wrapped(cell, wide)))

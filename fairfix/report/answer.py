@@ -1,0 +1,475 @@
+"""The answer that a report opens with, in sentences: who gets less, by how much, how sure, against which limit.
+
+Everything is read from a result's JSON form. :func:`statement` says what a number is and between whom,
+:func:`judgement` what its limit says of it, :func:`rows_to_decide` how many rows would decide it, :func:`answer` puts
+the three together for an audit. Numbers are rounded only so far that none reads as its limit, as zero or as another
+number of the same sentence that it is not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from fairfix.auditing.comparisons import NOISE_SCOPES, Comparison
+from fairfix.auditing.metrics import EQUALIZED_ODDS, FLIP_SCOPES
+from fairfix.report.layout import Json
+
+HEADLINE = (
+    *("selection_rate.difference.between_groups", "mean_score.difference.between_groups"),
+    *("ks.between_groups", "base_rate.difference.between_groups", "mean_label.difference.between_groups"),
+)
+"""What is said of an attribute without a limit: the first of these that there is."""
+
+OTHERS = 4
+"""So many further checks, or attributes without checks, are named; beyond, they are counted."""
+
+SIDES = {">": "above", ">=": "at or above", "<": "below", "<=": "at or below"}
+FURTHER = 6
+"""Decimals that may be added to keep numbers apart."""
+
+NOT_JUDGED = "No limit was given, so nothing is judged."
+
+CHANGED = {
+    "under_flips": "with {attribute} alone, all other columns being equal,",
+    "under_comparable": "with the comparable value alone, in rows that have one of these values,",
+    "under_everybody": "with the comparable value alone, if everybody gets each of these values,",
+    "within_radius": "with {attribute}, if rows may also move to near rows as far as the radius,",
+}
+"""Kind of flip -> with what something changes."""
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Numbers as one sentence writes them: in percent or as they are, with so many decimals."""
+
+    percent: bool = False
+    decimals: int = 2
+
+    @classmethod
+    def of(
+        cls,
+        numbers: Sequence[float | None],
+        *,
+        percent: bool = False,
+        apart: Sequence[float | None] = (),
+        whole: tuple[float, float] | None = None,
+    ) -> Amounts:
+        """Return how to write numbers so that those of ``apart`` that differ look different.
+
+        ``whole`` are two numbers whose difference is the first one: it stays so after rounding where that can be.
+        """
+        factor = 100.0 if percent else 1.0
+        finite = [factor * x for x in numbers if x is not None and math.isfinite(x)]
+        others = [factor * x for x in apart if x is not None and math.isfinite(x)]
+        largest = max(map(abs, (*finite, *others)), default=0.0)
+        least = 0 if percent else max(0, 2 - math.floor(math.log10(largest))) if largest else 2
+        fits = []
+        for decimals in range(least, least + FURTHER + 1):
+            shown = [round(x, decimals) for x in finite]
+            zero = any(y == 0 and abs(x) > 1e-9 for x, y in zip(finite, shown, strict=True))
+            every = [*others, *finite[:1]]
+            alike = any(
+                round(x, decimals) == round(y, decimals)
+                and not math.isclose(x, y, rel_tol=1e-9, abs_tol=1e-9)
+                for x in every
+                for y in every
+            )
+            if not (zero or alike):
+                fits.append(decimals)
+        if whole and finite:
+            high, low = (factor * x for x in whole)
+            for decimals in fits[:2]:
+                apart_by = round(high, decimals) - round(low, decimals)
+                if math.isclose(apart_by, round(finite[0], decimals), abs_tol=1e-9):
+                    return cls(percent, decimals)
+        return cls(percent, fits[0] if fits else least + FURTHER)
+
+    def bare(self, number: float) -> str:
+        """Return the number without its unit."""
+        scaled = number * (100.0 if self.percent else 1.0)
+        if scaled and not 1e-6 < abs(scaled) < 1e9:
+            return f"{scaled:.3g}"
+        text = f"{scaled:,.{min(self.decimals, 9)}f}"
+        return text.removeprefix("-") if not float(text.replace(",", "")) else text
+
+    def share(self, number: float) -> str:
+        """Return the number of a group."""
+        return self.bare(number) + (" %" if self.percent else "")
+
+    def gap(self, number: float) -> str:
+        """Return a difference, a limit of one, or a distance."""
+        text = self.bare(number)
+        return f"{text} point{'' if text == '1' else 's'}" if self.percent else text
+
+    def between(self, low: float | None, high: float | None) -> str:
+        """Return the ends of an interval, of which one may be open."""
+        if low is None and high is None:
+            return "no limits"
+        if low is None or high is None:
+            return f"up to {self.bare(high)}" if high is not None else f"{self.bare(low or 0.0)} or more"
+        return f"{self.bare(low)} to {self.bare(high)}"
+
+
+# ---------------------------------------------------------------------- parts of a result
+
+
+def block_of(result: Json, attribute: str, stratum: str = "") -> Json:
+    """Return the part of a result about an attribute, in a stratum; an empty one where there is none."""
+    blocks = result.get("strata" if stratum else "attributes", ())
+    mine = (b for b in blocks if b["attribute"] == attribute and b.get("stratum", "") == stratum)
+    return next(mine, {"attribute": attribute, "groups": (), "comparisons": ()})
+
+
+def compared(check: Json, result: Json) -> Json:
+    """Return the comparison that a check is about, which also says in which stratum and at which score."""
+    block = block_of(result, check["attribute"])
+    return next((c for c in block["comparisons"] if c["id"] == check["comparison"]), check)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The two sides of a comparison, the smaller value first, and the phrase of what they are values of."""
+
+    phrase: str
+    low: tuple[str, float]
+    high: tuple[str, float]
+
+
+def _group_values(block: Json, metric: str) -> dict[str, float]:
+    values = {group["group"]: group["metrics"].get(metric, {}).get("value") for group in block["groups"]}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def sides(one: Json, of: Comparison, result: Json, attribute: str) -> Sides | None:
+    """Return the values that a difference or a ratio compares; None where the result does not have both."""
+    block = block_of(result, attribute, one.get("stratum", ""))
+    metrics = EQUALIZED_ODDS if of.metric == "equalized_odds" else (of.metric,)
+    for metric in metrics:
+        values = _group_values(block, metric)
+        pair = [(name, values[name]) for name in one["groups"] if name in values]
+        everybody = result.get("overall", {}).get("metrics", {}).get(metric, {}).get("value")
+        reference = result.get("settings", {}).get("reference", {}).get(attribute)
+        if of.scope == "to_overall" and everybody is not None:
+            pair = [*pair[:1], ("everybody", everybody)]
+        elif of.scope == "to_reference" and reference in values:
+            pair = [*pair[:1], (f"{reference} (the reference)", values[reference])]
+        if len(pair) != 2:
+            continue
+        low, high = sorted(pair, key=lambda side: side[1])
+        gap = high[1] - low[1] if of.kind == "difference" else low[1] / high[1] if high[1] else 1.0
+        near = one["value"] is None or math.isclose(
+            gap, one["value"], rel_tol=1e-6, abs_tol=1e-9 + (one.get("bound") or 0.0)
+        )
+        if near:  # of the two rates of equalized odds, the one whose gap this is
+            return Sides(replace(of, metric=metric).entry.phrase, low, high)
+    return None
+
+
+# ---------------------------------------------------------------------- sentences
+
+
+def sentence(text: str) -> str:
+    """Return a text as a sentence."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def statement(one: Json, result: Json, attribute: str, limit: float | None = None) -> str:
+    """Return what a number is, between whom, and its interval.
+
+    Parameters
+    ----------
+    one
+        A comparison of the JSON form (``id``) or a check (``comparison``).
+    result
+        The result's JSON form, for values of groups, the reference and the confidence; these may be missing.
+    attribute
+        The protected attribute.
+    limit
+        A limit that will stand beside the number.
+    """
+    of = Comparison.parse(one.get("comparison") or one["id"], attribute, one.get("group"))
+    where = f"by {attribute}" + (f" within {one['stratum']}" if one.get("stratum") else "")
+    confidence = result.get("settings", {}).get("confidence")
+    sure = f", {confidence:.0%} interval".replace("%", " %") if confidence else ""
+    if one.get("of") == "change":
+        return _change(one, of, attribute, sure)
+    value, low, high = one["value"], one["low"], one["high"]
+    if value is None:
+        why = one.get("reason") or "the data do not give it"
+        return sentence(f"{where}, {of.title if of.part else of.entry.phrase} is undefined: {why}")
+    plain = of.kind in ("ratio", "covariance")
+    two = sides(one, of, result, attribute) if of.kind in ("difference", "ratio") else None
+    ends = (value, low, high, limit)
+    amounts = Amounts.of(
+        (value, low, high),
+        percent=of.entry.percent and not plain,
+        apart=ends,
+        whole=(two.high[1], two.low[1]) if two and of.kind == "difference" else None,
+    )
+    interval = f" ({amounts.between(low, high)}{sure})"
+    if of.of_true_groups:
+        return _of_true_groups(of, amounts, (value, low, high), result)
+    if of.scope in FLIP_SCOPES:
+        changed = CHANGED[of.scope].format(attribute=attribute)
+        return sentence(f"{of.entry.phrase} {changed} is {amounts.share(value)}{interval}")
+    if two:
+        return _of_two(two, of, amounts, where, value, interval)
+    names = " and ".join(one["groups"])
+    phrase = of.entry.phrase
+    if of.metric == "ks":
+        pair = names if of.scope != "to_overall" else f"{names} and everybody"
+        at = f", at score {one['at_score']:.4g}" if one.get("at_score") is not None else ""
+        text = (
+            f"the scores of {pair} are furthest apart{at}: {phrase} differs by {amounts.gap(value)}{interval}"
+        )
+    elif of.kind == "covariance":
+        text = (
+            f"the share of {names} in all rows, times the difference of {phrase} to that of everybody, is "
+            f"{amounts.bare(value)}{interval}"
+        )
+    elif of.kind in ("min", "max"):
+        end = "smallest" if of.kind == "min" else "largest"
+        text = f"{phrase} is {end} for {names}: {amounts.share(value)}{interval}"
+    elif not of.part:
+        text = f"{phrase} is {amounts.share(value)}{interval} for {names}"
+    else:
+        number = amounts.bare(value) if plain else amounts.gap(value)
+        text = f"the {of.kind} in {phrase} between {names} is {number}{interval}"
+    return sentence(f"{where}, {text}{_rest(one)}")
+
+
+def _rest(one: Json) -> str:
+    """Return what a number leaves out, such as groups without a value."""
+    return f" ({one['reason']})" if one.get("reason") and "verdict" not in one else ""
+
+
+def _of_two(two: Sides, of: Comparison, amounts: Amounts, where: str, value: float, interval: str) -> str:
+    (less, low), (more, high) = two.low, two.high
+    shares = Amounts.of((low, high), percent=of.entry.percent, apart=(low, high))
+    if of.kind == "difference":
+        shares = replace(shares, decimals=max(shares.decimals, amounts.decimals))
+        gap = f"a difference of {amounts.gap(value)}"
+    else:
+        gap = f"{less} divided by {more} is {amounts.bare(value)}"
+    return sentence(
+        f"{where}, {two.phrase} is {shares.share(low)} for {less} and {shares.share(high)} for {more}: {gap}{interval}"
+    )
+
+
+def _of_true_groups(
+    of: Comparison, amounts: Amounts, numbers: tuple[float, float | None, float | None], result: Json
+) -> str:
+    value, low, high = numbers
+    noise = result.get("noise", {})
+    level = (
+        of.scope.removeprefix("under_").upper() if of.scope in NOISE_SCOPES[1:] else noise.get("rests_on", "")
+    )
+    stated = noise.get("assumptions", {}).get(level)
+    under = (
+        f"assuming {level}{f' ({stated})' if stated else ''}"
+        if level
+        else "under the assumption on the noise"
+    )
+    write = amounts.gap if of.kind == "difference" else amounts.bare if of.kind == "ratio" else amounts.share
+    whole = {"min": "smallest value", "max": "largest value"}.get(of.kind, of.kind)
+    what = f"the {whole} of {of.entry.phrase}" if of.kind else of.entry.phrase
+    whom = f"for the true group {of.group}" if of.group else f"between the true groups behind {of.attribute}"
+    return sentence(
+        f"{what} {whom} is estimated at {write(value)}; {under}, and with sampling error, it can be anything "
+        f"{'from ' if None not in (low, high) else 'of '}{amounts.between(low, high)}"
+    )
+
+
+def _change(one: Json, of: Comparison, attribute: str, sure: str) -> str:
+    title = of.title if of.part else f"{of.entry.phrase} of {of.group}"
+    if one["value"] is None:
+        return sentence(f"by {attribute}, the change of {title} since the baseline is undefined")
+    amounts = Amounts.of(
+        (one["value"],),
+        percent=of.entry.percent and of.kind != "ratio",
+        apart=(one["value"], one.get("limit")),
+    )
+    way = "went up by" if one["value"] > 0 else "went down by" if one["value"] < 0 else "changed by"
+    ends = amounts.between(one["low"], one["high"])
+    return sentence(
+        f"by {attribute}, since the baseline the {title} {way} {amounts.gap(abs(one['value']))} "
+        f"(a change in {ends}{sure})"
+    )
+
+
+def _limit(check: Json) -> str:
+    """Return the limit of a check as its number is written."""
+    of = Comparison.parse(check["comparison"])
+    plain = of.kind in ("ratio", "covariance")
+    percent = of.entry.percent and not plain
+    scaled = 100.0 * check["limit"] if percent else check["limit"]
+    gap = percent and (of.kind == "difference" or of.metric == "ks" or check.get("of") == "change")
+    return f"{scaled:.10g}" + ((" point" if scaled == 1 else " points") if gap else " %" if percent else "")
+
+
+def judgement(check: Json, rows: int | None = None) -> str:
+    """Return what the limit of a check says of its value; ``rows``, from which it comes, give what would decide it."""
+    limit, side = _limit(check), SIDES[check["operator"]]
+    if check["verdict"] == "waived":
+        waived = check.get("waived", {})
+        what = {"fail": "fails", "undecided": "is undecided"}.get(str(waived.get("verdict")), "is waived")
+        return (
+            f"Against your limit of {limit} this {what}; it is waived until {waived.get('expires')}: "
+            f"{waived.get('reason')}"
+        ).rstrip(".") + "."
+    at_point = check.get("gate_on") == "point"
+    whole = "; only the value is judged, not its interval" if at_point else ", and so is the whole interval"
+    if check["verdict"] == "fail":
+        return f"That is {side} your limit of {limit}{whole}."
+    if check["verdict"] == "pass":
+        return f"That is within your limit of {limit}{whole}."
+    if check["value"] is None:
+        return f"Against your limit of {limit} this is undecided: what is undefined cannot pass."
+    if check["code"] != "limit_inside":
+        return sentence(f"against your limit of {limit} this is undecided: {check['reason']}")
+    text = f"Your limit of {limit} lies inside the interval, so this is undecided."
+    return f"{text} {_what_decides(check, rows)}".rstrip()
+
+
+def _what_decides(check: Json, rows: int | None) -> str:
+    if Comparison.parse(check["comparison"]).of_true_groups:
+        return "More rows alone may not decide it: it is open how the groups were recorded."
+    needed = None if rows is None else rows_to_decide(check, rows)
+    if needed is None:
+        return ""
+    return f"About {needed:,} rows like these would decide it, if the value stays as it is (an estimate)."
+
+
+def rows_to_decide(check: Json, rows: int) -> int | None:
+    """Return about how many rows would decide a check whose limit lies inside the interval of its value.
+
+    The part of the interval between value and limit shrinks with one over the root of the rows: where it is ``w`` wide
+    up to its end and the limit ``d`` away, ``rows * (w / d)**2`` are needed, rounded up to two digits. None where the
+    value lies at the limit, the end is open, the number does not come from rows alone, or a group is undefined.
+    """
+    value, limit = check["value"], check["limit"]
+    if value is None or check["code"] != "limit_inside" or check.get("of") == "change":
+        return None
+    end = check["high"] if value < limit else check["low"]
+    away = abs(value - limit) - (check.get("bound") or 0.0)
+    if end is None or away <= 1e-9 * max(1.0, abs(limit)):
+        return None
+    needed = rows * ((end - value) / (limit - value)) ** 2
+    if not math.isfinite(needed) or needed > 1e15:
+        return None
+    step = 10 ** max(0, math.floor(math.log10(max(needed, 1.0))) - 1)
+    return int(max(math.ceil(needed / step) * step, rows + 1))
+
+
+# ---------------------------------------------------------------------- the answer of an audit
+
+
+def answer(result: Json) -> tuple[str, ...]:
+    """Return the sentences with which the report of an audit opens, a paragraph each."""
+    if not result["checks"]:
+        return (*_unjudged(result), NOT_JUDGED)
+    checks = sorted(result["checks"], key=lambda check: ORDER.index(check["verdict"]))
+    rows = result["data"]["rows"]["used"]
+    first = _first(checks)
+    out = [judged_statement(first, result, rows)]
+    others = [check for check in checks if check is not first]
+    if others:
+        out.append(" ".join(_counted(others)))
+    open_ = [check for check in others if check["verdict"] == "undecided"]
+    out += [judged_statement(check, result, rows) for check in open_[:1] if check["code"] == "limit_inside"]
+    return tuple(out)
+
+
+ORDER = ("fail", "undecided", "waived", "pass")
+
+
+def judged_statement(check: Json, result: Json, rows: int | None = None) -> str:
+    """Return the statement and the judgement of a check."""
+    one = check if check.get("of") == "change" else {**compared(check, result), **check}
+    if check["value"] is None:
+        reason = compared(check, result).get("reason") or check["reason"]
+        one = {**one, "reason": reason}
+    return f"{statement(one, result, check['attribute'], check['limit'])} {judgement(check, rows)}"
+
+
+def _first(checks: Sequence[Json]) -> Json:
+    """Return the check to speak of: of the worst verdict the one that was asked first, where it is worst."""
+    asked = [c for c in checks if (c["verdict"], c["check"]) == (checks[0]["verdict"], checks[0]["check"])]
+    return max(asked, key=lambda c: 0.0 if c["value"] is None else abs(c["value"] - c["limit"]))
+
+
+def _counted(checks: Sequence[Json]) -> Iterator[str]:
+    """Yield how many other checks have each verdict, and which."""
+    for verdict in ORDER:
+        these = [
+            f"{check['check']} by {check['attribute']}" for check in checks if check["verdict"] == verdict
+        ]
+        if not these:
+            continue
+        more = f" and {len(these) - OTHERS:,} more" if len(these) > OTHERS else ""
+        many = "1 other check" if len(these) == 1 else f"{len(these):,} other checks"
+        word = {"fail": "fail", "pass": "pass"}.get(verdict)
+        does = (
+            f"{word}{'s' if len(these) == 1 and word == 'fail' else 'es' if len(these) == 1 else ''}"
+            if word
+            else (f"{'is' if len(these) == 1 else 'are'} {verdict}")
+        )
+        names = "" if verdict == "pass" else f": {', '.join(these[:OTHERS])}{more}"
+        yield f"{many} {does}{names}."
+
+
+def _unjudged(result: Json) -> Iterator[str]:
+    """Yield a statement for each attribute, where there are no limits."""
+    blocks = result["attributes"]
+    for block in blocks[:OTHERS]:
+        by_id = {one["id"]: one for one in block["comparisons"]}
+        names = [name for name in HEADLINE if name in by_id]
+        true = next((one for name, one in by_id.items() if name.endswith("difference.true_groups")), None)
+        if names:
+            one = by_id[names[0]]
+            yield statement(one, result, block["attribute"]) + _perhaps_none(one)
+        if true is not None:
+            yield statement(true, result, block["attribute"])
+    if len(blocks) > OTHERS:
+        yield f"{len(blocks) - OTHERS:,} more attributes are below."
+
+
+def _perhaps_none(one: Json) -> str:
+    """Return a sentence where the interval of a difference reaches 0."""
+    if one["value"] is None or one["low"] is None or one["low"] > 0:
+        return ""
+    return " The interval reaches 0: there may be no difference."
+
+
+# ---------------------------------------------------------------------- in tables
+
+
+def decimal(number: float) -> str:
+    """Return a number for a cell: .462, without the 0 before the point."""
+    text = f"{number:.3f}" if abs(number) < 1000 else f"{number:,.4g}"
+    text = text.removeprefix("-") if not text.strip("-0.") else text
+    return re.sub(r"^(-?)0\.", r"\1.", text)
+
+
+def between_whom(one: Json, result: Json, attribute: str) -> str:
+    """Return which groups a comparison is between, less first: ``Black .462 against Asian .704 (highest)``."""
+    if one["value"] is None:
+        return str(one.get("reason", ""))
+    of = Comparison.parse(one.get("comparison") or one["id"], attribute)
+    two = sides(one, of, result, attribute) if of.kind in ("difference", "ratio") else None
+    if two:
+        (less, low), (more, high) = two.low, two.high
+        hidden = block_of(result, attribute, one.get("stratum", "")).get("hidden")
+        top = " (highest shown)" if hidden else " (highest)"
+        top = top if of.scope in ("between_groups", "within_strata") and high > low else ""
+        text = f"{less} {decimal(low)} against {more} {decimal(high)}{top}"
+    else:
+        text = " and ".join(one["groups"]) + (" against everybody" if of.scope == "to_overall" else "")
+    if one.get("stratum"):
+        text += f" in {one['stratum']}"
+    if one.get("at_score") is not None:
+        text += f", at score {one['at_score']:.4g}"
+    return text + (f" ({one['reason']})" if one.get("reason") else "")

@@ -1,0 +1,369 @@
+"""The answer that a report opens with: its numbers are those of the result, and its words are true of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from functools import cache
+from typing import Any
+
+import fairfix
+import numpy as np
+import pyarrow as pa
+import pytest
+from fairfix.auditing.as_json import audit_dict
+from fairfix.auditing.audit import audit
+from fairfix.auditing.checks import Check
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.results import Settings, Value
+from fairfix.data.reading import Columns, Reading
+from fairfix.report import renderer
+from fairfix.report.answer import (
+    NOT_JUDGED,
+    Amounts,
+    answer,
+    between_whom,
+    judged_statement,
+    judgement,
+    rows_to_decide,
+    sides,
+    statement,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.test_report.test_report import READINGS, result_of
+
+NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"
+
+
+def read(text: str) -> list[float]:
+    """Return the numbers of a text."""
+    return [float(one.replace(",", "")) for one in re.findall(NUMBER, text)]
+
+
+@cache
+def audited(*checks: str, n: int = 4000, gap: float = 0.2, **settings: Any) -> str:
+    """Return the JSON of an audit of three groups, of which ``c`` is selected more often by ``gap`` than ``a``."""
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, 3, n)
+    score = np.clip(rng.random(n) + gap * (group - 1) / 2, 0, 1)
+    data = {
+        "g": pa.array([("a", "b", "c")[i] for i in group]),
+        "label": pa.array((rng.random(n) < score).astype(int)),
+        "score": pa.array(score),
+    }
+    reading = Reading(Columns(("g",), label="label", score="score"))
+    chosen = Settings(checks=tuple(map(Check.parse, checks)), **settings)
+    return json.dumps(audit_dict(audit(data, reading, chosen)))
+
+
+def result(*checks: str, **settings: Any) -> dict[str, Any]:
+    """Return an audit of three groups."""
+    out: dict[str, Any] = json.loads(audited(*checks, **settings))
+    return out
+
+
+@given(
+    value=st.builds(lambda x, k: x / 10**k, st.integers(-99, 99), st.integers(0, 4)),
+    away=st.builds(lambda x, k: x / 10**k, st.integers(1, 99), st.integers(2, 5)),
+    percent=st.booleans(),
+)
+def test_a_number_never_reads_as_its_limit_or_as_zero(value: float, away: float, percent: bool) -> None:
+    """Rounding keeps a number on its side of the limit, and what is not 0 does not read as 0."""
+    limit = value + away
+    amounts = Amounts.of((value,), percent=percent, apart=(value, limit))
+    shown, bound = (read(amounts.bare(one))[0] for one in (value, limit))
+
+    assert (shown < bound) == (value < limit)
+    assert (shown == 0) == (value == 0)
+    assert shown == pytest.approx(
+        value * (100 if percent else 1), abs=0.51 if percent else 0.006 * max(1, abs(value))
+    )
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_every_comparison_is_said_with_its_own_numbers(name: str) -> None:
+    """Value and interval are in the sentence; an undefined value is said to be, with the reason."""
+    of = result_of(name)
+    for block in (*of["attributes"], *of["strata"]):
+        inside = {"stratum": block["stratum"]} if "stratum" in block else {}
+        for one in block["comparisons"]:
+            text = statement({**inside, **one}, of, block["attribute"])
+            assert text.endswith(".")
+            if one["value"] is None:
+                assert f"is undefined: {one['reason']}" in text
+                continue
+            entry = Comparison.parse(one["id"])
+            factor = 100 if entry.entry.percent and entry.kind not in ("ratio", "covariance") else 1
+            numbers = [abs(x) for x in read(text)]
+            for part in ("value", "low", "high"):
+                if one[part] is not None:
+                    wanted = abs(factor * one[part])
+                    nearest = min(abs(x - wanted) for x in numbers)
+                    assert nearest <= 0.01 * wanted + 0.5 * (factor > 1) + 0.005, (text, wanted)
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_the_smaller_side_stands_first(name: str) -> None:
+    """The two sides of a difference are that difference apart; of a ratio the first divided by the second is it."""
+    of, seen = result_of(name), 0
+    for block in (*of["attributes"], *of["strata"]):
+        inside = {"stratum": block["stratum"]} if "stratum" in block else {}
+        for one in block["comparisons"]:
+            comparison = Comparison.parse(one["id"])
+            two = sides({**inside, **one}, comparison, of, block["attribute"])
+            if two is None or one["value"] is None or comparison.kind not in ("difference", "ratio"):
+                continue
+            seen += 1
+            (_, low), (_, high) = two.low, two.high
+            assert low <= high
+            gap = high - low if comparison.kind == "difference" else low / high if high else 1.0
+            assert gap == pytest.approx(one["value"], abs=1e-6 + one.get("bound", 0))
+    assert seen > 5
+
+
+def test_equalized_odds_name_the_rate_that_differs_more() -> None:
+    """Of the two rates, the one whose gap is the number."""
+    of = result()
+    block = of["attributes"][0]
+    gaps = {c["id"]: c for c in block["comparisons"]}
+    for kind, worse in (("difference", max), ("ratio", min)):
+        one = gaps[f"equalized_odds.{kind}.between_groups"]
+        rates = ("true_positive_rate", "false_positive_rate")
+        rate = worse(rates, key=lambda name: gaps[f"{name}.{kind}.between_groups"]["value"])
+        two = sides(one, Comparison.parse(one["id"]), of, "g")
+        assert two
+        assert two.phrase == METRICS[rate].phrase
+
+
+def test_every_metric_has_a_phrase_of_its_own() -> None:
+    """A sentence says what is compared, and no two metrics are the same words."""
+    phrases = [metric.phrase for metric in METRICS.values()]
+
+    assert len(set(phrases)) == len(phrases)
+    assert all(phrase.startswith("the ") for phrase in phrases)
+
+
+@pytest.mark.parametrize("percent_limit", [5, 15, 20, 35])
+@pytest.mark.parametrize("gate_on", ["interval", "point"])
+def test_the_limit_is_on_the_side_that_is_said(percent_limit: int, gate_on: Any) -> None:
+    """Above, within or inside: as the numbers of the check are."""
+    of = result(f"dp.difference>{percent_limit / 100}", gate_on=gate_on)
+    (check,) = of["checks"]
+    text = judgement(check, 4000)
+    low, high = (check["value"],) * 2 if gate_on == "point" else (check["low"], check["high"])
+
+    assert ("That is above your limit" in text) == (low > check["limit"])
+    assert ("That is within your limit" in text) == (high <= check["limit"])
+    assert ("so this is undecided" in text) == (low <= check["limit"] < high)
+    assert f"limit of {percent_limit} points" in text
+    assert ("only the value is judged" in text) == (gate_on == "point")
+
+
+@given(
+    value=st.floats(0.01, 0.9),
+    limit=st.floats(0.0, 1.0),
+    below=st.floats(0.001, 0.5),
+    above=st.floats(0.001, 0.5),
+    rows=st.integers(50, 10**6),
+)
+def test_so_many_rows_decide(value: float, limit: float, below: float, above: float, rows: int) -> None:
+    """With the rows named, and an interval narrower by their root, the check is decided; with fewer by a third, not."""
+    low, high = value - below, value + above
+    check = {
+        "value": value,
+        "low": low,
+        "high": high,
+        "limit": limit,
+        "code": "limit_inside",
+        "comparison": "selection_rate.difference.between_groups",
+        "of": "value",
+    }
+    needed = rows_to_decide(check, rows)
+    if needed is None or not low < limit < high:
+        return
+    own = Check.parse(f"dp.difference>{limit!r}") if limit >= 1e-4 else None
+    if own is None:
+        return
+
+    def verdict(many: float) -> str:
+        shrunk = math.sqrt(rows / many)
+        narrow = Value(value, value - shrunk * below, value + shrunk * above)
+        return own.judge(narrow, complete=True, gate_on="interval").verdict
+
+    assert verdict(1.001 * needed) != "undecided"
+    assert needed <= rows + 1 or verdict(needed / 1.5) == "undecided" or needed / 1.5 < rows
+
+
+def test_a_value_at_its_limit_has_no_number_of_rows() -> None:
+    """Nor has an open end, a group without a value, or a change."""
+    (check,) = result("dp.difference>0.2")["checks"]
+    assert check["code"] == "limit_inside"
+    assert rows_to_decide(check, 4000)
+
+    for change in (
+        {"limit": check["value"]},
+        {"high": None, "limit": 0.99},
+        {"code": "group_undefined"},
+        {"of": "change"},
+    ):
+        assert rows_to_decide({**check, **change}, 4000) is None
+
+
+def test_nothing_is_judged_without_limits() -> None:
+    text = " ".join(answer(result()))
+
+    assert NOT_JUDGED in text
+    assert "limit of" not in text
+    assert "for a and" in text
+    assert "there may be no difference" not in text
+    assert "there may be no difference" in " ".join(answer(result(gap=0.0)))
+
+
+def test_the_worst_verdict_comes_first() -> None:
+    """A failing check is the first sentence wherever it was asked; the others are counted by verdict."""
+    of = result("dp.difference>0.9", "dp.difference>0.2", "ks>0.01")
+    first, others, *more = answer(of)
+
+    assert "scores of a and c" in first
+    assert "above your limit of 1 point," in first
+    assert "1 other check is undecided: dp.difference>0.2 by g" in others
+    assert "1 other check passes" in others
+    assert "rows like these would decide it" in " ".join(more)
+
+
+def test_what_is_undefined_says_why() -> None:
+    """A group without positives: the check is undecided for that reason, not for want of rows."""
+    of = result_of("plain")
+    check = next(c for c in of["checks"] if c["check"] == "eo.difference>0.9" and c["attribute"] == "race")
+    text = judged_statement(check, of, 500)
+
+    assert check["code"] == "group_undefined"
+    assert "undecided: a group's value is undefined" in text
+    assert "undefined in d_e*f: no positives" in text
+    assert "rows like these" not in text
+
+
+def test_an_undefined_value_says_its_reason_once() -> None:
+    """And that it cannot pass, whatever its limit."""
+    (check,) = result("dp.difference>0.05")["checks"]
+    nothing = {"value": None, "low": None, "high": None, "verdict": "undecided", "code": "value_undefined"}
+    one = {**check, **nothing, "reason": "no rows"}
+    text = f"{statement(one, {}, 'g')} {judgement(one)}"
+
+    assert text == (
+        "By g, demographic parity difference is undefined: no rows. "
+        "Against your limit of 5 points this is undecided: what is undefined cannot pass."
+    )
+
+
+def test_a_change_of_the_group_alone_is_said_as_such() -> None:
+    """What is changed of a row, and what is not."""
+    one = {"id": "decision_flips.under_flips", "value": 0.031, "low": 0.02, "high": 0.04, "groups": []}
+
+    assert statement(one, {}, "sex") == (
+        "The share of rows whose decision changes with sex alone, all other columns being equal, is 3 % (2 to 4)."
+    )
+
+
+def test_individual_fairness_has_a_section_with_its_assumption() -> None:
+    """Of scores alone it rests on the columns there are."""
+    data = {
+        "g": pa.array(["a", "b"] * 100),
+        "x": pa.array([0, 0, 1, 1] * 50),
+        "score": pa.array(np.linspace(0.1, 0.9, 200)),
+    }
+    of = fairfix.audit(pa.table(data), protected="g", individual=True).to_dict()
+    text = renderer("text")(of, width=200)
+
+    assert "The same person in another group: g" in text
+    assert "assumes that the other columns of the data are all that may count" in text
+
+
+def test_verdicts_stand_by_attribute_where_there_are_several() -> None:
+    """A row per attribute, a column per check, as the checks have them."""
+    of = result_of("plain")
+    page = (
+        renderer("html")(of).partition("<caption>Verdicts by attribute</caption>")[2].partition("</table>")[0]
+    )
+
+    for check in of["checks"]:
+        row = page.partition(f">{check['attribute']}</th>")[2].partition("</tr>")[0]
+        assert f'class="mark {check["verdict"]}"' in row
+    assert "Verdicts by attribute" not in renderer("text")(result("dp.difference>0.1", "ks>0.1"))
+
+
+def test_a_waived_check_is_not_within_its_limit() -> None:
+    """The verdict without the waiver, its last day and its reason are said."""
+    (check,) = result("dp.difference>0.05")["checks"]
+    waived = {
+        "verdict": "fail",
+        "code": "beyond_limit",
+        "expires": "2027-01-31",
+        "reason": "agreed with the board",
+    }
+    text = judgement({**check, "verdict": "waived", "waived": waived})
+
+    assert text == (
+        "Against your limit of 5 points this fails; it is waived until 2027-01-31: agreed with the board."
+    )
+
+
+def test_the_highest_is_so_called_where_all_are_shown() -> None:
+    of = result()
+    block = of["attributes"][0]
+    one = next(c for c in block["comparisons"] if c["id"] == "selection_rate.difference.between_groups")
+    shown = between_whom(one, of, "g")
+    block["hidden"] = 2
+
+    assert re.fullmatch(r"a \.\d{3} against c \.\d{3} \(highest\)", shown)
+    assert between_whom(one, of, "g").endswith("(highest shown)")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("name", READINGS)
+def test_text_fits_its_width(name: str, width: int) -> None:
+    """No line is wider, and every interval of a headline stands in one line."""
+    of = result_of(name)
+    text = renderer("text")(of, width=width)
+
+    assert max(map(len, text.splitlines())) <= width
+    for block in of["attributes"]:
+        for group in block["groups"]:
+            for metric in ("selection_rate", "accuracy", "auc"):
+                value = group["metrics"].get(metric, {}).get("value")
+                assert value is None or f"{value:.4f}" in text
+        gap = next((c for c in block["comparisons"] if c["id"] == "ks.between_groups"), None)
+        if gap and gap["low"] is not None:
+            assert f"[{gap['low']:.3f}, {gap['high']:.3f}]" in text
+
+
+def test_every_format_for_people_opens_with_the_answer() -> None:
+    of = result("dp.difference>0.05")
+    (first,) = answer(of)
+    for name in ("text", "markdown", "html"):
+        text = re.sub(r"<[^>]*>|\\", "", renderer(name)(of))
+        words = " ".join(text.partition("fairfix audit of")[2].split())
+        assert first.split(":")[0] in words
+        assert words.index(first.split(":")[0]) < words.index("the whole interval lies")
+
+
+@pytest.mark.parametrize(
+    ("check", "beyond"), [("dp.difference>0.13", 1), ("dp.ratio<0.5", 0), ("dp.ratio<0.99", 2)]
+)
+def test_a_limit_is_drawn_that_far_from_the_best_group(check: str, beyond: int) -> None:
+    """So many groups lie on the far side of the dashed line as are further from the highest than the limit allows."""
+    of = result(check)
+    rates = {g["group"]: g["metrics"]["selection_rate"]["value"] for g in of["attributes"][0]["groups"]}
+    limit, best = of["checks"][0]["limit"], max(rates.values())
+    apart = [best - r > limit if "difference" in check else r / best < limit for r in rates.values()]
+    panel = renderer("html")(of).partition(">selection rate</text>")[2].partition(">TPR</text>")[0]
+    (line,) = re.findall(r'<line x1="([\d.]+)"[^>]*stroke-dasharray="5 3"', panel)
+    dots = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', panel)]
+
+    assert len(dots) == 3
+    assert sum(x < float(line) for x in dots) == sum(apart) == beyond
+    assert dots == sorted(dots)  # the group that fares worst stands first
