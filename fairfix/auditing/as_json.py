@@ -110,6 +110,7 @@ def check_dict(result: CheckResult, gate_on: GateOn) -> dict[str, Any]:
         "complete": result.complete,
         "operator": result.check.operator,
         "limit": result.check.limit,
+        **({"required": True} if result.check.required else {}),
         **value,
         "groups": list(result.groups),
     }

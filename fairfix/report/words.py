@@ -8,6 +8,7 @@ are and have escapes of their own.
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 ARGUMENTS = frozenset(("data", "result", "artifact"))
@@ -46,7 +47,7 @@ def readable(value: Any, key: str = "") -> Any:
 
 
 def as_options(value: Any) -> Any:
-    """Return a text, or a JSON form, with its parameters as the command line writes them: ``--noise FILE``, DATA."""
+    """Return a text, or a JSON form, with its parameters as a shell takes them: ``--noise FILE``, DATA."""
     if isinstance(value, str):
         return QUOTED.sub(_option, value)
     if isinstance(value, (list, tuple)):
@@ -58,7 +59,7 @@ def as_options(value: Any) -> Any:
 
 def _option(match: re.Match[str]) -> str:
     name = match[1].upper() if match[1] in ARGUMENTS else "--" + match[1].replace("_", "-")
-    return name if match[2] is None else f"{name} {match[2]}"
+    return name if match[2] is None else f"{name} {shlex.quote(match[2])}"
 
 
 def harmless(text: str) -> str:

@@ -13,7 +13,7 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import More, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, compare, require_comparable
-from fairfix.auditing.checks import Check, worst
+from fairfix.auditing.checks import checks_of, worst
 from fairfix.auditing.countfile import CountFile, audit_counts, count
 from fairfix.auditing.paired import Changes, doubt, match
 from fairfix.auditing.results import AuditReport, Settings
@@ -109,7 +109,7 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
         reference=dict(_reference(text, protected) for text in request.reference),
         exact=exact,
         threads=request.threads,
-        checks=tuple(map(Check.parse, request.fail_on)),
+        checks=checks_of(request.fail_on, request.require),
         gate_on=request.gate_on,
         suppress_below=request.suppress_below,
     )

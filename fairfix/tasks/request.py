@@ -235,6 +235,7 @@ class GateRequest(DataRequest):
     fail_on: Names = parameter(
         (), "Fail on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'.", "CHECK"
     )
+    require: Names = parameter((), "Fail unless a condition holds, such as 'dp.ratio>=0.8'.", "CHECK")
     gate_on: GateOn = parameter("interval", "What has to hold the limits.", choices=get_args(GateOn))
     waivers: Sequence[Mapping[str, Any]] = ()
     """Tables of ``check``, ``reason``, ``expires`` and perhaps ``limit``, as in the configuration."""
