@@ -113,7 +113,11 @@ def intervals() -> str:
 def parameters(name: str) -> str:
     """Return the hyper-parameters of a method."""
     rows = [
-        (f"`--{part.name.replace('_', '-')}`", str(part.default) or " ", part.metadata["rule"].help)
+        (
+            f"`--{part.name.replace('_', '-')}`",
+            str(part.default) or " ",
+            as_options(part.metadata["rule"].help),
+        )
         for part in available()[name].parameter_fields()
     ]
     return table(("option", "default", "meaning"), rows)
