@@ -213,4 +213,10 @@ def columns_dict(reading: Reading) -> dict[str, Any]:
 
 def reading_dict(reading: Reading) -> dict[str, Any]:
     """Return how labels and scores are read."""
-    return {"task": reading.task, "score_scale": reading.score_scale, "threshold": reading.threshold}
+    cut = {name: list(edges) for name, edges in reading.bands.items() if edges}
+    return {
+        "task": reading.task,
+        "score_scale": reading.score_scale,
+        "threshold": reading.threshold,
+        **({"bands": cut} if cut else {}),
+    }

@@ -40,10 +40,8 @@ class Once(click.Option):
         given = opts.get(str(self.name))
         if isinstance(given, list) and not self.multiple:
             if len(given) > 1:
-                name, values = max(self.opts, key=len), " and ".join(map(str, given))
-                raise click.UsageError(
-                    f"{name} is given {len(given)} times, with {values}; give it once", ctx
-                )
+                name, each = max(self.opts, key=len), " and ".join(map(str, given))
+                raise click.UsageError(f"{name} is given {len(given)} times, with {each}; give it once", ctx)
             opts = {**opts, str(self.name): given[0]}
         return super().consume_value(ctx, opts)
 

@@ -171,6 +171,12 @@ class DataRequest(Request):
     strata: Names = parameter(
         (), "Compare, and repair, within each level of this column.", "COLUMN", listed=True
     )
+    bands: Names | Mapping[str, str | float | Sequence[float]] = parameter(
+        (),
+        "Cut a protected column or a stratum of numbers into groups: at numbers, each the first of a group, or into "
+        "quartiles (tertiles, quintiles, deciles); values makes each number a group.",
+        "COLUMN=NUMBER,...",
+    )
     threshold: float | None = parameter(
         None,
         "A score at or above it is a positive decision.  [default: where the probability is 0.5]",
