@@ -52,6 +52,7 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.draws import decide, draws_of, identity_of, is_random
 from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
+from fairfix.data.scan import bands_of_groups
 from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.methods import available
@@ -94,6 +95,11 @@ class GroupLabels:
     def __len__(self) -> int:
         return self.columns[0].size if self.columns else 0
 
+    @property
+    def texts(self) -> dict[str, pa.Array]:
+        """The labels by column."""
+        return {name: pa.array(one, pa.string()) for name, one in zip(self.names, self.columns, strict=True)}
+
 
 class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
     """A binary classifier with repaired decisions.
@@ -132,6 +138,8 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         with the columns ``true``, ``noisy``, ``label`` (optional) and ``count`` or ``probability``, the path of
         such a file, a :class:`~fairfix.noisy.description.NoiseTable`, or a :class:`~fairfix.noisy.description.Noise`,
         which also says what of the table holds for ``X``, and what is assumed of the noise.
+    bands
+        Where groups of a protected column of numbers begin, as for :func:`fairfix.audit`: ``{"age": [25, 40, 60]}``.
 
     Attributes
     ----------
@@ -143,8 +151,8 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         The repaired rule, a :class:`~fairfix.models.predictors.RepairedPredictor`.
     trace_
         How its fit went.
-    protected_names_
-        Names of the protected columns.
+    protected_names_, bands_
+        Names of the protected columns, and by name the numbers at which its groups begin, if any.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn, protected columns included.
     """
@@ -163,6 +171,7 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         random_state: Any = 0,
         n_jobs: int | None = None,
         noise: Any = None,
+        bands: Any = None,
     ) -> None:
         self.estimator = estimator
         self.protected = protected
@@ -175,6 +184,7 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.noise = noise
+        self.bands = bands
 
     # ------------------------------------------------------------------ parameters
 
@@ -258,7 +268,8 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
             groups = self._fit_groups(X, protected)
             check_consistent_length(X, groups)
             score = self._fit_scores(features, labels, routed, seed)
-            table = _table(groups, score, label=label, weight=weight)
+            self.bands_ = bands_of_groups(pa.table(groups.texts), self.bands)
+            table = _table(groups, score, self.bands_, label=label, weight=weight)
             problem = RepairProblem(table, noise=self._noise(), seen_by_model=self._seen(groups))
             predictor = repairer.fit(problem, rng=np.random.default_rng(seed))
         self.predictor_: RepairedPredictor = predictor
@@ -425,7 +436,7 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
             check_consistent_length(score, groups)
             key = self._key
             table = replace(
-                _table(groups, score),
+                _table(groups, score, self.bands_),
                 draw=lambda rows: draws_of(_identities(features, groups, rows), key, {}),
             )
             return self._with_unseen(self.predictor_.predict(table), table), features, groups
@@ -560,20 +571,18 @@ def _plain(value: Any) -> Any:
 
 
 def _table(
-    groups: GroupLabels, score: Floats, *, label: Ints | None = None, weight: Floats | None = None
+    groups: GroupLabels, score: Floats, bands: Any, *, label: Ints | None = None, weight: Floats | None = None
 ) -> Table:
     """Return the validated table of groups and probabilities, with labels and weights at the fit."""
-    texts = zip(groups.names, groups.columns, strict=True)
     beside = {SCORE: score, LABEL: label, WEIGHT: weight}
-    columns = {name: pa.array(column, pa.string()) for name, column in texts}
-    columns |= {name: pa.array(column) for name, column in beside.items() if column is not None}
+    columns = groups.texts | {name: pa.array(column) for name, column in beside.items() if column is not None}
     roles = Columns(
         groups.names,
         label=None if label is None else LABEL,
         score=SCORE,
         weight=None if weight is None else WEIGHT,
     )
-    reading = Reading(roles, thresholds=(THRESHOLD,), missing_group="group")
+    reading = Reading(roles, thresholds=(THRESHOLD,), missing_group="group", bands=bands)
     reading.check()
     return assemble([pa.RecordBatch.from_pydict(columns)], reading)
 

@@ -110,6 +110,7 @@ def check_dict(result: CheckResult, gate_on: GateOn) -> dict[str, Any]:
         "complete": result.complete,
         "operator": result.check.operator,
         "limit": result.check.limit,
+        **({"required": True} if result.check.required else {}),
         **value,
         "groups": list(result.groups),
     }
@@ -212,4 +213,10 @@ def columns_dict(reading: Reading) -> dict[str, Any]:
 
 def reading_dict(reading: Reading) -> dict[str, Any]:
     """Return how labels and scores are read."""
-    return {"task": reading.task, "score_scale": reading.score_scale, "threshold": reading.threshold}
+    cut = {name: list(edges) for name, edges in reading.bands.items() if edges}
+    return {
+        "task": reading.task,
+        "score_scale": reading.score_scale,
+        "threshold": reading.threshold,
+        **({"bands": cut} if cut else {}),
+    }

@@ -63,11 +63,11 @@ class Allowance:
         try:
             out = cls(text.strip(), float(text))
         except ValueError:
-            check = Check.parse(text)
+            check = Check.parse(text, directed=False)
             if not check.operator.startswith(">"):
                 raise UsageError(
-                    f"`fail_on_worse` {text!r}: write by how much it may become worse, as 'dp.ratio>0.02', for "
-                    "ratios too"
+                    f"`fail_on_worse` {text!r}: write by how much it may become worse, for ratios too, as "
+                    f"`fail_on_worse={check.text.replace('<', '>')}`"
                 ) from None
             out = cls(check.text, check.limit, check)
         if not (math.isfinite(out.amount) and out.amount >= 0):
@@ -116,7 +116,7 @@ def compare(
         name |= {"group": of.group} if of.group else {}
         named, amount = _allowed(allowances, of)
         reason, was, now = _entries(old, new, of)
-        larger: bool | None = of.kind != "ratio"
+        larger: bool | None = of.worse != "smaller"
         value, complete, groups = NOTHING, False, tuple[str, ...]()
         if was is None or now is None:
             incomparable.append({**name, "reason": reason})
@@ -135,7 +135,7 @@ def compare(
         if larger is None:
             raise UsageError(
                 f"`fail_on_worse` {text!r}: which way is worse? say so by a limit of the number, such as "
-                f"`fail_on='{of.id}<0.1'`"
+                f"`fail_on={of.id}<0.1`"
             )
         check = _check(text, of, amount, larger)
         ruling = check.judge(value, complete=complete, gate_on=gate_on)
@@ -294,13 +294,9 @@ def _entry(block: Mapping[str, Any], of: Comparison) -> Entry | None:
 
 def _larger_is_worse(of: Comparison, limited: Mapping[str, Any] | None) -> bool | None:
     """Return whether larger is worse; None where nobody can say."""
-    if of.kind == "ratio":
-        return False
-    if not of.group and of.kind not in ("min", "max"):
-        return True
-    if limited is not None:
-        return str(limited["operator"]).startswith(">")
-    return {"larger": False, "smaller": True}.get(of.entry.better)
+    if of.worse:
+        return of.worse == "larger"
+    return None if limited is None else str(limited["operator"]).startswith(">")
 
 
 def _check(text: str, of: Comparison, amount: float, larger: bool) -> Check:

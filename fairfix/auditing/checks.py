@@ -13,6 +13,9 @@ A check is written as the condition under which the model *fails*::
     true_positive_rate[race=Black]<0.6 one group
     true_positive_rate.true_groups[race=Black]<0.6  one true group (``noise``)
 
+What must hold can be written instead, ``dp.ratio>=0.8``: it is the check that fails when the opposite is so. Where the
+catalogue says which way a number gets worse, a check in the other direction is refused.
+
 With a confidence interval ``[low, high]`` of the value, a check *fails* when the whole interval satisfies
 the condition, *passes* when none of it does, and is *undecided* else. Gating on the point compares the
 value alone. An undefined value never passes.
@@ -24,6 +27,7 @@ import math
 import operator
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
@@ -63,13 +67,17 @@ SEVERITIES: Mapping[str, Severity] = {
 """Level of a verdict where a format has levels; the worst verdict first."""
 
 OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+OPPOSITE = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}
+"""Operator -> the one that is so exactly where it is not."""
+
+MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
+"""Operator -> the same in the other direction."""
 
 AT_ANY_LIMIT = frozenset(("not_computed", "not_shown", "not_comparable", "few_common_rows"))
 """Codes of checks that are undecided whatever the limit is, also where there is a value."""
 
-_EXPRESSION = re.compile(
-    r"\s*(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?\s*(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s*"
-)
+_SUBJECT = r"\s*(?P<subject>(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?)\s*"
+_EXPRESSION = re.compile(_SUBJECT + r"(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s*")
 
 
 @dataclass(frozen=True)
@@ -83,31 +91,37 @@ class Check:
     operator: str
     limit: float
     """The value fails when ``value operator limit``."""
+    required: bool = False
+    """Whether the text says what must hold, which is the opposite."""
 
     @classmethod
-    def parse(cls, text: str) -> Check:
-        """Read a check; ``UsageError`` where it is none, or names a metric, kind or scope that does not exist."""
+    def parse(cls, text: str, *, required: bool = False, directed: bool = True) -> Check:
+        """Read a check; ``UsageError`` where it is none or names what does not exist.
+
+        So it is where a ``directed`` one fails what is better; one that limits an amount is not directed.
+        """
         match = _EXPRESSION.fullmatch(text)
         if match is None:
             raise UsageError(
                 f"cannot read the check {text!r}; write it like 'dp.difference>0.1' or 'ks[race]>0.05'"
             )
-        attribute, _, group = (part.strip() for part in (match["where"] or "").partition("="))
-        parts = match["rest"].split(".")[1:]
         try:
-            metric = _metric(match["metric"])
-            comparison = _of_one_group(metric, parts) if group else _comparison(metric, parts)
-            comparison = replace(comparison, attribute=written_attribute(attribute), group=group or None)
-            return cls(text.strip(), comparison, match["op"], _limit(match["limit"]))
+            comparison = _subject(match)
+            written, limit = match["op"], _limit(match["limit"])
+            check = cls(text.strip(), comparison, OPPOSITE[written] if required else written, limit, required)
+            if directed:
+                _require_direction(check, match)
         except UsageError as error:
             raise UsageError(f"check {text!r}: {error}") from None
+        return check
 
     @property
     def true_groups(self) -> str:
         """The same condition on true groups, as the user would write it."""
         of = self.comparison
         where = f"[{of.attribute}]" if of.attribute else ""
-        return f"{of.to(TRUE_GROUPS).id}{where}{self.operator}{self.limit:g}"
+        sign = OPPOSITE[self.operator] if self.required else self.operator
+        return f"{of.to(TRUE_GROUPS).id}{where}{sign}{self.limit:g}"
 
     def violated_by(self, value: float) -> bool:
         """Return whether a value satisfies the failing condition."""
@@ -158,6 +172,50 @@ def rule(judged: dict[str, Any], ruling: Ruling) -> None:
         "code": ruling.code,
         "reason": ruling.reason,
     }
+
+
+def named(text: str) -> Comparison:
+    """Return what a check without its limit looks at: ``dp.difference[race]``; ``UsageError`` where it is nothing."""
+    match = re.fullmatch(_SUBJECT, text)
+    if match is None:
+        raise UsageError(f"cannot read {text!r}; write it like 'dp.difference' or 'ks[race]'")
+    return _subject(match)
+
+
+def read_check(text: str) -> Check:
+    """Read a check as what fails; where that is the wrong way round, as what must hold."""
+    try:
+        return Check.parse(text)
+    except UsageError:
+        with suppress(UsageError):
+            return Check.parse(text, required=True)
+        raise
+
+
+def checks_of(fail_on: Iterable[str], require: Iterable[str]) -> tuple[Check, ...]:
+    """Return the checks of conditions that must not hold, and of conditions that must."""
+    return (*map(Check.parse, fail_on), *(Check.parse(text, required=True) for text in require))
+
+
+def _subject(match: re.Match[str]) -> Comparison:
+    attribute, _, group = (part.strip() for part in (match["where"] or "").partition("="))
+    metric, parts = _metric(match["metric"]), match["rest"].split(".")[1:]
+    comparison = _of_one_group(metric, parts) if group else _comparison(metric, parts)
+    return replace(comparison, attribute=written_attribute(attribute), group=group or None)
+
+
+def _require_direction(check: Check, match: re.Match[str]) -> None:
+    """Raise where a condition fails what is better, and say how it is written."""
+    of, worse = check.comparison, check.comparison.worse
+    if not worse or (worse == "larger") == check.operator.startswith(">"):
+        return
+    ours, other = ("require", "fail_on") if check.required else ("fail_on", "require")
+    subject, sign, limit = match["subject"].strip(), match["op"], match["limit"]
+    raise UsageError(
+        f"{of.id} is worse where it is {worse}, so this would fail the better model and pass the worse; write "
+        f"`{ours}={subject}{MIRRORED[sign]}{limit}`, or `{other}={subject}{sign}{limit}`: `fail_on` says what fails, "
+        "`require` what must hold"
+    )
 
 
 def _limit(limit: str) -> float:

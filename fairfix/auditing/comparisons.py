@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fairfix.auditing.metrics import METRICS, Metric
+from fairfix.auditing.metrics import METRICS, Better, Metric
 
 KINDS = ("difference", "ratio", "covariance", "min", "max")
 
@@ -52,6 +52,10 @@ SUFFIXES: Mapping[str, str] = {
     "true_groups.worst_case": ", true groups at worst",
 }
 """Scope -> end of a title, where it is not the scope's own name."""
+
+
+WORSE: Mapping[Better, Better] = {"larger": "smaller", "smaller": "larger", "": ""}
+"""Which way is worse, by which is better."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,15 @@ class Comparison:
     def of_true_groups(self) -> bool:
         """Whether it is about the groups behind noisy ones."""
         return self.scope in NOISE_SCOPES
+
+    @property
+    def worse(self) -> Better:
+        """Which way is worse; empty where nobody can say, as of one group's selection rate."""
+        if self.kind == "ratio":
+            return "smaller"
+        if not self.group and self.kind not in ("min", "max"):
+            return "larger"
+        return WORSE[self.entry.better]
 
     @property
     def meaning(self) -> str:

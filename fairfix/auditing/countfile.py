@@ -29,6 +29,7 @@ from fairfix import __version__
 from fairfix.auditing.audit import More, judge
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data import codec
+from fairfix.data.bands import described, rising
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.codec import (
     Array,
@@ -70,6 +71,7 @@ READING_PARTS: Mapping[str, Json] = {
     "missing_group": codec.one_of(*get_args(MissingGroup)),
     "missing_rows": codec.one_of(*get_args(MissingRows)),
     "max_groups": codec.whole(1),
+    "bands": lambda value: rising(codec.map_of(codec.list_of(codec.real()))(value)),
 }
 PIECE_PARTS: Mapping[str, Json] = {
     "read": codec.whole(),
@@ -326,6 +328,8 @@ def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str
 def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(map(_shown, value)) or "none"
+    if isinstance(value, dict):
+        return described(value)
     return "none" if value is None else str(value)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from fairfix.auditing.as_json import value_of
 from fairfix.auditing.baseline import CHANGE
-from fairfix.auditing.checks import AT_ANY_LIMIT, SEVERITIES, Check, Ruling, rule
+from fairfix.auditing.checks import AT_ANY_LIMIT, OPPOSITE, SEVERITIES, Check, Ruling, named, read_check, rule
 from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import ConfigError, UsageError
 
@@ -68,7 +68,7 @@ class Waiver:
         condition = text.strip().removeprefix(CHANGE)
         exact = re.search("[<>]", condition) is not None
         try:
-            check = Check.parse(condition if exact else condition + ">0")
+            check = read_check(condition) if exact else Check(condition, named(condition), ">", 0.0)
         except UsageError as error:
             raise ConfigError(f"{where}: the waiver of {text!r}: {error}") from error
         return cls(
@@ -91,7 +91,9 @@ class Waiver:
         """Return whether a judged check is the one that is meant."""
         of = Comparison.parse(judged["comparison"], judged["attribute"], judged.get("group"))
         alike = (judged["of"] == "change") == self.of_change and self.check.comparison.covers(of)
-        same = (judged["operator"], judged["limit"]) == (self.check.operator, self.check.limit)
+        sign = judged["operator"]
+        signs = (sign, OPPOSITE[sign]) if judged.get("required") else (sign,)
+        same = self.check.operator in signs and judged["limit"] == self.check.limit
         return alike and (same or not self.exact)
 
 

@@ -52,7 +52,11 @@ def _of_counts(facts: Json) -> Iterator[str]:
     left_out = f"; left out: {_pairs(rows['excluded'])}" if rows["excluded"] else ""
     yield f"counts of         {', '.join(facts['sources'])}"
     yield f"rows              {rows['read']:,} read, {rows['used']:,} counted{left_out}"
-    reading = {key: entry for key, entry in facts["reading"].items() if entry not in (None, [])}
+    reading = {key: entry for key, entry in facts["reading"].items() if entry not in (None, [], {})}
+    if "bands" in reading:
+        from fairfix.data.bands import described
+
+        reading["bands"] = described(reading["bands"])
     plain = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in reading.items()}
     yield f"read as           {_pairs(plain)}"
     for column, levels in facts["levels"].items():
@@ -73,6 +77,10 @@ def _of_repair(manifest: Json) -> Iterator[str]:
     yield f"arrays            {', '.join(shapes)}"
     yield f"needs             {', '.join(requires['columns'])}"
     yield f"protected needed  {'yes' if requires['protected_at_predict'] else 'no'}, at predict time"
+    if cut := {name: edges for name, edges in manifest["bands"].items() if edges}:
+        from fairfix.data.bands import described
+
+        yield f"bands             {described(cut)}"
     base = manifest["base"]
     where = {"file": base.get("sha256"), "column": "column", "features": "features"}[base["kind"]]
     yield f"scores from       {base['name'] if 'name' in base else ', '.join(base['names'])} ({where})"

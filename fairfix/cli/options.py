@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +25,27 @@ Decorator = Callable[[Command], Command]
 Made = TypeVar("Made", bound=Request)
 
 
+class Once(click.Option):
+    """An option with one value: where it stands twice, nobody can say which value is meant."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser keep every value."""
+        if self.multiple or self.is_flag:
+            super().add_to_parser(parser, ctx)
+        else:
+            parser.add_option(self, self.opts, dest=self.name, action="append", nargs=self.nargs)
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> Any:
+        """Return the one value; a usage error names them where there are more."""
+        given = opts.get(str(self.name))
+        if isinstance(given, list) and not self.multiple:
+            if len(given) > 1:
+                name, each = max(self.opts, key=len), " and ".join(map(str, given))
+                raise click.UsageError(f"{name} is given {len(given)} times, with {each}; give it once", ctx)
+            opts = {**opts, str(self.name): given[0]}
+        return super().consume_value(ctx, opts)
+
+
 def option(*names: str, **settings: Any) -> Decorator[Any]:
     """Return a click option that the environment variable ``FAIRFIX_NAME`` can set too."""
     long = next(name for name in names if name.startswith("--")).lstrip("-")
@@ -32,7 +53,7 @@ def option(*names: str, **settings: Any) -> Decorator[Any]:
     settings.setdefault(
         "show_default", settings.get("default") not in (None, ()) and not settings.get("is_flag")
     )
-    return click.option(*names, **settings)
+    return click.option(*names, **{"cls": Once, **settings})
 
 
 def stacked(*decorators: Decorator[Any]) -> Decorator[Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from fairfix.cli.options import (
+    Once,
     option,
     options_of,
     output_options,
@@ -36,12 +38,13 @@ class RepairCommand(click.Command):
         return [*fixed[:at], *method_options(), *fixed[at:]]
 
 
-def method_options() -> list[click.Option]:
+@cache
+def method_options() -> tuple[click.Option, ...]:
     """Return one option per hyper-parameter; methods that share a name share the option."""
     from fairfix.methods import available
     from fairfix.tasks.repair import hyper_parameters
 
-    methods, out = available(), []
+    methods, out = available(), list[click.Option]()
     for name, text in hyper_parameters().items():
         users = {
             user: part
@@ -51,14 +54,14 @@ def method_options() -> list[click.Option]:
         }
         default = _default({user: str(part.default) for user, part in users.items()})
         out.append(
-            click.Option(
+            Once(
                 ["--" + name.replace("_", "-")],
                 metavar=_metavar([part.metadata["rule"] for part in users.values()]),
                 envvar="FAIRFIX_" + name.upper(),
                 help=as_options(f"{text}.") + (f"  [default: {default}]" if default else ""),
             )
         )
-    return out
+    return tuple(out)
 
 
 def _default(defaults: Mapping[str, str]) -> str:

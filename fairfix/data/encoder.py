@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fairfix.data.bands import MOST_NUMBERS, Edges, as_number, band_names, bands_of, check_numbers
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError, EntryError
@@ -132,10 +133,18 @@ class Encoder:
     def _group_codes(
         self, batch: pa.RecordBatch, name: str, drop: dict[str, Bools]
     ) -> tuple[Ints, list[str]]:
-        codes, levels, missing = group_codes(batch.column(name), name)
-        seen, limit = self._levels[name], self.reading.max_groups
+        bands, limit = self.reading.bands, self.reading.max_groups
+        if edges := bands.get(name):
+            codes, levels, missing = self._band_codes(batch.column(name), name, edges)
+        else:
+            codes, levels, missing = group_codes(batch.column(name), name)
+        seen = self._levels[name]
+        many = len(seen)
         # a dictionary may name levels that no row has
-        seen.update(levels if len(levels) <= limit else (levels[code] for code in np.unique(codes)))
+        few = len(levels) <= MOST_NUMBERS
+        seen.update(levels if few else [levels[code] for code in np.unique(codes)])
+        if len(seen) > max(many, MOST_NUMBERS):
+            check_numbers(name, seen, bands)
         if len(seen) > limit:
             raise ColumnError(
                 f"column {name!r} has more than {limit:,} distinct values, which does not look like groups; "
@@ -144,6 +153,15 @@ class Encoder:
         if missing is not None and self.reading.missing_group != "group":
             drop[f"missing group ({name})"] = missing
         return codes, levels
+
+    def _band_codes(self, array: pa.Array, name: str, edges: Edges) -> tuple[Ints, list[str], Bools | None]:
+        """Return what :func:`group_codes` does, of a column of numbers that is cut into bands."""
+        column, levels = group_numbers(array, name, self._at), band_names(edges)
+        missing = np.isnan(column)
+        if not missing.any():
+            return bands_of(column, edges, array.type), levels, None
+        codes = np.where(missing, len(levels), bands_of(column, edges, array.type))
+        return codes, [*levels, MISSING], missing
 
     def _real(
         self, batch: pa.RecordBatch, name: str | None, part: str, drop: dict[str, Bools]
@@ -216,8 +234,13 @@ class Encoder:
         return out  # type: ignore[return-value]  # uint8 is what callers want
 
     def _at(self, row: int) -> str:
-        """Name a row of the current batch, counted from 1."""
-        return f"row {self._row + row + 1:,}" + (f" of {self.where}" if self.where else "")
+        """Name a row of the current batch."""
+        return row_name(self.where, self._row, row)
+
+
+def row_name(where: str, before: int, row: int) -> str:
+    """Name a row that comes after some others, counted from 1."""
+    return f"row {before + row + 1:,}" + (f" of {where}" if where else "")
 
 
 def check_excluded(excluded: Mapping[str, int], read: int, reading: Reading) -> None:
@@ -371,6 +394,34 @@ def group_codes(array: pa.Array, name: str) -> tuple[Ints, list[str], Bools | No
     place[place < 0] = len(names)
     out = place[codes if missing is None else np.where(missing, len(raw), codes)]
     return out, [*names, MISSING], out == len(names)
+
+
+def group_numbers(array: pa.Array, name: str, at: Callable[[int], str]) -> Floats:
+    """Return the numbers of a column of groups, also where they are texts, shape (n,); NaN where they are missing.
+
+    ``at`` names a row; a DataError names the first entry that is no finite number.
+    """
+    kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        column: Floats = numbers(array, name, "group")
+        bad = np.isinf(column)
+        shown: Callable[[int], str] = lambda row: str(column[row])  # noqa: E731  one of two
+    else:
+        codes, levels, missing = group_codes(array, name)
+        read = [as_number(level) for level in levels]
+        if missing is not None:
+            read[-1] = math.nan
+        table = np.array([math.inf if number is None else number for number in read])
+        column = table[codes]
+        bad = np.isinf(column)
+        shown = lambda row: repr(levels[codes[row]])  # noqa: E731
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(
+            f"column {name!r} holds {shown(row)} at {at(row)}, which is no number to be put into a band; mend it, or "
+            f"leave out `bands={name}`"
+        )
+    return column
 
 
 def _level_name(value: Any) -> str:

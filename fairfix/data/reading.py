@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.bands import Edges
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.counts import Floats
 from fairfix.errors import ColumnError, DataError, UsageError
@@ -81,6 +82,8 @@ class Reading:
     missing_group: MissingGroup = "error"
     missing_rows: MissingRows = "error"
     max_groups: int = 1000
+    bands: Mapping[str, Edges] = field(default_factory=dict)
+    """Column of a cell -> edges of the bands that its numbers are cut into; without any, each number is a group."""
 
     def check(self, *, protected: bool = True) -> None:
         """Raise where columns contradict each other, a ``protected`` one is missing, or a threshold cannot be one."""
@@ -96,6 +99,10 @@ class Reading:
                         f"column {name!r} is given to `{seen[name]}` and to `{part}`; it can play one part"
                     )
                 seen[name] = part
+        for name in self.bands:
+            if name not in columns.cell_keys:
+                groups = ", ".join(columns.cell_keys) or "none"
+                raise UsageError(f"`bands={name}`: it is no column of groups; those are {groups}")
         if columns.prediction and columns.probability:
             raise UsageError("`prediction` and `probability` both say what was decided; give one of them")
         low, high = self.range

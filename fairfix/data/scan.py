@@ -13,15 +13,36 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fairfix.data.bands import (
+    PARTS,
+    Edges,
+    NumbersAsGroupsError,
+    check_numbers,
+    distribution,
+    parse_bands,
+    proposal,
+    quantile_edges,
+)
 from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells, moved_bins
-from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, numbers
+from fairfix.data.encoder import (
+    Encoder,
+    Rows,
+    arrow_array,
+    check_excluded,
+    check_positive,
+    group_numbers,
+    numbers,
+    row_name,
+)
 from fairfix.data.files import Part, Source, open_source
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.table import Table, assemble
@@ -338,18 +359,21 @@ def scan(
     total: Counts | None = None
     kept: list[KeptRows] | None = [] if keep else None
     cells: list[tuple[str, ...]] = []
-    for tally in _in_order(source.parts(reading.columns.counted, _types(reading)), count, threads):
-        counts = tally.counts()
-        if each is not None:
-            each(counts)
-        total = counts if total is None else total + counts
-        if kept is not None:
-            few = tally.kept is not None and total.used <= KEEP_ROWS
-            more = [replace(rows, cell=rows.cell + len(cells)) for rows in tally.kept or ()]
-            kept = [*kept, *more] if few else None
-            cells.extend(tally.cells)
-    if total is None:
-        total = Tally(reading, bins).counts()
+    with proposing_bands(source):
+        for tally in _in_order(source.parts(reading.columns.counted, _types(reading)), count, threads):
+            counts = tally.counts()
+            if each is not None:
+                each(counts)
+            total = counts if total is None else total + counts
+            if kept is not None:
+                few = tally.kept is not None and total.used <= KEEP_ROWS
+                more = [replace(rows, cell=rows.cell + len(cells)) for rows in tally.kept or ()]
+                kept = [*kept, *more] if few else None
+                cells.extend(tally.cells)
+        if total is None:
+            total = Tally(reading, bins).counts()
+        for name, levels in zip(total.keys, zip(*total.cells, strict=True), strict=False):
+            check_numbers(name, set(levels), reading.bands)
     check_excluded(total.excluded, total.read, reading)
     if each is None:
         check_whole(total, reading, source.name)
@@ -467,7 +491,8 @@ def read_table(
     raw = raw or {}
     wanted = source.columns if columns is None else columns
     batches = [batch for _, _, batch in stream_batches(source, reading, raw, wanted)]
-    return assemble(batches, reading, source.name, tuple(raw))
+    with proposing_bands(source):
+        return assemble(batches, reading, source.name, tuple(raw))
 
 
 def stream_batches(
@@ -487,6 +512,51 @@ def stream_batches(
             if batch.num_rows:
                 yield before, part, batch
                 before += batch.num_rows
+
+
+def settled_bands(rules: Mapping[str, Edges | str], source: Source) -> dict[str, Edges]:
+    """Return bands with the edges that words stand for in a source; a DataError where there are none."""
+    out: dict[str, Edges] = {}
+    for name, rule in rules.items():
+        if isinstance(rule, str):
+            kind = source.schema.field(name).type
+            out[name] = quantile_edges(name, rule, _numbers(source, name), kind) if rule in PARTS else ()
+        else:
+            out[name] = rule
+    return out
+
+
+def bands_of_groups(columns: Any, bands: Any) -> dict[str, Edges]:
+    """Return the edges of the bands of all columns of groups, none where one is not cut."""
+    source, rules = open_source(columns), parse_bands(bands or ())
+    source.require(list(rules))
+    with proposing_bands(source):
+        for name in source.columns:
+            check_numbers(name, set(columns.column(name).to_pylist()) - {None}, rules)
+    return dict.fromkeys(source.columns, ()) | settled_bands(rules, source)
+
+
+@contextmanager
+def proposing_bands(source: Source) -> Iterator[None]:
+    """Add edges that fit the data to the error that numbers are no groups."""
+    try:
+        yield
+    except NumbersAsGroupsError as error:
+        name = error.column
+        try:
+            numbers, rows = distribution(_numbers(source, name))
+        except DataError:  # some entries are no numbers
+            raise error from None
+        raise NumbersAsGroupsError(name, proposal(numbers, rows)) from None
+
+
+def _numbers(source: Source, name: str) -> Iterator[Floats]:
+    """Yield the numbers of a column of groups, NaN where there is none."""
+    for part in source.parts([name], {name: pa.dictionary(pa.int32(), pa.string())}):
+        row = part.first_row
+        for batch in part.batches():
+            yield group_numbers(batch.column(0), name, partial(row_name, part.where, row))
+            row += batch.num_rows
 
 
 def count_table(table: Table) -> Scan:

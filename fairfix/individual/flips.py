@@ -203,6 +203,11 @@ def column_of(table: Table, name: str) -> pa.Array:
 
 def levels_of(table: Table, name: str) -> tuple[pa.Array, Ints, list[str]]:
     """Return a feature column, the code of each row's level, shape (n,), and the names of the levels."""
+    if table.reading.bands.get(name):
+        raise UsageError(
+            f"column {name!r} is cut into bands, and a band is no value that a person could have in it; leave out "
+            "`bands`, or ask by scores, without `model`"
+        )
     column = column_of(table, name)
     return column, *group_codes(column, name)[:2]
 

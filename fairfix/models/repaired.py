@@ -19,8 +19,9 @@ import pyarrow as pa
 
 import fairfix.models.mixtures  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
+from fairfix.data.bands import rising
 from fairfix.data.choices import MissingScore, ScoreScale, Task, UnseenGroup
-from fairfix.data.codec import list_of, map_of, one_of, or_none, plain, record, text
+from fairfix.data.codec import list_of, map_of, one_of, or_none, plain, real, record, text
 from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.draws import Seen, decide, draws_of, identity_of, is_random
@@ -35,6 +36,9 @@ from fairfix.models.trace import FitTrace
 
 COLUMNS = {"protected": list_of(text), "strata": list_of(text), "score": or_none(text), "id": or_none(text)}
 """How the columns that prediction looks at are kept."""
+
+BANDS = map_of(list_of(real()))
+"""How the bands of columns are kept: the edges of each, none where each value is a group."""
 
 POLICIES = {
     "task": one_of(*get_args(Task)),
@@ -107,6 +111,7 @@ class Repaired:
             "parameters": dict(self.parameters),
             "predictor": {"kind": self.predictor.kind, "settings": settings},
             "columns": plain({name: getattr(columns, name) for name in COLUMNS}),
+            "bands": plain(reading.bands),
             "base": dict(self.base),
             "policies": {
                 "task": reading.task,
@@ -160,6 +165,7 @@ class Repaired:
             thresholds=() if cut is None else (cut,),
             missing_group="group",
             missing_rows="drop",
+            bands=rising(BANDS(manifest["bands"])),
             **policies,
         )
         solution = facts.get("solution")
@@ -391,6 +397,7 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
         missing_rows="drop",
         positive_label=None,
         positive_prediction=None,
+        bands={name: reading.bands.get(name, ()) for name in columns.cell_keys},
     )
 
 

@@ -26,6 +26,7 @@ from fairfix.report.layout import (
     Json,
     Section,
     Verdict,
+    failing,
     kind_of,
     layout,
     parted,
@@ -186,7 +187,7 @@ def _section(section: Section, ident: str, result: Json) -> Shown:
     draw = figures.PICTURES.get(section.kind)
     drawn = tuple(draw(section, result)) if draw else ()
     limits = tuple(
-        (str(check["check"]), str(check["attribute"]), f"{limit(check)}: {measured(check, result)}.")
+        (failing(check), str(check["attribute"]), f"{limit(check)}: {measured(check, result)}.")
         for check in (section.about["checks"] if section.kind == "checks" else ())
     )
     title = titled(section.title) if section.kind == "gap" else section.title

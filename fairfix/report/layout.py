@@ -200,9 +200,14 @@ def layout(result: Json, *, detail: bool = False) -> Iterator[Section]:
     return {"audit": sections, "repair": _repair, "compare": _compare}[kind_of(result)](result, detail=detail)
 
 
+def failing(check: Json) -> str:
+    """Return the condition under which a check fails, in the words of the user."""
+    return f"{'not ' if 'required' in check else ''}{check['check']}"
+
+
 CHECKS: Columns = {
     "verdict": lambda check: Verdict(check["verdict"]),
-    "fails if": "check",
+    "fails if": failing,
     "attribute": "attribute",
     "value": interval,
     "groups": lambda check: ", ".join(check["groups"]),

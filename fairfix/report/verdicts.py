@@ -64,7 +64,7 @@ def cautions(result: Json) -> list[tuple[str, str]]:
 
 def title(check: Json) -> str:
     """Return the check with its attribute."""
-    text = str(check["check"])
+    text = ("require " if "required" in check else "") + str(check["check"])
     return text if f"[{check['attribute']}" in text else f"{text} [{check['attribute']}]"
 
 

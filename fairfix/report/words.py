@@ -47,7 +47,7 @@ def readable(value: Any, key: str = "") -> Any:
 
 
 def as_options(value: Any) -> Any:
-    """Return a text, or a JSON form, with its parameters as the command line writes them: ``--noise FILE``, DATA."""
+    """Return a text, or a JSON form, with its parameters as a shell takes them: ``--noise FILE``, DATA."""
     if isinstance(value, str):
         return QUOTED.sub(_option, value)
     if isinstance(value, (list, tuple)):

@@ -13,10 +13,11 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import More, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, compare, require_comparable
-from fairfix.auditing.checks import Check, worst
+from fairfix.auditing.checks import checks_of, worst
 from fairfix.auditing.countfile import CountFile, audit_counts, count
 from fairfix.auditing.paired import Changes, doubt, match
 from fairfix.auditing.results import AuditReport, Settings
+from fairfix.data.bands import PARTS, parse_bands, written
 from fairfix.data.files import Source, read_json
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
@@ -110,7 +111,7 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
         reference=dict(_reference(text, protected) for text in request.reference),
         exact=exact,
         threads=request.threads,
-        checks=tuple(map(Check.parse, request.fail_on)),
+        checks=checks_of(request.fail_on, request.require),
         gate_on=request.gate_on,
         suppress_below=request.suppress_below,
     )
@@ -246,6 +247,14 @@ def _check_agreement(request: AuditRequest, reading: Reading) -> None:
     held = {name: getattr(reading.columns, name) for name in (*COLUMNS, "probability")}
     held |= {name: getattr(reading, name) for name in READ_AS}
     held |= {"missing": reading.missing_rows, "threshold": cut if same else cuts}
+    for name, rule in parse_bands(request.bands).items():
+        own, word = reading.bands.get(name), isinstance(rule, str)
+        # which quantiles there were is not kept
+        if own is None or (bool(own) != (rule in PARTS) if word else rule != own):
+            edges = ",".join(map(written, own or ())) or "none"
+            raise UsageError(
+                f"`bands={name}`: in the counts its bands begin at {edges}; leave it out, or count the data again"
+            )
     for name, value in held.items():
         asked = getattr(request, name)
         if (name in request.explicit or request.has(name)) and asked != value:

@@ -15,9 +15,11 @@ import pyarrow as pa
 
 from fairfix.auditing.checks import worst
 from fairfix.auditing.waivers import Waiver, apply
+from fairfix.data.bands import PARTS, band_names, parse_bands
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Columns, Reading, infer_columns
+from fairfix.data.scan import settled_bands
 from fairfix.data.survey import explained, survey, ways
 from fairfix.errors import ColumnError, EntryError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
@@ -94,8 +96,17 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     cuts = () if request.threshold is None else (request.threshold,)
     if columns.prediction and request.positive_label is not None and request.positive_prediction is None:
         options["positive_prediction"] = _decided(source, columns.prediction, request.positive_label)
-    reading = Reading(columns, thresholds=cuts, missing_rows=request.missing, **options)
+    rules = parse_bands(request.bands)
+    reading = Reading(
+        columns, thresholds=cuts, missing_rows=request.missing, bands=dict.fromkeys(rules, ()), **options
+    )
     reading.check(protected=protected_needed)
+    source.require(list(rules))
+    bands = settled_bands(rules, source)
+    for name, rule in rules.items():
+        if rule in PARTS:
+            log.info("%s is cut into %s: %s", name, rule, ", ".join(band_names(bands[name])))
+    reading = replace(reading, bands=bands)
     return Dataset(source, reading, inferred, model)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from fairfix.auditing.checks import Check
+from fairfix.auditing.checks import named, read_check
 from fairfix.auditing.comparisons import KINDS, MEANINGS, Comparison
 from fairfix.auditing.metrics import (
     ALIASES,
@@ -123,7 +123,7 @@ def _of_metric(metric: Metric) -> Iterator[tuple[str, str]]:
 
 
 def _comparison(name: str) -> Explanation:
-    of = Check.parse(f"{name}>0").comparison
+    of = named(name)
     metric, check = of.entry, ("check", example(of.entry, of.part))
     if of.of_true_groups:
         return Explanation(of.id, (("is", of.definition), ("ask with", "`noise=FILE`"), check))
@@ -176,7 +176,7 @@ def _part(name: str) -> Explanation:
 
 
 def _check(text: str) -> Explanation:
-    check = Check.parse(text)
+    check = read_check(text)
     of = check.comparison
     group = f"the {'true ' if of.of_true_groups else ''}group {of.group!r} of " if of.group else ""
     meaning = of.definition if of.part in MEANINGS else f"{of.metric} = {of.entry.formula}"
@@ -186,6 +186,7 @@ def _check(text: str) -> Explanation:
             ("looks at", f"{of.id}, {group}{of.attribute or 'every attribute that is audited'}"),
             ("is", meaning),
             ("fails", f"the whole interval is {check.operator} {check.limit:g}"),
+            *(("given as", f"`require={check.text}`") for _ in range(check.required)),
             ("passes", "no part of the interval is, and no group is undefined"),
             ("undecided", "otherwise; with `gate_on=point` the value alone decides"),
         ),
@@ -195,7 +196,9 @@ def _check(text: str) -> Explanation:
 def example(metric: Metric, comparison: str) -> str:
     """Return a check as it is written; its limit is an example, fairfix has none of its own."""
     short = next(iter(metric.aliases), metric.name)
-    worse = "<0.9" if comparison.startswith("ratio") else "<0.7" if comparison.startswith("min") else ">0.1"
+    of = Comparison.parse(f"{metric.name}.{comparison}")
+    smaller = of.worse == "smaller" if of.worse else of.kind == "min"
+    worse = "<0.9" if of.kind == "ratio" else "<0.7" if smaller else ">0.1"
     plain = comparison.removesuffix(".between_groups") if metric.kinds else comparison
     return f"ks{worse}" if (short, plain) == ("ks", "between_groups") else f"{short}.{plain}{worse}"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairfix.auditing.checks import Check
+from fairfix.auditing.checks import checks_of
 from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
 from fairfix.data.scan import count_table, read_table
@@ -87,7 +87,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
     """
     waivers = waivers_of(request)
     repairer, choices = chosen_method(request.method, request.parameters)
-    checks = tuple(map(Check.parse, request.fail_on))
+    checks = checks_of(request.fail_on, request.require)
     if request.strata and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
     data = open_data(request, score_needed=not repairer.learns)

@@ -177,6 +177,12 @@ class DataRequest(Request):
     strata: Names = parameter(
         (), "Compare, and repair, within each level of this column.", "COLUMN", listed=True
     )
+    bands: Names | Mapping[str, str | float | Sequence[float]] = parameter(
+        (),
+        "Cut a protected column or a stratum of numbers into groups: at numbers, each the first of a group, or into "
+        "quartiles (tertiles, quintiles, deciles); values makes each number a group.",
+        "COLUMN=NUMBER,...",
+    )
     threshold: float | None = parameter(
         None,
         "A score at or above it is a positive decision.  [default: where the probability is 0.5]",
@@ -249,6 +255,7 @@ class GateRequest(DataRequest):
     fail_on: Names = parameter(
         (), "Fail on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'.", "CHECK"
     )
+    require: Names = parameter((), "Fail unless a condition holds, such as 'dp.ratio>=0.8'.", "CHECK")
     gate_on: GateOn = parameter("interval", "What has to hold the limits.", choices=get_args(GateOn))
     waivers: Sequence[Mapping[str, Any]] = ()
     """Tables of ``check``, ``reason``, ``expires`` and perhaps ``limit``, as in the configuration."""

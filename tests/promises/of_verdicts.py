@@ -44,6 +44,11 @@ def _people(rng: np.random.Generator, column: str, sizes: np.ndarray) -> pd.Data
     return frame
 
 
+def worse_if_smaller(name: str) -> bool:
+    """Tell which way one of the numbers that are compared gets worse."""
+    return ".difference" not in name and not name.startswith("false_positive_rate")
+
+
 def _judge(shell: Shell, words: tuple[object, ...], *, waiver: str = "") -> dict[str, Any] | None:
     """Return the one check of an audit, under a waiver or none; None where it is refused."""
     (shell.folder / "fairfix.toml").write_text(waiver)
@@ -78,10 +83,12 @@ def waived_up_to_a_limit(rng: np.random.Generator, shell: Shell) -> Tried:
         if name == "true_positive_rate" and not where:
             name = "true_positive_rate.max"
         strict, loose = sorted(rng.choice(np.round(np.arange(0.0, 1.05, 0.05), 2), 2, replace=False))
-        if operator.startswith("<"):
+        # what is the wrong way round as what fails is said as what must hold
+        required = operator.startswith(">") if worse_if_smaller(name) else operator.startswith("<")
+        if operator.startswith("<") != required:
             strict, loose = loose, strict
         texts = [f"{name}{where}{operator}{limit}" for limit in (strict, loose)]
-        option, of, limit = "--fail-on", f"{name}{where}", loose
+        option, of, limit = "--require" if required else "--fail-on", f"{name}{where}", loose
     else:
         name = "accuracy.min" if name == "true_positive_rate" else name
         old = _people(rng, column, sizes)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
+from itertools import product
+from typing import get_args
 
 import pytest
-from fairfix.auditing.checks import Check, exit_status
+from fairfix.auditing.checks import OPPOSITE, Check, exit_status
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import FLIP_SCOPES, METRICS
+from fairfix.auditing.metrics import FLIP_SCOPES, METRICS, NOISE_METRICS
 from fairfix.auditing.results import Value
 from fairfix.data.choices import GateOn
 from fairfix.errors import ExitStatus, UsageError
@@ -85,6 +88,65 @@ def test_what_flips_do_can_be_gated(metric: str, scope: str) -> None:
         Check.parse(f"{metric}.to_overall>0.1")
 
 
+SMALLER_IS_BETTER = {
+    *("false_positive_rate", "false_negative_rate"),
+    *("square_loss", "absolute_loss", "log_loss", "calibration_error"),
+}
+LARGER_IS_BETTER = {
+    *("true_positive_rate", "true_negative_rate", "positive_predictive_value", "negative_predictive_value"),
+    *("accuracy", "auc"),
+}
+"""What is better for a group; of all other metrics nobody can say."""
+
+
+def fitting_signs(metric: str, part: str) -> str:
+    """Return how a condition may begin that fails what is worse."""
+    if part.startswith("ratio"):
+        return "<"
+    if part not in ("min", "max", "one group"):
+        return ">"
+    return "<" * (metric not in SMALLER_IS_BETTER) + ">" * (metric not in LARGER_IS_BETTER)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_check_that_fails_what_is_better_is_refused_with_the_right_one(metric: str) -> None:
+    """So for every comparison of every metric; both proposals are read, and fail what is worse."""
+    entry = METRICS[metric]
+    parts = [*entry.comparisons, *(["one group"] if entry.of_groups else [])]
+    parts += ["ratio.true_groups", "min.under_n1"] if metric in NOISE_METRICS and entry.of_groups else []
+    for part, sign in product(parts, OPPOSITE):
+        subject = f"{metric}[g=a]" if part == "one group" else f"{metric}.{part}[g]"
+        text = f"{subject}{sign}0.25"
+        fits = fitting_signs(metric, part.split(".")[0] if "min." in part else part)
+        for option, first in (("fail_on", sign), ("require", OPPOSITE[sign])):
+            if first[0] in fits:
+                check = Check.parse(text, required=option == "require")
+                assert (check.operator, check.limit, check.text) == (first, 0.25, text)
+                continue
+            with pytest.raises(UsageError) as refused:
+                Check.parse(text, required=option == "require")
+            proposed = re.findall(r"`(fail_on|require)=([^`]+)`", str(refused.value))
+            assert [name for name, _ in proposed] == [option, *({"fail_on", "require"} - {option})]
+            for name, written in proposed:
+                assert Check.parse(written, required=name == "require").operator[0] in fits
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.sampled_from(list(OPPOSITE)), st.booleans())
+def test_what_must_hold_is_the_opposite_of_what_fails(
+    a: float, b: float, limit: float, sign: str, complete: bool
+) -> None:
+    """The same verdict, code and reason, whatever the interval is; the text is that of the user."""
+    low, high = sorted((a, b))
+    value = Value((low + high) / 2, low, high)
+    must, fails = (f"selection_rate.min{s}{limit!r}" for s in (sign, OPPOSITE[sign]))
+    one, other = Check.parse(must, required=True), Check.parse(fails)
+
+    for gate_on in get_args(GateOn):
+        rulings = [check.judge(value, complete=complete, gate_on=gate_on) for check in (one, other)]
+        assert rulings[0] == rulings[1]
+    assert one.text == must
+
+
 VERDICTS = [
     ((0.3, 0.2, 0.4), True, "fail", "fail"),
     ((0.05, 0.0, 0.08), True, "pass", "pass"),
@@ -114,7 +176,7 @@ def test_three_verdicts(
 )
 def test_what_is_exactly_at_the_limit(operator: str, at_the_limit: str, gate_on: GateOn) -> None:
     """A value at the limit fails where the operator has the equals sign, and there alone."""
-    check = Check.parse(f"dp.difference{operator}0.1")
+    check = Check.parse(f"selection_rate.min{operator}0.1")
     beyond, within = (0.2, 0.05) if ">" in operator else (0.05, 0.2)
 
     for value, verdict in ((0.1, at_the_limit), (beyond, "fail"), (within, "pass")):
@@ -145,7 +207,7 @@ def test_a_verdict_agrees_with_every_value_of_the_interval(
     """Fail means that every value of the interval breaks the limit, pass that none does."""
     low, high = sorted((a, b))
     value = low + at * (high - low)
-    check = Check.parse(f"dp.difference{sign}{limit!r}")
+    check = Check.parse(f"selection_rate.max{sign}{limit!r}")
     verdict = check.judge(Value(value, low, high), complete=True, gate_on="interval").verdict
 
     if verdict == "fail":

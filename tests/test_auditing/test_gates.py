@@ -132,6 +132,51 @@ def test_ratios_are_worse_when_smaller(call: Call, old: str) -> None:
     assert result["checks"][0]["check"] == "change.dp.ratio<-0.05"
 
 
+def test_an_amount_the_other_way_is_refused_with_the_right_one(call: Call, old: str) -> None:
+    """What is written is by how much it may become worse, whichever way that is; the proposal is taken."""
+    new = decided("new.parquet", {"a": 0.5, "b": 0.2})
+    for check in ("dp.ratio<0.05", "dp.difference<0.05", "accuracy[race=b]<=0.1"):
+        gate = ("audit", new, "--protected", "race", "--baseline", old, "--fail-on-worse")
+        status, _, err = call(*gate, check)
+        assert (status, f"--fail-on-worse '{check.replace('<', '>')}'" in err) == (2, True)
+
+
+def test_what_must_hold_gates(call: Call) -> None:
+    """--require fails where --fail-on of the opposite fails; every format has it as the user wrote it."""
+    data = decided("d.parquet", {"a": 0.5, "b": 0.2})
+    outs = [part for kind in ("json", "html", "junit", "sarif") for part in ("--out", f"{kind}=o.{kind}")]
+    for limit, status in ((0.3, 0), (0.7, 1), (0.4, 3)):
+        checks = {}
+        for option, sign in (("--require", ">="), ("--fail-on", "<")):
+            gate = (option, f"dp.ratio{sign}{limit}")
+            found, text, _ = call("audit", data, *RACE, "-q", *gate, *outs)
+            page, cases = Path("o.html").read_text(), Path("o.junit").read_text()
+            assert found == status
+            assert (f"not dp.ratio>={limit}" in text) == (option == "--require")
+            assert (f"not dp.ratio&gt;={limit}" in page) == (option == "--require")
+            assert (f"require dp.ratio&gt;={limit} [race]" in cases) == (option == "--require")
+            checks[option] = json.loads(Path("o.json").read_text())["checks"][0]
+        must, fails = checks.values()
+        assert must.pop("required") is True
+        assert must.pop("check").replace(">=", "<") == fails.pop("check")
+        assert must == fails
+
+
+@pytest.mark.parametrize(
+    "waived",
+    ["dp.ratio", "dp.ratio>=0.7", "dp.ratio<0.7", "dp.ratio[race]>=0.7", "dp.ratio<=0.7", "dp.ratio>0.7"],
+)
+def test_a_waiver_names_what_must_hold_as_it_is_written(call: Call, waived: str) -> None:
+    """Or as what fails; with another sign it is another check. The configuration has the option too."""
+    Path("fairfix.toml").write_text(
+        f'protected = "race"\n[audit]\nrequire = ["dp.ratio>=0.7"]\n[[waivers]]\ncheck = "{waived}"\n'
+        'reason = "x"\nexpires = 2999-12-31\n'
+    )
+    status, _, _ = call("audit", decided("d.parquet", {"a": 0.5, "b": 0.2}), "-q")
+
+    assert status == int(waived in ("dp.ratio<=0.7", "dp.ratio>0.7"))
+
+
 def test_a_bare_amount_is_for_the_short_report_and_what_is_limited(call: Call, old: str) -> None:
     """0.02 holds for every usual comparison and for those of --fail-on, whose operator says what is worse."""
     arguments = ("--baseline", old, "--fail-on-worse", "0.02", "--fail-on", "selection_rate.min<0.1")

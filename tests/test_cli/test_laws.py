@@ -10,19 +10,21 @@ import hashlib
 import json
 import shlex
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 import joblib
 import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 from fairfix import report
-from fairfix.cli import run
+from fairfix.cli import COMMANDS, run
 from sklearn.linear_model import LogisticRegression
 
-from tests.conftest import Frames
+from tests.conftest import Call, Frames
 
 SCHEMAS = Path(report.__file__).parent
 
@@ -261,3 +263,20 @@ def test_one_group_with_a_radius_is_an_error_that_says_so(
     rows.assign(one="all").to_parquet("d.parquet")
     assert run(["audit", "d.parquet", "--protected", "one", "--noise-radius", "all=0.1"]) == 2
     assert "single group 'all'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.usefixtures("away")
+def test_an_option_with_one_value_stands_once(name: str, call: Call) -> None:
+    """Given twice, be it by its short name, it ends the run with both values named; one with several takes both."""
+    command: click.Command = import_module(f"fairfix.cli.{name}").command
+    for option in command.get_params(click.Context(command)):
+        if not isinstance(option, click.Option) or option.is_flag:
+            continue
+        words = [part for at, value in ((0, "one"), (-1, "two")) for part in (option.opts[at], value)]
+        ended, _, err = call(name, *words)
+
+        assert ended == 2
+        said = f"{max(option.opts, key=len)} is given 2 times, with one and two; give it once"
+        assert (said in err) == (not option.multiple), err
+    assert not list(Path().iterdir())

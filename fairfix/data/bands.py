@@ -1,0 +1,176 @@
+"""Bands: how a column of numbers is cut into groups.
+
+Edges ``25,40`` make the bands *under 25*, *25 to under 40* and *40 or more*: an edge is the first number of the band
+above it, and the outer bands have no end, so any number has a band. No edges make each number a group of its own.
+
+Quantiles are taken over the rows that have a number, each once whatever its weight. The edge for a share ``q`` is the
+number below which the share of rows is nearest to ``q`` (the smaller of two that are as near), so edges do not hang on
+the order of the rows, and many equal numbers leave fewer bands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fairfix.errors import ColumnError, UsageError
+
+if TYPE_CHECKING:
+    from fairfix.data.counts import Floats, Ints
+
+Edges = tuple[float, ...]
+
+PARTS: Mapping[str, int] = {"tertiles": 3, "quartiles": 4, "quintiles": 5, "deciles": 10}
+"""Word -> number of bands with about as many rows each."""
+
+EACH = "values"
+"""The word for a column whose numbers are names: each is a group."""
+
+MOST_NUMBERS = 12
+"""More different numbers than these are taken for amounts, which have to be cut."""
+
+NUMBER = re.compile(r"\s*[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
+"""A text that is a number; with a leading zero, as in 007, it is a name."""
+
+
+class NumbersAsGroupsError(ColumnError):
+    """A column of groups has too many different numbers, and nothing says how to cut it."""
+
+    def __init__(self, column: str, example: str = "") -> None:
+        exact = f"`bands={column}={example}`" if example else f"`bands={column}=NUMBER,NUMBER,...`"
+        super().__init__(
+            f"column {column!r} has more than {MOST_NUMBERS} different numbers, which does not look like groups; cut "
+            f"it into bands with {exact} or `bands={column}=quartiles`, or take each number as a group with "
+            f"`bands={column}={EACH}`"
+        )
+        self.column = column
+
+
+def parse_bands(bands: str | Iterable[str] | Mapping[str, Any]) -> dict[str, Edges | str]:
+    """Read ``age=25,40,60`` and ``age=quartiles``, or a mapping: column -> edges, or the word.
+
+    ``UsageError`` where it is neither.
+    """
+    out: dict[str, Edges | str] = {}
+    if isinstance(bands, Mapping):
+        bands = [
+            f"{name}={rule if isinstance(rule, (str, int, float)) else ','.join(map(str, rule))}"
+            for name, rule in bands.items()
+        ]
+    for text in [bands] if isinstance(bands, str) else bands:
+        name, sign, rule = (part.strip() for part in text.rpartition("="))
+        if not (sign and name and rule):
+            raise UsageError(f"`bands={text}`: write COLUMN=NUMBER,NUMBER,... or COLUMN=quartiles")
+        if name in out:
+            raise UsageError(f"`bands={text}`: {name!r} is cut twice; give its bands once")
+        out[name] = rule.lower() if rule.lower() in (*PARTS, EACH) else _edges(name, rule)
+    return out
+
+
+def _edges(name: str, rule: str) -> Edges:
+    parts = [part.strip() for part in rule.split(",")]
+    try:
+        edges = [float(part) + 0.0 for part in parts]
+    except ValueError:
+        raise UsageError(
+            f"`bands={name}={rule}`: write numbers, each the first of a band, or one of {', '.join((*PARTS, EACH))}"
+        ) from None
+    if not np.isfinite(edges).all():
+        raise UsageError(f"`bands={name}={rule}`: the outer bands have no end; leave out what is not finite")
+    if any(one >= other for one, other in pairwise(edges)):
+        rising = ",".join(map(written, sorted(set(edges))))
+        raise UsageError(f"`bands={name}={rule}`: the numbers do not rise; write `bands={name}={rising}`")
+    return tuple(edges)
+
+
+def rising(bands: Mapping[str, Sequence[float]]) -> dict[str, Edges]:
+    """Return bands as they were saved; ``ValueError`` where edges do not rise."""
+    for name, edges in bands.items():
+        if any(one >= other for one, other in pairwise(edges)):
+            raise ValueError(f"the edges of the bands of {name!r} do not rise")
+    return {name: tuple(edges) for name, edges in bands.items()}
+
+
+def written(edge: float) -> str:
+    """Return a number as a user writes it: 25 for 25.0, and never two numbers alike."""
+    return repr(float(edge)).removesuffix(".0")
+
+
+def described(bands: Mapping[str, Sequence[float]]) -> str:
+    """Return bands as a user writes them: ``age=25,40``; none where there are none."""
+    rules = (f"{name}={','.join(map(written, edges)) or EACH}" for name, edges in bands.items())
+    return ", ".join(rules) or "none"
+
+
+def band_names(edges: Edges) -> list[str]:
+    """Return the names of the bands, the lowest first."""
+    texts = [written(edge) for edge in edges]
+    inner = [f"{one} to under {other}" for one, other in pairwise(texts)]
+    return [f"under {texts[0]}", *inner, f"{texts[-1]} or more"]
+
+
+def bands_of(numbers: Floats, edges: Edges, kind: pa.DataType) -> Ints:
+    """Return the band of each number, shape (n,); ``kind`` is the type of the column, to which edges are rounded."""
+    cuts: npt.NDArray[Any] = np.array(edges)
+    if pa.types.is_float32(kind) or pa.types.is_float16(kind):
+        cuts = cuts.astype(kind.to_pandas_dtype()).astype(np.float64)
+    return np.searchsorted(cuts, numbers, side="right").astype(np.int64)
+
+
+def as_number(level: str) -> float | None:
+    """Return the number that a text is, None where it is none."""
+    return float(level) if NUMBER.fullmatch(level) else None
+
+
+def check_numbers(name: str, levels: Iterable[str], bands: Mapping[str, Any]) -> None:
+    """Raise where levels of a column are too many numbers and nothing is said of its bands."""
+    if name not in bands and sum(as_number(level) is not None for level in levels) > MOST_NUMBERS:
+        raise NumbersAsGroupsError(name)
+
+
+def quantiles(numbers: Floats, rows: Ints, parts: int) -> Edges:
+    """Return the edges of bands with about as many rows; ``numbers`` rise, each with its number of rows."""
+    below = np.cumsum(rows) - rows
+    at = [int(np.argmin(np.abs(parts * below[1:] - k * rows.sum()))) + 1 for k in range(1, parts)]
+    return tuple(float(numbers[i]) + 0.0 for i in dict.fromkeys(at))
+
+
+def proposal(numbers: Floats, rows: Ints) -> str:
+    """Return edges to propose: quartiles, rounded as far as every band keeps rows."""
+    edges = quantiles(numbers, rows, 4)
+    for digits in range(2, 17):
+        rounded = sorted({float(f"{edge:.{digits}g}") for edge in edges})
+        held = np.bincount(np.searchsorted(rounded, numbers, side="right"), rows, len(rounded) + 1)
+        if len(rounded) == len(edges) and held.all():
+            return ",".join(map(written, rounded))
+    return ",".join(map(written, edges))
+
+
+def distribution(columns: Iterable[Floats]) -> tuple[Floats, Ints]:
+    """Return the different numbers of a column, which rise, and the rows of each; NaN is left out."""
+    numbers, rows = np.zeros(0), np.zeros(0, dtype=np.int64)
+    for column in columns:
+        own, many = np.unique(column[~np.isnan(column)], return_counts=True)
+        numbers, into = np.unique(np.concatenate([numbers, own]), return_inverse=True)
+        rows = np.bincount(into, np.concatenate([rows, many]), numbers.size).astype(np.int64)
+    return numbers, rows
+
+
+def quantile_edges(name: str, word: str, columns: Iterable[Floats], kind: pa.DataType) -> Edges:
+    """Return the edges that a word stands for in a column of a type; ``ColumnError`` where there are none."""
+    numbers, rows = distribution(columns)
+    if numbers.size < 2:
+        what = f"one number, {written(numbers[0])}" if numbers.size else "no number"
+        raise ColumnError(f"column {name!r} holds {what}, which cannot be cut into {word}; leave out `bands`")
+    edges = quantiles(numbers, rows, PARTS[word])
+    if pa.types.is_float32(kind) or pa.types.is_float16(
+        kind
+    ):  # 0.1 is 0.1 also where it is stored in few bits
+        edges = tuple(float(str(kind.to_pandas_dtype()(edge))) for edge in edges)
+    return edges
