@@ -8,6 +8,8 @@ nothing else is ever touched, and what is generated does not depend on the termi
 from __future__ import annotations
 
 import io
+import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -30,8 +32,9 @@ from house import rooms_below
 ROOT = Path(__file__).resolve().parent.parent
 FILES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 START = "<!-- generated: "
+COMPLETION = Path(fairfix.__file__).parent / "cli" / "completion.json"
 PART = re.compile(rf"({START}([\w-]+) -->\n)(?:(?!{START}).)*?(<!-- end -->)", re.DOTALL)
-WIDTH = 100
+WIDTH = 80
 
 
 def help_of(*command: str) -> str:
@@ -51,8 +54,27 @@ def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def commands() -> str:
     """Return the help of every command."""
     parts = [f"```text\n{help_of()}```\n"]
-    parts += [f"## fairfix {name}\n\n```text\n{help_of(name)}```\n" for name in COMMANDS]
+    for name in COMMANDS:
+        parts.append(f"## fairfix {name}\n\n```text\n{help_of(name)}```\n")
+        if name == "repair":
+            parts += [of_method(method) for method in available()]
     return "\n" + "\n".join(parts) + "\n"
+
+
+def of_method(name: str) -> str:
+    """Return the part of the help that is about one method alone."""
+    own = help_of("repair", "--method", name).partition(f"Parameters of {name}:\n")[2].partition("\n\n")[0]
+    return f"### fairfix repair --method {name}\n\n```text\n{own}\n```\n"
+
+
+def completion() -> str:
+    """Return what the shell completes of the methods, so that it need not import them."""
+    rules = [pair for method in available().values() for pair in method.rules()]
+    choices = {
+        name.replace("_", "-"): sorted({c for one, rule in rules if one == name for c in rule.choices})
+        for name, _ in rules
+    }
+    return json.dumps({"methods": list(available()), "options": choices}, indent=1) + "\n"
 
 
 def together() -> str:
@@ -113,7 +135,11 @@ def intervals() -> str:
 def parameters(name: str) -> str:
     """Return the hyper-parameters of a method."""
     rows = [
-        (f"`--{part.name.replace('_', '-')}`", str(part.default) or " ", part.metadata["rule"].help)
+        (
+            f"`--{part.name.replace('_', '-')}`",
+            str(part.default) or " ",
+            as_options(part.metadata["rule"].help),
+        )
         for part in available()[name].parameter_fields()
     ]
     return table(("option", "default", "meaning"), rows)
@@ -164,18 +190,18 @@ def renewed(text: str) -> str:
 def main(check: bool) -> int:
     """Rewrite or check all files; return the exit status."""
     stale = []
-    for path in FILES:
-        text = path.read_text(encoding="utf-8")
+    for path in (*FILES, COMPLETION):
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
         if text.count(START) != len(PART.findall(text)):
             print(f"{path.relative_to(ROOT)} has a generated part without an end")
             return 1
-        new = renewed(text)
+        new = completion() if path == COMPLETION else renewed(text)
         if new != text:
-            stale.append(path.relative_to(ROOT))
+            stale.append(path)
             if not check:
                 path.write_text(new, encoding="utf-8")
     for path in stale:
-        print(f"{path} {'is out of step: run `make docs`' if check else 'rewritten'}")
+        print(f"{os.path.relpath(path, ROOT)} {'is out of step: run `make docs`' if check else 'rewritten'}")
     return int(check and bool(stale))
 
 

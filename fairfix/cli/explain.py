@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+from fairfix.cli.help import two_columns
 from fairfix.cli.options import debug_option, format_option
 from fairfix.report.words import as_options
 
@@ -57,12 +58,7 @@ def command(name: str | None, format_: str, debug: bool) -> int:
 
 def _echo_table(rows: Sequence[tuple[str, str]]) -> None:
     """Print words and texts in two columns, to the width of the terminal where there is one."""
-    import textwrap
-
     width = shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 110
     left = max(len(word) for word, _ in rows) + 4
-    last = ""
-    for word, text in rows:
-        for line in textwrap.wrap(as_options(text), max(width - left, 30), break_long_words=False) or [""]:
-            click.echo(f"{'' if word == last else '  ' + word:{left}}{line}")
-            last = word
+    for line in two_columns([(word, as_options(text)) for word, text in rows], left, width):
+        click.echo(line)
