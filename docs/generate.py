@@ -26,6 +26,7 @@ from fairfix.methods import available
 from fairfix.report import FORMATS, is_gated
 from fairfix.report.words import as_options
 from fairfix.tasks.explain import INTERVALS, needs_of
+from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS
 from fairfix.tasks.request import EXCLUDES, REQUIRES
 from house import rooms_below
 
@@ -145,6 +146,27 @@ def parameters(name: str) -> str:
     return table(("option", "default", "meaning"), rows)
 
 
+def glossary() -> str:
+    """Return every word of the glossary, under its heading."""
+    parts = [
+        f"## {heading}\n\n"
+        + table(("word", "means"), [(word, as_options(text)) for word, text in entries.items()])
+        for heading, entries in GLOSSARY.items()
+    ]
+    return "\n" + "\n".join(parts) + "\n"
+
+
+def synonyms() -> str:
+    """Return what others call it, and what it is here."""
+    rows = [(words, f"`{to}`", as_options(remark) or " ") for words, (to, remark) in SYNONYMS.items()]
+    return table(("others say", "here", "note"), rows)
+
+
+def statuses() -> str:
+    """Return every exit status with its meaning."""
+    return table(("status", "meaning"), [(code, as_options(text)) for code, text in STATUSES.items()])
+
+
 def repairs() -> str:
     """Return every method with its summary."""
     return table(("`--method`", "does"), [(f"`{name}`", one.summary) for name, one in available().items()])
@@ -178,6 +200,9 @@ MAKERS: dict[str, Callable[[], str]] = {
     **{f"parameters-{name}": partial(parameters, name) for name in available()},
     "methods": repairs,
     "formats": formats,
+    "glossary": glossary,
+    "synonyms": synonyms,
+    "statuses": statuses,
     "imports": imports,
 }
 

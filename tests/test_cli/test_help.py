@@ -144,6 +144,8 @@ COMPLETED = {
     "fairfix repair x.csv --gamma 0.1 --method r": {"ramp", "robust"},
     "fairfix repair --constraint equal": {"equal_opportunity", "equalized_odds"},
     "fairfix compare --methods ramp,l": {"ramp,logloss"},
+    "fairfix explain four-": {"four-fifths", "four-fifths-rule"},
+    "fairfix explain fair-": {"fair-regression"},
     "fairfix predict --un": {"--unseen-group"},
 }
 
