@@ -141,7 +141,7 @@ def _method(name: str, text: str) -> Explanation:
     methods = {key_of(one): method for one, method in available().items()}
     if name not in methods:
         options = {one for method in methods.values() for one, _ in method.rules()}
-        near = get_close_matches(name, [*names(), *MEANINGS, *methods, *options], 3)
+        near = get_close_matches(name, {*names(), *MEANINGS, *methods, *options}, 3)
         hint = (
             f"did you mean {' or '.join(map(repr, near))}?"
             if near

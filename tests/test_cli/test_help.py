@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import click
 import pytest
@@ -164,3 +165,15 @@ def test_the_shell_completes_without_numpy(line: str) -> None:
 
     assert set(done.stdout.split("\n")[1::3]) == COMPLETED[line]
     assert done.stderr == "False\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_its_script(shell: str) -> None:
+    """As docs/cli.md says it is made; it asks fairfix in that shell's own way."""
+    script = CliRunner().invoke(cli, prog_name="fairfix", env={"_FAIRFIX_COMPLETE": f"{shell}_source"}).output
+
+    assert f"_FAIRFIX_COMPLETE={shell}_complete" in script
+    assert (
+        f"_FAIRFIX_COMPLETE={shell}_source fairfix"
+        in Path(__file__).parents[2].joinpath("docs/cli.md").read_text()
+    )
