@@ -2,9 +2,10 @@
 
 Conventions of README.md and of every page of docs/: a block marked ``sh`` runs, in order,
 in one folder with a copy of the sample data, and ends with status 0 or with that of ``<!-- exit: N -->`` above it. A
-block marked ``text`` right behind it is a part of what it prints, on stdout and then on stderr; ``...`` stands for what
-is left out, and runs of blanks are one. Under ``<!-- printed: N -->`` it is the first N lines in a terminal of 80
-columns, exactly. A block under ``<!-- file: NAME -->`` is written to that file first. Blocks of other languages are not run here.
+block marked ``text`` right behind it is a part of what it prints, on stdout and then on stderr; ``...`` stands for
+what is left out, and runs of blanks are one. Under ``<!-- printed: N -->`` it is the first N lines in a terminal of 80
+columns, exactly. A block under ``<!-- file: NAME -->`` is written to that file first. Blocks of other languages are
+not run here.
 """
 
 from __future__ import annotations
