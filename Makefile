@@ -80,7 +80,7 @@ types: $(VENV)/dev.stamp
 	$(BIN)/mypy
 
 docs: $(VENV)/base.stamp ## Write the generated parts of docs/ anew
-	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/generate.py --printed
 
 docs-check: $(VENV)/dev.stamp
 	$(BIN)/python docs/generate.py --check

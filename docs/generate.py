@@ -3,18 +3,27 @@
 ``python docs/generate.py`` rewrites them; ``python docs/generate.py --check`` writes nothing and exits with 1 when a
 file is out of step with the code. Generated text stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``;
 nothing else is ever touched, and what is generated does not depend on the terminal.
+
+``--printed`` does the same for what commands print in a terminal of 80 columns: a block under ``<!-- printed: N -->``
+has the first N lines of what the block of commands before it prints, without the digits of hashes. This takes a minute.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import fairfix
 from fairfix.auditing.comparisons import KINDS, MEANINGS
@@ -24,14 +33,19 @@ from fairfix.methods import available
 from fairfix.report import FORMATS, is_gated
 from fairfix.report.words import as_options
 from fairfix.tasks.explain import INTERVALS, needs_of
+from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS
 from fairfix.tasks.request import EXCLUDES, REQUIRES
 from house import rooms_below
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 START = "<!-- generated: "
+COMPLETION = Path(fairfix.__file__).parent / "cli" / "completion.json"
 PART = re.compile(rf"({START}([\w-]+) -->\n)(?:(?!{START}).)*?(<!-- end -->)", re.DOTALL)
-WIDTH = 100
+PRINTED = re.compile(
+    r"(```sh\n((?:(?!```).)*?)```\n\n(<!-- printed: (\d+) -->\n```text\n))(?:(?!```).)*?```\n", re.DOTALL
+)
+WIDTH = 80
 
 
 def help_of(*command: str) -> str:
@@ -51,8 +65,27 @@ def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def commands() -> str:
     """Return the help of every command."""
     parts = [f"```text\n{help_of()}```\n"]
-    parts += [f"## fairfix {name}\n\n```text\n{help_of(name)}```\n" for name in COMMANDS]
+    for name in COMMANDS:
+        parts.append(f"## fairfix {name}\n\n```text\n{help_of(name)}```\n")
+        if name == "repair":
+            parts += [of_method(method) for method in available()]
     return "\n" + "\n".join(parts) + "\n"
+
+
+def of_method(name: str) -> str:
+    """Return the part of the help that is about one method alone."""
+    own = help_of("repair", "--method", name).partition(f"Parameters of {name}:\n")[2].partition("\n\n")[0]
+    return f"### fairfix repair --method {name}\n\n```text\n{own}\n```\n"
+
+
+def completion() -> str:
+    """Return what the shell completes of the methods, so that it need not import them."""
+    rules = [pair for method in available().values() for pair in method.rules()]
+    choices = {
+        name.replace("_", "-"): sorted({c for one, rule in rules if one == name for c in rule.choices})
+        for name, _ in rules
+    }
+    return json.dumps({"methods": list(available()), "options": choices}, indent=1) + "\n"
 
 
 def together() -> str:
@@ -123,6 +156,27 @@ def parameters(name: str) -> str:
     return table(("option", "default", "meaning"), rows)
 
 
+def glossary() -> str:
+    """Return every word of the glossary, under its heading."""
+    parts = [
+        f"## {heading}\n\n"
+        + table(("word", "means"), [(word, as_options(text)) for word, text in entries.items()])
+        for heading, entries in GLOSSARY.items()
+    ]
+    return "\n" + "\n".join(parts) + "\n"
+
+
+def synonyms() -> str:
+    """Return what others call it, and what it is here."""
+    rows = [(words, f"`{to}`", as_options(remark) or " ") for words, (to, remark) in SYNONYMS.items()]
+    return table(("others say", "here", "note"), rows)
+
+
+def statuses() -> str:
+    """Return every exit status with its meaning."""
+    return table(("status", "meaning"), [(code, as_options(text)) for code, text in STATUSES.items()])
+
+
 def repairs() -> str:
     """Return every method with its summary."""
     return table(("`--method`", "does"), [(f"`{name}`", one.summary) for name, one in available().items()])
@@ -156,8 +210,54 @@ MAKERS: dict[str, Callable[[], str]] = {
     **{f"parameters-{name}": partial(parameters, name) for name in available()},
     "methods": repairs,
     "formats": formats,
+    "glossary": glossary,
+    "synonyms": synonyms,
+    "statuses": statuses,
     "imports": imports,
 }
+
+
+def in_terminal(script: str, folder: Path) -> str:
+    """Return what commands write to a terminal of 80 columns, without talk and colour."""
+    import fcntl
+    import struct
+    import termios
+
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, WIDTH, 0, 0))
+    clean = {name: text for name, text in os.environ.items() if not name.startswith(("FAIRFIX_", "COLUMNS"))}
+    bin_, here = folder / "bin", Path(fairfix.__file__).parent.parent
+    bin_.mkdir(exist_ok=True)
+    (bin_ / "fairfix").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fairfix "$@"\n')
+    (bin_ / "fairfix").chmod(0o755)
+    path = os.pathsep.join([str(bin_), clean.get("PATH", "")])
+    process = subprocess.Popen(  # noqa: S603  the commands are those of our pages
+        ["/bin/sh", "-c", script], cwd=folder, stdout=theirs, stderr=subprocess.DEVNULL,
+        env={**clean, "PATH": path, "PYTHONPATH": str(here), "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"},
+    )  # fmt: skip
+    os.close(theirs)
+    pieces = []
+    with contextlib.suppress(OSError):  # Linux ends a terminal with an error
+        while piece := os.read(ours, 65536):
+            pieces.append(piece)
+    os.close(ours)
+    process.wait()
+    text = b"".join(pieces).decode().replace("\r\n", "\n")
+    return re.sub(r"(sha256:)[0-9a-f]{64}", r"\1...", text)  # which hangs on the versions of libraries
+
+
+def printed(text: str) -> str:
+    """Return the text with the blocks under ``<!-- printed: N -->`` as their commands print them now."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copytree(ROOT / "sample_data", folder / "sample_data")
+
+        def anew(match: re.Match[str]) -> str:
+            lines = [line.rstrip() for line in in_terminal(match[2], folder).splitlines()]
+            more = ["..."] if len(lines) > int(match[4]) else []
+            return match[1] + "\n".join([*lines[: int(match[4])], *more]) + "\n```\n"
+
+        return PRINTED.sub(anew, text)
 
 
 def renewed(text: str) -> str:
@@ -165,23 +265,24 @@ def renewed(text: str) -> str:
     return PART.sub(lambda match: match[1] + MAKERS[match[2]]() + match[3], text)
 
 
-def main(check: bool) -> int:
-    """Rewrite or check all files; return the exit status."""
+def main(check: bool, terminal: bool) -> int:
+    """Rewrite or check all files, with what is printed in a ``terminal`` if asked; return the exit status."""
     stale = []
-    for path in FILES:
-        text = path.read_text(encoding="utf-8")
+    for path in (*FILES, COMPLETION):
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
         if text.count(START) != len(PART.findall(text)):
             print(f"{path.relative_to(ROOT)} has a generated part without an end")
             return 1
-        new = renewed(text)
+        new = completion() if path == COMPLETION else renewed(text)
+        new = printed(new) if terminal and PRINTED.search(new) else new
         if new != text:
-            stale.append(path.relative_to(ROOT))
+            stale.append(path)
             if not check:
                 path.write_text(new, encoding="utf-8")
     for path in stale:
-        print(f"{path} {'is out of step: run `make docs`' if check else 'rewritten'}")
+        print(f"{os.path.relpath(path, ROOT)} {'is out of step: run `make docs`' if check else 'rewritten'}")
     return int(check and bool(stale))
 
 
 if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv[1:]))
+    sys.exit(main("--check" in sys.argv[1:], "--printed" in sys.argv[1:]))

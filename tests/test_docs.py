@@ -2,9 +2,10 @@
 
 Conventions of README.md and of every page of docs/: a block marked ``sh`` runs, in order,
 in one folder with a copy of the sample data, and ends with status 0 or with that of ``<!-- exit: N -->`` above it. A
-block marked ``text`` right behind it is a part of what it prints; ``...`` stands for what is left out, and runs of
-blanks are one. A block under ``<!-- file: NAME -->`` is written to that file first. Blocks of other languages are not
-run here.
+block marked ``text`` right behind it is a part of what it prints, on stdout and then on stderr; ``...`` stands for
+what is left out, and runs of blanks are one. Under ``<!-- printed: N -->`` it is the first N lines in a terminal of 80
+columns, exactly. A block under ``<!-- file: NAME -->`` is written to that file first. Blocks of other languages are
+not run here.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from fairfix.models.repaired import Repaired
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "sample_data" / "README.md"]
-BLOCK = re.compile(r"^(?:<!-- (exit|file): (\S+) -->\n)?```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^(?:<!-- (exit|file|printed): (\S+) -->\n)?```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
 REPAIR = "fairfix repair sample_data/loans.parquet --method ramp --protected race --gamma 0.5"
 PREDICT = "fairfix predict repaired.fairfix sample_data/new_applicants.csv -o decided.csv"
 
@@ -139,8 +142,8 @@ def test_commands_in_the_docs_run_and_print_what_is_shown(
         elif language == "sh":
             done = execute(block, checkout)
             assert done.returncode == int(value or 0), (block, done.stderr)
-            printed, ran = done.stdout, ran + 1
-        elif language == "text":
+            printed, ran = f"{done.stdout}\n{done.stderr}", ran + 1
+        elif language == "text" and mark != "printed":
             assert printed is not None
             assert not missing_from(printed, block)
 
@@ -369,6 +372,20 @@ def test_generated_parts_are_in_step() -> None:
     done = subprocess.run(script, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="has no terminals of this kind")
+def test_what_is_printed_in_a_terminal_is_in_step() -> None:
+    """`make docs` has been run: audit, repair and comparison of the README are as printed, and fit into 80 columns."""
+    shown = [
+        block for mark, _, _, block in BLOCK.findall((ROOT / "README.md").read_text()) if mark == "printed"
+    ]
+    assert len(shown) == 3
+    assert all(block.count("\n") > 10 for block in shown)
+    assert max(len(line) for block in shown for line in block.splitlines()) <= 80
+
+    assert generate("--check", "--printed") == (0, "")
 
 
 def generate(*arguments: str, root: Path = ROOT) -> tuple[int, str]:

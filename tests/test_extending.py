@@ -205,6 +205,7 @@ def test_a_method_is_one_module(house: Path, run: Fairfix) -> None:
 
     jsonschema.validate(result, json.loads((house / "report" / "repair.schema.json").read_text()))
     assert "quota" in (house.parent / "r.html").read_text(encoding="utf-8")
-    assert "quota: share of each group that is selected" in " ".join(run("repair", "--help").split())
+    helped = run("repair", "--help", "--method", "quota")
+    assert "--share NUMBER share of each group that is selected. [default: 0.5]" in " ".join(helped.split())
     assert "group_thresholds" in run("inspect", "r.fairfix")
     assert decided.groupby("race")["decision"].mean().to_numpy() == pytest.approx(0.25, abs=0.05)

@@ -21,6 +21,8 @@ import click
 
 from fairfix import __version__
 from fairfix.errors import ExitStatus, FairfixError, FairfixWarning
+from fairfix.report.words import as_options
+from fairfix.tasks.glossary import STATUSES
 
 COMMANDS = {
     "audit": "Measure how a model treats groups, and gate on it.",
@@ -31,18 +33,13 @@ COMMANDS = {
     "report": "Render a saved result in another format.",
     "init": "Write a first fairfix.toml from a data file.",
     "merge": "Add up saved counts, for one audit of many files.",
-    "explain": "Say what a metric, a comparison or a check is.",
+    "explain": "Say what a metric, a check, a method or a word is.",
 }
 """Commands with their one-line help, in the order of ``--help``; each is the module ``fairfix.cli.NAME``."""
 
-EPILOG = """\b
-Exit status:
-  0    ran to the end; every gated check passed, or nothing was gated
-  1    ran to the end; a gated check failed
-  2    did not run: usage, configuration, data, refused model file, bad artifact
-  3    ran; nothing failed, but a gated check is undecided
-  70   a bug in fairfix (traceback with --debug)
-  130  interrupted"""
+EPILOG = "\b\nExit status:\n" + "\n".join(
+    f"  {code:3}  {as_options(text)}" for code, text in STATUSES.items()
+)
 
 
 class LazyGroup(click.Group):

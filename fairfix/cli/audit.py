@@ -7,6 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import (
     options_of,
     output_options,
@@ -22,7 +23,7 @@ from fairfix.errors import DataError
 from fairfix.tasks.request import AuditRequest
 
 
-@click.command("audit")
+@click.command("audit", cls=SectionedCommand)
 @options_of(AuditRequest, data_required=False)
 @undecided_option
 @output_options()
@@ -31,12 +32,14 @@ from fairfix.tasks.request import AuditRequest
 def command(ctx: click.Context, /, **given: Any) -> int:
     """Measure how a model treats groups, and gate on it.
 
-    DATA is a Parquet, CSV or Arrow file, a folder of them, or a quoted pattern.
-
     \b
     fairfix audit loans.parquet --protected race
-    fairfix audit loans.parquet --protected race,sex --intersect --fail-on 'dp.difference>0.1'
-    fairfix audit --from-counts all.counts --fail-on 'dp.difference>0.1'
+    fairfix audit loans.parquet --protected race,sex --intersect
+    fairfix audit loans.parquet --protected race --fail-on 'dp.difference>0.1'
+    fairfix audit --from-counts all.counts --out html=audit.html
+
+    DATA is a Parquet, CSV or Arrow file, a folder of them, or a quoted pattern. A column whose name has a comma
+    stands in double quotes, inside the quotes of the shell. 'fairfix explain WORD' says what a check or a term is.
     """
     show_settings(ctx)
     check_outputs(given)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import (
     option,
     options_of,
@@ -22,7 +23,7 @@ from fairfix.errors import UsageError
 from fairfix.tasks.request import CompareRequest
 
 
-@click.command("compare")
+@click.command("compare", cls=SectionedCommand)
 @options_of(CompareRequest)
 @option(
     "--picture",
@@ -36,12 +37,13 @@ from fairfix.tasks.request import CompareRequest
 def command(ctx: click.Context, /, **given: Any) -> int:
     """Show what each method costs over a range of slack.
 
-    All repairs are fitted on the same rows and judged on the same others. Nothing is gated and no artifact is written:
-    take the method and the slack you choose to 'fairfix repair'.
-
     \b
     fairfix compare loans.parquet --protected race
-    fairfix compare loans.parquet --protected race --slacks 0.01,0.05 --picture frontier.svg
+    fairfix compare loans.parquet --protected race --methods ramp,logloss
+    fairfix compare loans.parquet --protected race --slacks 0.01,0.05
+
+    All repairs are fitted on the same rows and judged on the same others. Nothing is gated and no artifact is written:
+    take the method and the slack you choose to 'fairfix repair'.
     """
     show_settings(ctx)
     from fairfix.data.files import atomic_output

@@ -9,35 +9,42 @@ from collections.abc import Sequence
 
 import click
 
+from fairfix.cli.help import completion, two_columns
 from fairfix.cli.options import debug_option, format_option
 from fairfix.report.words import as_options
+
+WIDEST = 34
+"""Columns of a word above which its text begins on the next line."""
 
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the names that begin so, for the completion of the shell."""
     from fairfix.tasks.explain import names
 
-    return [name for name in names() if name.startswith(incomplete)]
+    every = [name.replace("_", "-") if "-" in incomplete else name for name in names()]
+    return [name for name in (*every, *completion()["methods"]) if name.startswith(incomplete)]
 
 
 @click.command("explain")
-@click.argument("name", required=False, shell_complete=_names)
+@click.argument("name", nargs=-1, shell_complete=_names)
 @format_option()
 @debug_option
-def command(name: str | None, format_: str, debug: bool) -> int:
-    """Say what a metric, a comparison or a check is.
-
-    NAME is a metric or another name of it, a comparison, a kind or a scope of comparisons, or a whole check. Without
-    it, all names are listed.
+def command(name: tuple[str, ...], format_: str, debug: bool) -> int:
+    """Say what a metric, a check, a method or a word is.
 
     \b
     fairfix explain dp
+    fairfix explain four-fifths rule
     fairfix explain selection_rate.ratio.to_overall
     fairfix explain 'dp.difference[race]>0.1'
+    fairfix explain ramp
+
+    NAME is a metric, a comparison, a kind or a scope of comparisons, a whole check, a method, an option, an exit
+    status, a word of the glossary, or what others call one of these. Without it, all are listed.
     """
     from fairfix.tasks.explain import explain, overview
 
-    of = None if name is None else explain(name)
+    of = explain(" ".join(name)) if name else None
     parts = [(of.name, of.lines)] if of else overview()
     if format_ == "json":
         content = of.to_dict() if of else {as_options(title): dict(lines) for title, lines in parts}
@@ -57,12 +64,7 @@ def command(name: str | None, format_: str, debug: bool) -> int:
 
 def _echo_table(rows: Sequence[tuple[str, str]]) -> None:
     """Print words and texts in two columns, to the width of the terminal where there is one."""
-    import textwrap
-
     width = shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 110
-    left = max(len(word) for word, _ in rows) + 4
-    last = ""
-    for word, text in rows:
-        for line in textwrap.wrap(as_options(text), max(width - left, 30), break_long_words=False) or [""]:
-            click.echo(f"{'' if word == last else '  ' + word:{left}}{line}")
-            last = word
+    left = min(max(len(word) for word, _ in rows), WIDEST) + 4
+    for line in two_columns([(word, as_options(text)) for word, text in rows], left, width):
+        click.echo(line)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args
 import click
 from click.core import ParameterSource
 
+from fairfix.cli.help import complete_methods
 from fairfix.data.choices import Undecided
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_options
@@ -81,7 +82,7 @@ def column_names(ctx: click.Context, param: click.Parameter, texts: Sequence[str
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-SEVERAL = "  Several by commas or repeated; a name with a comma in double quotes."
+SEVERAL = "  Several by commas or repeated."
 
 
 def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[Any]:
@@ -97,7 +98,10 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
             "default": default,
             "type": _type(domain),
         }
-        settings |= {"metavar": domain.metavar or None, "is_flag": domain.kind is bool}
+        metavar = domain.metavar or ("NUMBER" if domain.kind in (int, float) else None)
+        settings |= {"metavar": metavar, "is_flag": domain.kind is bool}
+        if name in ("method", "methods"):
+            settings["shell_complete"] = complete_methods
         if domain.many:
             texts = [f"{one:g}" for one in default]
             settings |= {"multiple": True, "default": texts, "show_default": False}

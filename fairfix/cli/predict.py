@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
+from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import option, options_of, request_of, run_options, show_settings, talk
 from fairfix.cli.outputs import check_outputs
 from fairfix.cli.progress import working
 from fairfix.tasks.request import PredictRequest
 
 
-@click.command("predict")
+@click.command("predict", cls=SectionedCommand)
 @options_of(PredictRequest)
 @option(
     "--output",
@@ -26,13 +27,13 @@ from fairfix.tasks.request import PredictRequest
 def command(ctx: click.Context, /, **given: Any) -> int:
     """Apply a repaired predictor to new rows.
 
+    \b
+    fairfix predict repaired.fairfix new.parquet -o decided.parquet
+
     The rows come out in order with three columns more: p_positive, the exact probability of a positive decision;
     decision, 0 or 1; randomized, whether chance had a part in it. A method that repairs values writes prediction
     for p_positive, and for a regression no decision. What is drawn hangs on the row's identity alone, not on the batch
     or its order; without an id, equal rows are told apart by their order.
-
-    \b
-    fairfix predict repaired.fairfix new.parquet -o decided.parquet
     """
     show_settings(ctx)
     check_outputs(given)

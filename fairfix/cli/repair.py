@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from fairfix.cli.help import SectionedCommand, completion, in_sections, write_section
 from fairfix.cli.options import (
     Once,
     option,
@@ -25,43 +26,111 @@ from fairfix.report.words import as_options
 from fairfix.tasks.request import RepairRequest
 
 if TYPE_CHECKING:
-    from fairfix.methods.base import Rule
+    from fairfix.methods.base import Repairer, Rule
+
+LONG = 40
+"""Columns of a list of choices above which it stands in the text of an option, where it can be broken."""
 
 
-class RepairCommand(click.Command):
+OF_SOME: Mapping[str, Callable[[type[Repairer]], bool]] = {
+    "strata": lambda method: method.knows_strata,
+    "unlabelled": lambda method: method.knows_unlabelled,
+    "protected_as_feature": lambda method: method.learns,
+    "pairs": lambda method: any(solver.knows_pairs for solver in method.solvers.values()),
+    "noise": lambda method: method.knows_noise,
+}
+"""Options, and those that begin like them, that not all methods know: whether one does."""
+
+
+class RepairCommand(SectionedCommand):
     """A command that gets an option for every hyper-parameter of every method, when it is used."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the fixed options and those of the methods."""
         fixed = super().get_params(ctx)
         at = next(i for i, param in enumerate(fixed) if param.name == "method") + 1
-        return [*fixed[:at], *method_options(), *fixed[at:]]
+        own = completed_options() if ctx.resilient_parsing else method_options()
+        return [*fixed[:at], *own, *fixed[at:]]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the method that the line names anywhere, for a help that is printed before the line is read."""
+        if set(ctx.help_option_names).intersection(args):
+            lenient = click.Context(self, ctx.parent, resilient_parsing=True, ignore_unknown_options=True)
+            ctx.meta["fairfix.method"] = self.make_parser(lenient).parse_args(list(args))[0].get("method")
+        return super().parse_args(ctx, args)
+
+    def shown(self, ctx: click.Context) -> Mapping[str, Sequence[click.Parameter]]:
+        """Return the options that all methods have; of the method that the line names, its own too."""
+        method = _method_of_help(ctx)
+        fixed: list[click.Parameter] = []
+        for param in super().get_params(ctx):
+            knows = next((knows for name, knows in OF_SOME.items() if str(param.name).startswith(name)), None)
+            if knows is None or (knows(method) if method else param.name == "strata"):
+                fixed.append(param)
+        if method:
+            return {f"Parameters of {method.name}": method_options(method), **in_sections(fixed)}
+        return in_sections([*fixed, *(one for one in method_options() if one.name == "slack")])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the methods, or the one that the line names, before the options."""
+        from fairfix.methods import available
+
+        named = _method_of_help(ctx)
+        methods = [named] if named else available().values()
+        write_section(formatter, "Methods", [(method.name, method.summary) for method in methods])
+        if not named:
+            formatter.write("\n  'fairfix repair --method NAME --help' has the options of a method.\n")
+        super().format_options(ctx, formatter)
+
+
+def _method_of_help(ctx: click.Context) -> type[Repairer] | None:
+    """Return the method that the line names beside ``--help``; UsageError where there is none of this name."""
+    from fairfix.tasks.repair import chosen_method
+
+    name = ctx.meta.get("fairfix.method")
+    return type(chosen_method(name, {})[0]) if name else None
 
 
 @cache
-def method_options() -> tuple[click.Option, ...]:
-    """Return one option per hyper-parameter; methods that share a name share the option."""
+def method_options(only: type[Repairer] | None = None) -> tuple[click.Option, ...]:
+    """Return one option per hyper-parameter, of one method or of all; methods that share a name share the option."""
     from fairfix.methods import available
     from fairfix.tasks.repair import hyper_parameters
 
-    methods, out = available(), list[click.Option]()
-    for name, text in hyper_parameters().items():
+    methods = {only.name: only} if only else available()
+    out = list[click.Option]()
+    for name, of_all in hyper_parameters().items():
         users = {
             user: part
             for user, method in methods.items()
             for part in method.parameter_fields()
             if part.name == name
         }
+        if not users:
+            continue
         default = _default({user: str(part.default) for user, part in users.items()})
+        rules: list[Rule] = [part.metadata["rule"] for part in users.values()]
+        metavar, text = _metavar(rules), f"{rules[0].help if only else of_all}."
+        if len(metavar) > LONG:
+            text += f"  One of {metavar.replace('|', ', ')}."
+            metavar = "CHOICE"
         out.append(
             Once(
                 ["--" + name.replace("_", "-")],
-                metavar=_metavar([part.metadata["rule"] for part in users.values()]),
+                metavar=metavar,
                 envvar="FAIRFIX_" + name.upper(),
-                help=as_options(f"{text}.") + (f"  [default: {default}]" if default else ""),
+                help=as_options(text) + (f"  [default: {default}]" if default else ""),
             )
         )
     return tuple(out)
+
+
+def completed_options() -> list[click.Option]:
+    """Return the options of the methods for the completion of the shell, which has no time to import them."""
+    return [
+        click.Option([f"--{name}"], type=click.Choice(choices) if choices else None)
+        for name, choices in completion()["options"].items()
+    ]
 
 
 def _default(defaults: Mapping[str, str]) -> str:
@@ -111,12 +180,13 @@ def _apply_method_table(ctx: click.Context) -> None:
 def command(ctx: click.Context, /, **_: Any) -> int:
     """Fit a repaired predictor and prove it on held-out rows.
 
-    Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together:
-    parity among their cells. Checks are about the repaired model, on held-out rows.
-
     \b
     fairfix repair loans.parquet --method ramp --protected race --id applicant_id
-    fairfix repair loans.parquet --method ramp --protected race,sex --slack 0.02 --gamma 0.02,0.05,0.1
+    fairfix repair loans.parquet --method ramp --protected race,sex --slack 0.02
+    fairfix repair loans.parquet --method robust --protected race --noise n.csv
+
+    Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together:
+    parity among their cells. Checks are about the repaired model, on held-out rows.
     """
     _apply_method_table(ctx)
     show_settings(ctx)

@@ -1,4 +1,4 @@
-"""Explain: what a metric, a comparison, a kind, a scope or a check is, in words.
+"""Explain: what a metric, a comparison, a check, a method, an option or a word of the glossary is.
 
 Metrics are explained from their entries in :mod:`fairfix.auditing.metrics`, comparisons from
 :mod:`fairfix.auditing.comparisons`. How intervals are made stands here, and the docs are made from it.
@@ -25,6 +25,8 @@ from fairfix.auditing.metrics import (
     Metric,
 )
 from fairfix.errors import UsageError
+from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS, key_of, keys_of
+from fairfix.tasks.request import AuditRequest, CompareRequest, PredictRequest, RepairRequest, parameters_of
 
 INTERVALS: Mapping[str, str] = {
     "rates": "Clopper-Pearson; Šidák over the groups of a table",
@@ -58,9 +60,20 @@ class Explanation:
         return out
 
 
+WORDS: Mapping[str, str] = {
+    key: text for entries in GLOSSARY.values() for words, text in entries.items() for key in keys_of(words)
+}
+"""Word of the glossary, as it is looked up -> what it means."""
+
+OTHERS: Mapping[str, tuple[str, str]] = {key: to for words, to in SYNONYMS.items() for key in keys_of(words)}
+"""Name that people come with, as it is looked up -> what it is called here, and what is to be said of it."""
+
+
 def names() -> tuple[str, ...]:
-    """Return everything that can be explained by a name of its own, aliases included."""
-    return tuple(dict.fromkeys((*METRICS, *ALIASES, *KINDS, *SCOPES, *FLIP_SCOPES)))
+    """Return everything that can be explained by a name of its own, but for methods and options."""
+    return tuple(
+        dict.fromkeys((*METRICS, *ALIASES, *KINDS, *SCOPES, *FLIP_SCOPES, *WORDS, *OTHERS, "exit_status"))
+    )
 
 
 def explain(text: str) -> Explanation:
@@ -69,28 +82,90 @@ def explain(text: str) -> Explanation:
     Parameters
     ----------
     text
-        A metric (``dp``), a comparison (``dp.ratio.to_overall``), a kind (``ratio``), a scope (``to_overall``), or a
-        check (``dp.ratio[race]<0.9``).
+        A metric (``dp``), a comparison (``dp.ratio.to_overall``), a kind (``ratio``), a scope (``to_overall``), a
+        check (``dp.ratio[race]<0.9``), a word of the glossary (``slack``), a name that others have for something
+        (``disparate impact``), a method (``ramp``), an option (``gamma``), or an exit status (``3``).
 
     Raises
     ------
     UsageError
         It is none; names what is close.
     """
-    name = text.strip().lower().replace("-", "_").replace(" ", "_")
+    name = key_of(text.removeprefix("--"))
     if re.search(r"[<>=\[]", text):
         return _check(text)
+    word = [("means", WORDS[name])] if name in WORDS else []
     first, dot, rest = name.partition(".")
     metric = METRICS.get(ALIASES.get(first, first))
     if metric is not None and bool(dot) == bool(rest):
         return _comparison(name) if rest else _metric(metric)
     if name in (*KINDS, *SCOPES, *FLIP_SCOPES, *MEANINGS):
         return _part(name)
-    near = get_close_matches(name, [*names(), *MEANINGS], 3)
-    hint = (
-        f"did you mean {' or '.join(map(repr, near))}?" if near else "'fairfix explain' lists what there is"
-    )
-    raise UsageError(f"nothing is called {text!r}; {hint}")
+    if name in OTHERS:
+        return _other(text, *OTHERS[name])
+    if name.removeprefix("exit_").removeprefix("status_") in STATUSES or name in ("exit", "exit_status"):
+        code = name.removeprefix("exit_").removeprefix("status_")
+        lines = [(code, STATUSES[code])] if code in STATUSES else STATUSES.items()
+        return Explanation("exit status", tuple(lines))
+    if lines := [*word, *_of_options(name)]:
+        return Explanation(text.strip(), tuple(lines))
+    return _method(name, text)
+
+
+def _other(text: str, to: str, remark: str) -> Explanation:
+    """Explain what something is called here, under the name that others have for it."""
+    of = explain(to)
+    return Explanation(of.name, (("for", text.strip()), *([("note", remark)] if remark else []), *of.lines))
+
+
+def _of_options(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the helps of the options of a name, of commands and of methods."""
+    helps = {
+        domain.help: None
+        for kind in (AuditRequest, RepairRequest, CompareRequest, PredictRequest)
+        for one, (_, domain) in parameters_of(kind).items()
+        if one == name
+    }
+    from fairfix.methods import available
+
+    for method in available().values():
+        helps |= {f"{method.name}: {rule.help}": None for one, rule in method.rules() if one == name}
+    for text in helps:
+        yield "option", f"`{name}`: {text}"
+
+
+def _method(name: str, text: str) -> Explanation:
+    """Explain a method; UsageError with what is close where there is none of this name."""
+    from fairfix.methods import available
+
+    methods = {key_of(one): method for one, method in available().items()}
+    if name not in methods:
+        options = {one for method in methods.values() for one, _ in method.rules()}
+        near = get_close_matches(name, {*names(), *MEANINGS, *methods, *options}, 3)
+        hint = (
+            f"did you mean {' or '.join(map(repr, near))}?"
+            if near
+            else "'fairfix explain' lists what there is"
+        )
+        raise UsageError(f"nothing is called {text!r}; {hint}")
+    method = methods[name]
+    needs = ["a score, or features to learn from (`features`)" if method.learns else "a score"]
+    needs += ["labels"] * method().uses_labels + ["a table of the noise (`noise`)"] * method.knows_noise
+    lines = [
+        ("is", method.summary),
+        ("needs", "; ".join(needs)),
+        (
+            "labels",
+            " or ".join({"classification": "0/1", "regression": "real numbers"}[one] for one in method.tasks),
+        ),
+        ("slack bounds", f"{method.criterion}, by default: {Comparison.parse(method.criterion).definition}"),
+        ("strata", "repaired within each" if method.knows_strata else "not taken"),
+    ]
+    if method.solvers:
+        lines.append(("solvers", ", ".join(method.solvers)))
+    lines.append(("parameters", ", ".join(f"`{one}`" for one, _ in method.rules())))
+    lines.append(("try", f"fairfix repair DATA --method {method.name} --protected COLUMN"))
+    return Explanation(method.name, tuple(lines))
 
 
 def needs_of(metric: Metric) -> str:
@@ -99,7 +174,8 @@ def needs_of(metric: Metric) -> str:
 
 
 def _metric(metric: Metric) -> Explanation:
-    lines = [*_of_metric(metric), ("comparisons", ", ".join(metric.comparisons))]
+    words = [("means", WORDS[one]) for one in (metric.name, *metric.aliases) if one in WORDS]
+    lines = [*words, *_of_metric(metric), ("comparisons", ", ".join(metric.comparisons))]
     lines.append(("check", example(metric, metric.comparisons[0])))
     if metric.of_groups:
         lines.append(("check", f"{metric.name}[race=GROUP]{'>' if metric.better == 'smaller' else '<'}0.5"))
@@ -217,4 +293,10 @@ def overview() -> list[tuple[str, list[tuple[str, str]]]]:
         (persons if "individual" in metric.needs else groups).append((metric.name, metric.formula + aliases))
     for name, text in MEANINGS.items():
         (comparisons if "." in name or name in KINDS else others).append((name, text))
+    from fairfix.methods import available
+
+    out["Methods"] = [(name, method.summary) for name, method in available().items()]
+    out["Words"] = [pair for entries in GLOSSARY.values() for pair in entries.items()]
+    out["Names that others have"] = [(words, to) for words, (to, _) in SYNONYMS.items()]
+    out["Exit status"] = list(STATUSES.items())
     return list(out.items())

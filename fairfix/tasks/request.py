@@ -347,9 +347,7 @@ DUPLICATE_IDS = "Rows with one id: an error, or they share one draw."
 class RepairRequest(GateRequest):
     """The parameters of ``repair``; those of the method are in ``parameters``."""
 
-    method: str | None = parameter(
-        None, "The repair method: the word before the colon of its options.", "NAME"
-    )
+    method: str | None = parameter(None, "The repair method.", "NAME")
     parameters: Mapping[str, Any] = field(default_factory=dict)
     protected_as_feature: bool = parameter(
         False, "The protected columns are features too; they are needed at predict time then."

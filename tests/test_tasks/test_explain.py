@@ -8,13 +8,15 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.comparisons import KINDS, MEANINGS, Comparison
-from fairfix.auditing.metrics import METRICS, SCOPES, Metric
+from fairfix.auditing.metrics import ALIASES, METRICS, SCOPES, Metric
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
-from fairfix.errors import UsageError
+from fairfix.errors import ExitStatus, UsageError
+from fairfix.methods import available
 from fairfix.report.words import as_options
 from fairfix.tasks.explain import example, explain, names, overview
+from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS, keys_of
 
 from tests.conftest import Frames
 
@@ -25,7 +27,7 @@ def test_every_name_is_explained(name: str) -> None:
     found = explain(name)
     words = dict(found.lines)
 
-    assert words["is"]
+    assert words.get("is") or words.get("means") or name == "exit_status"
     for word, text in found.lines:
         assert text
         if word == "check":
@@ -92,6 +94,8 @@ def test_a_whole_check_is_explained() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("disparate_inpact", "did you mean 'disparate_impact'"),
+        ("rampp", "did you mean 'ramp'"),
         ("selecton_rate", "did you mean 'selection_rate'"),
         ("to-overal", "did you mean 'to_overall'"),
         ("xyzzy", "'fairfix explain' lists what there is"),
@@ -116,10 +120,11 @@ def test_everything_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a name; the same as JSON."""
     assert run(["explain"]) == 0
     out = capsys.readouterr().out
-    assert all(f"  {name} " in out for name in (*METRICS, *MEANINGS))
+    every = {*METRICS, *MEANINGS, *available(), *STATUSES, *SYNONYMS}.union(*GLOSSARY.values())
+    assert all(f"  {name} " in out or f"  {name}\n" in out for name in every)
     assert run(["explain", "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert {name for part in told.values() for name in part} == {*METRICS, *MEANINGS}
+    assert {name for part in told.values() for name in part} == every
     assert [as_options(heading) for heading, _ in overview()] == list(told)
 
 
@@ -137,3 +142,76 @@ def test_the_command_prints_text_and_json(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == ""
     assert "decision_flips" in explain("under_flips").to_dict()["of"]
     assert {*KINDS, *SCOPES} <= set(names())
+
+
+def test_no_word_has_two_meanings() -> None:
+    """What people come with is no word of the glossary and no name of ours; and it leads to something that is."""
+    keys = [key for words in SYNONYMS for key in keys_of(words)]
+    ours = {
+        *METRICS,
+        *ALIASES,
+        *KINDS,
+        *SCOPES,
+        *(k for part in GLOSSARY.values() for w in part for k in keys_of(w)),
+    }
+
+    assert len(keys) == len(set(keys))
+    assert not ours.intersection(keys)
+    for words, (to, remark) in SYNONYMS.items():
+        first, *others = words.split(", ")
+        lines = dict(explain(first).lines)
+        assert lines["for"] == first
+        assert lines.get("note", "") == remark
+        assert lines.items() >= dict(explain(to).lines).items()
+        assert all(explain(other).name == explain(first).name for other in others)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "word", "told"),
+    [
+        ("four-fifths", "selection_rate.ratio.between_groups", "is", "smallest divided by largest"),
+        ("Disparate Impact", "selection_rate.ratio.between_groups", "of", "selection_rate = P(decision = 1)"),
+        ("statistical parity", "selection_rate", "is", "P(decision = 1)"),
+        ("equal opportunity", "true_positive_rate", "means", "true positive rates are alike"),
+        ("slack", "slack", "means", "the largest gap that a repair may leave"),
+        ("slack", "slack", "option", "robust: how far the rate of a true group may be"),
+        ("N3", "N3", "means", "assumptions about how groups were recorded"),
+        ("fail-on", "fail-on", "option", "Fail on a condition"),
+        ("gamma", "gamma", "option", "ramp: width of the randomised ramp"),
+        ("3", "exit status", "3", "a gated check is undecided"),
+        ("exit 1", "exit status", "1", "a gated check failed"),
+    ],
+)
+def test_words_that_people_come_with(text: str, name: str, word: str, told: str) -> None:
+    """Are explained by what they are here."""
+    of = explain(text)
+
+    assert of.name == name
+    assert any(told in line for at, line in of.lines if at == word)
+
+
+@pytest.mark.parametrize("name", available())
+def test_a_method_is_explained(name: str) -> None:
+    """By what its class says: summary, needs, criterion, parameters."""
+    method, words = available()[name], dict(explain(name).lines)
+
+    assert words["is"] == method.summary
+    assert words["slack bounds"].startswith(method.criterion)
+    assert ("labels" in words["needs"]) == method().uses_labels
+    assert ("noise" in words["needs"]) == method.knows_noise
+    assert [part.strip("`") for part in words["parameters"].split(", ")] == [one for one, _ in method.rules()]
+
+
+def test_several_words_need_no_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a person types them; parameters are shown as options, also in JSON."""
+    assert run(["explain", "four-fifths", "rule"]) == 0
+    out = capsys.readouterr().out
+    assert run(["explain", "four-fifths rule"]) == 0
+    assert capsys.readouterr().out == out
+    assert run(["explain", "slack", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["option"][0].startswith("--slack: ")
+
+
+def test_the_statuses_are_those_of_the_program() -> None:
+    """Each that the program ends with by design has its meaning."""
+    assert {str(int(status)) for status in ExitStatus} <= set(STATUSES)

@@ -1,0 +1,119 @@
+"""Help of commands with many options: under headings, at most 80 columns wide."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Data": (
+        *(
+            "label",
+            "positive_label",
+            "task",
+            "weight",
+            "id",
+            "duplicate_ids",
+            "missing",
+            "delimiter",
+            "decimal",
+        ),
+        *("counts_out", "from_counts", "one_pass"),
+    ),
+    "Groups": (
+        *("protected", "bands", "intersect", "reference", "strata", "missing_group", "unseen_group"),
+        *("max_groups", "suppress_below"),
+    ),
+    "Model": (
+        *("score", "score_scale", "threshold", "prediction", "positive_prediction", "probability", "model"),
+        *("trust_model", "features"),
+    ),
+    "Method": (
+        *("method", "methods", "slack", "slacks", "protected_as_feature", "unlabelled", "pairs", "holdout"),
+        "validation",
+    ),
+    "Checks": (
+        *("fail_on", "require", "gate_on", "confidence", "undecided", "baseline", "baseline_data"),
+        *("fail_on_worse", "profile", "exclude_small"),
+    ),
+    "Noise": (
+        *("noise", "noise_columns", "noise_probability", "noise_keep", "noise_radius", "noise_epsilon"),
+        *("noise_class_conditional", "noise_membership", "noise_independent"),
+    ),
+    "Individual": ("individual", "comparable", "radius"),
+    "Output": ("output", "picture", "format_", "out", "detail"),
+    "Run": ("seed", "threads", "config", "no_config", "show_settings", "quiet", "debug", "help"),
+}
+"""Heading -> options under it, in their order; an option that is not here stands under :data:`OTHERS`."""
+
+OTHERS = "Others"
+
+TERM = 24
+"""Columns of the options; the text of a longer one begins on the next line."""
+
+
+class SectionedCommand(click.Command):
+    """A command whose help has its options under headings."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Return the names of ``--help``, also in a context that does not come from the command line."""
+        return ["-h", "--help"]
+
+    def shown(self, ctx: click.Context) -> Mapping[str, Sequence[click.Parameter]]:
+        """Return heading -> parameters that the help shows, in order."""
+        return in_sections(self.get_params(ctx))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, each heading with the same columns."""
+        for heading, params in self.shown(ctx).items():
+            rows = [row for param in params if (row := param.get_help_record(ctx))]
+            write_section(formatter, heading, rows)
+
+
+def completion() -> dict[str, Any]:
+    """Return the names of the methods and of their options with choices, for the shell; `make docs` writes the file."""
+    content: dict[str, Any] = json.loads(
+        Path(__file__).with_name("completion.json").read_text(encoding="utf-8")
+    )
+    return content
+
+
+def complete_methods(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the methods that begin like the last of a list, behind the others of the list."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in completion()["methods"] if name.startswith(last)]
+
+
+def in_sections(params: Sequence[click.Parameter]) -> dict[str, list[click.Parameter]]:
+    """Return heading -> those of the parameters that stand under it; a heading without any is left out."""
+    by_name = {"help" if "--help" in param.opts else str(param.name): param for param in params}
+    out = {heading: [by_name.pop(n) for n in own if n in by_name] for heading, own in SECTIONS.items()}
+    out[OTHERS] = [param for param in by_name.values() if isinstance(param, click.Option)]
+    return {heading: own for heading, own in out.items() if own}
+
+
+def write_section(formatter: click.HelpFormatter, heading: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Write words and texts in two columns under a heading."""
+    if rows:
+        with formatter.section(heading):
+            formatter.write("".join(f"{line}\n" for line in two_columns(rows, TERM + 4, formatter.width)))
+
+
+def two_columns(rows: Sequence[tuple[str, str]], left: int, width: int) -> Iterator[str]:
+    """Yield lines: words, each once, and behind them, from a column on, their texts; no word of a text is broken."""
+    last = ""
+    for word, text in rows:
+        start = "" if word == last else f"  {word}"
+        if len(start) > left - 2:
+            yield start
+            start = ""
+        apart = {"break_long_words": False, "break_on_hyphens": False}
+        for line in textwrap.wrap(text, max(width - left, 30), **apart) or [""]:  # type: ignore[arg-type]
+            yield f"{start:{left}}{line}".rstrip()
+            start = ""
+        last = word
