@@ -68,6 +68,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
 
     ``gated`` is whether there are checks, which the formats of CI are made of.
     """
+    from fairfix.data.files import descriptor, is_special
     from fairfix.report import NO_CHECKS, is_gated
 
     for name in _formats(given):
@@ -78,14 +79,31 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     read = [name for name in ("result", *sorted(PATHS)) if name not in WRITTEN and given.get(name)]
     seen = {Path(given[name]).resolve(): as_options(f"`{name}`") for name in read}
     for text, path in written:
+        _check_streams(text, Path(path), prints="format_" in given)
+        if descriptor(path) is not None or is_special(Path(path)):  # such as /dev/null
+            continue
         place = Path(path).resolve()
         if not place.parent.is_dir():
             raise UsageError(f"{text}: the folder {Path(path).parent} does not exist")
-        if place.exists() and not (place.is_file() or place.is_dir()):  # such as /dev/null
-            continue
         if place in seen:
             raise UsageError(f"{text}: this file is also that of {seen[place]}; name another one")
         seen[place] = text
+
+
+def _check_streams(text: str, path: Path, *, prints: bool) -> None:
+    """Raise where a file to write is stdout, which a report goes to, or the file that stdout or stderr goes to."""
+    from fairfix.data.files import descriptor
+
+    for number, stream in ((1, "stdout"), (2, "stderr")):
+        try:
+            same = os.path.samestat(path.stat(), os.fstat(number))
+        except OSError:  # not there, or closed
+            continue
+        if same and path.is_file() and descriptor(path) is None:
+            raise UsageError(f"{text}: {stream} goes to this file; name another one")
+        if same and number == 1 and prints and (path.is_file() or path.is_fifo() or os.isatty(number)):
+            how = ", or print this format by --format" if text.startswith("--out ") else ""
+            raise UsageError(f"{text}: stdout has what the command prints; name a file{how}")
 
 
 def _format_and_file(text: str) -> tuple[str, str]:
