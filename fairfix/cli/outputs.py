@@ -14,6 +14,7 @@ import click
 
 from fairfix.cli.config import PATHS
 from fairfix.cli.options import talk
+from fairfix.cli.unrun import asked_of
 from fairfix.errors import UsageError
 from fairfix.report.words import as_options
 
@@ -39,8 +40,10 @@ def publish(
     """Write the files, print, and append to the step summary of a GitHub workflow."""
     from fairfix.data.files import write_text
 
+    asked = asked_of(click.get_current_context())
     for path, content in files:
         write_text(path, content)
+        asked.written(path)
     click.echo(printed, nl=False)
     if "github" in _formats(given):
         _append_summary(result, given)
@@ -88,6 +91,9 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
         if place in seen:
             raise UsageError(f"{text}: this file is also that of {seen[place]}; name another one")
         seen[place] = text
+    if "out" in given:
+        asked = asked_of(click.get_current_context())
+        asked.checked(given["format_"], list(map(_format_and_file, given["out"])))
 
 
 def _check_streams(text: str, path: Path, *, prints: bool) -> None:

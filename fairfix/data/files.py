@@ -239,14 +239,21 @@ def _convertible(kind: str) -> Iterator[None]:
         raise DataError(f"the {kind} cannot be turned into columns of one type each: {reason}") from error
 
 
+UNRUN = "fairfix.unrun/1"
+"""Schema of what stands in the place of a result whose run did not happen."""
+
+
 def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
     """Return what a JSON file holds; ``opening`` begins the message of an error."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"{opening}{path} does not exist") from error
     except (OSError, ValueError) as error:
         raise DataError(f"{opening}{path} is not a JSON result: {error}") from error
+    if isinstance(content, dict) and content.get("schema") == UNRUN:
+        raise DataError(f"{opening}{path} has no result, its run did not happen: {content.get('message')}")
+    return content
 
 
 @contextmanager

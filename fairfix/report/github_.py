@@ -7,6 +7,7 @@ report there.
 
 from __future__ import annotations
 
+from fairfix.report import headline
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import judged, limit, sentence, title, waivers
 
@@ -14,9 +15,6 @@ GATED = True
 
 LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 """Levels of checks by their severity."""
-
-WAIVERS = {"used": "notice", "not needed": "notice"}
-"""Levels of waivers by what they do; all others are warnings."""
 
 
 def render(result: Json) -> str:
@@ -29,8 +27,8 @@ def render(result: Json) -> str:
         if check["severity"] == severity
     ]
     lines += [
-        _command(WAIVERS.get(state, "warning"), f"waiver of {check}", text)
-        for check, state, text in waivers(result)
+        _command("warning" if pressing else "notice", f"waiver of {check}", text)
+        for check, pressing, text in waivers(result)
     ]
     lines += [
         _command("notice", "baseline", f"{one['id']} is not comparable: {one['reason']}")
@@ -48,3 +46,8 @@ def _command(level: str, heading: str, message: str) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def unrun(problem: Json) -> str:
+    """Return an error of the run."""
+    return _command("error", headline(problem), f"{problem['message']} [{problem['code']}]") + "\n"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from fairfix.report import headline
 from fairfix.report.layout import Grid, Json, layout
-from fairfix.report.words import readable
+from fairfix.report.words import plain, readable
 
 
 def render(result: Json, *, detail: bool = False) -> str:
@@ -36,3 +37,8 @@ def _safe(text: str) -> str:
         text = text.replace(mark, "\\" + mark)
     text = text.replace("](", r"]\(")  # neither a link nor a picture that is fetched
     return ENTITY.sub(r"\\&", text).replace("---", r"\---")
+
+
+def unrun(problem: Json) -> str:
+    """Return a heading and the message."""
+    return f"# {_safe(headline(problem))}\n\n{_safe(plain(problem['message']))} ({_safe(problem['code'])})\n"

@@ -12,6 +12,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+from fairfix.report import headline
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import judged, limit, measured, rule, sentence
 
@@ -57,8 +58,7 @@ def render(result: Json) -> str:
             **{part: result[part] for part in ("baseline", "waivers") if part in result},
         },
     }
-    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return _log(run)
 
 
 def _rule(identifier: str, definition: str) -> dict[str, Any]:
@@ -100,3 +100,28 @@ def _result(check: Json, index: int, uri: str) -> dict[str, Any]:
 def _message(text: str) -> str:
     """Keep group names from becoming links or placeholders, which the standard knows in messages."""
     return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
+
+
+def unrun(problem: Json) -> str:
+    """Return a log of a tool that failed: it has no results, so a viewer does not take old ones for mended."""
+    notice = {
+        "level": "error",
+        "message": {"text": _message(f"{headline(problem)}: {problem['message']}")},
+        "descriptor": {"id": problem["code"]},
+    }
+    invocation = {
+        "executionSuccessful": False,
+        "exitCode": problem["status"],
+        "toolExecutionNotifications": [notice],
+    }
+    run = {
+        "tool": {"driver": {"name": "fairfix", "version": str(problem["fairfix"])}},
+        "automationDetails": {"id": f"fairfix/{problem['command']}/"},
+        "invocations": [invocation],
+    }
+    return _log(run)
+
+
+def _log(run: dict[str, Any]) -> str:
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

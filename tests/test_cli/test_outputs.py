@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import html
+import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator
 from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-from fairfix.cli import COMMANDS, run
+from fairfix.cli import COMMANDS, main, run
 from fairfix.cli.outputs import WRITTEN
+from fairfix.report import FORMATS
 
-from tests.conftest import make_frame
+from tests.conftest import Call, make_frame
 
 COMMON = ("--protected", "race", "--no-config", "-q")
 RUNS = {
@@ -104,3 +112,128 @@ def test_other_descriptors_are_written_to_where_they_stand(folder: Path) -> None
     kept, *added = (folder / "five.txt").read_text().splitlines()
     assert kept == "kept"
     assert added[-1].startswith("::notice title=fairfix audit")
+
+
+# ---------------------------------------------------------------------- runs that did not happen
+
+OUTS = tuple(part for name in FORMATS for part in ("--out", f"{name}=a.{name}"))
+AUDIT = ("audit", "d.parquet", "--protected", "race", "-q")
+
+
+def assert_told(message: str, code: str, names: Iterable[str] = FORMATS) -> None:
+    """Hold every report against what happened."""
+    texts = {name: Path(f"a.{name}").read_text() for name in names}
+    for name, text in texts.items():
+        assert message in html.unescape(text).replace("\\", ""), name
+    if "json" in texts:
+        content = json.loads(texts["json"])
+        assert (content["schema"], content["code"]) == ("fairfix.unrun/1", code)
+    if "junit" in texts:
+        assert ET.fromstring(texts["junit"]).attrib["errors"] == "1"  # noqa: S314  our own XML
+    if "sarif" in texts:
+        (one,) = json.loads(texts["sarif"])["runs"]
+        assert not one["invocations"][0]["executionSuccessful"]
+        assert "results" not in one
+
+
+@pytest.fixture
+def reported(folder: Path, away: None, call: Call) -> None:
+    """Rows in the current folder, with an earlier report in every format."""
+    shutil.copy(folder / "d.parquet", "d.parquet")
+    assert call(*AUDIT, *OUTS)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "code"),
+    [
+        ((*AUDIT[:3], "rase", "-q"), "no column 'rase'", "column"),
+        ((*AUDIT, "--no-such"), "No such option '--no-such'", "usage"),
+        ((*AUDIT, "--confidence", "high"), "'high' is not a valid float", "usage"),
+        ((*AUDIT, "--fail-on", "nothing>1"), "unknown metric 'nothing'", "usage"),
+        (("audit", "e.parquet", "--protected", "race"), "e.parquet does not exist", "data"),
+        (("report", "d.parquet"), "is not a JSON result", "data"),
+    ],
+)
+def test_old_reports_are_replaced(
+    line: tuple[str, ...], message: str, code: str, reported: None, call: Call
+) -> None:
+    """Whatever stops the run, and however the files are named on the line."""
+    for outs in (OUTS, tuple(f"--out={one}" for one in OUTS[1::2])):
+        status, _, err = call(*line, *outs)
+        assert status == 2
+        assert f"[{code}]" in err
+        assert_told(message, code)
+
+
+def test_a_line_that_cannot_be_read_harms_nothing_else(reported: None, call: Call) -> None:
+    """Neither data, nor a baseline, nor what is no report of fairfix."""
+    Path("notes.md").write_text("mine")
+    kept = {name: Path(name).read_bytes() for name in ("d.parquet", "a.json", "notes.md")}
+    outs = (
+        "--out",
+        "json=d.parquet",
+        "--out",
+        "json=a.json",
+        "--out",
+        "markdown=notes.md",
+        "--out",
+        "junit=a.junit",
+    )
+    assert call(*AUDIT, *outs, "--baseline", "a.json", "--no-such")[0] == 2
+    assert call(*AUDIT, "--baseline", "a.json", "--out", "json=a.json")[0] == 2
+    Path("fairfix.toml").write_text('[audit]\nbaseline = "a.json"\nno-such = 1\n')
+    assert call(*AUDIT, "--out", "json=a.json")[0] == 2
+
+    assert {name: Path(name).read_bytes() for name in kept} == kept
+    assert_told("No such option", "usage", ["junit"])
+
+
+def test_files_of_the_configuration_are_told_too(reported: None, call: Call) -> None:
+    Path("fairfix.toml").write_text('protected = "race"\nout = ["junit=a.junit", "json=a.json"]\n')
+    assert call("audit", "d.parquet", "--no-such")[0] == 2
+    assert_told("No such option", "usage", ["junit", "json"])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ZeroDivisionError("x"), 70, "bug"),
+        (None, 143, "interrupted"),
+    ],
+)
+def test_runs_that_are_broken_off_say_so(
+    error: BaseException | None, status: int, code: str, reported: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that is asked to stop, as by a CI system whose time is over."""
+
+    def broken(_: object) -> None:
+        if error is None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        raise error
+
+    monkeypatch.setattr("fairfix.tasks.audit.run_audit", broken)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        main([*AUDIT, *OUTS])
+    signal.signal(signal.SIGTERM, before)
+
+    assert ended.value.code == status
+    assert_told("fairfix audit was", code, ["html", "junit", "github", "markdown", "text"])
+
+
+def test_what_is_printed_says_so_but_for_text(reported: None, call: Call) -> None:
+    for name in FORMATS:
+        status, out, _ = call(*AUDIT, "--format", name, "--baseline", "no.json")
+        assert status == 2
+        assert ("no.json does not exist" in out.replace("\\", "")) == (name != "text")
+
+
+def test_what_stands_for_a_result_is_none(reported: None, call: Call) -> None:
+    """Neither rendered nor taken for a baseline; the message is that of its run."""
+    assert call(*AUDIT, "--fail-on", "nothing>1", "--out", "json=a.json")[0] == 2
+    for line in (("report", "a.json"), (*AUDIT, "--baseline", "a.json")):
+        status, _, err = call(*line)
+        assert status == 2
+        assert "its run did not happen: check 'nothing>1': unknown metric" in err

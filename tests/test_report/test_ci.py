@@ -16,7 +16,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.data.reading import Columns, Reading
-from fairfix.report import FORMATS, is_gated, renderer
+from fairfix.report import FORMATS, is_gated, renderer, unrun
 
 from tests.conftest import Call
 from tests.test_report.test_report import rows
@@ -211,6 +211,34 @@ def test_hostile_names_are_neither_links_nor_placeholders() -> None:
     assert "{{0}}" in text
 
 
+# ---------------------------------------------------------------------- of a run that did not happen
+
+PROBLEM = {
+    "schema": "fairfix.unrun/1",
+    "fairfix": "0",
+    "command": "audit",
+    "status": 2,
+    "code": "data",
+    "message": HOSTILE,
+}
+
+
+def test_junit_has_an_error() -> None:
+    suite = assert_junit(ET.fromstring(unrun("junit", PROBLEM).encode()))  # noqa: S314  our own XML
+
+    assert (suite.attrib["tests"], suite.attrib["errors"]) == ("1", "1")
+
+
+def test_the_other_formats_say_it_safely() -> None:
+    """Whatever is in the message, it stays a message."""
+    assert [level for level, _, _ in commands(unrun("github", PROBLEM))] == ["error"]
+    assert json.loads(unrun("json", PROBLEM)) == PROBLEM
+    assert "<b>" not in unrun("html", PROBLEM)
+    assert "<b>" not in unrun("markdown", PROBLEM).replace("\\<", "")
+    for name in ("text", "markdown"):
+        assert not any(line.startswith("::") for line in unrun(name, PROBLEM).splitlines())
+
+
 # ---------------------------------------------------------------------- on the command line
 
 
@@ -255,14 +283,15 @@ def test_a_comparison_has_none(name: str, call: Call) -> None:
     """Refused before the work, with what to take instead; a saved one too."""
     for arguments in (("--format", name), ("--out", f"{name}=x")):
         status, out, err = call("compare", "d.parquet", "--protected", "race", *arguments)
-        assert (status, out) == (2, "")
+        assert status == 2
+        assert ("gates nothing" in out) == ("--format" in arguments)
         assert "gates nothing" in err
     data = {"source": "d", "rows": {"read": 1, "used": 1, "excluded": []}}
     result = {"schema": "fairfix.compare/1", "data": data, "split": {"fit": 1, "holdout": 1}}
     result |= {"settings": {"seed": 0}, "contenders": [], "points": []}
     Path("c.json").write_text(json.dumps(result))
     assert call("report", "c.json", "--out", f"{name}=x")[0] == 2
-    assert not Path("x").exists()
+    assert "gates nothing" in Path("x").read_text()
     assert call("report", "c.json")[0] == 0
 
 
