@@ -20,6 +20,7 @@ import fairfix
 from fairfix.auditing.comparisons import KINDS, MEANINGS
 from fairfix.auditing.metrics import FLIP_SCOPES, MEANS, METRICS, RATES
 from fairfix.cli import COMMANDS, cli
+from fairfix.errors import CODES
 from fairfix.methods import available
 from fairfix.report import FORMATS, is_gated
 from fairfix.report.words import as_options
@@ -113,7 +114,11 @@ def intervals() -> str:
 def parameters(name: str) -> str:
     """Return the hyper-parameters of a method."""
     rows = [
-        (f"`--{part.name.replace('_', '-')}`", str(part.default) or " ", part.metadata["rule"].help)
+        (
+            f"`--{part.name.replace('_', '-')}`",
+            str(part.default) or " ",
+            as_options(part.metadata["rule"].help),
+        )
         for part in available()[name].parameter_fields()
     ]
     return table(("option", "default", "meaning"), rows)
@@ -134,6 +139,14 @@ def formats() -> str:
     return table(("format", "is", "of"), rows)
 
 
+def codes() -> str:
+    """Return every code of a message."""
+    rows = [
+        (f"`{code}`", kind, as_options(text)) for kind, texts in CODES.items() for code, text in texts.items()
+    ]
+    return table(("code", "of", "means"), rows)
+
+
 def imports() -> str:
     """Return which room imports which, those with the fewest floors below them first."""
     below = rooms_below(Path(fairfix.__file__).parent)
@@ -152,6 +165,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     **{f"parameters-{name}": partial(parameters, name) for name in available()},
     "methods": repairs,
     "formats": formats,
+    "codes": codes,
     "imports": imports,
 }
 

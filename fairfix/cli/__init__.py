@@ -33,7 +33,7 @@ COMMANDS = {
     "report": "Render a saved result in another format.",
     "init": "Write a first fairfix.toml from a data file.",
     "merge": "Add up saved counts, for one audit of many files.",
-    "explain": "Say what a metric, a comparison or a check is.",
+    "explain": "Say what a metric, a comparison, a check or a code is.",
 }
 """Commands with their one-line help, in the order of ``--help``; each is the module ``fairfix.cli.NAME``."""
 

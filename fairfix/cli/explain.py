@@ -15,9 +15,9 @@ from fairfix.report.words import as_options
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the names that begin so, for the completion of the shell."""
-    from fairfix.tasks.explain import names
+    from fairfix.tasks.explain import code_names, names
 
-    return [name for name in names() if name.startswith(incomplete)]
+    return [name for name in (*names(), *code_names()) if name.startswith(incomplete)]
 
 
 @click.command("explain")
@@ -25,10 +25,10 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @format_option()
 @debug_option
 def command(name: str | None, format_: str, debug: bool) -> int:
-    """Say what a metric, a comparison or a check is.
+    """Say what a metric, a comparison, a check or a code is.
 
-    NAME is a metric or another name of it, a comparison, a kind or a scope of comparisons, or a whole check. Without
-    it, all names are listed.
+    NAME is a metric or another name of it, a comparison, a kind or a scope of comparisons, a whole check, or the code
+    of a message, which errors have in brackets. Without it, all names but the codes are listed.
 
     \b
     fairfix explain dp

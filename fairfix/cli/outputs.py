@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from fairfix.cli.config import PATHS
 from fairfix.cli.options import talk
@@ -94,6 +96,26 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     if "out" in given:
         asked = asked_of(click.get_current_context())
         asked.checked(given["format_"], list(map(_format_and_file, given["out"])))
+
+
+def locate(result: Mapping[str, Any], ctx: click.Context) -> None:
+    """Add to each check of a result the line of the configuration file that it is written in, if it is from there."""
+    if not ctx.params.get("config"):
+        return
+    path = Path(ctx.params["config"])
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for check in result.get("checks", ()):
+        option = "fail_on" if check["of"] == "value" else "fail_on_worse"
+        if ctx.get_parameter_source(option) is not ParameterSource.DEFAULT_MAP:
+            continue
+        text, key = (
+            check["check"].removeprefix("change."),
+            re.compile(rf"\s*{option.replace('_', '[-_]')}\s*="),
+        )
+        exact = (i for i, line in enumerate(lines, 1) if f'"{text}"' in line or f"'{text}'" in line)
+        about = (i for i, line in enumerate(lines, 1) if key.match(line))
+        if number := next(exact, next(about, 0)):
+            check["written"] = {"file": Path(os.path.relpath(path)).as_posix(), "line": number}
 
 
 def _check_streams(text: str, path: Path, *, prints: bool) -> None:

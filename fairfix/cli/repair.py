@@ -17,7 +17,7 @@ from fairfix.cli.options import (
     show_settings,
     undecided_option,
 )
-from fairfix.cli.outputs import check_outputs, write_results
+from fairfix.cli.outputs import check_outputs, locate, write_results
 from fairfix.cli.progress import working
 from fairfix.tasks.request import RepairRequest
 
@@ -124,5 +124,6 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     with working(given, f"repairing by {given['method']}"):
         request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"])
         result = run_repair(request)
+    locate(result.content, ctx)
     write_results(result.content, given)
     return result.exit_status(given["undecided"])

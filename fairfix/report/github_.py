@@ -21,7 +21,7 @@ def render(result: Json) -> str:
     """Return the checks as workflow commands, one line each."""
     of = judged(result, "github")
     lines = [
-        _command(level, title(check), f"{sentence(check)}. It {limit(check)}.")
+        _command(level, title(check), f"{sentence(check)}. It {limit(check)}.", check.get("written"))
         for severity, level in LEVELS.items()
         for check in of.checks
         if check["severity"] == severity
@@ -38,10 +38,14 @@ def render(result: Json) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _command(level: str, heading: str, message: str) -> str:
-    """Return a line in which texts are escaped as the runner unescapes them; a heading also ends at colon and comma."""
-    heading = _escaped(heading).replace(":", "%3A").replace(",", "%2C")
-    return f"::{level} title={heading}::{_escaped(message)}"
+def _command(level: str, heading: str, message: str, place: Json | None = None) -> str:
+    """Return a line with texts escaped as the runner unescapes them; properties also end at colon and comma."""
+    properties = {"title": heading, **(place or {})}
+    texts = (
+        f"{name}={_escaped(str(text)).replace(':', '%3A').replace(',', '%2C')}"
+        for name, text in properties.items()
+    )
+    return f"::{level} {','.join(texts)}::{_escaped(message)}"
 
 
 def _escaped(text: str) -> str:

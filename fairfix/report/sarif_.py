@@ -32,7 +32,8 @@ def render(result: Json) -> str:
     of = judged(result, "sarif")
     about = {rule(check): measured(check, result) for check in of.checks}
     rules = list(about)
-    uri = quote(of.source.replace("\\", "/"), safe="/") or "data"
+    uri = _uri(of.source) or "data"
+    written = sorted({_uri(check["written"]["file"]) for check in of.checks if "written" in check} - {uri})
     run = {
         "tool": {
             "driver": {
@@ -43,9 +44,12 @@ def render(result: Json) -> str:
         },
         "automationDetails": {"id": f"fairfix/{of.command}/"},
         "invocations": [{"executionSuccessful": True}],
-        "artifacts": [{"location": {"uri": uri}, "roles": ["analysisTarget"]}],
+        "artifacts": [
+            {"location": {"uri": uri}, "roles": ["analysisTarget"]},
+            *({"location": {"uri": one}, "roles": ["userSpecifiedConfiguration"]} for one in written),
+        ],
         "results": [
-            _result(check, rules.index(rule(check)), uri)
+            _result(check, rules.index(rule(check)), [uri, *written])
             for check in of.checks
             if check["severity"] != "none"
         ],
@@ -71,7 +75,14 @@ def _rule(identifier: str, definition: str) -> dict[str, Any]:
     }
 
 
-def _result(check: Json, index: int, uri: str) -> dict[str, Any]:
+def _uri(path: str) -> str:
+    return quote(path.replace("\\", "/"), safe="/")
+
+
+def _result(check: Json, index: int, uris: list[str]) -> dict[str, Any]:
+    """Return a check where its limit is written, or at the first line of the data."""
+    place = check.get("written", {"file": "", "line": 1})
+    at = uris.index(_uri(place["file"])) if place["file"] else 0
     print_ = hashlib.sha256(f"{check['id']} {check['operator']} {check['limit']}".encode()).hexdigest()
     out = {
         "ruleId": rule(check),
@@ -82,8 +93,8 @@ def _result(check: Json, index: int, uri: str) -> dict[str, Any]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": uri, "index": 0},
-                    "region": {"startLine": 1},
+                    "artifactLocation": {"uri": uris[at], "index": at},
+                    "region": {"startLine": place["line"]},
                 },
                 "logicalLocations": [{"fullyQualifiedName": check["id"], "kind": "member"}],
             }

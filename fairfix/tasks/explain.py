@@ -24,7 +24,7 @@ from fairfix.auditing.metrics import (
     SCOPES,
     Metric,
 )
-from fairfix.errors import UsageError
+from fairfix.errors import CODES, UsageError
 
 INTERVALS: Mapping[str, str] = {
     "rates": "Clopper-Pearson; Šidák over the groups of a table",
@@ -58,6 +58,11 @@ class Explanation:
         return out
 
 
+def code_names() -> tuple[str, ...]:
+    """Return the codes of all messages."""
+    return tuple(code for codes in CODES.values() for code in codes)
+
+
 def names() -> tuple[str, ...]:
     """Return everything that can be explained by a name of its own, aliases included."""
     return tuple(dict.fromkeys((*METRICS, *ALIASES, *KINDS, *SCOPES, *FLIP_SCOPES)))
@@ -69,8 +74,8 @@ def explain(text: str) -> Explanation:
     Parameters
     ----------
     text
-        A metric (``dp``), a comparison (``dp.ratio.to_overall``), a kind (``ratio``), a scope (``to_overall``), or a
-        check (``dp.ratio[race]<0.9``).
+        A metric (``dp``), a comparison (``dp.ratio.to_overall``), a kind (``ratio``), a scope (``to_overall``), a
+        check (``dp.ratio[race]<0.9``), or the code of a message (``limit_inside``).
 
     Raises
     ------
@@ -86,7 +91,9 @@ def explain(text: str) -> Explanation:
         return _comparison(name) if rest else _metric(metric)
     if name in (*KINDS, *SCOPES, *FLIP_SCOPES, *MEANINGS):
         return _part(name)
-    near = get_close_matches(name, [*names(), *MEANINGS], 3)
+    if codes := [(f"{kind} code", texts[name]) for kind, texts in CODES.items() if name in texts]:
+        return Explanation(name, tuple(codes))
+    near = get_close_matches(name, [*names(), *MEANINGS, *code_names()], 3)
     hint = (
         f"did you mean {' or '.join(map(repr, near))}?" if near else "'fairfix explain' lists what there is"
     )

@@ -15,6 +15,7 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
+from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.report import FORMATS, is_gated, renderer, unrun
 
@@ -209,6 +210,57 @@ def test_hostile_names_are_neither_links_nor_placeholders() -> None:
 
     assert "](" not in text
     assert "{{0}}" in text
+
+
+@pytest.mark.parametrize(
+    "how", ["fail-on = ['dp.difference>0.01', 'ks>0.9']", "fail-on = [\n 'dp.difference>0.01', 'ks>0.9' ]"]
+)
+def test_a_check_is_shown_where_its_limit_is_written(how: str, call: Call) -> None:
+    """In SARIF and annotations: the line of the configuration; for a check of the command line, the data."""
+    Path("fairfix.toml").write_text(f'protected = "race"\n\n[audit]\n{how}\n')
+    line = next(
+        i for i, text in enumerate(Path("fairfix.toml").read_text().splitlines(), 1) if "'dp.d" in text
+    )
+    out = ("--out", "sarif=a.sarif", "--out", "github=a.txt", "--quiet")
+    for more, file, number in (
+        ((), "fairfix.toml", line),
+        (("--fail-on", "dp.difference>0.01"), "d.parquet", 1),
+    ):
+        assert run(["audit", "d.parquet", *out, *more]) in (1, 3)
+        (one,) = json.loads(Path("a.sarif").read_text())["runs"]
+        (place,) = one["results"][0]["locations"]
+        artifact = place["physicalLocation"]["artifactLocation"]
+        assert (artifact["uri"], place["physicalLocation"]["region"]["startLine"]) == (file, number)
+        assert one["artifacts"][artifact["index"]]["location"]["uri"] == file
+        first = Path("a.txt").read_text().splitlines()[0]
+        assert (f",file={file},line={number}::" in first) == (file == "fairfix.toml")
+
+
+# ---------------------------------------------------------------------- a comment
+
+
+def test_a_comment_opens_with_what_did_not_pass(result: dict[str, Any]) -> None:
+    """What passed and the whole report are folded; too long a report is left out."""
+    text = renderer("comment")(result)
+    shown, *folded = text.split("<details>")
+
+    assert text.startswith("<!-- fairfix audit -->\n\n### fairfix audit: ")
+    for check in result["checks"]:
+        assert (check["check"].partition(">")[0] in shown) == (check["verdict"] != "pass")
+    assert "1 passed" in folded[0]
+    assert folded[-1].endswith("</details>\n")
+    long = json.loads(json.dumps(result))
+    long["attributes"] *= 200
+    assert len(renderer("comment")(long)) < 20_000
+
+
+def test_hostile_names_stay_inside_a_comment() -> None:
+    hostile = audited("dp.difference>0.01", hostile=True)
+    hostile["checks"][0].update(verdict="fail", groups=["</details><img src=x>", "a|b\n# c"])
+    text = renderer("comment")(hostile)
+
+    assert "<img" not in text.replace("\\<", "")
+    assert "\n# c" not in text
 
 
 # ---------------------------------------------------------------------- of a run that did not happen

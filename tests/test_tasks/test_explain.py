@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
 
+import fairfix
 import pytest
 from fairfix.auditing.audit import audit
-from fairfix.auditing.checks import Check
+from fairfix.auditing.checks import Check, Code
 from fairfix.auditing.comparisons import KINDS, MEANINGS, Comparison
 from fairfix.auditing.metrics import METRICS, SCOPES, Metric
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
-from fairfix.errors import UsageError
+from fairfix.errors import CODES, FairfixError, FairfixWarning, UsageError
+from fairfix.models.trace import Caution, Note
 from fairfix.report.words import as_options
 from fairfix.tasks.explain import example, explain, names, overview
 
@@ -130,3 +136,23 @@ def test_the_command_prints_text_and_json(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == ""
     assert "decision_flips" in explain("under_flips").to_dict()["of"]
     assert {*KINDS, *SCOPES} <= set(names())
+
+
+def test_every_code_is_explained_and_used() -> None:
+    """The catalogue has the codes that classes, rulings and notes have, and no others."""
+    source = "".join(path.read_text(encoding="utf-8") for path in Path(fairfix.__file__).parent.rglob("*.py"))
+    notes = set(re.findall(r'Caution\((?:[^()]|\([^()]*\))*?"([a-z_]+)",?\s*\)', source))
+    classes = [FairfixError, *subclasses(FairfixError)]
+    warned = [FairfixWarning, *subclasses(FairfixWarning)]
+
+    assert {one.code for one in classes} | {"output", "interrupted", "bug"} == set(CODES["error"])
+    assert set(get_args(Code)) == set(CODES["verdict"])
+    assert notes | {one.code for one in warned} | {Note("x").code, Caution("x").code} == set(CODES["note"])
+    for kind, texts in CODES.items():
+        for code, text in texts.items():
+            assert (f"{kind} code", text) in explain(code).lines
+
+
+def subclasses(kind: type) -> Iterator[type]:
+    for one in kind.__subclasses__():
+        yield from (one, *subclasses(one))
