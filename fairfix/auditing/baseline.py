@@ -190,16 +190,16 @@ def _coincidence(block: Mapping[str, Any]) -> float:
         share = rate.get("base_rate")
         if rate.get("true_positive_rate") is not None and rate.get("false_positive_rate") is not None:
             positive = share * rows
-            out *= _mode(positive, rate["true_positive_rate"])
-            out *= _mode(rows - positive, rate["false_positive_rate"])
+            out *= likeliest(positive, rate["true_positive_rate"])
+            out *= likeliest(rows - positive, rate["false_positive_rate"])
         elif rate.get("selection_rate") is not None:
-            out *= _mode(rows, rate["selection_rate"])
+            out *= likeliest(rows, rate["selection_rate"])
         if share is not None:
-            out *= _mode(rows, share)
+            out *= likeliest(rows, share)
     return out
 
 
-def _mode(rows: float, rate: float) -> float:
+def likeliest(rows: float, rate: float) -> float:
     """Return the largest probability, over all rates, of as many successes among so many rows."""
     if not 0 < rate < 1:
         return 1.0

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.auditing.as_json import check_dict
-from fairfix.auditing.baseline import Allowance, change
+from fairfix.auditing.baseline import Allowance, change, likeliest
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import CheckResult, Value
 from fairfix.auditing.waivers import Waiver, apply
@@ -27,6 +27,7 @@ from fairfix.errors import ConfigError, UsageError
 from fairfix.report import FORMATS
 from fairfix.stats.estimates import Proportions
 from fairfix.stats.gaps import difference_between_groups
+from scipy.stats import binom
 
 from tests.conftest import Call
 
@@ -113,6 +114,16 @@ def test_a_result_against_itself_is_unchanged(call: Call, old: str, amount: str)
         assert changes
         assert {(check["verdict"], check["code"]) for check in changes} == {("pass", "unchanged")}
         assert result["baseline"]["unchanged"]
+
+
+def test_no_rate_gives_a_count_more_often_than_is_said() -> None:
+    """The probability of the same counts by chance is that under the rate that fits best, so a bound for all rates."""
+    rates = np.linspace(0, 1, 201)
+    for rows in (1, 2, 7, 40):
+        for hits in range(rows + 1):
+            best = binom.pmf(hits, rows, hits / rows)
+            assert likeliest(rows, hits / rows) == pytest.approx(best)
+            assert (binom.pmf(hits, rows, rates) <= best * (1 + 1e-12)).all()
 
 
 @pytest.mark.parametrize("new", [{"a": 0.5, "b": 0.4 + 1 / 4000}, {"a": 0.0, "b": 0.0}])

@@ -245,9 +245,10 @@ def test_a_comment_opens_with_what_did_not_pass(result: dict[str, Any]) -> None:
     shown, *folded = text.split("<details>")
 
     assert text.startswith("<!-- fairfix audit -->\n\n### fairfix audit: ")
-    for check in result["checks"]:
-        assert (check["check"].partition(">")[0] in shown) == (check["verdict"] != "pass")
+    for verdict, word in WORDS.items():
+        assert shown.count(f"\n| {word} |") == (verdicts(result).count(verdict) if verdict != "pass" else 0)
     assert "1 passed" in folded[0]
+    assert folded[0].count("\n| PASS |") == 1
     assert folded[-1].endswith("</details>\n")
     long = json.loads(json.dumps(result))
     long["attributes"] *= 200
@@ -366,5 +367,5 @@ def test_the_step_summary_is_the_markdown_report(call: Call, monkeypatch: pytest
 
 
 def test_formats_are_the_modules_of_their_names() -> None:
-    assert FORMATS == ("text", "json", "github", "html", "junit", "markdown", "sarif")
+    assert FORMATS == ("text", "json", "comment", "github", "html", "junit", "markdown", "sarif")
     assert GATED == ("github", "junit", "sarif")
