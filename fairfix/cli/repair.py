@@ -19,6 +19,7 @@ from fairfix.cli.options import (
 )
 from fairfix.cli.outputs import check_outputs, locate, write_results
 from fairfix.cli.progress import working
+from fairfix.report.words import as_options
 from fairfix.tasks.request import RepairRequest
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def method_options() -> list[click.Option]:
                 ["--" + name.replace("_", "-")],
                 metavar=_metavar([part.metadata["rule"] for part in users.values()]),
                 envvar="FAIRFIX_" + name.upper(),
-                help=f"{text}." + (f"  [default: {default}]" if default else ""),
+                help=f"{as_options(text)}." + (f"  [default: {default}]" if default else ""),
             )
         )
     return out
