@@ -29,6 +29,7 @@ import fairfix
 from fairfix.auditing.comparisons import KINDS, MEANINGS
 from fairfix.auditing.metrics import FLIP_SCOPES, MEANS, METRICS, RATES
 from fairfix.cli import COMMANDS, cli
+from fairfix.errors import CODES
 from fairfix.methods import available
 from fairfix.report import FORMATS, is_gated
 from fairfix.report.words import as_options
@@ -192,6 +193,14 @@ def formats() -> str:
     return table(("format", "is", "of"), rows)
 
 
+def codes() -> str:
+    """Return every code of a message."""
+    rows = [
+        (f"`{code}`", kind, as_options(text)) for kind, texts in CODES.items() for code, text in texts.items()
+    ]
+    return table(("code", "of", "means"), rows)
+
+
 def imports() -> str:
     """Return which room imports which, those with the fewest floors below them first."""
     below = rooms_below(Path(fairfix.__file__).parent)
@@ -213,6 +222,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "glossary": glossary,
     "synonyms": synonyms,
     "statuses": statuses,
+    "codes": codes,
     "imports": imports,
 }
 

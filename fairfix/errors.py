@@ -19,6 +19,7 @@ The library raises these and never exits; only :mod:`fairfix.cli` turns them int
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -37,12 +38,16 @@ class ExitStatus(IntEnum):
     """A bug in fairfix (``EX_SOFTWARE``)."""
     INTERRUPTED = 130
     """Stopped by the user."""
+    STOPPED = 143
+    """Asked to stop (SIGTERM), as by a CI system whose time is over."""
 
 
 class FairfixError(Exception):
     """Root of every error fairfix raises on purpose."""
 
     exit_status = ExitStatus.DID_NOT_RUN
+    code = "usage"
+    """By which programs know the class of problem; :data:`CODES` says what it means."""
 
 
 class UsageError(FairfixError):
@@ -52,9 +57,13 @@ class UsageError(FairfixError):
 class ConfigError(UsageError):
     """A configuration file cannot be read or holds an unknown key."""
 
+    code = "config"
+
 
 class DataError(FairfixError):
     """The data cannot answer the question; the message names column, value and remedy."""
+
+    code = "data"
 
 
 class ColumnError(DataError):
@@ -72,18 +81,69 @@ class EntryError(DataError):
         super().__init__(place + remedy)
         self.part, self.column, self.place = part, column, place
 
+    code = "column"
+
 
 class ModelError(FairfixError):
     """A user's model file is refused, unreadable or does not fit the data."""
+
+    code = "model"
 
 
 class ArtifactError(FairfixError):
     """A ``.fairfix`` file is damaged, hostile or of an unknown format."""
 
+    code = "artifact"
+
 
 class FairfixWarning(UserWarning):
     """Something the reader of a result must know."""
 
+    code = "caution"
+
 
 class ConvergenceWarning(FairfixWarning):
     """A solver stopped before it reached its tolerance."""
+
+    code = "not_converged"
+
+
+CODES: Mapping[str, Mapping[str, str]] = {
+    "error": {
+        "usage": "the question does not make sense: parameters contradict each other, or name what does not exist",
+        "config": "the configuration file cannot be read, or holds a key or a waiver that fairfix does not know",
+        "data": "the data cannot answer the question; the message names the column or value, and what to do",
+        "column": "a column is missing, there twice, ambiguous or of the wrong type; name columns by parameters",
+        "model": "a model file is refused, unreadable or does not fit the data",
+        "artifact": "a file of a repair or of counts is damaged, changed or from another format",
+        "output": "what was printed could not be written, such as to a full disk",
+        "interrupted": "the run was stopped from outside before it ended",
+        "bug": "fairfix did what it should not; `debug` shows the traceback, which belongs into a report of the bug",
+    },
+    "verdict": {
+        "beyond_limit": "the whole interval, or the value with `gate_on=point`, is beyond the limit: fail",
+        "within_limit": "all of it is within the limit: pass",
+        "limit_inside": "the limit lies inside the interval: more rows would tell, or another limit",
+        "within_error": "the value is nearer to the limit than its numerical error",
+        "unchanged": "a number is the very one of the baseline, from a result with the same content: pass",
+        "group_undefined": "a group has no value, such as a rate over no rows, so the check can fail but not pass",
+        "value_undefined": "the data do not give the value",
+        "not_computed": "the number was not computed: it needs a label, a score or an option that is not there",
+        "not_shown": "a group of the number is hidden by `suppress_below`",
+        "not_comparable": "the baseline has not this number, or asks another question",
+        "few_common_rows": "too few rows are in both files to say how the number has changed",
+    },
+    "note": {
+        "note": "how the result was made; nothing to do",
+        "caution": "something that the reader of the result must know",
+        "not_converged": "a solver stopped before its tolerance: the result is usable, but not the best there is",
+        "rounding": "deterministic decisions miss the slack or leave the gap; randomised ones hold it",
+        "gap_before": "the gap before the repair may have been within the slack already",
+        "gap_after": "the gap is not smaller on held-out rows",
+        "slack": "the rule misses its slack on the rows of the fit",
+        "selection": "everybody, or nearly everybody, is decided alike",
+        "selection_moved": "many more are selected than before, or many fewer, which no slack bounds",
+        "small_group": "groups of few rows make most of what the repair costs the others",
+    },
+}
+"""Code -> what it means and what to do, for errors, for the verdicts of checks, and for notes and warnings."""

@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "methods": "errors stats optim data models auditing individual noisy",
     "sklearn": "errors data models noisy methods",
     "tasks": "errors stats optim data models auditing report individual noisy methods",
+    "testing": "errors report tasks",
     "cli": "errors data models auditing report individual noisy methods tasks",
 }
 """Room -> rooms below it that it may import."""

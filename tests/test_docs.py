@@ -163,6 +163,13 @@ def scripts_of(node: Any) -> Iterator[str]:
                 yield from scripts_of(value)
 
 
+STUBS = ("pip() { :; }", "gh() { case $2 in list) ;; *) false ;; esac; }")
+"""What is not there, or not to be called; there is no run on the main branch."""
+
+SECOND = "mkdir baseline; gh() { case $2 in list) echo 7 ;; download) cp fairness.json baseline ;; esac; }"
+"""As if the first run had been on the main branch."""
+
+
 @pytest.mark.slow
 def test_the_recipes_for_ci_run(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every YAML block of docs/ci.md is sound, and its commands end with the status it says, in order."""
@@ -174,16 +181,39 @@ def test_the_recipes_for_ci_run(checkout: Path, monkeypatch: pytest.MonkeyPatch)
         if language != "yaml":
             continue
         scripts = list(scripts_of(yaml.safe_load(block)))
-        done = execute("\n".join(["pip() { :; }", *scripts]), checkout)
+        done = execute("\n".join([*STUBS, *scripts]), checkout)
         assert done.returncode == int(value or 0), (scripts, done.stderr)
         seen += scripts
         if "--format github" in block:
-            assert "::error title=dp.difference[race]>0.1::FAIL" in done.stdout
+            assert "no baseline yet" in done.stdout
+            assert "::error title=dp.difference[race]>0.1,file=fairfix.toml,line=7::FAIL" in done.stdout
+            assert (checkout / "comment.md").read_text().startswith("<!-- fairfix audit -->")
+            again = execute("\n".join([*STUBS, SECOND, *scripts]), checkout)
+            assert "no baseline yet" not in again.stdout
+            assert json.loads((checkout / "fairness.json").read_text())["baseline"]["unchanged"]
 
-    assert len(seen) == 5
+    assert len(seen) == 6
     assert "dp.difference" in (checkout / "summary.md").read_text()
     assert "<testsuites" in (checkout / "fairness.xml").read_text()
     assert "<html" in (checkout / "fairness.html").read_text()
+
+
+def test_the_action_gives_the_status(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every input is an option, and none reaches a script but as a variable."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    *_, audit = action["runs"]["steps"]
+    given = {"data": "sample_data/loans.parquet", "protected": "race", "fail-on": "dp.difference>0.1 ks>0.9"}
+    for name, value in audit["env"].items():
+        used = value.removeprefix("${{ inputs.").removesuffix(" }}")
+        assert used in action["inputs"]
+        monkeypatch.setenv(name, given.get(used, ""))
+    monkeypatch.setenv("GITHUB_OUTPUT", str(checkout / "output"))
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    done = execute(audit["run"], checkout)
+
+    assert (done.returncode, (checkout / "output").read_text()) == (1, "status=1\n"), done.stderr
+    assert done.stdout.count("::error") == 1
+    assert not any("${{" in step.get("run", "") for step in action["runs"]["steps"])
 
 
 def test_the_hook_is_the_one_of_the_docs() -> None:

@@ -12,6 +12,10 @@ is called worse only where the new gap itself is called positive. Where the two 
 and down together; the interval is then too wide, never too narrow, as long as the two models err alike. Where both
 files of rows are at hand, :mod:`fairfix.auditing.paired` gives the limits of a change on the same rows.
 
+An audit whose every number is the baseline's has not changed: its changes are 0 without an interval. Two samples could
+give the same numbers by chance, so this holds only where that has a probability of at most :data:`COINCIDENCE`: the
+counts of each group are binomial, and equal with at most the probability of their likeliest outcome.
+
 Which way is worse hangs on the comparison: a gap is worse when it is larger, a ratio when it is smaller. What cannot be
 compared is listed, and never passes.
 
@@ -22,6 +26,7 @@ Newcombe (1998), Statistics in Medicine 17. Zou and Donner (2008), Statistics in
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -110,6 +115,7 @@ def compare(
         for check in new["checks"]
     }
     columns = {block["attribute"]: block["columns"] for block in new["attributes"]}
+    same = paired is None and is_same(old, new)
     changes, incomparable, checks = [], [], []
     for of in _wanted(new, allowances, usual, limited):
         name = {"id": str(of), "comparison": of.id, "attribute": of.attribute}
@@ -123,6 +129,8 @@ def compare(
         else:
             larger = _larger_is_worse(of, limited.get(of))
             value = change(was[0], now[0])
+            if same and not math.isnan(value.value):
+                value = Value(0.0, 0.0, 0.0)
             ends = None if paired is None else paired(of, columns[of.attribute])
             apart = ends if isinstance(ends, str) else ""
             if ends is not None and not isinstance(ends, str) and not math.isnan(value.value):
@@ -141,6 +149,8 @@ def compare(
         ruling = check.judge(value, complete=complete, gate_on=gate_on)
         if was is None:
             ruling = Ruling("undecided", "not_comparable", f"not comparable: {reason}")
+        elif same and ruling.verdict == "pass":
+            ruling = Ruling("pass", "unchanged", "unchanged: every number is that of the baseline")
         attribute = of.attribute or ""
         result = CheckResult(check, attribute, columns[attribute], value, groups, ruling, complete, "change")
         checks.append(check_dict(result, gate_on))
@@ -151,8 +161,51 @@ def compare(
         "allowed": [allowance.text for allowance in allowances],
         "changes": changes,
         "not_comparable": incomparable,
+        **({"unchanged": True} if same else {}),
     }
     return section, checks
+
+
+SAME = ("settings", "overall", "attributes", "strata", "noise")
+"""Parts of a result that hold its numbers and what they mean."""
+
+COINCIDENCE = 1e-3
+"""Probability that is small beside the miscoverage of the intervals."""
+
+
+def is_same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Return whether two audits in JSON form have the same numbers, and hardly by chance."""
+    plain = json.loads(json.dumps({key: new.get(key) for key in SAME}))
+    asked = [{**one["settings"], "gate_on": ""} for one in (old, plain)]
+    alike = asked[0] == asked[1] and all(old.get(key) == plain[key] for key in SAME if key != "settings")
+    rows = all(old["data"][key] == new["data"][key] for key in ("rows", "weight"))
+    return alike and rows and min(map(_coincidence, plain["attributes"]), default=1.0) <= COINCIDENCE
+
+
+def _coincidence(block: Mapping[str, Any]) -> float:
+    """Return the largest probability with which another sample gives the same counts for the groups of an attribute."""
+    out = 1.0
+    for one in block["groups"]:
+        rate, rows = {name: value["value"] for name, value in one["metrics"].items()}, one["rows"]
+        share = rate.get("base_rate")
+        if rate.get("true_positive_rate") is not None and rate.get("false_positive_rate") is not None:
+            positive = share * rows
+            out *= likeliest(positive, rate["true_positive_rate"])
+            out *= likeliest(rows - positive, rate["false_positive_rate"])
+        elif rate.get("selection_rate") is not None:
+            out *= likeliest(rows, rate["selection_rate"])
+        if share is not None:
+            out *= likeliest(rows, share)
+    return out
+
+
+def likeliest(rows: float, rate: float) -> float:
+    """Return the largest probability, over all rates, of as many successes among so many rows."""
+    if not 0 < rate < 1:
+        return 1.0
+    hits = rate * rows
+    ways = math.lgamma(rows + 1) - math.lgamma(hits + 1) - math.lgamma(rows - hits + 1)
+    return math.exp(ways + hits * math.log(rate) + (rows - hits) * math.log1p(-rate))
 
 
 def change(old: Value, new: Value) -> Value:

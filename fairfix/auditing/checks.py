@@ -47,6 +47,7 @@ Code = Literal[
     "within_limit",
     "limit_inside",
     "within_error",
+    "unchanged",
     "group_undefined",
     "value_undefined",
     "not_computed",

@@ -3,7 +3,8 @@
 A waiver names a check without its limit (``dp.difference[race]``, ``change.ks``), and says why and until when.
 While it holds, a check that fails or is undecided is reported as *waived* and does not fail the run. A waiver with
 a ``limit`` goes no further than that: the check is judged at the waiver's limit, and what is beyond it fails. After
-its day a waiver covers nothing. Every waiver is in every report, with what it did.
+its day a waiver covers nothing. Every waiver is in every report, with what it did; one that is used and ends within
+:data:`SOON` days has the days that are left, and is a warning.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from fairfix.errors import ConfigError, UsageError
 KEYS = ("check", "reason", "expires", "limit")
 STATES = ("exceeded", "used", "not needed")
 """What a waiver did to a check, the most first, while it holds; else it is expired, or matches nothing."""
+
+SOON = 14
+"""Days before its end from which on a waiver that is used warns: time to mend the model or to renew it."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,9 @@ def apply(
         covers = [out[i]["id"] for i, one in states.items() if one == "used"]
         if states and waiver.expires < today:
             state = "expired"
-        used.append({"check": waiver.text, **waiver.terms, "state": state, "covers": covers})
+        left = (waiver.expires - today).days
+        ends = {"days_left": left} if state == "used" and left <= SOON else {}
+        used.append({"check": waiver.text, **waiver.terms, "state": state, "covers": covers, **ends})
     return out, used
 
 

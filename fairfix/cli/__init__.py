@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -20,6 +21,7 @@ from typing import Any, NoReturn
 import click
 
 from fairfix import __version__
+from fairfix.cli.unrun import Asked
 from fairfix.errors import ExitStatus, FairfixError, FairfixWarning
 from fairfix.report.words import as_options
 from fairfix.tasks.glossary import STATUSES
@@ -75,6 +77,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status."""
+    signal.signal(signal.SIGTERM, _stop)
     sys.exit(run(arguments))
 
 
@@ -88,54 +91,67 @@ def run(arguments: Sequence[str] | None = None) -> int:
     log = logging.getLogger("fairfix")
     log.handlers, log.propagate = [_Talk()], False
     log.setLevel(logging.INFO)
-    debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
+    line = list(sys.argv[1:] if arguments is None else arguments)
+    debug, asked = "--debug" in line, Asked(line)
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", FairfixWarning)
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes the rest as *_
+
+    def ended(status: ExitStatus, code: str, message: str, hint: str = "") -> int:
+        _echo(f"{message} [{code}]")
+        if hint:
+            click.echo(hint, err=True)
+        asked.tell(status, code, message)
+        return int(status)
+
+    def bug(error: Exception) -> int:
+        if debug:
+            traceback.print_exception(error)
+        more = "" if debug else "run again with --debug for the traceback"
+        return ended(
+            ExitStatus.BUG, "bug", f"this is a bug in fairfix: {type(error).__name__}: {error}", more
+        )
+
     try:
-        status = cli.main(arguments, prog_name="fairfix", standalone_mode=False)
+        status = cli.main(line, prog_name="fairfix", standalone_mode=False, obj=asked)
         sys.stdout.flush()
         return int(status or 0)
     except click.exceptions.Exit as stop:
         return int(stop.exit_code)
     except click.UsageError as error:
         hint = f"Try '{error.ctx.command_path} --help' for help." if error.ctx else ""
-        return _say(ExitStatus.DID_NOT_RUN, error.format_message(), hint)
+        return ended(ExitStatus.DID_NOT_RUN, "usage", error.format_message(), hint)
     except click.ClickException as error:  # click would exit with 1, which means a failed check here
-        return _say(ExitStatus.DID_NOT_RUN, error.format_message())
+        return ended(ExitStatus.DID_NOT_RUN, "usage", error.format_message())
     except (click.Abort, KeyboardInterrupt):
-        return _say(ExitStatus.INTERRUPTED, "interrupted")
+        return ended(ExitStatus.INTERRUPTED, "interrupted", "interrupted")
+    except _Stopped:
+        return ended(ExitStatus.STOPPED, "interrupted", "asked to stop")
     except (BrokenPipeError, SystemExit):  # click exits with 1 at a broken pipe, which means a failed check
         return _closed_pipe()
     except FairfixError as error:
         if debug:
             traceback.print_exc()
-        return _say(error.exit_status, str(error))
+        return ended(error.exit_status, error.code, str(error))
     except OSError as error:
         if error.errno not in FULL:
-            return _bug(error, debug)
+            return bug(error)
         _closed_pipe()
-        return _say(ExitStatus.DID_NOT_RUN, f"cannot write to stdout: {error.strerror}")
+        return ended(ExitStatus.DID_NOT_RUN, "output", f"cannot write to stdout: {error.strerror}")
     except Exception as error:  # the last gate: everything else is our fault
-        return _bug(error, debug)
+        return bug(error)
+
+
+class _Stopped(BaseException):
+    """Somebody asked the process to stop."""
+
+
+def _stop(*_: Any) -> NoReturn:
+    raise _Stopped
 
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF))
 """Errors of an output that takes no more."""
-
-
-def _bug(error: Exception, debug: bool) -> int:
-    if debug:
-        traceback.print_exception(error)
-    more = "" if debug else "run again with --debug for the traceback"
-    return _say(ExitStatus.BUG, f"this is a bug in fairfix: {type(error).__name__}: {error}", more)
-
-
-def _say(status: ExitStatus, message: str, hint: str = "") -> int:
-    _echo(message)
-    if hint:
-        click.echo(hint, err=True)
-    return int(status)
 
 
 def _closed_pipe() -> int:
@@ -146,7 +162,7 @@ def _closed_pipe() -> int:
 
 def _show_warning(message: Any, category: type[Warning], *_: Any) -> None:
     if issubclass(category, FairfixWarning):
-        _echo(f"warning: {message}")
+        _echo(f"warning: {message} [{category.code}]")
 
 
 def _echo(message: str) -> None:

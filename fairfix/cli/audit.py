@@ -17,7 +17,7 @@ from fairfix.cli.options import (
     talk,
     undecided_option,
 )
-from fairfix.cli.outputs import check_outputs, write_results
+from fairfix.cli.outputs import check_outputs, locate, write_results
 from fairfix.cli.progress import working
 from fairfix.errors import DataError
 from fairfix.tasks.request import AuditRequest
@@ -65,5 +65,6 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     save_counts(result, request)  # late: a run that ends with an error leaves no file
     if result.report is None:
         return 0
+    locate(result.content, ctx)
     write_results(result.content, given)
     return result.exit_status(given["undecided"])

@@ -86,6 +86,17 @@ def load_config(path: Path, options: Mapping[str, frozenset[str]], methods: froz
     return Config(path, commands, of_methods, waivers)
 
 
+def unchecked(path: Path, command: str) -> dict[str, Any]:
+    """Return what a configuration file says for a command, whatever keys it has: for a run that stops before."""
+    content = _parse(path)
+    if path.name == "pyproject.toml":
+        content = content.get("tool", {}).get("fairfix", {})
+    own = content.get(command)
+    merged = {**content, **(own if isinstance(own, dict) else {})}
+    paths = {"out": _value("out", merged["out"], path)} if "out" in merged else {}
+    return {**{_name(key): value for key, value in merged.items()}, **paths}
+
+
 def _taken(table: dict[str, Any], names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Take the tables of these names out of a table."""
     return {name: table.pop(name) for name in names if isinstance(table.get(name), dict)}

@@ -19,10 +19,10 @@ WIDEST = 34
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the names that begin so, for the completion of the shell."""
-    from fairfix.tasks.explain import names
+    from fairfix.tasks.explain import code_names, names
 
     every = [name.replace("_", "-") if "-" in incomplete else name for name in names()]
-    return [name for name in (*every, *completion()["methods"]) if name.startswith(incomplete)]
+    return [name for name in (*every, *code_names(), *completion()["methods"]) if name.startswith(incomplete)]
 
 
 @click.command("explain")

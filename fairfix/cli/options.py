@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from fairfix.cli.help import complete_methods
+from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_options
@@ -229,6 +230,7 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
         str(params[name].name): _fitting(params[name], content, path)
         for name, content in config.commands.get(ctx.command.name or "", {}).items()
     }
+    asked_of(ctx).configured(ctx.default_map)
     ctx.meta["fairfix.methods"] = {
         method: {str(params[name].name): value for name, value in table.items() if name in params}
         for method, table in config.methods.items()

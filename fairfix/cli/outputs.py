@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from fairfix.cli.config import PATHS
 from fairfix.cli.options import talk
+from fairfix.cli.unrun import asked_of
 from fairfix.errors import UsageError
 from fairfix.report.words import as_options
 
@@ -39,8 +42,10 @@ def publish(
     """Write the files, print, and append to the step summary of a GitHub workflow."""
     from fairfix.data.files import write_text
 
+    asked = asked_of(click.get_current_context())
     for path, content in files:
         write_text(path, content)
+        asked.written(path)
     click.echo(printed, nl=False)
     if "github" in _formats(given):
         _append_summary(result, given)
@@ -68,6 +73,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
 
     ``gated`` is whether there are checks, which the formats of CI are made of.
     """
+    from fairfix.data.files import descriptor, is_special
     from fairfix.report import NO_CHECKS, is_gated
 
     for name in _formats(given):
@@ -78,14 +84,54 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     read = [name for name in ("result", *sorted(PATHS)) if name not in WRITTEN and given.get(name)]
     seen = {Path(given[name]).resolve(): as_options(f"`{name}`") for name in read}
     for text, path in written:
+        _check_streams(text, Path(path), prints="format_" in given)
+        if descriptor(path) is not None or is_special(Path(path)):  # such as /dev/null
+            continue
         place = Path(path).resolve()
         if not place.parent.is_dir():
             raise UsageError(f"{text}: the folder {Path(path).parent} does not exist")
-        if place.exists() and not (place.is_file() or place.is_dir()):  # such as /dev/null
-            continue
         if place in seen:
             raise UsageError(f"{text}: this file is also that of {seen[place]}; name another one")
         seen[place] = text
+    if "out" in given:
+        asked = asked_of(click.get_current_context())
+        asked.checked(given["format_"], list(map(_format_and_file, given["out"])))
+
+
+def locate(result: Mapping[str, Any], ctx: click.Context) -> None:
+    """Add to each check of a result the line of the configuration file that it is written in, if it is from there."""
+    if not ctx.params.get("config"):
+        return
+    path = Path(ctx.params["config"])
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for check in result.get("checks", ()):
+        option = "fail_on" if check["of"] == "value" else "fail_on_worse"
+        if ctx.get_parameter_source(option) is not ParameterSource.DEFAULT_MAP:
+            continue
+        text, key = (
+            check["check"].removeprefix("change."),
+            re.compile(rf"\s*{option.replace('_', '[-_]')}\s*="),
+        )
+        exact = (i for i, line in enumerate(lines, 1) if f'"{text}"' in line or f"'{text}'" in line)
+        about = (i for i, line in enumerate(lines, 1) if key.match(line))
+        if number := next(exact, next(about, 0)):
+            check["written"] = {"file": Path(os.path.relpath(path)).as_posix(), "line": number}
+
+
+def _check_streams(text: str, path: Path, *, prints: bool) -> None:
+    """Raise where a file to write is stdout, which a report goes to, or the file that stdout or stderr goes to."""
+    from fairfix.data.files import descriptor
+
+    for number, stream in ((1, "stdout"), (2, "stderr")):
+        try:
+            same = os.path.samestat(path.stat(), os.fstat(number))
+        except OSError:  # not there, or closed
+            continue
+        if same and path.is_file() and descriptor(path) is None:
+            raise UsageError(f"{text}: {stream} goes to this file; name another one")
+        if same and number == 1 and prints and (path.is_file() or path.is_fifo() or os.isatty(number)):
+            how = ", or print this format by --format" if text.startswith("--out ") else ""
+            raise UsageError(f"{text}: stdout has what the command prints; name a file{how}")
 
 
 def _format_and_file(text: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from fairfix.cli.options import (
     show_settings,
     undecided_option,
 )
-from fairfix.cli.outputs import check_outputs, write_results
+from fairfix.cli.outputs import check_outputs, locate, write_results
 from fairfix.cli.progress import working
 from fairfix.report.words import as_options
 from fairfix.tasks.request import RepairRequest
@@ -68,7 +68,7 @@ class RepairCommand(SectionedCommand):
             if knows is None or (knows(method) if method else param.name == "strata"):
                 fixed.append(param)
         if method:
-            return {f"Parameters of {method.name}": method_options(method), **in_sections(fixed)}
+            return {f"Parameters of {method.name}": method_options(method.name), **in_sections(fixed)}
         return in_sections([*fixed, *(one for one in method_options() if one.name == "slack")])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -92,12 +92,12 @@ def _method_of_help(ctx: click.Context) -> type[Repairer] | None:
 
 
 @cache
-def method_options(only: type[Repairer] | None = None) -> tuple[click.Option, ...]:
+def method_options(only: str = "") -> tuple[click.Option, ...]:
     """Return one option per hyper-parameter, of one method or of all; methods that share a name share the option."""
     from fairfix.methods import available
     from fairfix.tasks.repair import hyper_parameters
 
-    methods = {only.name: only} if only else available()
+    methods = {only: available()[only]} if only else available()
     out = list[click.Option]()
     for name, of_all in hyper_parameters().items():
         users = {
@@ -198,5 +198,6 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     with working(given, f"repairing by {given['method']}"):
         request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"])
         result = run_repair(request)
+    locate(result.content, ctx)
     write_results(result.content, given)
     return result.exit_status(given["undecided"])

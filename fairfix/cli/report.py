@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -39,12 +37,9 @@ def command(result: str, **given: Any) -> int:
 
 
 def _loaded(path: str) -> dict[str, Any]:
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist") from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is not a JSON result: {error}") from error
+    from fairfix.data.files import read_json
+
+    content = read_json(path)
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema not in SCHEMAS:
         raise DataError(f"{path} is no result of fairfix (schema {schema!r}); known are {', '.join(SCHEMAS)}")

@@ -274,32 +274,41 @@ def _convertible(kind: str) -> Iterator[None]:
         raise DataError(f"the {kind} cannot be turned into columns of one type each: {reason}") from error
 
 
+UNRUN = "fairfix.unrun/1"
+"""Schema of what stands in the place of a result whose run did not happen."""
+
+
 def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
     """Return what a JSON file holds; ``opening`` begins the message of an error."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"{opening}{path} does not exist") from error
     except (OSError, ValueError) as error:
         raise DataError(f"{opening}{path} is not a JSON result: {error}") from error
+    if isinstance(content, dict) and content.get("schema") == UNRUN:
+        raise DataError(f"{opening}{path} has no result, its run did not happen: {content.get('message')}")
+    return content
 
 
 @contextmanager
 def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Yield a binary file that takes the place of ``path`` when the block ends well, and vanishes when not.
 
-    What is no file, such as ``/dev/null``, ``/dev/stdout`` or a named pipe, is written to and never replaced. A link
-    stays one; the file behind it is replaced. A DataError where the folder cannot be written to, or the disk is full.
+    What is no file, such as ``/dev/null`` or a named pipe, is written to and never replaced. ``/dev/stdout`` and
+    other names of open descriptors are written to where they stand, so that a file behind them keeps what it has. A
+    link stays one; the file behind it is replaced. A DataError where the folder cannot be written to, or the disk is
+    full.
     """
     target = Path(path)
     if target.is_dir():
         raise DataError(f"{target} is a folder; name a file")
-    named = target.is_absolute() and target.parts[1] in ("dev", "proc")
-    special = named or (target.exists() and not target.is_file())
     temporary = None
     try:
-        if special:
-            file: IO[bytes] = target.open("wb")
+        if (number := descriptor(target)) is not None:
+            file: IO[bytes] = os.fdopen(os.dup(number), "wb")
+        elif is_special(target):
+            file = target.open("ab")  # of another process's /proc/PID/fd, the end: opening must not empty it
         else:
             place = target.resolve()
             handle, temporary = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
@@ -323,6 +332,29 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError) and error.errno in FULL:
             raise DataError(f"cannot write {target}: {error.strerror}") from error
         raise
+
+
+def descriptor(path: str | os.PathLike[str]) -> int | None:
+    """Return the number of the open descriptor that a path names, as ``/dev/stdout`` does, perhaps through links."""
+    place = Path(path)
+    for _ in range(40):  # links, as many as systems follow
+        folder = os.path.realpath(place.parent)
+        own = OPEN.fullmatch(folder)
+        if own and own[1] in (None, str(os.getpid())) and place.name.isdecimal():
+            return int(place.name)
+        if not place.is_symlink():
+            break
+        place = Path(folder, place.readlink())
+    return None
+
+
+OPEN = re.compile(r"/dev/fd|/proc/(\d+)(?:/task/\d+)?/fd")
+"""Folder in which a process has the names of what it has open."""
+
+
+def is_special(path: Path) -> bool:
+    """Return whether there is something by that name which is no file: a device, a pipe, what a process has open."""
+    return OPEN.fullmatch(os.path.realpath(path.parent)) is not None or (path.exists() and not path.is_file())
 
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))

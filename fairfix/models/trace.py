@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Note(str):
-    """What the user should know, in words, with a code by which programs know it; an empty one where there is none."""
+    """What the user should know, in words, with a code by which programs know it."""
 
     __slots__ = ("code",)
     severity: ClassVar[Literal["note", "warning"]] = "note"
@@ -25,7 +25,7 @@ class Note(str):
     def __new__(cls, text: object, code: str = "") -> Self:
         """Make a note of a text."""
         made = super().__new__(cls, text)
-        made.code = code
+        made.code = code or ("note" if cls.severity == "note" else "caution")
         return made
 
 

@@ -3,17 +3,19 @@
 Every format reads the JSON form of a result only, so a saved one can be rendered again later. The format ``NAME`` is
 the module ``NAME_`` here, with ``render(result, ...) -> str``; it is found by its name. The command line gives the
 settings that ``render`` has a parameter for: ``detail``, ``width``, ``color``, ``ascii_only``. A module with
-``GATED = True`` tells of checks only.
+``GATED = True`` tells of checks only. A run that did not happen has no result; ``unrun(problem)`` of a module says so
+in its format, and a module without it is served by a line of text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
-from fairfix.report.words import as_options
+from fairfix.report.words import as_options, plain
 
 FIRST = ("text", "json")
 """Formats that lists begin with; the others follow by name."""
@@ -40,3 +42,20 @@ def renderer(name: str) -> Callable[..., str]:
     if name == "json":
         return render
     return wraps(render)(lambda result, **settings: render(as_options(result), **settings))
+
+
+def unrun(name: str, problem: Mapping[str, Any]) -> str:
+    """Return what a format says of a run that did not happen; ``problem`` is in the form of ``fairfix.unrun/1``."""
+    module = import_module(f"fairfix.report.{name}_")
+    made: str = (
+        module.unrun(problem)
+        if hasattr(module, "unrun")
+        else f"{headline(problem)}: {plain(problem['message'])}\n"
+    )
+    return made
+
+
+def headline(problem: Mapping[str, Any]) -> str:
+    """Return which command did not run to its end, and in what way."""
+    ways = {"bug": "was ended by a bug", "interrupted": "was interrupted"}
+    return f"fairfix {problem['command']} {ways.get(problem['code'], 'did not run')}"

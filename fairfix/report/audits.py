@@ -127,7 +127,7 @@ CHANGES: Columns = {
 
 def _baseline(baseline: Json) -> Section:
     missing = (f"not comparable: {one['id']}: {one['reason']}" for one in baseline["not_comparable"])
-    changes = baseline["changes"]
+    changes = () if baseline.get("unchanged") else baseline["changes"]
     grids = (Grid.of(CHANGES, changes, 6, "Changes since the baseline"),) if changes else ()
     return Section("Change since the baseline", (*_compared(baseline), *missing), grids)
 
@@ -135,6 +135,9 @@ def _baseline(baseline: Json) -> Section:
 def _compared(baseline: Json) -> Iterator[str]:
     """Yield which rows are compared, and what is not paired."""
     about = f"{baseline['source']}, {baseline['rows']:,} rows"
+    if baseline.get("unchanged"):
+        yield f"unchanged: every number is that of the baseline, {about}"
+        return
     if "paired" not in baseline:
         yield f"{about}; the two audits are taken as independent samples"
         return

@@ -7,6 +7,7 @@ report there.
 
 from __future__ import annotations
 
+from fairfix.report import headline
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import cautions, judged, limit, sentence, title, waivers
 
@@ -15,23 +16,20 @@ GATED = True
 LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 """Levels of checks by their severity."""
 
-WAIVERS = {"used": "notice", "not needed": "notice"}
-"""Levels of waivers by what they do; all others are warnings."""
-
 
 def render(result: Json) -> str:
     """Return the checks as workflow commands, one line each."""
     of = judged(result, "github")
     lines = [_command("warning", code, text) for code, text in cautions(result)]
     lines += [
-        _command(level, title(check), f"{sentence(check)}. It {limit(check)}.")
+        _command(level, title(check), f"{sentence(check)}. It {limit(check)}.", check.get("written"))
         for severity, level in LEVELS.items()
         for check in of.checks
         if check["severity"] == severity
     ]
     lines += [
-        _command(WAIVERS.get(state, "warning"), f"waiver of {check}", text)
-        for check, state, text in waivers(result)
+        _command("warning" if pressing else "notice", f"waiver of {check}", text)
+        for check, pressing, text in waivers(result)
     ]
     lines += [
         _command("notice", "baseline", f"{one['id']} is not comparable: {one['reason']}")
@@ -41,11 +39,20 @@ def render(result: Json) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _command(level: str, heading: str, message: str) -> str:
-    """Return a line in which texts are escaped as the runner unescapes them; a heading also ends at colon and comma."""
-    heading = _escaped(heading).replace(":", "%3A").replace(",", "%2C")
-    return f"::{level} title={heading}::{_escaped(message)}"
+def _command(level: str, heading: str, message: str, place: Json | None = None) -> str:
+    """Return a line with texts escaped as the runner unescapes them; properties also end at colon and comma."""
+    properties = {"title": heading, **(place or {})}
+    texts = (
+        f"{name}={_escaped(str(text)).replace(':', '%3A').replace(',', '%2C')}"
+        for name, text in properties.items()
+    )
+    return f"::{level} {','.join(texts)}::{_escaped(message)}"
 
 
 def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def unrun(problem: Json) -> str:
+    """Return an error of the run."""
+    return _command("error", headline(problem), f"{problem['message']} [{problem['code']}]") + "\n"

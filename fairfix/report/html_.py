@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from fairfix.auditing.metrics import metrics_for
-from fairfix.report import figures
+from fairfix.report import figures, headline
 from fairfix.report.audits import group_metrics
 from fairfix.report.figures import Part
 from fairfix.report.layout import (
@@ -33,7 +33,7 @@ from fairfix.report.layout import (
     titled,
 )
 from fairfix.report.verdicts import WORDS, cautions, limit, meaning, measured
-from fairfix.report.words import readable
+from fairfix.report.words import plain, readable
 
 FEW_SECTIONS = 3
 """A page with more has a list of them."""
@@ -77,6 +77,33 @@ class Shown:
     """Condition, attribute and meaning of every limit."""
     folded: bool = False
     """Whether the page shows its title alone until it is asked."""
+
+
+UNRUN = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{0}</title>
+<style>body {{ font: 1rem/1.5 sans-serif; max-width: 45rem; margin: 2rem auto; padding: 0 1rem }}</style>
+</head>
+<body>
+<main>
+<h1>{0}</h1>
+<p>{1} ({2})</p>
+</main>
+</body>
+</html>
+"""
+"""The page of a run that has no report."""
+
+
+def unrun(problem: Json) -> str:
+    """Return a page with the message."""
+    return UNRUN.format(
+        *(escape(plain(text)) for text in (headline(problem), problem["message"], problem["code"]))
+    )
 
 
 def render(result: Json, *, detail: bool = False) -> str:

@@ -10,3 +10,8 @@ from fairfix.report.layout import Json
 def render(result: Json) -> str:
     """Return the result as indented JSON."""
     return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def unrun(problem: Json) -> str:
+    """Return the problem itself; no reader takes it for a result, since its schema is another."""
+    return render(problem)

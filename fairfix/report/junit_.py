@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from fairfix.report import headline
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import Judged, cautions, judged, limit, measured, rule, sentence, title, waivers
 
@@ -38,8 +39,7 @@ def render(result: Json) -> str:
         if check["verdict"] != "pass":
             _add(case, "skipped", message=sentence(check))
         _add(case, "system-out", text)
-    indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+    return _xml(root)
 
 
 def _add(parent: Element, tag: str, text: str | None = None, /, **attributes: str) -> Element:
@@ -69,3 +69,19 @@ def _properties(result: Json, of: Judged) -> dict[str, str]:
         missing = "; ".join(f"{one['id']}: {one['reason']}" for one in baseline["not_comparable"])
         properties |= {"not comparable": missing} if missing else {}
     return properties
+
+
+def unrun(problem: Json) -> str:
+    """Return a suite whose one case is that the command runs, with an error."""
+    numbers = {"tests": "1", "failures": "0", "errors": "1", "time": "0"}
+    root = Element("testsuites", {"name": "fairfix", **numbers})
+    suite = _add(root, "testsuite", name=f"fairfix {problem['command']}", **numbers, skipped="0")
+    _add(_add(suite, "properties"), "property", name="fairfix", value=str(problem["fairfix"]))
+    case = _add(suite, "testcase", classname=f"fairfix.{problem['command']}", name="runs", time="0")
+    _add(case, "error", headline(problem), message=str(problem["message"]), type=str(problem["code"]))
+    return _xml(root)
+
+
+def _xml(root: Element) -> str:
+    indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"

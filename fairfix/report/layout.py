@@ -77,6 +77,13 @@ STATES = {
 """What a waiver does, in words."""
 
 
+def waiver_state(waiver: Json) -> str:
+    """Return what a waiver does, and that it ends soon."""
+    left = waiver.get("days_left")
+    days = f", and ends {'today' if left == 0 else 'tomorrow' if left == 1 else f'in {left} days'}"
+    return STATES[waiver["state"]] + ("" if left is None else days)
+
+
 class Verdict(str):
     """A cell that holds a verdict; ``code`` is the verdict in the JSON form."""
 
@@ -219,7 +226,7 @@ WAIVERS: Columns = {
         waiver["check"] + (f" up to {waiver['limit']:g}" if "limit" in waiver else "")
     ),
     "until": "expires",
-    "what it does": lambda waiver: STATES[waiver["state"]],
+    "what it does": waiver_state,
     "reason": "reason",
 }
 

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import re
 
+from fairfix.report import headline
 from fairfix.report.layout import Grid, Json, layout
-from fairfix.report.words import readable
+from fairfix.report.words import plain, readable
 
 
 def render(result: Json, *, detail: bool = False) -> str:
     """Return the report as GitHub-flavoured Markdown."""
     parts = []
     for level, section in enumerate(layout(readable(result), detail=detail)):
-        parts.append(f"{'#' if level == 0 else '##'} {_safe(section.title)}")
+        parts.append(f"{'#' if level == 0 else '##'} {safe(section.title)}")
         if section.lines:
-            parts.append("\n".join(f"- {_safe(line)}" for line in section.lines))
-        parts.extend(_table(grid) for grid in section.grids)
+            parts.append("\n".join(f"- {safe(line)}" for line in section.lines))
+        parts.extend(table(grid) for grid in section.grids)
     return "\n\n".join(parts) + "\n"
 
 
-def _table(grid: Grid) -> str:
+def table(grid: Grid) -> str:
+    """Return a table of pipes."""
     rule = ["---" if i < grid.text_columns else "---:" for i in range(len(grid.headings))]
     rows = [grid.headings, rule, *grid.rows]
-    return "\n".join("| " + " | ".join(_safe(cell) for cell in row) + " |" for row in rows)
+    return "\n".join("| " + " | ".join(safe(cell) for cell in row) + " |" for row in rows)
 
 
 ENTITY = re.compile(r"&(?=#?\w+;)")
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """Keep group names from breaking out of a cell or becoming markup."""
     if text in ("---", "---:"):
         return text
@@ -36,3 +38,8 @@ def _safe(text: str) -> str:
         text = text.replace(mark, "\\" + mark)
     text = text.replace("](", r"]\(")  # neither a link nor a picture that is fetched
     return ENTITY.sub(r"\\&", text).replace("---", r"\---")
+
+
+def unrun(problem: Json) -> str:
+    """Return a heading and the message."""
+    return f"# {safe(headline(problem))}\n\n{safe(plain(problem['message']))} ({safe(problem['code'])})\n"

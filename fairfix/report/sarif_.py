@@ -12,6 +12,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+from fairfix.report import headline
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import cautions, judged, limit, measured, rule, sentence
 
@@ -31,7 +32,8 @@ def render(result: Json) -> str:
     of = judged(result, "sarif")
     about = {rule(check): measured(check, result) for check in of.checks}
     rules = list(about)
-    uri = quote(of.source.replace("\\", "/"), safe="/") or "data"
+    uri = _uri(of.source) or "data"
+    written = sorted({_uri(check["written"]["file"]) for check in of.checks if "written" in check} - {uri})
     run = {
         "tool": {
             "driver": {
@@ -42,9 +44,12 @@ def render(result: Json) -> str:
         },
         "automationDetails": {"id": f"fairfix/{of.command}/"},
         "invocations": [{"executionSuccessful": True, **_notifications(result)}],
-        "artifacts": [{"location": {"uri": uri}, "roles": ["analysisTarget"]}],
+        "artifacts": [
+            {"location": {"uri": uri}, "roles": ["analysisTarget"]},
+            *({"location": {"uri": one}, "roles": ["userSpecifiedConfiguration"]} for one in written),
+        ],
         "results": [
-            _result(check, rules.index(rule(check)), uri)
+            _result(check, rules.index(rule(check)), [uri, *written])
             for check in of.checks
             if check["severity"] != "none"
         ],
@@ -57,8 +62,7 @@ def render(result: Json) -> str:
             **{part: result[part] for part in ("baseline", "waivers") if part in result},
         },
     }
-    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return _log(run)
 
 
 def _notifications(result: Json) -> dict[str, Any]:
@@ -80,7 +84,14 @@ def _rule(identifier: str, definition: str) -> dict[str, Any]:
     }
 
 
-def _result(check: Json, index: int, uri: str) -> dict[str, Any]:
+def _uri(path: str) -> str:
+    return quote(path.replace("\\", "/"), safe="/")
+
+
+def _result(check: Json, index: int, uris: list[str]) -> dict[str, Any]:
+    """Return a check where its limit is written, or at the first line of the data."""
+    place = check.get("written", {"file": "", "line": 1})
+    at = uris.index(_uri(place["file"])) if place["file"] else 0
     print_ = hashlib.sha256(f"{check['id']} {check['operator']} {check['limit']}".encode()).hexdigest()
     out = {
         "ruleId": rule(check),
@@ -91,8 +102,8 @@ def _result(check: Json, index: int, uri: str) -> dict[str, Any]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": uri, "index": 0},
-                    "region": {"startLine": 1},
+                    "artifactLocation": {"uri": uris[at], "index": at},
+                    "region": {"startLine": place["line"]},
                 },
                 "logicalLocations": [{"fullyQualifiedName": check["id"], "kind": "member"}],
             }
@@ -109,3 +120,28 @@ def _result(check: Json, index: int, uri: str) -> dict[str, Any]:
 def _message(text: str) -> str:
     """Keep group names from becoming links or placeholders, which the standard knows in messages."""
     return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
+
+
+def unrun(problem: Json) -> str:
+    """Return a log of a tool that failed: it has no results, so a viewer does not take old ones for mended."""
+    notice = {
+        "level": "error",
+        "message": {"text": _message(f"{headline(problem)}: {problem['message']}")},
+        "descriptor": {"id": problem["code"]},
+    }
+    invocation = {
+        "executionSuccessful": False,
+        "exitCode": problem["status"],
+        "toolExecutionNotifications": [notice],
+    }
+    run = {
+        "tool": {"driver": {"name": "fairfix", "version": str(problem["fairfix"])}},
+        "automationDetails": {"id": f"fairfix/{problem['command']}/"},
+        "invocations": [invocation],
+    }
+    return _log(run)
+
+
+def _log(run: dict[str, Any]) -> str:
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import UsageError
 from fairfix.report import NO_CHECKS
-from fairfix.report.layout import MARKS, STATES, Json, interval, kind_of
+from fairfix.report.layout import MARKS, Json, interval, kind_of, waiver_state
 
 NOTHING_GATED = "no limits were given, so nothing was gated"
 OPERATORS = {">": "above", ">=": "at or above", "<": "below", "<=": "at or below"}
@@ -44,11 +44,15 @@ def judged(result: Json, name: str) -> Judged:
     return Judged(command, str(result["data"]["source"]), tuple(columns), result["checks"])
 
 
-def waivers(result: Json) -> list[tuple[str, str, str]]:
-    """Return every waiver as (its check, what it does, a sentence)."""
+def waivers(result: Json) -> list[tuple[str, bool, str]]:
+    """Return every waiver as (its check, whether it needs somebody's attention, a sentence)."""
     text = "the waiver of {check}, until {expires}, {does}: {reason}"
     return [
-        (str(one["check"]), str(one["state"]), text.format(**one, does=STATES[one["state"]]))
+        (
+            str(one["check"]),
+            one["state"] not in ("used", "not needed") or "days_left" in one,
+            text.format(**one, does=waiver_state(one)),
+        )
         for one in result.get("waivers", {}).get("waivers", ())
     ]
 

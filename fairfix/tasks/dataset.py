@@ -25,7 +25,7 @@ from fairfix.errors import ColumnError, EntryError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.user_file import ScoringModel, load_model
 from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
-from fairfix.report.layout import STATES
+from fairfix.report.layout import waiver_state
 from fairfix.tasks.guide import guide
 from fairfix.tasks.request import DataRequest, GateRequest, PredictRequest
 
@@ -196,7 +196,9 @@ def apply_waivers(content: dict[str, Any], waivers: list[Waiver], request: GateR
     content["waivers"] = {"today": today.isoformat(), "waivers": states}
     for one in states:
         if one["state"] in ("expired", "matches nothing"):
-            log.info("the waiver of %r %s", one["check"], STATES[one["state"]])
+            log.info("the waiver of %r %s", one["check"], waiver_state(one))
+        elif "days_left" in one:
+            log.warning("the waiver of %r %s", one["check"], waiver_state(one))
 
 
 def file_name(path: Any) -> str:

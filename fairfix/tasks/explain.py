@@ -24,7 +24,7 @@ from fairfix.auditing.metrics import (
     SCOPES,
     Metric,
 )
-from fairfix.errors import UsageError
+from fairfix.errors import CODES, UsageError
 from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS, key_of, keys_of
 from fairfix.tasks.request import AuditRequest, CompareRequest, PredictRequest, RepairRequest, parameters_of
 
@@ -69,6 +69,11 @@ OTHERS: Mapping[str, tuple[str, str]] = {key: to for words, to in SYNONYMS.items
 """Name that people come with, as it is looked up -> what it is called here, and what is to be said of it."""
 
 
+def code_names() -> tuple[str, ...]:
+    """Return the codes of all messages."""
+    return tuple(code for codes in CODES.values() for code in codes)
+
+
 def names() -> tuple[str, ...]:
     """Return everything that can be explained by a name of its own, but for methods and options."""
     return tuple(
@@ -84,7 +89,8 @@ def explain(text: str) -> Explanation:
     text
         A metric (``dp``), a comparison (``dp.ratio.to_overall``), a kind (``ratio``), a scope (``to_overall``), a
         check (``dp.ratio[race]<0.9``), a word of the glossary (``slack``), a name that others have for something
-        (``disparate impact``), a method (``ramp``), an option (``gamma``), or an exit status (``3``).
+        (``disparate impact``), a method (``ramp``), an option (``gamma``), an exit status (``3``), or the code
+        of a message (``limit_inside``).
 
     Raises
     ------
@@ -101,6 +107,8 @@ def explain(text: str) -> Explanation:
         return _comparison(name) if rest else _metric(metric)
     if name in (*KINDS, *SCOPES, *FLIP_SCOPES, *MEANINGS):
         return _part(name)
+    if codes := [(f"{kind} code", texts[name]) for kind, texts in CODES.items() if name in texts]:
+        return Explanation(name, tuple(codes))
     if name in OTHERS:
         return _other(text, *OTHERS[name])
     if name.removeprefix("exit_").removeprefix("status_") in STATUSES or name in ("exit", "exit_status"):

@@ -420,7 +420,7 @@ def recorded() -> warnings.catch_warnings[list[warnings.WarningMessage]]:
 
 def warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
     """Return our own among the warnings that were caught."""
-    return [Caution(w.message) for w in caught if issubclass(w.category, FairfixWarning)]
+    return [Caution(w.message, w.category.code) for w in caught if issubclass(w.category, FairfixWarning)]
 
 
 def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:

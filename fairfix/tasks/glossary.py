@@ -167,6 +167,7 @@ STATUSES: Mapping[str, str] = {
     "70": "a bug in fairfix (`debug` shows the traceback)",
     "130": "interrupted",
     "141": "whoever read the output left before its end, as head does",
+    "143": "asked to stop (SIGTERM)",
 }
 """Exit status -> meaning."""
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.auditing.as_json import check_dict
-from fairfix.auditing.baseline import Allowance, change
+from fairfix.auditing.baseline import Allowance, change, likeliest
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import CheckResult, Value
 from fairfix.auditing.waivers import Waiver, apply
@@ -27,6 +27,7 @@ from fairfix.errors import ConfigError, UsageError
 from fairfix.report import FORMATS
 from fairfix.stats.estimates import Proportions
 from fairfix.stats.gaps import difference_between_groups
+from scipy.stats import binom
 
 from tests.conftest import Call
 
@@ -97,6 +98,49 @@ def test_a_gate_on_worse(call: Call, old: str, rates: dict[str, float], rows: in
     assert check["verdict"] == {0: "pass", 1: "fail", 3: "undecided"}[status]
     assert check["id"] == "change.selection_rate.difference.between_groups[race]"
     assert check["value"] == pytest.approx(rates["a"] - rates["b"] - 0.1)
+
+
+@pytest.mark.parametrize("amount", ["0", "0.02", "dp.ratio>0", "accuracy.min>0.5"])
+def test_a_result_against_itself_is_unchanged(call: Call, old: str, amount: str) -> None:
+    """Every check of a change passes, at any amount and at any number of rows that shows the counts to be the same."""
+    for rows in (50, 4000):
+        decided("new.parquet", {"a": 0.5, "b": 0.4}, rows)
+        call("audit", "new.parquet", *RACE, "--out", f"json={old}")
+        gate = ("--baseline", old, "--fail-on-worse", amount, "--fail-on", "accuracy.min<0.1")
+        status, result = audit_of(call, "new.parquet", *gate)
+        changes = [check for check in result["checks"] if check["of"] == "change"]
+
+        assert status == 0
+        assert changes
+        assert {(check["verdict"], check["code"]) for check in changes} == {("pass", "unchanged")}
+        assert result["baseline"]["unchanged"]
+
+
+def test_no_rate_gives_a_count_more_often_than_is_said() -> None:
+    """The probability of the same counts by chance is that under the rate that fits best, so a bound for all rates."""
+    rates = np.linspace(0, 1, 201)
+    for rows in (1, 2, 7, 40):
+        for hits in range(rows + 1):
+            best = binom.pmf(hits, rows, hits / rows)
+            assert likeliest(rows, hits / rows) == pytest.approx(best)
+            assert (binom.pmf(hits, rows, rates) <= best * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("new", [{"a": 0.5, "b": 0.4 + 1 / 4000}, {"a": 0.0, "b": 0.0}])
+def test_alike_is_not_the_same(call: Call, old: str, new: dict[str, float]) -> None:
+    """One row more is another result; and where no row is positive, few rows could look so by chance."""
+    label = pa.array([0] * 40)
+    more = {"rows": 20, "label": label} if not any(new.values()) else {}
+    if more:
+        decided("old.parquet", new, **more)
+        call("audit", "old.parquet", *RACE, "--out", f"json={old}")
+    _, result = audit_of(
+        call, decided("new.parquet", new, **more), "--baseline", old, "--fail-on-worse", "0.02"
+    )
+    gap = next(c for c in result["checks"] if c["comparison"] == "selection_rate.difference.between_groups")
+
+    assert "unchanged" not in result["baseline"]
+    assert (gap["verdict"], gap["code"]) == ("undecided", "limit_inside")
 
 
 def test_square_and_add_by_hand(call: Call, old: str) -> None:
@@ -340,6 +384,22 @@ def test_an_expired_waiver_waives_nothing(call: Call, data: str) -> None:
 
     assert (status, result["waivers"]["waivers"][0]["state"]) == (1, "expired")
     assert "expired on 2026-06-29" in result["checks"][0]["reason"]
+
+
+@pytest.mark.parametrize(("expires", "left"), [("2026-07-15", None), ("2026-07-14", 14), ("2026-06-30", 0)])
+def test_a_waiver_that_ends_soon_warns(call: Call, data: str, expires: str, left: int | None) -> None:
+    """From 14 days before its last day, in JSON, in every text and as a warning of GitHub and on stderr."""
+    waive(ONE.format(expires=expires))
+    status, result = waived(call)
+    (one,) = result["waivers"]["waivers"]
+    _, text, err = call("audit", "data.parquet", "--quiet")
+    _, annotations, _ = call("audit", "data.parquet", "--quiet", "--format", "github")
+
+    assert status == 0
+    assert one.get("days_left") == left
+    assert ("::warning title=waiver of" in annotations) == (left is not None)
+    assert ("ends" in err) == (left is not None)
+    assert ("and ends" in " ".join(text.split())) == (left is not None)
 
 
 def test_an_undecided_check_is_waived_too(call: Call) -> None:

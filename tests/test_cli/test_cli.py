@@ -728,7 +728,7 @@ def test_an_output_that_takes_nothing(data: str) -> None:
     audit = "$F audit $D --protected race --no-config -q --fail-on 'dp.difference>0.9'"
     assert shell(f"{audit} --detail --format json | true; exit ${{PIPESTATUS[0]}}", data) == (141, "")
     status, err = shell(f"{audit} > /dev/full", data)
-    assert (status, err) == (2, "fairfix: cannot write to stdout: No space left on device\n")
+    assert (status, err) == (2, "fairfix: cannot write to stdout: No space left on device [output]\n")
     assert shell(f"{audit} >&-", data) == (0, "")
     assert shell(f"{audit} 2>&- > /dev/null", data) == (0, "")
     compare = "$F compare $D --protected race --methods ramp --slacks inf --no-config"

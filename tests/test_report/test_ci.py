@@ -15,8 +15,9 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
+from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
-from fairfix.report import FORMATS, is_gated, renderer
+from fairfix.report import FORMATS, is_gated, renderer, unrun
 
 from tests.conftest import Call
 from tests.test_report.test_report import rows
@@ -211,6 +212,86 @@ def test_hostile_names_are_neither_links_nor_placeholders() -> None:
     assert "{{0}}" in text
 
 
+@pytest.mark.parametrize(
+    "how", ["fail-on = ['dp.difference>0.01', 'ks>0.9']", "fail-on = [\n 'dp.difference>0.01', 'ks>0.9' ]"]
+)
+def test_a_check_is_shown_where_its_limit_is_written(how: str, call: Call) -> None:
+    """In SARIF and annotations: the line of the configuration; for a check of the command line, the data."""
+    Path("fairfix.toml").write_text(f'protected = "race"\n\n[audit]\n{how}\n')
+    line = next(
+        i for i, text in enumerate(Path("fairfix.toml").read_text().splitlines(), 1) if "'dp.d" in text
+    )
+    out = ("--out", "sarif=a.sarif", "--out", "github=a.txt", "--quiet")
+    for more, file, number in (
+        ((), "fairfix.toml", line),
+        (("--fail-on", "dp.difference>0.01"), "d.parquet", 1),
+    ):
+        assert run(["audit", "d.parquet", *out, *more]) in (1, 3)
+        (one,) = json.loads(Path("a.sarif").read_text())["runs"]
+        (place,) = one["results"][0]["locations"]
+        artifact = place["physicalLocation"]["artifactLocation"]
+        assert (artifact["uri"], place["physicalLocation"]["region"]["startLine"]) == (file, number)
+        assert one["artifacts"][artifact["index"]]["location"]["uri"] == file
+        first = Path("a.txt").read_text().splitlines()[0]
+        assert (f",file={file},line={number}::" in first) == (file == "fairfix.toml")
+
+
+# ---------------------------------------------------------------------- a comment
+
+
+def test_a_comment_opens_with_what_did_not_pass(result: dict[str, Any]) -> None:
+    """What passed and the whole report are folded; too long a report is left out."""
+    text = renderer("comment")(result)
+    shown, *folded = text.split("<details>")
+
+    assert text.startswith("<!-- fairfix audit -->\n\n### fairfix audit: ")
+    for verdict, word in WORDS.items():
+        assert shown.count(f"\n| {word} |") == (verdicts(result).count(verdict) if verdict != "pass" else 0)
+    assert "1 passed" in folded[0]
+    assert folded[0].count("\n| PASS |") == 1
+    assert folded[-1].endswith("</details>\n")
+    long = json.loads(json.dumps(result))
+    long["attributes"] *= 200
+    assert len(renderer("comment")(long)) < 20_000
+
+
+def test_hostile_names_stay_inside_a_comment() -> None:
+    hostile = audited("dp.difference>0.01", hostile=True)
+    hostile["checks"][0].update(verdict="fail", groups=["</details><img src=x>", "a|b\n# c"])
+    text = renderer("comment")(hostile)
+
+    assert "<img" not in text.replace("\\<", "")
+    assert "\n# c" not in text
+
+
+# ---------------------------------------------------------------------- of a run that did not happen
+
+PROBLEM = {
+    "schema": "fairfix.unrun/1",
+    "fairfix": "0",
+    "command": "audit",
+    "status": 2,
+    "code": "data",
+    "message": HOSTILE,
+}
+
+
+def test_junit_has_an_error() -> None:
+    suite = assert_junit(ET.fromstring(unrun("junit", PROBLEM).encode()))  # noqa: S314  our own XML
+
+    assert (suite.attrib["tests"], suite.attrib["errors"]) == ("1", "1")
+
+
+def test_the_other_formats_say_it_safely() -> None:
+    """Whatever is in the message, it stays a message."""
+    assert [level for level, _, _ in commands(unrun("github", PROBLEM))] == ["error"]
+    assert json.loads(unrun("json", PROBLEM)) == PROBLEM
+    assert "<b>" not in unrun("html", PROBLEM)
+    assert "<b>" not in unrun("markdown", PROBLEM).replace("\\<", "")
+    for name in ("text", "markdown"):
+        assert not any(line.startswith("::") for line in unrun(name, PROBLEM).splitlines())
+
+
 # ---------------------------------------------------------------------- on the command line
 
 
@@ -255,14 +336,15 @@ def test_a_comparison_has_none(name: str, call: Call) -> None:
     """Refused before the work, with what to take instead; a saved one too."""
     for arguments in (("--format", name), ("--out", f"{name}=x")):
         status, out, err = call("compare", "d.parquet", "--protected", "race", *arguments)
-        assert (status, out) == (2, "")
+        assert status == 2
+        assert ("gates nothing" in out) == ("--format" in arguments)
         assert "gates nothing" in err
     data = {"source": "d", "rows": {"read": 1, "used": 1, "excluded": []}}
     result = {"schema": "fairfix.compare/1", "data": data, "split": {"fit": 1, "holdout": 1}}
     result |= {"settings": {"seed": 0}, "contenders": [], "points": []}
     Path("c.json").write_text(json.dumps(result))
     assert call("report", "c.json", "--out", f"{name}=x")[0] == 2
-    assert not Path("x").exists()
+    assert "gates nothing" in Path("x").read_text()
     assert call("report", "c.json")[0] == 0
 
 
@@ -285,5 +367,5 @@ def test_the_step_summary_is_the_markdown_report(call: Call, monkeypatch: pytest
 
 
 def test_formats_are_the_modules_of_their_names() -> None:
-    assert FORMATS == ("text", "json", "github", "html", "junit", "markdown", "sarif")
+    assert FORMATS == ("text", "json", "comment", "github", "html", "junit", "markdown", "sarif")
     assert GATED == ("github", "junit", "sarif")

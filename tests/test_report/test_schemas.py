@@ -124,7 +124,7 @@ def workflow(step: str) -> str:
     ("part", "schema", "broken"),
     [
         ("actions/checkout", "vendor.github-workflows", ("runs-on:", "run-on:")),
-        ("- name: Audit\n  run: |", "vendor.github-workflows", ("run: |", "runs: |")),
+        ("- uses: ./fairfix", "vendor.github-workflows", ("with:", "given:")),
         ("allow_failure", "vendor.gitlab-ci", ("exit_codes: [3]", "exit_codes: three")),
     ],
 )
@@ -133,12 +133,20 @@ def test_recipes_hold_to_the_schemas_of_their_services(
 ) -> None:
     """As they stand in the docs; a word changed is found."""
     text = recipe(part)
-    whole = workflow(text) if text.startswith("- name") else text
+    whole = workflow(text) if text.startswith("- uses") else text
     found = checked(whole, schema, tmp_path)
 
     assert found.returncode == 0, found.stdout
     assert whole.replace(*broken) != whole
     assert checked(whole.replace(*broken), schema, tmp_path).returncode == 1
+
+
+def test_the_action_holds_to_the_schema(tmp_path: Path) -> None:
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    done = checked(text, "vendor.github-actions", tmp_path)
+
+    assert done.returncode == 0, done.stdout
+    assert checked(text.replace("composite", "compound"), "vendor.github-actions", tmp_path).returncode
 
 
 def test_pre_commit_knows_its_file() -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
 
+import fairfix
 import pytest
 from fairfix.auditing.audit import audit
-from fairfix.auditing.checks import Check
+from fairfix.auditing.checks import Check, Code
 from fairfix.auditing.comparisons import KINDS, MEANINGS, Comparison
 from fairfix.auditing.metrics import ALIASES, METRICS, SCOPES, Metric
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
-from fairfix.errors import ExitStatus, UsageError
+from fairfix.errors import CODES, ExitStatus, FairfixError, FairfixWarning, UsageError
 from fairfix.methods import available
+from fairfix.models.trace import Caution, Note
 from fairfix.report.words import as_options
 from fairfix.tasks.explain import example, explain, names, overview
 from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS, keys_of
@@ -215,3 +221,23 @@ def test_several_words_need_no_quotes(capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_statuses_are_those_of_the_program() -> None:
     """Each that the program ends with by design has its meaning."""
     assert {str(int(status)) for status in ExitStatus} <= set(STATUSES)
+
+
+def test_every_code_is_explained_and_used() -> None:
+    """The catalogue has the codes that classes, rulings and notes have, and no others."""
+    source = "".join(path.read_text(encoding="utf-8") for path in Path(fairfix.__file__).parent.rglob("*.py"))
+    notes = set(re.findall(r'Caution\((?:[^()]|\([^()]*\))*?"([a-z_]+)",?\s*\)', source))
+    classes = [FairfixError, *subclasses(FairfixError)]
+    warned = [FairfixWarning, *subclasses(FairfixWarning)]
+
+    assert {one.code for one in classes} | {"output", "interrupted", "bug"} == set(CODES["error"])
+    assert set(get_args(Code)) == set(CODES["verdict"])
+    assert notes | {one.code for one in warned} | {Note("x").code, Caution("x").code} == set(CODES["note"])
+    for kind, texts in CODES.items():
+        for code, text in texts.items():
+            assert (f"{kind} code", text) in explain(code).lines
+
+
+def subclasses(kind: type) -> Iterator[type]:
+    for one in kind.__subclasses__():
+        yield from (one, *subclasses(one))

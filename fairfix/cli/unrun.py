@@ -1,0 +1,143 @@
+"""What is left of a run that did not happen: every report that was asked for says so, in its own format.
+
+A report of an earlier run must not be taken for that of a run that failed. A file that is not there is written; one
+that is there is replaced if it is a report of fairfix, and left alone else, since a line that cannot be read may name
+anything. So is a file that the line, the environment or the configuration also name elsewhere, such as the baseline.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairfix import __version__
+from fairfix.errors import FairfixError
+
+REPORTING = ("audit", "repair", "compare", "report")
+"""Commands that write reports."""
+
+
+class Asked:
+    """Which reports a line asks for: at first as far as the line tells, later as the command has checked it."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self.command = next((one for one in arguments if not one.startswith("-")), "")
+        self._line = list(arguments)
+        self._configured: Mapping[str, Any] | None = None
+        self._checked: tuple[str, list[tuple[str, str]]] | None = None
+
+    def configured(self, defaults: Mapping[str, Any]) -> None:
+        """Learn what the configuration says."""
+        self._configured = defaults
+
+    def checked(self, printed: str, files: Sequence[tuple[str, str]]) -> None:
+        """Learn what is printed, and (format, file) of what is yet to be written and does not harm the run."""
+        self._checked = printed, list(files)
+
+    def written(self, path: str) -> None:
+        """Learn that a report is written, after which nothing else is to be printed."""
+        self.checked("text", [one for one in (self._checked or ("", []))[1] if one[1] != path])
+
+    def tell(self, status: int, code: str, message: str) -> None:
+        """Write to every report that is asked for, and print where a format is, that the run did not happen."""
+        from fairfix.cli.config import unchecked
+        from fairfix.data.files import UNRUN
+        from fairfix.report import FORMATS, unrun
+        from fairfix.report.words import as_options
+
+        if self.command not in REPORTING:
+            return
+        if self._configured is None and (config := self._config()) is not None:
+            with suppress(FairfixError):
+                self._configured = unchecked(config, self.command)
+        printed, files = self._checked or (self._printed(), list(self._files()))
+        problem = {
+            "schema": UNRUN,
+            "fairfix": __version__,
+            "command": self.command,
+            "status": int(status),
+            "code": code,
+            "message": as_options(message),
+        }
+        for name, path in files:
+            if name in FORMATS and _is_replaceable(Path(path)):
+                with suppress(FairfixError, OSError):
+                    _write(path, unrun(name, problem))
+        if printed in FORMATS and printed != "text":
+            with suppress(OSError):
+                click.echo(unrun(printed, problem), nl=False)
+
+    def _said(self, option: str) -> list[str]:
+        """Return the values of an option by line, environment or configuration, the first that has it."""
+        flag, line = f"--{option}", self._line
+        texts = [after for one, after in pairwise(line) if one == flag]
+        texts += [one.partition("=")[2] for one in line if one.startswith(f"{flag}=")]
+        table = self._configured or {}
+        configured = table.get(option, table.get(f"{option}_", ()))
+        configured = [configured] if isinstance(configured, str) else list(configured)
+        return texts or os.environ.get(f"FAIRFIX_{option.upper()}", "").split() or configured
+
+    def _config(self) -> Path | None:
+        """Return the configuration file, if there is one to be read."""
+        if "--no-config" in self._line:
+            return None
+        named = [after for one, after in pairwise(self._line) if one == "--config"]
+        named += [one.partition("=")[2] for one in self._line if one.startswith("--config=")]
+        named += filter(None, [os.environ.get("FAIRFIX_CONFIG")])
+        from fairfix.cli.config import find_config
+
+        with suppress(FairfixError):
+            return Path(named[0]) if named else find_config(Path.cwd())
+        return None
+
+    def _printed(self) -> str:
+        return next(reversed(self._said("format")), "text")
+
+    def _files(self) -> Iterator[tuple[str, str]]:
+        """Yield (format, file) of the reports whose files nothing else names."""
+        outs = [text.partition("=")[::2] for text in self._said("out")]
+        times = Counter(os.path.realpath(path) for _, path in outs)
+        others = self._others({f"{name}={path}" for name, path in outs})
+        for name, path in outs:
+            if path and times[os.path.realpath(path)] == 1 and Path(path).name not in others:
+                yield name, path
+
+    def _others(self, outs: set[str]) -> set[str]:
+        """Return the names, without folders, of all files that may be named beside the reports."""
+        texts = [one for one in self._line if one not in outs and not one.startswith("--out=")]
+        texts += [v for k, v in os.environ.items() if k.startswith("FAIRFIX_") and k != "FAIRFIX_OUT"]
+        if self._configured is not None:
+            texts += [str(v) for k, v in self._configured.items() if k != "out"]
+        elif (path := self._config()) is not None:  # it cannot be read
+            with suppress(OSError, ValueError):
+                texts.append(path.read_text(encoding="utf-8"))
+        return {word.rpartition("/")[2] for text in texts for word in re.split(r"[\s\"'=,()\[\]]+", text)}
+
+
+def asked_of(ctx: click.Context) -> Asked:
+    """Return what the line of a command asks for; of a command that is called without one, nothing."""
+    return ctx.obj if isinstance(ctx.obj, Asked) else Asked(())
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Return whether there is nothing by that name, or a report of fairfix."""
+    try:
+        return (path.is_file() and b"fairfix" in path.read_bytes()) or not (
+            path.exists() or path.is_symlink()
+        )
+    except OSError:
+        return False
+
+
+def _write(path: str, text: str) -> None:
+    from fairfix.data.files import write_text
+
+    write_text(path, text)

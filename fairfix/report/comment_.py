@@ -1,0 +1,66 @@
+"""Comment: the verdict and what did not pass in short Markdown, the rest folded, for a comment on a pull request.
+
+It begins with a mark that no reader sees, by which a script finds the comment of an earlier run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fairfix.report import headline, markdown_
+from fairfix.report.layout import MARKS, Grid, Json, interval
+from fairfix.report.verdicts import judged, waivers
+from fairfix.report.words import plain, readable
+
+GATED = True
+
+LONGEST = 60_000
+"""Characters of a comment with the whole report in it; GitHub takes some 65,000."""
+
+HEADINGS = ("verdict", "fails if", "attribute", "value", "groups", "why")
+
+
+def render(result: Json) -> str:
+    """Return the checks as a comment."""
+    of = judged(readable(result), "comment")
+    verdict = f": {MARKS[result['verdict']]}" if result["verdict"] else ""
+    passed = [check for check in of.checks if check["verdict"] == "pass"]
+    others = [check for check in of.checks if check["verdict"] != "pass"]
+    parts = [_mark(of.command), f"### fairfix {of.command}{verdict}", markdown_.safe(of.summary)]
+    parts += [_checks(others)] if others else []
+    pressing = [text for _, urgent, text in waivers(readable(result)) if urgent]
+    parts += ["\n".join(f"- {markdown_.safe(text)}" for text in pressing)] if pressing else []
+    parts += [_folded(f"{len(passed)} passed", _checks(passed))] if passed else []
+    whole = _folded("The whole report", markdown_.render(result))
+    if sum(map(len, parts)) + len(whole) < LONGEST:
+        parts.append(whole)
+    return "\n\n".join(parts) + "\n"
+
+
+def unrun(problem: Json) -> str:
+    """Return a comment of the message."""
+    message = markdown_.safe(plain(problem["message"]))
+    return f"{_mark(problem['command'])}\n\n### {markdown_.safe(headline(problem))}\n\n{message} ({problem['code']})\n"
+
+
+def _mark(command: str) -> str:
+    return f"<!-- fairfix {command} -->"
+
+
+def _checks(checks: Iterable[Json]) -> str:
+    rows = [
+        (
+            MARKS[one["verdict"]],
+            str(one["check"]),
+            str(one["attribute"]),
+            interval(one),
+            ", ".join(one["groups"]),
+            str(one["reason"]),
+        )
+        for one in checks
+    ]
+    return markdown_.table(Grid(HEADINGS, tuple(rows), 6))
+
+
+def _folded(title: str, text: str) -> str:
+    return f"<details>\n<summary>{title}</summary>\n\n{text.rstrip()}\n\n</details>"

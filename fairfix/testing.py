@@ -1,0 +1,61 @@
+"""Testing: a model's fairness as an assertion, for pytest and whatever else runs assertions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from unittest import SkipTest
+
+from fairfix.errors import UsageError
+from fairfix.report.verdicts import judged, limit, sentence
+from fairfix.report.words import readable
+from fairfix.tasks.audit import AuditResult, audit
+
+
+def assert_fair(
+    data: Any, *, undecided: Literal["fail", "skip", "pass"] = "fail", **parameters: Any
+) -> AuditResult:
+    """Audit a model and raise where a check fails.
+
+    Parameters
+    ----------
+    data, parameters
+        Those of :func:`fairfix.audit`, among them a limit: ``fail_on`` or ``fail_on_worse``.
+    undecided
+        What a check does that the data cannot decide: ``"fail"`` as one that fails, ``"skip"`` skips the test,
+        ``"pass"`` does nothing.
+
+    Returns
+    -------
+    AuditResult
+        The audit, of which nothing failed.
+
+    Raises
+    ------
+    AssertionError
+        A check failed; the message says which, by how much and between whom.
+    unittest.SkipTest
+        Nothing failed, a check is undecided, and ``undecided="skip"``; pytest skips the test.
+    FairfixError
+        The audit did not run, or there is no limit, so that nothing would be asserted.
+    """
+    __tracebackhide__ = True  # pytest shows the line of the test, not this one
+    if undecided not in ("fail", "skip", "pass"):
+        raise UsageError(f"`undecided={undecided}`: take fail, skip or pass")
+    run: Any = audit  # takes its parameters from a request, which a type checker does not see
+    result: AuditResult = run(data, **parameters)
+    of = judged(readable(result.content), "assert_fair")
+    if not of.checks:
+        raise UsageError("nothing is asserted: give a limit by `fail_on` or `fail_on_worse`")
+    count = {verdict: of.count(verdict) for verdict in ("fail", "undecided")}
+    if not count["fail"] and (undecided == "pass" or not count["undecided"]):
+        return result
+    lines = [
+        f"{sentence(one)}. It {limit(one)}."
+        for verdict in count
+        for one in of.checks
+        if one["verdict"] == verdict
+    ]
+    message = "\n".join([of.summary, *lines])
+    if undecided == "skip" and not count["fail"]:
+        raise SkipTest(message)
+    raise AssertionError(message)

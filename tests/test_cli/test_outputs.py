@@ -1,0 +1,243 @@
+"""Outputs: no stream loses what is behind it, and a run that did not happen says so in its files."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator
+from contextlib import chdir
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+from fairfix.cli import COMMANDS, main, run
+from fairfix.cli.outputs import WRITTEN
+from fairfix.report import FORMATS
+
+from tests.conftest import Call, make_frame
+
+COMMON = ("--protected", "race", "--no-config", "-q")
+RUNS = {
+    "audit": ("audit", "d.parquet", *COMMON),
+    "repair": ("repair", "d.parquet", "--method", "ramp", *COMMON),
+    "compare": ("compare", "d.parquet", "--methods", "ramp", "--slacks", "0.1", *COMMON),
+    "predict": ("predict", "r.fairfix", "d.parquet", "--no-config"),
+    "report": ("report", "r.json"),
+    "init": ("init", "d.parquet", "--force"),
+    "merge": ("merge", "a.counts"),
+}
+"""Commands that write files, on a line that works."""
+
+OUTPUTS = [
+    (name, option)
+    for name in COMMANDS
+    for option in sorted(
+        {*WRITTEN, "out"} & {p.name for p in import_module(f"fairfix.cli.{name}").command.params}
+    )
+]
+"""Every command with every option that names a file to write."""
+
+PRINTING = {"audit", "repair", "compare", "report"}
+"""Commands whose stdout is a report."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with rows, a repair of them, their counts and their audit."""
+    place = tmp_path_factory.mktemp("outputs")
+    make_frame(400).to_parquet(place / "d.parquet")
+    with chdir(place), pytest.MonkeyPatch.context() as patch:
+        patch.delenv("FAIRFIX_DATA", raising=False)
+        assert run([*RUNS["audit"], "--out", "json=r.json", "--counts-out", "a.counts"]) == 0
+        assert run([*RUNS["repair"], "-o", "r.fairfix"]) in (0, 1, 3)
+    return place
+
+
+def said_of(option: str, path: str) -> tuple[str, str]:
+    """Return the option with a file to write."""
+    return "--" + option.replace("_", "-"), f"json={path}" if option == "out" else path
+
+
+def test_every_command_that_writes_is_tried() -> None:
+    assert {name for name, _ in OUTPUTS} == set(RUNS)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "way"),
+    [
+        *((*output, "/dev/stdout") for output in OUTPUTS),
+        *(
+            (name, option, way)
+            for name, option in (("report", "out"), ("merge", "output"))
+            for way in ("link", "log.csv")
+        ),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="no names of descriptors")
+def test_what_is_behind_stdout_is_kept(name: str, option: str, way: str, folder: Path) -> None:
+    """Whatever comes of it, the file that stdout is appended to begins with what was in it."""
+    log, link = folder / "log.csv", folder / "link"
+    log.write_text("kept\n")
+    if not link.is_symlink():
+        link.symlink_to("/dev/stdout")
+    with log.open("ab") as stream:
+        command = [sys.executable, "-m", "fairfix", *RUNS[name], *said_of(option, way)]
+        done = subprocess.run(
+            command, cwd=folder, stdout=stream, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    assert log.read_bytes().startswith(b"kept\n")
+    if name in PRINTING or way == "log.csv":
+        assert (done.returncode, log.read_text()) == (2, "kept\n")
+        assert f"{said_of(option, way)[1]}: stdout " in done.stderr
+    elif name != "predict":  # it knows kinds of file by their endings only
+        assert done.returncode == 0
+        assert log.stat().st_size > 100
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no names of descriptors")
+def test_other_descriptors_are_written_to_where_they_stand(folder: Path) -> None:
+    """A file that a shell opened as descriptor 5 for appending is appended to."""
+    line = '"$0" -m fairfix report r.json --out github=/dev/fd/5 5>> five.txt'
+    (folder / "five.txt").write_text("kept\n")
+    subprocess.run(["sh", "-c", line, sys.executable], cwd=folder, stdout=subprocess.DEVNULL, check=True)
+
+    kept, *added = (folder / "five.txt").read_text().splitlines()
+    assert kept == "kept"
+    assert added[-1].startswith("::notice title=fairfix audit")
+
+
+# ---------------------------------------------------------------------- runs that did not happen
+
+OUTS = tuple(part for name in FORMATS for part in ("--out", f"{name}=a.{name}"))
+UNRUN = json.loads(files("fairfix.report").joinpath("unrun.schema.json").read_text())
+AUDIT = ("audit", "d.parquet", "--protected", "race", "-q")
+
+
+def assert_told(message: str, code: str, names: Iterable[str] = FORMATS) -> None:
+    """Hold every report against what happened."""
+    texts = {name: Path(f"a.{name}").read_text() for name in names}
+    for name, text in texts.items():
+        assert message in html.unescape(text).replace("\\", ""), name
+    if "json" in texts:
+        content = json.loads(texts["json"])
+        jsonschema.validate(content, UNRUN, jsonschema.Draft202012Validator)
+        assert content["code"] == code
+    if "junit" in texts:
+        assert ET.fromstring(texts["junit"]).attrib["errors"] == "1"  # noqa: S314  our own XML
+    if "sarif" in texts:
+        (one,) = json.loads(texts["sarif"])["runs"]
+        assert not one["invocations"][0]["executionSuccessful"]
+        assert "results" not in one
+
+
+@pytest.fixture
+def reported(folder: Path, away: None, call: Call) -> None:
+    """Rows in the current folder, with an earlier report in every format."""
+    shutil.copy(folder / "d.parquet", "d.parquet")
+    assert call(*AUDIT, *OUTS)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "code"),
+    [
+        ((*AUDIT[:3], "rase", "-q"), "no column 'rase'", "column"),
+        ((*AUDIT, "--no-such"), "No such option '--no-such'", "usage"),
+        ((*AUDIT, "--confidence", "high"), "'high' is not a valid float", "usage"),
+        ((*AUDIT, "--fail-on", "nothing>1"), "unknown metric 'nothing'", "usage"),
+        (("audit", "e.parquet", "--protected", "race"), "e.parquet does not exist", "data"),
+        (("report", "d.parquet"), "is not a JSON result", "data"),
+    ],
+)
+def test_old_reports_are_replaced(
+    line: tuple[str, ...], message: str, code: str, reported: None, call: Call
+) -> None:
+    """Whatever stops the run, and however the files are named on the line."""
+    for outs in (OUTS, tuple(f"--out={one}" for one in OUTS[1::2])):
+        status, _, err = call(*line, *outs)
+        assert status == 2
+        assert f"[{code}]" in err
+        assert_told(message, code)
+
+
+def test_a_line_that_cannot_be_read_harms_nothing_else(reported: None, call: Call) -> None:
+    """Neither data, nor a baseline, nor what is no report of fairfix."""
+    Path("notes.md").write_text("mine")
+    kept = {name: Path(name).read_bytes() for name in ("d.parquet", "a.json", "notes.md")}
+    outs = (
+        "--out",
+        "json=d.parquet",
+        "--out",
+        "json=a.json",
+        "--out",
+        "markdown=notes.md",
+        "--out",
+        "junit=a.junit",
+    )
+    assert call(*AUDIT, *outs, "--baseline", "a.json", "--no-such")[0] == 2
+    assert call(*AUDIT, "--baseline", "a.json", "--out", "json=a.json")[0] == 2
+    Path("fairfix.toml").write_text('[audit]\nbaseline = "a.json"\nno-such = 1\n')
+    assert call(*AUDIT, "--out", "json=a.json")[0] == 2
+
+    assert {name: Path(name).read_bytes() for name in kept} == kept
+    assert_told("No such option", "usage", ["junit"])
+
+
+def test_files_of_the_configuration_are_told_too(reported: None, call: Call) -> None:
+    Path("fairfix.toml").write_text('protected = "race"\nout = ["junit=a.junit", "json=a.json"]\n')
+    assert call("audit", "d.parquet", "--no-such")[0] == 2
+    assert_told("No such option", "usage", ["junit", "json"])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ZeroDivisionError("x"), 70, "bug"),
+        (None, 143, "interrupted"),
+    ],
+)
+def test_runs_that_are_broken_off_say_so(
+    error: BaseException | None, status: int, code: str, reported: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that is asked to stop, as by a CI system whose time is over."""
+
+    def broken(_: object) -> None:
+        if error is None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        raise error
+
+    monkeypatch.setattr("fairfix.tasks.audit.run_audit", broken)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        main([*AUDIT, *OUTS])
+    signal.signal(signal.SIGTERM, before)
+
+    assert ended.value.code == status
+    assert_told("fairfix audit was", code, ["html", "junit", "github", "markdown", "text"])
+
+
+def test_what_is_printed_says_so_but_for_text(reported: None, call: Call) -> None:
+    for name in FORMATS:
+        status, out, _ = call(*AUDIT, "--format", name, "--baseline", "no.json")
+        assert status == 2
+        assert ("no.json does not exist" in out.replace("\\", "")) == (name != "text")
+
+
+def test_what_stands_for_a_result_is_none(reported: None, call: Call) -> None:
+    """Neither rendered nor taken for a baseline; the message is that of its run."""
+    assert call(*AUDIT, "--fail-on", "nothing>1", "--out", "json=a.json")[0] == 2
+    for line in (("report", "a.json"), (*AUDIT, "--baseline", "a.json")):
+        status, _, err = call(*line)
+        assert status == 2
+        assert "its run did not happen: check 'nothing>1': unknown metric" in err
