@@ -9,6 +9,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.report import svg
 from fairfix.report.audits import GROUP, group_metrics
+from fairfix.report.comparisons import slack_of
 from fairfix.report.frontier import NOTHING, Panel, panels
 from fairfix.report.layout import (
     GROUP_METRICS,
@@ -19,7 +20,6 @@ from fairfix.report.layout import (
     between,
     interval,
     show,
-    slack_of,
     titled,
 )
 from fairfix.report.svg import CURVES, Curve, Dot, Drawing, Gap
