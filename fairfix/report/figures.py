@@ -272,6 +272,8 @@ def before_after(proof: Json, title: str) -> Iterator[Part]:
     """Yield pictures of a proof: gaps, ratios, rates, and each loss on a scale of its own."""
     axes: dict[str, list[Json]] = {}
     for row in proof["table"]:
+        if row.get("unlike"):
+            continue
         axes.setdefault(_axis(row), []).append(row)
     figures = []
     for name, rows in axes.items():

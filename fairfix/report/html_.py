@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from fairfix.auditing.metrics import metrics_for
-from fairfix.report import figures
+from fairfix.report import figures, repair_figures
 from fairfix.report.audits import group_metrics
 from fairfix.report.figures import Part
 from fairfix.report.layout import (
@@ -68,7 +68,10 @@ def render(result: Json, *, detail: bool = False) -> str:
         sections.insert(0, Shown("Frontier", (figures.frontier(result),), ident="frontier"))
     return _template().render(
         title=heading.title,
-        facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), heading.lines),
+        answer=heading.lines if heading.kind == "answer" else (),
+        facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), heading.lines)
+        if heading.kind != "answer"
+        else None,
         sections=[*sections, _definitions(result, detail=detail)],
         contents=len(rest) > FEW_SECTIONS,
         verdict=Verdict(result["verdict"]) if result.get("checks") else None,
@@ -129,13 +132,15 @@ def _rows(result: Json) -> Grid:
 
 def _section(section: Section, ident: str, result: Json) -> Shown:
     """Return a section with its tables and what can be drawn of it."""
-    draw = figures.PICTURES.get(section.kind)
-    drawn = draw(section, result) if draw else ()
+    draw = {**figures.PICTURES, **repair_figures.PICTURES}.get(section.kind)
+    drawn = tuple(draw(section, result)) if draw else ()
     limits = tuple(
         (str(check["check"]), str(check["attribute"]), f"{limit(check)}: {measured(check, result)}.")
         for check in (section.about["checks"] if section.kind == "checks" else ())
     )
     title = titled(section.title) if section.kind == "gap" else section.title
+    if section.kind == "facts":
+        drawn = (Part(grids=(_rows(result),)),)
     return Shown(title, (Part(grids=section.grids), *drawn), section.lines, ident, limits)
 
 

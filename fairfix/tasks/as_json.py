@@ -13,6 +13,7 @@ from fairfix.individual.flips import described
 from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Note
 from fairfix.tasks.fitting import Outcome
+from fairfix.tasks.people import GroupChange
 from fairfix.tasks.proof import Proof, ProofRow
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def _row(row: ProofRow) -> dict[str, Any]:
         "before": form(row.before),
         "after": form(row.after),
         **_present(change=row.change and form(row.change), delivered=row.delivered, expected=row.expected),
+        **_present(unlike=row.unlike),
     }
 
 
@@ -45,9 +47,18 @@ def _proof(proof: Proof) -> dict[str, Any]:
     ]
     out = {"rows": proof.rows, "randomized": proof.randomized, "table": list(map(_row, proof.table))}
     out["noise"] = noise
+    out["people"] = [
+        {"attribute": attribute, "groups": list(map(_group, groups))}
+        for attribute, groups in proof.people.items()
+    ]
     if proof.other:
         out |= {"reading": "drawn" if proof.drawn else "rounded", "other": list(map(_row, proof.other))}
     return out
+
+
+def _group(one: GroupChange) -> dict[str, Any]:
+    metrics = {name: {"before": form(was), "after": form(now)} for name, (was, now) in one.metrics.items()}
+    return {"group": one.group, "rows": one.rows, **_present(up=one.up, down=one.down), "metrics": metrics}
 
 
 def _message(note: Note) -> dict[str, str]:
@@ -110,6 +121,10 @@ def repair_dict(
         ],
         "solution": outcome.predictor.trace.state(),
         "proof": {"fit": _proof(outcome.fit), "holdout": _proof(outcome.holdout)},
+        "rule": [
+            {"group": r.group, "scores": list(r.scores), "probabilities": list(r.probabilities)}
+            for r in outcome.rule
+        ],
         "checks": [check_dict(result, settings.gate_on) for result in outcome.checks],
         "messages": list(map(_message, outcome.messages)),
         "warnings": list(outcome.warnings),

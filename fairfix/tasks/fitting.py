@@ -34,6 +34,7 @@ from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
 from fairfix.tasks.doubts import Asked, of_gaps, of_rounding, of_selection, of_slack, of_small_groups, one_row
+from fairfix.tasks.people import Rule, rules_of
 from fairfix.tasks.proof import Proof, loss_of, prove, results_on
 
 
@@ -72,6 +73,8 @@ class Outcome:
     holdout: Proof
     messages: tuple[Note, ...]
     reading: Reading
+    rule: tuple[Rule, ...] = ()
+    """The probability of a yes by group and score, where decisions hang on nothing else."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -196,7 +199,10 @@ def repair_table(
     first = _doubts(best, predictor, fitted, (of_fit, proof), again if free else None, held)
     sizes = {name: part.size for name, part in vars(split).items()}
     notes = [*first, *proof.claims, *notes]
-    return Outcome(best, predictor, split, sizes, selection, of_fit, proof, messages(notes), table.reading)
+    rule = rules_of(held, predictor)
+    return Outcome(
+        best, predictor, split, sizes, selection, of_fit, proof, messages(notes), table.reading, rule
+    )
 
 
 HELD_ROWS = 1 << 20
@@ -249,7 +255,8 @@ def repair_stream(
     first = _doubts(repairer, predictor, shown, (of_fit, proof), None, held)
     notes = messages((*first, *warned(caught), *aside, *predictor.trace.notes))
     sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
-    return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading), counted
+    rule = rules_of(held, predictor)
+    return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading, rule), counted
 
 
 def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Caution]]:

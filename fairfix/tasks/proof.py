@@ -31,6 +31,7 @@ from fairfix.noisy.proof import Told, comparisons_of, said_of, true_groups_of, v
 from fairfix.optim.parity import ks_to_overall
 from fairfix.stats.estimates import Means
 from fairfix.stats.ks import ks_noise
+from fairfix.tasks.people import GroupChange, changes_of
 
 FLIPPED = (
     "decision_flips.under_flips",
@@ -72,6 +73,11 @@ LOSSES = ("log_loss", "square_loss", "absolute_loss")
 """Losses over everybody that the table shows."""
 
 
+UNLIKE = (
+    "before, the score is judged as a probability of the label; after, the chance of a positive decision is"
+)
+"""Why losses before and after a repair of decisions are not compared."""
+
 NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is no probability")
 
 
@@ -81,7 +87,8 @@ class ProofRow:
 
     Where decisions are drawn, ``after`` is expected over the draws, and ``delivered`` the number with the draws of the
     shipped rule on these very rows; where values are, ``after`` is as delivered, and ``expected`` the number expected
-    over the draws. None where nothing is drawn, or that is not known.
+    over the draws. None where nothing is drawn, or that is not known. Numbers with ``unlike`` are of different things,
+    which it names, so that they have no change.
 
     Attributes
     ----------
@@ -100,6 +107,7 @@ class ProofRow:
     attribute: str = ""
     delivered: float | None = None
     expected: float | None = None
+    unlike: str = ""
 
     @property
     def name(self) -> str:
@@ -124,6 +132,8 @@ class Proof:
     """Whether ``table`` is about drawn decisions."""
     claims: tuple[str, ...] = ()
     """What held-out rows say of the true groups, in words; empty where nothing is known of them."""
+    people: Mapping[str, tuple[GroupChange, ...]] = field(default_factory=dict)
+    """Attribute -> what changes for each of its groups."""
 
 
 def prove(
@@ -180,6 +190,8 @@ def prove(
     ):  # else nobody knows with which draws the rule will be shipped
         delivered = _delivered(table, repaired, settings)
         rows = [replace(row, delivered=delivered.get(row.name)) for row in rows]
+    if predictor.gives == "decision" and not predictor.is_probability:
+        rows = [replace(row, unlike=UNLIKE) if row.id in LOSSES else row for row in rows]
     noise: dict[str, tuple[float, float]] = {}
     if predictor.gives == "value" and not predictor.is_probability:
         noise = {block.attribute: _noise(repaired, block) for block in after.blocks if not block.stratum}
@@ -190,7 +202,15 @@ def prove(
         other += [row for row in rows if _of_score(row.id)]
         rows = [row for row in rows if not _of_score(row.id)]
     return Proof(
-        len(table), share, tuple(rows), after, noise, tuple(other), predictor.gives == "decision", claims
+        len(table),
+        share,
+        tuple(rows),
+        after,
+        noise,
+        tuple(other),
+        predictor.gives == "decision",
+        claims,
+        changes_of(base, repaired, before, after),
     )
 
 
