@@ -56,7 +56,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         raise UsageError(f"--picture {picture}: the name must end in {ends}")
     plan = plan_of(request_of(ctx, CompareRequest))
     with working(given, "comparing", len(plan.fits)) as done:
-        result = plan.run(done)
+        result = plan.run(done, done.begin)
     if picture:
         content = draw(result.content, kind)
         with atomic_output(picture) as file:

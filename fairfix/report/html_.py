@@ -61,7 +61,7 @@ def render(result: Json, *, detail: bool = False) -> str:
     """Return the report as one HTML page."""
     result = readable(result)
     kind = kind_of(result)
-    detail = detail or kind == "repair"  # the numbers of a solver are folded nowhere
+    detail = detail or kind in ("repair", "compare")  # what they show of single fits is folded nowhere
     heading, *rest = layout(result, detail=detail)
     sections = [_section(section, f"s{i}", result) for i, section in enumerate(rest, 1)]
     if kind == "compare":

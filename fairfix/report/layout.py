@@ -100,7 +100,7 @@ class Interval(str):
 class Grid:
     """A table: headings, rows of text, and how many leading columns are text (the others are numbers).
 
-    ``caption`` and ``named_by``, the column that names a row, are for formats that can tell.
+    ``caption``, ``named_by``, the column that names a row, and ``folded`` are for formats that can tell.
     """
 
     headings: tuple[str, ...]
@@ -108,6 +108,7 @@ class Grid:
     text_columns: int = 1
     caption: str = ""
     named_by: int = 0
+    folded: bool = False
 
     @classmethod
     def of(

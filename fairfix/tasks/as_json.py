@@ -141,6 +141,8 @@ def _point(point: Point) -> dict[str, Any]:
         **out,
         "gaps": {name: form(value) for name, value in point.gaps.items()},
         "qualities": {name: form(value) for name, value in point.qualities.items()},
+        "surer": {name: form(value) for name, value in point.surer.items()},
+        "costs": {name: form(value) for name, value in point.costs.items()},
         "randomized": point.randomized,
         "protected_at_predict": point.needs_protected,
         "front": list(point.front),
@@ -168,4 +170,8 @@ def compare_dict(
             for title, parameters in outcome.parameters.items()
         ],
         "points": [_point(point) for point in outcome.points],
+        "advice": [
+            {"gap": one.gap, "at_most": one.at_most, "quality": one.quality, "point": one.point}
+            for one in outcome.advice
+        ],
     }

@@ -404,7 +404,7 @@ def _overall_rows(
             right = base.rows.label == 1
             changes["accuracy"] = np.where(right, chance, 1 - chance) - np.where(right, then, 1 - then)
         for name, change in changes.items():  # paired: sharper than two intervals apart
-            yield ProofRow(name, was[name], now[name], _mean(change, base, settings, (-1.0, 1.0)))
+            yield ProofRow(name, was[name], now[name], mean_change(change, base, settings, (-1.0, 1.0)))
     if base.rows.label is None:
         return
     if repaired.reading.columns.probability and base.reading.binary:
@@ -422,10 +422,10 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
         why = f"infinite: {wrong:,} rows are decided against their label with certainty, as every threshold does"
         loss = Value(math.nan, math.nan, math.nan, why)
     else:
-        loss = _mean(-np.log(right), table, settings, (0.0, math.inf))
+        loss = mean_change(-np.log(right), table, settings, (0.0, math.inf))
     was = before.overall.metrics
     yield ProofRow("log_loss", was.get("log_loss", NO_CHANCE), loss)
-    square = _mean((1 - right) ** 2, table, settings, (0.0, 1.0))
+    square = mean_change((1 - right) ** 2, table, settings, (0.0, 1.0))
     yield ProofRow("square_loss", was.get("square_loss", NO_CHANCE), square)
 
 
@@ -437,7 +437,7 @@ def _losses_of_values(
         if name in was and name in now:
             change = loss_of(name, repaired) - loss_of(name, base)
             inside = bool(np.isfinite(change).all())
-            paired = _mean(change, base, settings, (-math.inf, math.inf)) if inside else None
+            paired = mean_change(change, base, settings, (-math.inf, math.inf)) if inside else None
             yield ProofRow(name, was[name], now[name], paired)
 
 
@@ -452,8 +452,8 @@ def loss_of(name: str, table: Table) -> Floats:
     return np.asarray(np.abs(u - y) if name == "absolute_loss" else (u - y) ** 2)
 
 
-def _mean(parts: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
-    """Return the mean of a number per row, whose smallest and largest possible value are ``support``."""
+def mean_change(parts: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
+    """Return the mean of a change per row, whose smallest and largest possible value are ``support``."""
     weight = table.weight
     sums = (weight, weight**2, weight * parts, weight * parts * parts, weight * np.abs(parts))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
