@@ -181,5 +181,7 @@ def _named(result: Json, *, detail: bool) -> Iterator[tuple[str, str, str]]:
             for part in ("gaps", "qualities")
             for name in point.get(part, ())
         ]
+        names += [one["comparison"] for one in result.get("changes", ())]
+        names += [one["id"] for one in result.get("qualities", ())]
         names += [row["id"] for row in result.get("proof", {}).get("holdout", {}).get("table", ())]
     yield from ((titled(name), name, meaning(name, result)) for name in names)

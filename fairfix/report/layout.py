@@ -190,16 +190,16 @@ def titled(name: str) -> str:
 
 
 def kind_of(result: Json) -> str:
-    """Return ``audit``, ``repair`` or ``compare``."""
+    """Return ``audit``, ``repair``, ``compare`` (methods) or ``models``."""
     return str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
 
 
 def layout(result: Json, *, detail: bool = False) -> Iterator[Section]:
     """Yield the sections of a result's JSON form."""
-    from fairfix.report import audits, comparisons, repairs  # made of the parts of this module
+    from fairfix.report import audits, comparisons, models, repairs  # made of the parts of this module
 
-    rooms = {"audit": audits.sections, "repair": repairs.sections, "compare": comparisons.sections}
-    return rooms[kind_of(result)](result, detail=detail)
+    rooms = {"audit": audits, "repair": repairs, "compare": comparisons, "models": models}
+    yield from rooms[kind_of(result)].sections(result, detail=detail)
 
 
 CHECKS: Columns = {

@@ -71,9 +71,10 @@ def rows_dict(read: int, used: int, excluded: Mapping[str, int]) -> dict[str, An
     return {"read": read, "used": used, "excluded": left_out}
 
 
-def _data(
+def data_dict(
     source: str, rows: Mapping[str, Any], reading: Reading, inferred: Mapping[str, str]
 ) -> dict[str, Any]:
+    """Return the JSON form of what was read; ``rows`` is that of :func:`rows_dict`."""
     return {
         "source": source,
         "rows": rows,
@@ -103,7 +104,7 @@ def repair_dict(
         "criterion": outcome.criterion,
         **({"does_not_count": same} if individual else {}),
         "seed": repaired.seed,
-        "data": {**_data(source, rows, outcome.reading, inferred), "fingerprint": fingerprint},
+        "data": {**data_dict(source, rows, outcome.reading, inferred), "fingerprint": fingerprint},
         "settings": {
             **reading_dict(outcome.reading),
             "confidence": settings.confidence,
@@ -162,7 +163,7 @@ def compare_dict(
     return {
         "schema": COMPARE_SCHEMA,
         "fairfix": __version__,
-        "data": _data(source, rows, outcome.reading, inferred),
+        "data": data_dict(source, rows, outcome.reading, inferred),
         "settings": {**reading_dict(outcome.reading), **settings},
         "split": {"fit": outcome.fitted, "holdout": outcome.held},
         "contenders": [

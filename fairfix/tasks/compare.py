@@ -35,6 +35,7 @@ from fairfix.tasks.fitting import recorded, split_rows, warned
 from fairfix.tasks.proof import loss_of, mean_change, results_on
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
+from fairfix.tasks.two_models import compare_models
 
 GAPS = (
     "ks.to_overall",
@@ -408,8 +409,11 @@ def _unfit(method: type[Repairer], reading: Reading, *, learned: bool, noise: No
     return ""
 
 
-def _compare(request: CompareRequest) -> CompareResult:
-    """Show what each method costs over a range of slack, on rows that were not fitted to.
+def _compare(request: CompareRequest) -> Result:
+    """Show what each method costs over a range of slack, on rows that were not fitted to; or compare two models.
+
+    Two models are compared where ``against`` or ``against_data`` names the scores of the other one:
+    ``compare(frame, protected="race", score="new", against="old")``.
 
     The result is that of ``fairfix compare`` with the options of these names.
 
@@ -418,7 +422,12 @@ def _compare(request: CompareRequest) -> CompareResult:
     UsageError, DataError
         Parameters do not go together, or no method fits the data.
     """
-    return plan_of(request).run()
+    return compare_models(request) if of_models(request) else plan_of(request).run()
+
+
+def of_models(request: CompareRequest) -> bool:
+    """Tell whether two models are to be compared, and no methods."""
+    return request.against is not None or request.against_data is not None
 
 
 compare = function_of("compare", CompareRequest, _compare)

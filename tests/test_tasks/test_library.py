@@ -277,6 +277,11 @@ VALUES: dict[str, Any] = {
     "fail_on_worse": "0.1",
     "baseline": "old.json",
     "baseline_data": "old.parquet",
+    "against": "older",
+    "against_data": "old.parquet",
+    "methods": "ramp",
+    "slacks": "0.1",
+    "holdout": "0.2",
     "id": "person",
     "pairs": "pairs.csv",
     "model": "m.skops",
@@ -295,7 +300,7 @@ VALUES: dict[str, Any] = {
 @pytest.mark.parametrize(("name", "others"), [(name, others) for name, others, _ in (*REQUIRES, *EXCLUDES)])
 def test_what_does_not_go_together_is_said(name: str, others: tuple[str, ...], call: Call) -> None:
     """Every row of the tables is an error that names both, before any data is read, in words of the caller."""
-    command = "repair" if name == "pairs" else "audit"
+    command = {"pairs": "repair", "against": "compare", "against_data": "compare"}.get(name, "audit")
     excluded = (name, others) in [(one, them) for one, them, _ in EXCLUDES]
     for other in others:
         names = [name, other] if excluded else [name]
