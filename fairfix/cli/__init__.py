@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shlex
 import sys
 import traceback
 import warnings
@@ -96,7 +97,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     warnings.simplefilter("always", FairfixWarning)
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes the rest as *_
     try:
-        status = cli.main(arguments, prog_name="fairfix", standalone_mode=False)
+        written = shlex.join(["fairfix", *(sys.argv[1:] if arguments is None else arguments)])
+        status = cli.main(arguments, prog_name="fairfix", standalone_mode=False, obj=written)
         sys.stdout.flush()
         return int(status or 0)
     except click.exceptions.Exit as stop:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import json
 import os
 import tempfile
@@ -291,6 +292,12 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """Errors of a place that has no room for more."""
+
+
+def file_hash(path: str | Path) -> str:
+    """Return ``sha256:<hex>`` of a file, read a piece at a time."""
+    with Path(path).open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

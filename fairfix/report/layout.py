@@ -200,6 +200,19 @@ def layout(result: Json, *, detail: bool = False) -> Iterator[Section]:
 
     rooms = {"audit": audits, "repair": repairs, "compare": comparisons, "models": models}
     yield from rooms[kind_of(result)].sections(result, detail=detail)
+    if "record" in result:
+        yield Section("For the record", tuple(_record(result["record"])), kind="record")
+
+
+WORDS = {"model": "model", "owner": "who answers for it", "purpose": "purpose", "date": "date of the data"}
+"""Entries of a record in words."""
+
+
+def _record(record: Json) -> Iterator[str]:
+    for name, word in {**WORDS, "command": "command", "data_sha256": "fingerprint of the file"}.items():
+        if name in record:
+            yield f"{word}: {record[name]}"
+    yield "versions: " + ", ".join(f"{name} {number}" for name, number in record["versions"].items())
 
 
 CHECKS: Columns = {

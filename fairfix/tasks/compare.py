@@ -33,6 +33,7 @@ from fairfix.tasks.as_json import compare_dict, rows_dict
 from fairfix.tasks.dataset import Dataset, learned_features, log, noise_of, open_data
 from fairfix.tasks.fitting import recorded, split_rows, warned
 from fairfix.tasks.proof import loss_of, mean_change, results_on
+from fairfix.tasks.record import add_record
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
 from fairfix.tasks.two_models import compare_models
@@ -361,7 +362,7 @@ class Plan:
             noisy = self.noise.table
             settings["noise"] = {"table": noisy.source, "assumption": "N2" if noisy.by_label else "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
-        return CompareResult(content, outcome)
+        return CompareResult(add_record(content, request), outcome)
 
 
 def plan_of(request: CompareRequest) -> Plan:

@@ -140,6 +140,10 @@ class Request:
         return value is not part.default and not (plain and value == part.default)
 
 
+RECORD = ("model", "owner", "purpose", "date")
+"""What may be kept with a result: the model's name, who answers for it, what it decides, of when the data is."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataRequest(Request):
     """Data, which column is what, and how its values are read."""
@@ -225,6 +229,8 @@ class DataRequest(Request):
         "State that noise depends on nothing but the true group, and decisions not on the recorded one.",
     )
     seed: int = parameter(0, "Of everything that is drawn: the split, the fit, resampling.", at_least=0)
+    record: Mapping[str, str] = field(default_factory=dict)
+    """What is kept with the result, by :data:`RECORD`, as in the table ``[report]`` of the configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)

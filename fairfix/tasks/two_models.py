@@ -30,6 +30,7 @@ from fairfix.report.layout import HEADLINES
 from fairfix.tasks.as_json import data_dict, rows_dict
 from fairfix.tasks.dataset import open_data
 from fairfix.tasks.proof import loss_of, mean_change
+from fairfix.tasks.record import add_record
 from fairfix.tasks.request import CompareRequest
 from fairfix.tasks.result import Result
 
@@ -86,7 +87,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
         "changes": section["changes"],
         "not_comparable": section["not_comparable"],
     }
-    return ModelsResult(content)
+    return ModelsResult(add_record(content, request))
 
 
 def _read(source: Source, reading: Reading, name: str | None) -> Table:
