@@ -67,6 +67,9 @@ def test_changes_are_those_of_the_rows(weight: str | None) -> None:
     for one in by.values():
         assert one["value"] == pytest.approx(one["new"]["value"] - one["old"]["value"])
         assert one["low"] <= one["value"] <= one["high"]
+    then, now = by["auc"]["old"], by["auc"]["new"]  # no mean of rows: between the ends of both, each surer
+    assert by["auc"]["low"] < now["low"] - then["high"]
+    assert by["auc"]["high"] > now["high"] - then["low"]
     assert by[GAP]["high"] < 0
     text = renderer("text")(result)
     assert "it is better for sure" in text.split("Qualities")[0]
