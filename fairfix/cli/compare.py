@@ -35,20 +35,24 @@ from fairfix.tasks.request import CompareRequest
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    """Show what each method costs over a range of slack.
+    """Show what each method costs over a range of slack, or compare two models.
 
     \b
     fairfix compare loans.parquet --protected race
     fairfix compare loans.parquet --protected race --methods ramp,logloss
     fairfix compare loans.parquet --protected race --slacks 0.01,0.05
+    fairfix compare loans.parquet --protected race --score new --against old
 
     All repairs are fitted on the same rows and judged on the same others. Nothing is gated and no artifact is written:
     take the method and the slack you choose to 'fairfix repair'.
+
+    With --against or --against-data two models are compared on the same people, and nothing is fitted.
     """
     show_settings(ctx)
     from fairfix.data.files import atomic_output
     from fairfix.report.picture import FORMATS, draw
-    from fairfix.tasks.compare import plan_of
+    from fairfix.tasks.compare import of_models, plan_of
+    from fairfix.tasks.two_models import compare_models
 
     check_outputs(given, gated=False)
     picture = given["picture"]
@@ -56,9 +60,18 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if picture and kind not in FORMATS:
         ends = " or ".join(f".{one}" for one in FORMATS)
         raise UsageError(f"--picture {picture}: the name must end in {ends}")
-    plan = plan_of(request_of(ctx, CompareRequest))
+    request = request_of(ctx, CompareRequest)
+    if of_models(request):
+        if picture:
+            raise UsageError(
+                "--picture draws the frontier of methods; leave it out where two models are compared"
+            )
+        with working(given, "comparing two models"):
+            write_results(compare_models(request).content, given)
+        return 0
+    plan = plan_of(request)
     with working(given, "comparing", len(plan.fits)) as done:
-        result = plan.run(done)
+        result = plan.run(done, done.begin)
     if picture:
         content = draw(result.content, kind)
         with atomic_output(picture) as file:

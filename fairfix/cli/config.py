@@ -5,20 +5,28 @@ table ``[tool.fairfix]`` of the nearest ``pyproject.toml``. Keys are the long op
 front (``fail-on`` or ``fail_on``). Keys at the top serve every command that has the option; a table named
 after a command (``[audit]``) serves that command, ``[repair.ramp]`` the options of one method. A key that no
 command knows is an error: a typo must not switch a gate off. ``[[waivers]]`` are tables of their own, which
-:mod:`fairfix.auditing.waivers` reads.
+:mod:`fairfix.auditing.waivers` reads. ``model``, ``owner``, ``purpose`` and ``date`` in ``[report]`` are kept with
+results.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from fairfix.errors import ConfigError
-from fairfix.tasks.request import AuditRequest, CompareRequest, PredictRequest, RepairRequest, paths_of
+from fairfix.tasks.request import (
+    RECORD,
+    AuditRequest,
+    CompareRequest,
+    PredictRequest,
+    RepairRequest,
+    paths_of,
+)
 
 FILE_NAME = "fairfix.toml"
 PATHS = frozenset(("output", "picture")).union(
@@ -32,12 +40,13 @@ WAIVERS = "waivers"
 
 @dataclass(frozen=True)
 class Config:
-    """What a configuration file says: per command, and per repair method, option name -> value; and its waivers."""
+    """What a configuration file says: options by command and by method, waivers, what is kept with results."""
 
     path: Path
     commands: Mapping[str, Mapping[str, Any]]
     methods: Mapping[str, Mapping[str, Any]]
     waivers: Sequence[Any] = ()
+    record: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_config(start: Path) -> Path | None:
@@ -74,6 +83,13 @@ def load_config(path: Path, options: Mapping[str, frozenset[str]], methods: froz
     if not isinstance(waivers, list):
         raise ConfigError(f"{path}: {WAIVERS!r} holds tables; write each as [[{WAIVERS}]]")
     tables = _taken(content, options)
+    tables |= _taken(content, ["report"])
+    shown = tables.get("report", {})
+    record = {name: str(shown.pop(name)) for name in RECORD if name in shown}
+    if shown and "report" not in options:
+        raise ConfigError(
+            f"{path}: unknown key {next(iter(shown))!r} in [report]; it has {', '.join(RECORD)}"
+        )
     shared = _settings("", content, frozenset().union(*options.values()), path, options)
     commands, of_methods = {}, {}
     for command, own in options.items():
@@ -83,7 +99,7 @@ def load_config(path: Path, options: Mapping[str, frozenset[str]], methods: froz
         commands[command] |= _settings(f"[{command}]", table, own, path, methods)
         for method, inner in nested.items():
             of_methods[method] = _settings(f"[{command}.{method}]", inner, own, path)
-    return Config(path, commands, of_methods, waivers)
+    return Config(path, commands, of_methods, waivers, record)
 
 
 def unchecked(path: Path, command: str) -> dict[str, Any]:

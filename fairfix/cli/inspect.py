@@ -9,7 +9,8 @@ import click
 
 from fairfix.cli.options import debug_option, format_option
 from fairfix.errors import ArtifactError
-from fairfix.report.layout import Json, exact, interval, solution_facts
+from fairfix.report.layout import Json, exact, interval
+from fairfix.report.repairs import solution_facts
 from fairfix.report.words import as_options, named
 
 

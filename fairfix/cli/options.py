@@ -20,7 +20,7 @@ from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_options
-from fairfix.tasks.request import Domain, GateRequest, Request, parameters_of
+from fairfix.tasks.request import DataRequest, Domain, GateRequest, Request, parameters_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -136,6 +136,8 @@ def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:
     explicit = frozenset(name for name in names if ctx.get_parameter_source(name) not in unsaid)
     if issubclass(kind, GateRequest):
         more |= _waivers(ctx)
+    if issubclass(kind, DataRequest) and (record := ctx.meta.get("fairfix.record")):
+        more["record"] = {**record, "command": asked_of(ctx).line or ctx.command_path}
     return kind(**{name: ctx.params[name] for name in names} | more, explicit=explicit)
 
 
@@ -236,6 +238,7 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
         for method, table in config.methods.items()
     }
     ctx.meta["fairfix.waivers"] = (path.name, config.waivers)
+    ctx.meta["fairfix.record"] = config.record
     return str(path)
 
 

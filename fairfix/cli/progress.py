@@ -8,15 +8,32 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 PATIENCE = 0.8
 """Seconds that pass before anything is shown."""
 
 
+def _nothing(_: Any) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Told how many steps are done in addition, by a call; ``begin`` is told what is begun."""
+
+    done: Callable[[int], None] = _nothing
+    begin: Callable[[str], None] = _nothing
+
+    def __call__(self, steps: int) -> None:
+        """Hear of steps that are done."""
+        self.done(steps)
+
+
 @contextmanager
-def working(given: Mapping[str, Any], what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show what is being done while the block runs; yield a function that says how many steps are done in addition.
+def working(given: Mapping[str, Any], what: str, total: int | None = None) -> Iterator[Watcher]:
+    """Show what is being done while the block runs; yield whom to tell of it.
 
     Parameters
     ----------
@@ -28,23 +45,27 @@ def working(given: Mapping[str, Any], what: str, total: int | None = None) -> It
         Number of steps, where it is known.
     """
     if given.get("quiet") or not sys.stderr.isatty():
-        yield lambda steps: None
+        yield Watcher()
         return
     from threading import Timer
 
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()]
     if total is not None:
         columns.insert(2, TextColumn("{task.completed} of {task.total}"))
+        columns += [TextColumn("left:"), TimeRemainingColumn(elapsed_when_finished=True)]
     shown = Progress(*columns, console=Console(stderr=True), transient=True)
     task = shown.add_task(what, total=total)
     timer = Timer(PATIENCE, shown.start)
     timer.daemon = True
     timer.start()
     try:
-        yield lambda steps: shown.advance(task, steps)
+        yield Watcher(
+            lambda steps: shown.advance(task, steps),
+            lambda part: shown.update(task, description=f"{what}: {part}"),
+        )
     finally:
         timer.cancel()
         timer.join()

@@ -10,7 +10,7 @@ from fairfix.cli.options import debug_option, output_options
 from fairfix.cli.outputs import check_outputs, publish, render, rendered
 from fairfix.errors import DataError
 
-SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1", "fairfix.compare/1")
+SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1", "fairfix.compare/1", "fairfix.models/1")
 
 
 @click.command("report")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +32,7 @@ class Asked:
     def __init__(self, arguments: Sequence[str]) -> None:
         self.command = next((one for one in arguments if not one.startswith("-")), "")
         self._line = list(arguments)
+        self.line = shlex.join(["fairfix", *arguments]) if arguments else ""
         self._configured: Mapping[str, Any] | None = None
         self._checked: tuple[str, list[tuple[str, str]]] | None = None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import glob
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -359,6 +360,12 @@ def is_special(path: Path) -> bool:
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """Errors of a place that has no room for more."""
+
+
+def file_hash(path: str | Path) -> str:
+    """Return ``sha256:<hex>`` of a file, read a piece at a time."""
+    with Path(path).open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

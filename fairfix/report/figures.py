@@ -9,6 +9,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS
 from fairfix.report import svg
 from fairfix.report.audits import GROUP, group_metrics
+from fairfix.report.comparisons import slack_of
 from fairfix.report.frontier import NOTHING, Panel, panels
 from fairfix.report.layout import (
     GROUP_METRICS,
@@ -19,7 +20,6 @@ from fairfix.report.layout import (
     between,
     interval,
     show,
-    slack_of,
     titled,
 )
 from fairfix.report.svg import CURVES, Curve, Dot, Drawing, Gap
@@ -337,6 +337,8 @@ def before_after(proof: Json, title: str) -> Iterator[Part]:
     """Yield pictures of a proof: gaps, ratios, rates, and each loss on a scale of its own."""
     axes: dict[str, list[Json]] = {}
     for row in proof["table"]:
+        if row.get("unlike"):
+            continue
         axes.setdefault(_axis(row), []).append(row)
     figures = []
     for name, rows in axes.items():

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from fairfix.auditing.metrics import metrics_for
-from fairfix.report import figures, headline
+from fairfix.report import figures, headline, repair_figures
 from fairfix.report.audits import group_metrics
 from fairfix.report.figures import Part
 from fairfix.report.layout import (
@@ -110,7 +110,7 @@ def render(result: Json, *, detail: bool = False) -> str:
     """Return the report as one HTML page."""
     result = readable(result)
     kind = kind_of(result)
-    detail = detail or kind == "repair"  # the numbers of a solver are folded nowhere
+    detail = detail or kind in ("repair", "compare")  # what they show of single fits is folded nowhere
     heading, *rest = layout(result, detail=detail)
     facts = tuple(line for line in heading.lines if not line.startswith("warning: "))  # they stand above
     sections = [_section(section, f"s{i}", result) for i, section in enumerate(rest, 1)]
@@ -211,7 +211,7 @@ def _rows(result: Json) -> Grid:
 
 def _section(section: Section, ident: str, result: Json) -> Shown:
     """Return a section with its tables and what can be drawn of it."""
-    draw = figures.PICTURES.get(section.kind)
+    draw = {**figures.PICTURES, **repair_figures.PICTURES}.get(section.kind)
     drawn = tuple(draw(section, result)) if draw else ()
     limits = tuple(
         (failing(check), str(check["attribute"]), f"{limit(check)}: {measured(check, result)}.")
@@ -264,5 +264,7 @@ def _named(result: Json, *, detail: bool) -> Iterator[tuple[str, str, str]]:
             for part in ("gaps", "qualities")
             for name in point.get(part, ())
         ]
+        names += [one["comparison"] for one in result.get("changes", ())]
+        names += [one["id"] for one in result.get("qualities", ())]
         names += [row["id"] for row in result.get("proof", {}).get("holdout", {}).get("table", ())]
     yield from ((titled(name), name, meaning(name, result)) for name in names)

@@ -1,13 +1,13 @@
 """What a report says, in what order: sections of lines and tables, made from the JSON form.
 
-Text, Markdown and HTML draw one layout, so they cannot say different things. Here are the parts that all results share,
-repairs and comparisons; :mod:`fairfix.report.audits` has the sections of an audit,
-:mod:`fairfix.report.true_groups` those of noisy groups.
+Text, Markdown and HTML draw one layout, so they cannot say different things. Here are the parts that all results share;
+:mod:`fairfix.report.audits` has the sections of an audit, :mod:`fairfix.report.true_groups` those of noisy groups,
+:mod:`fairfix.report.repairs` those of a repair, :mod:`fairfix.report.comparisons` those of a comparison of methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -107,7 +107,7 @@ class Interval(str):
 class Grid:
     """A table: headings, rows of text, and how many leading columns are text (the others are numbers).
 
-    ``caption`` and ``named_by``, the column that names a row, are for formats that can tell.
+    ``caption``, ``named_by``, the column that names a row, and ``folded`` are for formats that can tell.
     """
 
     headings: tuple[str, ...]
@@ -115,6 +115,7 @@ class Grid:
     text_columns: int = 1
     caption: str = ""
     named_by: int = 0
+    folded: bool = False
 
     @classmethod
     def of(
@@ -196,15 +197,29 @@ def titled(name: str) -> str:
 
 
 def kind_of(result: Json) -> str:
-    """Return ``audit``, ``repair`` or ``compare``."""
+    """Return ``audit``, ``repair``, ``compare`` (methods) or ``models``."""
     return str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
 
 
 def layout(result: Json, *, detail: bool = False) -> Iterator[Section]:
     """Yield the sections of a result's JSON form."""
-    from fairfix.report.audits import sections  # made of the parts of this module
+    from fairfix.report import audits, comparisons, models, repairs  # made of the parts of this module
 
-    return {"audit": sections, "repair": _repair, "compare": _compare}[kind_of(result)](result, detail=detail)
+    rooms = {"audit": audits, "repair": repairs, "compare": comparisons, "models": models}
+    yield from rooms[kind_of(result)].sections(result, detail=detail)
+    if "record" in result:
+        yield Section("For the record", tuple(_record(result["record"])), kind="record")
+
+
+WORDS = {"model": "model", "owner": "who answers for it", "purpose": "purpose", "date": "date of the data"}
+"""Entries of a record in words."""
+
+
+def _record(record: Json) -> Iterator[str]:
+    for name, word in {**WORDS, "command": "command", "data_sha256": "fingerprint of the file"}.items():
+        if name in record:
+            yield f"{word}: {record[name]}"
+    yield "versions: " + ", ".join(f"{name} {number}" for name, number in record["versions"].items())
 
 
 def failing(check: Json) -> str:
@@ -248,179 +263,6 @@ def read_and_used(result: Json) -> str:
     return f"{rows['read']:,} rows read, {rows['used']:,} used"
 
 
-def _pairs(parameters: Json) -> str:
+def pairs(parameters: Json) -> str:
+    """Return parameters with their values in one line."""
     return ", ".join(f"{name} {value}" for name, value in parameters.items() if value != "")
-
-
-# ---------------------------------------------------------------------- repair
-
-READINGS = {
-    "drawn": "decisions drawn with the probability, as expected",
-    "rounded": "decisions rounded at the threshold",
-}
-"""The two ways to decide with a probability."""
-
-BESIDE = {"delivered": "as drawn", "expected": "expected"}
-"""What stands beside numbers of drawn results: decisions as they are drawn, or what is expected of drawn values."""
-
-
-QUANTITIES: Columns = {
-    "group": lambda one: one.get("group", ""),
-    "number": "name",
-    "value": lambda one: exact(one["value"]),
-    "what it is": "meaning",
-}
-
-CANDIDATES: Columns = {
-    "parameters": "parameters",
-    "score": lambda one: show(one["score"]),
-    "": lambda one: "chosen" if one["chosen"] else "",
-}
-
-
-def _repair(result: Json, *, detail: bool) -> Iterator[Section]:
-    facts = tuple(_repair_facts(result))
-    yield Section(f"fairfix repair of {result['data']['source']} by {result['method']}", facts)
-    yield from judgements(result)
-    for part, title in (("holdout", "Proof on held-out rows"), ("fit", "On the rows it was fitted on")):
-        if result["proof"].get(part):
-            yield from _proof(result["proof"][part], title)
-    if detail and "solution" in result:
-        quantities = result["solution"]["quantities"]
-        grids = (Grid.of(QUANTITIES, quantities, 4, "Numbers of the fit", 1),) if quantities else ()
-        yield Section("How the fit went", tuple(solution_facts(result["solution"])), grids)
-    if result["selection"]:
-        grid = Grid.of(CANDIDATES, result["selection"], 1, "Candidates")
-        yield Section("Selection on the validation part", (), (grid,))
-
-
-def _repair_facts(result: Json) -> Iterator[str]:
-    split, requires = result["split"], result["requires"]
-    yield (
-        f"{read_and_used(result)}: {split['fit']:,} to fit, "
-        f"{split['validation']:,} to select, {split['holdout']:,} held out (seed {result['seed']})"
-    )
-    yield f"parameters: {_pairs(result['parameters'])}"
-    if result.get("does_not_count"):
-        yield f"what does not count: {result['does_not_count']}"
-    yield "needed at predict time: " + ", ".join(requires["columns"])
-    if requires["protected_at_predict"]:
-        yield "the protected attribute is needed at predict time; whether the law allows that is for you to find out"
-    if result.get("artifact"):
-        yield f"written to {result['artifact']['file']} ({result['artifact']['sha256']})"
-    yield from (f"warning: {warning}" for warning in result["warnings"])
-    yield from (f"note: {note}" for note in result.get("notes", ()))
-
-
-def _proof(proof: Json, title: str) -> Iterator[Section]:
-    """Yield numbers before and after, and those of the other way to decide with a probability."""
-    lines = [f"{proof['rows']:,} rows; {proof['randomized']:.2%} of the results hang on chance"]
-    lines += [  # chance alone makes so much, and no repair can go below it on so many rows
-        f"ks.to_overall [{one['attribute']}]: {show(one['mean'])} on average, up to {show(one['upper'])} in 19 of "
-        "20 samples of so many rows, if the groups were exactly alike"
-        for one in proof.get("noise", ())
-    ]
-    lines += [
-        f"{row['name']}: {row['after']['reason']}" for row in proof["table"] if row["after"].get("reason")
-    ]
-    reading = f": {READINGS[proof['reading']]}" if "other" in proof else ""
-    yield Section(title + reading, tuple(lines), (_before_and_after(proof["table"]),), "proof", proof)
-    if "other" in proof:
-        other = "rounded" if proof["reading"] == "drawn" else "drawn"
-        yield Section(f"{title}: {READINGS[other]} instead", (), (_before_and_after(proof["other"]),))
-
-
-def _before_and_after(table: Sequence[Json]) -> Grid:
-    def beside(key: str) -> Callable[[Json], str]:
-        return lambda row: f"{row[key]:.4f}" if key in row else "–"
-
-    columns: Columns = {
-        "metric": "name",
-        "before": lambda row: interval(row["before"]),
-        "after": lambda row: interval(row["after"]),
-        "change": _change,
-        **{title: beside(key) for key, title in BESIDE.items() if any(key in row for row in table)},
-    }
-    return Grid.of(columns, table, 1, "Before and after")
-
-
-def _change(row: Json) -> str:
-    before, after, change = row["before"]["value"], row["after"]["value"], row.get("change")
-    if before is None or after is None:
-        return "–"
-    if change is None or (change["low"] is None and change["high"] is None):
-        return f"{after - before:+.4f}"
-    return signed(change, 4)
-
-
-def solution_facts(solution: Json) -> Iterator[str]:
-    """Yield how a solver stopped, and what is proven of what it left."""
-    how = "reached its tolerance" if solution["converged"] else "stopped before its tolerance"
-    yield f"the solver {how} ({solution['iterations']:,} steps); objective {exact(solution['objective'])}"
-    if solution["certificates"]:
-        yield from (f"certified: {one['says']}" for one in solution["certificates"])
-    elif solution["gap"] is not None:
-        yield f"gap of the objective, as the solver has it: {exact(solution['gap'])}"
-    else:
-        yield "no bound on the least objective is known, so nothing is certified"
-
-
-# ---------------------------------------------------------------------- comparison
-
-
-def _compare(result: Json, *, detail: bool) -> Iterator[Section]:
-    yield Section(f"fairfix comparison on {result['data']['source']}", tuple(_compare_facts(result)))
-    points = [point for point in result["points"] if "failure" not in point]
-    qualities = dict.fromkeys(name for point in points for name in point["qualities"])
-    for gap in dict.fromkeys(name for point in points for name in point["gaps"]):
-        chosen = [point for point in points if gap in point["gaps"]]
-        shown = [name for name in qualities if any(name in point["qualities"] for point in chosen)]
-        columns: Columns = {
-            "method": "title",
-            "slack": slack_of,
-            "gap": _gap_of(gap),
-            **{name: _quality_of(gap, name) for name in shown},
-            "random": lambda point: f"{point['randomized']:.1%}",
-            "uses group": lambda point: "yes" if point["protected_at_predict"] else "no",
-        }
-        yield Section(gap, (), (Grid.of(columns, chosen, 2, gap),), "gap")
-    failures = [(point, point["failure"]) for point in result["points"] if "failure" in point]
-    notes = [(point, note) for point in points for note in point["notes"]]
-    lines = [f"{point['title']}, slack {point['slack']}: {text}" for point, text in (*failures, *notes)]
-    if lines:
-        yield Section("Notes", tuple(dict.fromkeys(lines)))
-
-
-def _compare_facts(result: Json) -> Iterator[str]:
-    split, settings = result["split"], result["settings"]
-    yield (
-        f"{read_and_used(result)}: {split['fit']:,} to fit, {split['holdout']:,} held out (seed {settings['seed']})"
-    )
-    yield "all numbers are of held-out rows; * marks the frontier: no other point has a smaller gap and better quality"
-    for contender in result["contenders"]:
-        yield f"{contender['title']}: {_pairs(contender['parameters'])}"
-    noise = settings.get("noise")
-    if noise:
-        yield (
-            f"worst cases of true groups are over any noise that fits {noise['table']} ({noise['assumption']}), with "
-            "an upper limit; all else is by recorded group"
-        )
-
-
-def slack_of(point: Json) -> str:
-    """Return the slack of a point of a comparison; a model as it is has none."""
-    return "" if point["slack"] is None else str(point["slack"])
-
-
-def _gap_of(gap: str) -> Callable[[Json], str]:
-    return lambda point: interval(point["gaps"][gap])
-
-
-def _quality_of(gap: str, name: str) -> Callable[[Json], str]:
-    """Return the cell of a quality, with a star where the point is on the frontier."""
-
-    def cell(point: Json) -> str:
-        mark = "*" if f"{gap}|{name}" in point["front"] else ""
-        return Interval(interval(point["qualities"][name]) + mark) if name in point["qualities"] else ""
-
-    return cell

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from fairfix.report import headline
-from fairfix.report.layout import Grid, Json, layout
+from fairfix.report.layout import Grid, Json, Section, layout
 from fairfix.report.words import plain, readable
 
 
 def render(result: Json, *, detail: bool = False) -> str:
     """Return the report as GitHub-flavoured Markdown."""
+    return written(layout(readable(result), detail=detail))
+
+
+def written(sections: Iterable[Section]) -> str:
+    """Return sections as Markdown, under the title of the first."""
     parts = []
-    for level, section in enumerate(layout(readable(result), detail=detail)):
+    for level, section in enumerate(sections):
         parts.append(f"{'#' if level == 0 else '##'} {safe(section.title)}")
         if section.lines:
             parts.append("\n".join(f"- {safe(line)}" for line in section.lines))

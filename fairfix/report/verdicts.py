@@ -38,7 +38,7 @@ class Judged:
 def judged(result: Json, name: str) -> Judged:
     """Return the checks of an audit or a repair; a comparison has none, which is a usage error."""
     command = kind_of(result)
-    if command == "compare":
+    if command in ("compare", "models"):
         raise UsageError(NO_CHECKS.format(name=name))
     columns = result["data"]["columns"].get("protected", ())  # none where groups are known by probabilities
     return Judged(command, str(result["data"]["source"]), tuple(columns), result["checks"])

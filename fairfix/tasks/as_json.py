@@ -13,6 +13,7 @@ from fairfix.individual.flips import described
 from fairfix.models.repaired import Repaired
 from fairfix.tasks.fitting import Outcome
 from fairfix.tasks.messages import message_dict
+from fairfix.tasks.people import GroupChange
 from fairfix.tasks.proof import Proof, ProofRow
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def _row(row: ProofRow) -> dict[str, Any]:
         "before": form(row.before),
         "after": form(row.after),
         **_present(change=row.change and form(row.change), delivered=row.delivered, expected=row.expected),
+        **_present(unlike=row.unlike),
     }
 
 
@@ -45,9 +47,18 @@ def _proof(proof: Proof) -> dict[str, Any]:
     ]
     out = {"rows": proof.rows, "randomized": proof.randomized, "table": list(map(_row, proof.table))}
     out["noise"] = noise
+    out["people"] = [
+        {"attribute": attribute, "groups": list(map(_group, groups))}
+        for attribute, groups in proof.people.items()
+    ]
     if proof.other:
         out |= {"reading": "drawn" if proof.drawn else "rounded", "other": list(map(_row, proof.other))}
     return out
+
+
+def _group(one: GroupChange) -> dict[str, Any]:
+    metrics = {name: {"before": form(was), "after": form(now)} for name, (was, now) in one.metrics.items()}
+    return {"group": one.group, "rows": one.rows, **_present(up=one.up, down=one.down), "metrics": metrics}
 
 
 def rows_dict(read: int, used: int, excluded: Mapping[str, int]) -> dict[str, Any]:
@@ -56,9 +67,10 @@ def rows_dict(read: int, used: int, excluded: Mapping[str, int]) -> dict[str, An
     return {"read": read, "used": used, "excluded": left_out}
 
 
-def _data(
+def data_dict(
     source: str, rows: Mapping[str, Any], reading: Reading, inferred: Mapping[str, str]
 ) -> dict[str, Any]:
+    """Return the JSON form of what was read; ``rows`` is that of :func:`rows_dict`."""
     return {
         "source": source,
         "rows": rows,
@@ -88,7 +100,7 @@ def repair_dict(
         "criterion": outcome.criterion,
         **({"does_not_count": same} if individual else {}),
         "seed": repaired.seed,
-        "data": {**_data(source, rows, outcome.reading, inferred), "fingerprint": fingerprint},
+        "data": {**data_dict(source, rows, outcome.reading, inferred), "fingerprint": fingerprint},
         "settings": {
             **reading_dict(outcome.reading),
             "confidence": settings.confidence,
@@ -106,6 +118,10 @@ def repair_dict(
         ],
         "solution": outcome.predictor.trace.state(),
         "proof": {"fit": _proof(outcome.fit), "holdout": _proof(outcome.holdout)},
+        "rule": [
+            {"group": r.group, "scores": list(r.scores), "probabilities": list(r.probabilities)}
+            for r in outcome.rule
+        ],
         "checks": [check_dict(result, settings.gate_on) for result in outcome.checks],
         "messages": list(map(message_dict, outcome.messages)),
         "warnings": list(outcome.warnings),
@@ -122,6 +138,8 @@ def _point(point: Point) -> dict[str, Any]:
         **out,
         "gaps": {name: form(value) for name, value in point.gaps.items()},
         "qualities": {name: form(value) for name, value in point.qualities.items()},
+        "surer": {name: form(value) for name, value in point.surer.items()},
+        "costs": {name: form(value) for name, value in point.costs.items()},
         "randomized": point.randomized,
         "protected_at_predict": point.needs_protected,
         "front": list(point.front),
@@ -141,7 +159,7 @@ def compare_dict(
     return {
         "schema": COMPARE_SCHEMA,
         "fairfix": __version__,
-        "data": _data(source, rows, outcome.reading, inferred),
+        "data": data_dict(source, rows, outcome.reading, inferred),
         "settings": {**reading_dict(outcome.reading), **settings},
         "split": {"fit": outcome.fitted, "holdout": outcome.held},
         "contenders": [
@@ -149,4 +167,8 @@ def compare_dict(
             for title, parameters in outcome.parameters.items()
         ],
         "points": [_point(point) for point in outcome.points],
+        "advice": [
+            {"gap": one.gap, "at_most": one.at_most, "quality": one.quality, "point": one.point}
+            for one in outcome.advice
+        ],
     }

@@ -40,6 +40,7 @@ from fairfix.tasks.dataset import (
     waivers_of,
 )
 from fairfix.tasks.messages import message_dict, of_direction, of_source
+from fairfix.tasks.record import add_record
 from fairfix.tasks.request import AuditRequest, function_of
 from fairfix.tasks.result import Result
 
@@ -100,7 +101,7 @@ def run_audit(request: AuditRequest) -> AuditResult:
         assert data is not None
         _compare_rows(content, report.settings, allowances, request, data)
     apply_waivers(content, waivers, request)
-    return AuditResult(content, report, counts)
+    return AuditResult(add_record(content, request), report, counts)
 
 
 def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -> Settings:

@@ -28,14 +28,17 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
+from fairfix.tasks.advice import Advice, advice_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
 from fairfix.tasks.dataset import Dataset, explaining, learned_features, log, noise_of, open_data
 from fairfix.tasks.doubts import area_of
 from fairfix.tasks.fitting import recorded, split_rows, warned
 from fairfix.tasks.messages import of_direction
-from fairfix.tasks.proof import results_on
+from fairfix.tasks.proof import loss_of, mean_change, results_on
+from fairfix.tasks.record import add_record
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
+from fairfix.tasks.two_models import compare_models
 
 GAPS = (
     "ks.to_overall",
@@ -46,6 +49,9 @@ GAPS = (
     "decision_flips.under_comparable",
 )
 """What is shown of fairness, per attribute; where it applies."""
+
+BASELINES = 2
+"""Points beside those of methods: the base as it is, and the best constant."""
 
 QUALITIES = ("accuracy", "log_loss", "square_loss", "absolute_loss")
 """What is shown of quality, over everybody; where it applies."""
@@ -80,6 +86,10 @@ class Point:
     notes: tuple[Note, ...] = ()
     front: tuple[str, ...] = ()
     """Pairs ``gap|quality`` on whose frontier it lies."""
+    surer: Mapping[str, Value] = field(default_factory=dict)
+    """Its gaps of recorded groups with intervals that hold for all points at once."""
+    costs: Mapping[str, Value] = field(default_factory=dict)
+    """Quality -> its change against the base on the same rows, with such an interval."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,7 @@ class ComparisonOutcome:
     held: int
     parameters: Mapping[str, Mapping[str, Any]]
     reading: Reading
+    advice: tuple[Advice, ...] = ()
 
 
 def compare_table(
@@ -106,13 +117,14 @@ def compare_table(
     noise: Noise | None = None,
     seen_by_model: tuple[str, ...] = (),
     done: Callable[[int], None] = lambda fits: None,
+    begin: Callable[[str], None] = lambda fit: None,
 ) -> ComparisonOutcome:
     """Fit every contender at every slack on one part of the rows and judge it on the other.
 
     Methods are given ``features``, ``protected_as_feature``, ``noise`` and ``seen_by_model`` as far as they know them
     (:class:`~fairfix.methods.base.RepairProblem`); one that treats groups apart sees the protected columns whatever is
-    said here. ``done`` is called with 1 after every fit of :func:`fits`. A method that cannot be fitted is a point with
-    its failure.
+    said here. ``begin`` is called before every fit of :func:`fits` with its name, ``done`` after it with 1. A method
+    that cannot be fitted is a point with its failure.
     """
     table = replace(table, reading=table.reading.with_threshold(learned=True))
     if table.rows.score is not None and table.reading.binary and table.reading.threshold is None:
@@ -126,19 +138,21 @@ def compare_table(
     noisy = replace(learning, noise=noise, seen_by_model=seen_by_model)
     grouped = replace(learning, protected_as_feature=True)
     scored = RepairProblem(fitted, many_fits=True)
-    judge = _Judge(table.take(split.holdout), noise, confidence)
+    planned = fits(contenders, slacks)
+    judge = _Judge(table.take(split.holdout), noise, confidence, len(planned) + BASELINES)
     fit_seed = int(fit_rng.integers(2**63))
     points = [*_baselines(fitted, judge)]
-    for contender, slack in fits(contenders, slacks):
+    for contender, slack in planned:
+        begin(contender.title if slack is None else f"{contender.title} with slack {slack:g}")
         one = contender.repairer
         by_group = grouped if one.solver_in_force.sees_groups else learning if one.learns else scored
         problem = noisy if one.knows_noise else by_group
         points.append(_point(contender, slack, problem, judge, fit_seed))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
-    return ComparisonOutcome(
-        tuple(_with_fronts(points)), split.fit.size, split.holdout.size, shown, table.reading
-    )
+    points = list(_with_fronts(points))
+    advice = tuple(advice_of(points, slacks))
+    return ComparisonOutcome(tuple(points), split.fit.size, split.holdout.size, shown, table.reading, advice)
 
 
 def fits(
@@ -174,6 +188,36 @@ class _Judge:
     held: Table
     noise: Noise | None
     confidence: float
+    points: int = 1
+    """How many there will be: so many more intervals have to hold at once for advice."""
+
+    @property
+    def base(self) -> Table | None:
+        """The rows with the base as it is; None where they have no score."""
+        held = self.held
+        if held.rows.score is None:
+            return None
+        plain = held.reading.score_scale == "raw" or held.reading.task == "regression"
+        return held if plain else held.with_score(held.probability)
+
+    @property
+    def surest(self) -> _Judge:
+        """The judge of recorded groups whose intervals hold for a gap and a cost of all points at once."""
+        return _Judge(self.held, None, 1.0 - (1.0 - self.confidence) / (2 * self.points))
+
+    def with_costs(self, point: Point, again: Point, table: Table) -> Point:
+        """Return the point with the gaps of ``again``, by the surest judge, and what ``table`` costs."""
+        base, settings = self.base, Settings(confidence=self.surest.confidence)
+        label, costs = self.held.rows.label, {}
+        if base is not None and label is not None:
+            then, now = base.chance, table.chance
+            if self.held.reading.binary and then is not None and now is not None:
+                change = np.where(label == 1, now - then, then - now)
+                costs["accuracy"] = mean_change(change, base, settings, (-1.0, 1.0))
+            elif self.held.reading.task == "regression":
+                change = loss_of("square_loss", table) - loss_of("square_loss", base)
+                costs["square_loss"] = mean_change(change, base, settings, (-math.inf, math.inf))
+        return replace(point, surer=again.gaps, costs=costs)
 
     def repaired(self, predictor: RepairedPredictor, comparable: Comparable) -> Point:
         """Return what a repair does to the rows.
@@ -191,6 +235,8 @@ class _Judge:
             needs_protected=predictor.needs_protected,
         )
         point = self.with_true_groups(point, repaired, predictor if decided else None)
+        if self.points > 1:
+            point = self.with_costs(point, self.surest.repaired(predictor, ()), repaired)
         if not (decided and predictor.is_probability):
             return point
         own = self.scored(held.with_score(predictor.predict(held)))
@@ -232,9 +278,8 @@ class _Judge:
 def _baselines(fitted: Table, judge: _Judge) -> Iterator[Point]:
     """Yield the base score as it is, and the constant that the labels of the fit make best."""
     held, tables = judge.held, {}
-    if held.rows.score is not None:
-        plain = held.reading.score_scale == "raw" or held.reading.task == "regression"
-        tables["base"] = held if plain else held.with_score(held.probability)
+    if judge.base is not None:
+        tables["base"] = judge.base
     if fitted.rows.label is not None:
         mean = float(np.average(fitted.rows.label, weights=fitted.rows.weight))
         tables["constant"] = held.with_score(np.full(len(held), mean))
@@ -243,7 +288,8 @@ def _baselines(fitted: Table, judge: _Judge) -> Iterator[Point]:
         point = replace(judge.scored(table), title=title, notes=messages(wrong))
         for note in point.notes:
             log.info("%s: %s", note.severity, note)
-        yield judge.with_true_groups(point, table)
+        point = judge.with_true_groups(point, table)
+        yield judge.with_costs(point, judge.surest.scored(table), table)
 
 
 def _with_fronts(points: Sequence[Point]) -> Iterator[Point]:
@@ -291,8 +337,10 @@ class Plan:
         """Every fit that is to be made."""
         return fits(self.contenders, self.request.slacks)  # type: ignore[arg-type]  # a tuple in a request
 
-    def run(self, done: Callable[[int], None] = lambda fits: None) -> CompareResult:
-        """Make the comparison; ``done`` is called with 1 after every fit."""
+    def run(
+        self, done: Callable[[int], None] = lambda fits: None, begin: Callable[[str], None] = lambda fit: None
+    ) -> CompareResult:
+        """Make the comparison; ``begin`` is called before every fit with its name, ``done`` after it with 1."""
         request, data = self.request, self.data
         with explaining(data):
             table = read_table(data.source, data.reading)
@@ -308,6 +356,7 @@ class Plan:
             noise=self.noise,
             seen_by_model=data.seen_by_model,
             done=done,
+            begin=begin,
         )
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
         settings: dict[str, Any] = {
@@ -320,7 +369,7 @@ class Plan:
             noisy = self.noise.table
             settings["noise"] = {"table": noisy.source, "assumption": "N2" if noisy.by_label else "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
-        return CompareResult(content, outcome)
+        return CompareResult(add_record(content, request), outcome)
 
 
 def plan_of(request: CompareRequest) -> Plan:
@@ -368,8 +417,11 @@ def _unfit(method: type[Repairer], reading: Reading, *, learned: bool, noise: No
     return ""
 
 
-def _compare(request: CompareRequest) -> CompareResult:
-    """Show what each method costs over a range of slack, on rows that were not fitted to.
+def _compare(request: CompareRequest) -> Result:
+    """Show what each method costs over a range of slack, on rows that were not fitted to; or compare two models.
+
+    Two models are compared where ``against`` or ``against_data`` names the scores of the other one:
+    ``compare(frame, protected="race", score="new", against="old")``.
 
     The result is that of ``fairfix compare`` with the options of these names.
 
@@ -378,7 +430,12 @@ def _compare(request: CompareRequest) -> CompareResult:
     UsageError, DataError
         Parameters do not go together, or no method fits the data.
     """
-    return plan_of(request).run()
+    return compare_models(request) if of_models(request) else plan_of(request).run()
+
+
+def of_models(request: CompareRequest) -> bool:
+    """Tell whether two models are to be compared, and no methods."""
+    return request.against is not None or request.against_data is not None
 
 
 compare = function_of("compare", CompareRequest, _compare)

@@ -44,6 +44,7 @@ from fairfix.tasks.doubts import (
     one_row,
 )
 from fairfix.tasks.messages import of_direction
+from fairfix.tasks.people import Rule, rules_of
 from fairfix.tasks.proof import Proof, loss_of, prove, results_on
 
 
@@ -82,6 +83,8 @@ class Outcome:
     holdout: Proof
     messages: tuple[Note, ...]
     reading: Reading
+    rule: tuple[Rule, ...] = ()
+    """The probability of a yes by group and score, where decisions hang on nothing else."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -207,7 +210,10 @@ def repair_table(
     area = area_of(fitted, settings.confidence) if predictor.needs_score else None
     sizes = {name: part.size for name, part in vars(split).items()}
     notes = [*of_direction(area, table.reading), *first, *proof.claims, *notes]
-    return Outcome(best, predictor, split, sizes, selection, of_fit, proof, messages(notes), table.reading)
+    rule = rules_of(held, predictor)
+    return Outcome(
+        best, predictor, split, sizes, selection, of_fit, proof, messages(notes), table.reading, rule
+    )
 
 
 HELD_ROWS = 1 << 20
@@ -261,7 +267,8 @@ def repair_stream(
     wrong = of_direction(area_of(shown, settings.confidence), reading)
     notes = messages((*wrong, *first, *warned(caught), *aside, *predictor.trace.notes))
     sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
-    return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading), counted
+    rule = rules_of(held, predictor)
+    return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading, rule), counted
 
 
 def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Caution]]:

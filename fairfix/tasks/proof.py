@@ -31,6 +31,7 @@ from fairfix.noisy.proof import Told, comparisons_of, said_of, true_groups_of, v
 from fairfix.optim.parity import ks_to_overall
 from fairfix.stats.estimates import Means
 from fairfix.stats.ks import ks_noise
+from fairfix.tasks.people import GroupChange, changes_of
 
 FLIPPED = (
     "decision_flips.under_flips",
@@ -72,6 +73,11 @@ LOSSES = ("log_loss", "square_loss", "absolute_loss")
 """Losses over everybody that the table shows."""
 
 
+UNLIKE = (
+    "before, the score is judged as a probability of the label; after, the chance of a positive decision is"
+)
+"""Why losses before and after a repair of decisions are not compared."""
+
 NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is no probability")
 
 
@@ -81,7 +87,8 @@ class ProofRow:
 
     Where decisions are drawn, ``after`` is expected over the draws, and ``delivered`` the number with the draws of the
     shipped rule on these very rows; where values are, ``after`` is as delivered, and ``expected`` the number expected
-    over the draws. None where nothing is drawn, or that is not known.
+    over the draws. None where nothing is drawn, or that is not known. Numbers with ``unlike`` are of different things,
+    which it names, so that they have no change.
 
     Attributes
     ----------
@@ -100,6 +107,7 @@ class ProofRow:
     attribute: str = ""
     delivered: float | None = None
     expected: float | None = None
+    unlike: str = ""
 
     @property
     def name(self) -> str:
@@ -124,6 +132,8 @@ class Proof:
     """Whether ``table`` is about drawn decisions."""
     claims: tuple[str, ...] = ()
     """What held-out rows say of the true groups, in words; empty where nothing is known of them."""
+    people: Mapping[str, tuple[GroupChange, ...]] = field(default_factory=dict)
+    """Attribute -> what changes for each of its groups."""
 
 
 def prove(
@@ -180,6 +190,8 @@ def prove(
     ):  # else nobody knows with which draws the rule will be shipped
         delivered = _delivered(table, repaired, settings)
         rows = [replace(row, delivered=delivered.get(row.name)) for row in rows]
+    if predictor.gives == "decision" and not predictor.is_probability:
+        rows = [replace(row, unlike=UNLIKE) if row.id in LOSSES else row for row in rows]
     noise: dict[str, tuple[float, float]] = {}
     if predictor.gives == "value" and not predictor.is_probability:
         noise = {block.attribute: _noise(repaired, block) for block in after.blocks if not block.stratum}
@@ -190,7 +202,15 @@ def prove(
         other += [row for row in rows if _of_score(row.id)]
         rows = [row for row in rows if not _of_score(row.id)]
     return Proof(
-        len(table), share, tuple(rows), after, noise, tuple(other), predictor.gives == "decision", claims
+        len(table),
+        share,
+        tuple(rows),
+        after,
+        noise,
+        tuple(other),
+        predictor.gives == "decision",
+        claims,
+        changes_of(base, repaired, before, after),
     )
 
 
@@ -384,7 +404,7 @@ def _overall_rows(
             right = base.rows.label == 1
             changes["accuracy"] = np.where(right, chance, 1 - chance) - np.where(right, then, 1 - then)
         for name, change in changes.items():  # paired: sharper than two intervals apart
-            yield ProofRow(name, was[name], now[name], _mean(change, base, settings, (-1.0, 1.0)))
+            yield ProofRow(name, was[name], now[name], mean_change(change, base, settings, (-1.0, 1.0)))
     if base.rows.label is None:
         return
     if repaired.reading.columns.probability and base.reading.binary:
@@ -402,10 +422,10 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
         why = f"infinite: {wrong:,} rows are decided against their label with certainty, as every threshold does"
         loss = Value(math.nan, math.nan, math.nan, why)
     else:
-        loss = _mean(-np.log(right), table, settings, (0.0, math.inf))
+        loss = mean_change(-np.log(right), table, settings, (0.0, math.inf))
     was = before.overall.metrics
     yield ProofRow("log_loss", was.get("log_loss", NO_CHANCE), loss)
-    square = _mean((1 - right) ** 2, table, settings, (0.0, 1.0))
+    square = mean_change((1 - right) ** 2, table, settings, (0.0, 1.0))
     yield ProofRow("square_loss", was.get("square_loss", NO_CHANCE), square)
 
 
@@ -417,7 +437,7 @@ def _losses_of_values(
         if name in was and name in now:
             change = loss_of(name, repaired) - loss_of(name, base)
             inside = bool(np.isfinite(change).all())
-            paired = _mean(change, base, settings, (-math.inf, math.inf)) if inside else None
+            paired = mean_change(change, base, settings, (-math.inf, math.inf)) if inside else None
             yield ProofRow(name, was[name], now[name], paired)
 
 
@@ -432,8 +452,8 @@ def loss_of(name: str, table: Table) -> Floats:
     return np.asarray(np.abs(u - y) if name == "absolute_loss" else (u - y) ** 2)
 
 
-def _mean(parts: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
-    """Return the mean of a number per row, whose smallest and largest possible value are ``support``."""
+def mean_change(parts: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
+    """Return the mean of a change per row, whose smallest and largest possible value are ``support``."""
     weight = table.weight
     sums = (weight, weight**2, weight * parts, weight * parts * parts, weight * np.abs(parts))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)

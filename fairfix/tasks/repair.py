@@ -46,6 +46,7 @@ from fairfix.tasks.dataset import (
 )
 from fairfix.tasks.fitting import HELD_ROWS, Outcome, repair_stream, repair_table
 from fairfix.tasks.messages import message_dict, of_source
+from fairfix.tasks.record import add_record
 from fairfix.tasks.request import RepairRequest, function_of
 from fairfix.tasks.result import Result
 
@@ -143,7 +144,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         log.info("needed at predict time: %s", ", ".join(repaired.required))
         content["artifact"] = {"file": file_name(request.output), "sha256": digest}
     apply_waivers(content, waivers, request)  # the artifact has the verdict without them: they end, it stays
-    return RepairResult(content, repaired, outcome)
+    return RepairResult(add_record(content, request), repaired, outcome)
 
 
 def chosen_method(

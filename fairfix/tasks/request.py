@@ -143,6 +143,10 @@ class Request:
         return value is not part.default and not (plain and value == part.default)
 
 
+RECORD = ("model", "owner", "purpose", "date")
+"""What may be kept with a result: the model's name, who answers for it, what it decides, of when the data is."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataRequest(Request):
     """Data, which column is what, and how its values are read."""
@@ -245,6 +249,8 @@ class DataRequest(Request):
         "State that noise depends on nothing but the true group, and decisions not on the recorded one.",
     )
     seed: int = parameter(0, "Of everything that is drawn: the split, the fit, resampling.", at_least=0)
+    record: Mapping[str, str] = field(default_factory=dict)
+    """What is kept with the result, by :data:`RECORD`, as in the table ``[report]`` of the configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,6 +387,15 @@ class RepairRequest(GateRequest):
 class CompareRequest(DataRequest):
     """The parameters of ``compare``."""
 
+    against: str | None = parameter(
+        None,
+        "Compare two models instead of methods: this is the score of the other one, and nothing is fitted.",
+        "COLUMN",
+    )
+    against_data: Any = source(
+        "The other model's scores are in this data, with the same columns; rows are matched by `id`.", "DATA"
+    )
+    id: str | None = parameter(None, "Row identity, by which `against_data` matches rows.", "COLUMN")
     methods: Names = parameter(
         (), "The methods to compare.  [default: all that fit the data]", "NAME[,...]", listed=True
     )
@@ -450,11 +465,25 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("exclude_small", ("profile=ll144",), ""),
     ("fail_on_worse", ("baseline", "baseline_data"), "it compares with an earlier result"),
     ("baseline_data", ("id",), "rows are matched by their ids"),
+    ("against_data", ("id",), "rows are matched by their ids"),
     ("pairs", ("id",), "people are named by their ids"),
 )
 """(parameter, one of these is needed too, why)."""
 
+FITTED = (
+    "methods",
+    "slacks",
+    "holdout",
+    "protected_as_feature",
+    "features",
+    "model",
+    "noise",
+    "noise_radius",
+)
+
 EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
+    ("against", FITTED, "the scores of two models are compared, and nothing is fitted"),
+    ("against_data", FITTED, "the scores of two models are compared, and nothing is fitted"),
     ("model", ("score", "prediction"), "the model makes the scores"),
     ("noise_columns", ("noise_probability",), "persons are counted"),
     *(

@@ -19,7 +19,7 @@ import pytest
 from fairfix.cli import run
 from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Certificate, FitTrace, Quantity
-from fairfix.report.layout import solution_facts
+from fairfix.report.repairs import solution_facts
 
 
 def test_a_trace_comes_back_from_its_json() -> None:

@@ -25,6 +25,9 @@ from fairfix.methods import available
 from fairfix.methods.base import RepairProblem
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.true_groups import audit_noisy
+from fairfix.report import renderer
+from fairfix.report.comparisons import named
+from fairfix.report.layout import layout
 from fairfix.report.picture import draw
 from fairfix.tasks.compare import GAPS, ComparisonOutcome, Contender, chosen, compare_table, fits
 from fairfix.tasks.fitting import split_rows
@@ -179,7 +182,7 @@ def test_same_input_same_bytes(runs: tuple[Path, Path]) -> None:
 
 def test_text_shows_the_frontier_and_who_needs_the_group(runs: tuple[Path, Path]) -> None:
     """The table has a row per point with its interval, the frontier mark and whether the group is needed."""
-    out = (runs[0] / "text").read_text()
+    out = renderer("text")(json.loads((runs[0] / "json").read_text()), detail=True, width=160)
 
     assert "ks.to_overall [sex]" in out
     assert "uses group" in out
@@ -288,3 +291,58 @@ def test_worst_cases_of_true_groups_are_those_of_an_audit(table: Table) -> None:
         if (one.name, one.group) == ("selection_rate.difference", "")
     )
     assert points[0].gaps[worst].value == pytest.approx(bound.high, abs=1e-9)
+
+
+def test_advice_is_the_best_point_within_the_gap(outcome: ComparisonOutcome) -> None:
+    """No point but the constant is within the gap and better; where none is within it, none is advised."""
+    assert {one.at_most for one in outcome.advice} == set(SLACKS)
+    assert {one.gap for one in outcome.advice} == {name for point in outcome.points for name in point.surer}
+    for one in outcome.advice:
+        sign = 1 if one.quality == "accuracy" else -1
+        within = [
+            sign * point.qualities[one.quality].value
+            for point in outcome.points
+            if point.title != "constant"
+            and one.gap in point.surer
+            and point.gaps[one.gap].value <= one.at_most
+        ]
+        assert (one.point is None) == (not within)
+        if one.point is not None:
+            taken = outcome.points[one.point]
+            assert sign * taken.qualities[one.quality].value == max(within)
+            assert taken.gaps[one.gap].value <= one.at_most
+
+
+def test_intervals_of_advice_are_wider_and_costs_are_against_the_base(outcome: ComparisonOutcome) -> None:
+    """The intervals that hold for all points at once contain those of single points; the base costs nothing."""
+    base = outcome.points[0]
+    wider = 0
+    for point in outcome.points:
+        for name, value in point.surer.items():
+            own = point.gaps[name]
+            assert value.value == own.value
+            assert value.low <= own.low + 1e-12
+            assert value.high >= own.high - 1e-12
+            wider += value.high > own.high + 1e-6
+        if "accuracy" in point.qualities:
+            change = point.qualities["accuracy"].value - base.qualities["accuracy"].value
+            assert point.costs["accuracy"].value == pytest.approx(change, abs=1e-9)
+            assert point.costs["accuracy"].low <= change <= point.costs["accuracy"].high
+    assert wider > len(outcome.points)
+
+
+def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -> None:
+    """The first words say what to take for which gap, and on what they rest; no line is wider than the terminal."""
+    result = json.loads((runs[0] / "json").read_text())
+    text = renderer("text")(result, width=80)
+    heading = next(iter(layout(result)))
+
+    assert all(
+        line.startswith("For demographic parity difference [sex] of at most") for line in heading.lines[:-1]
+    )
+    assert "looks better here" in heading.lines[-1]
+    chosen_point = next(one for one in result["advice"] if one["point"] is not None)
+    assert named(result["points"][chosen_point["point"]]) in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+    assert "log_loss" not in text
+    assert "log_loss" in renderer("text")(result, width=80, detail=True)

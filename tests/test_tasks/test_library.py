@@ -56,7 +56,7 @@ def test_every_option_is_a_parameter_and_every_parameter_an_option(command: str)
     """By name and by default, those of every repair method included."""
     own = options(command)
     parameters = inspect.signature(getattr(fairfix, command)).parameters
-    assert set(parameters) - {"waivers", "today", "output"} == set(own)
+    assert set(parameters) - {"waivers", "today", "output", "record"} == set(own)
     for name, (default, domain) in parameters_of(COMMANDS[command]).items():
         if domain.positional:
             continue
@@ -72,7 +72,7 @@ def test_every_parameter_is_explained() -> None:
         told = inspect.getdoc(getattr(fairfix, command))
         assert told
         for name in inspect.signature(getattr(fairfix, command)).parameters:
-            assert f"\n{name}\n" in told or name in ("waivers", "today", "output")
+            assert f"\n{name}\n" in told or name in ("waivers", "today", "output", "record")
 
 
 @pytest.fixture
@@ -277,6 +277,11 @@ VALUES: dict[str, Any] = {
     "fail_on_worse": "0.1",
     "baseline": "old.json",
     "baseline_data": "old.parquet",
+    "against": "older",
+    "against_data": "old.parquet",
+    "methods": "ramp",
+    "slacks": "0.1",
+    "holdout": "0.2",
     "id": "person",
     "pairs": "pairs.csv",
     "model": "m.skops",
@@ -295,7 +300,7 @@ VALUES: dict[str, Any] = {
 @pytest.mark.parametrize(("name", "others"), [(name, others) for name, others, _ in (*REQUIRES, *EXCLUDES)])
 def test_what_does_not_go_together_is_said(name: str, others: tuple[str, ...], call: Call) -> None:
     """Every row of the tables is an error that names both, before any data is read, in words of the caller."""
-    command = "repair" if name == "pairs" else "audit"
+    command = {"pairs": "repair", "against": "compare", "against_data": "compare"}.get(name, "audit")
     excluded = (name, others) in [(one, them) for one, them, _ in EXCLUDES]
     for other in others:
         names = [name, other] if excluded else [name]

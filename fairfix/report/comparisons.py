@@ -1,0 +1,209 @@
+"""The sections of a comparison of methods: settings, and a table for each gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+
+from fairfix.auditing.metrics import METRICS
+from fairfix.report.layout import (
+    Columns,
+    Grid,
+    Interval,
+    Json,
+    Section,
+    interval,
+    pairs,
+    parted,
+    read_and_used,
+    signed,
+    titled,
+)
+
+LEADING = (
+    "selection_rate.difference.between_groups",
+    "ks.to_overall",
+    "true_positive_rate.difference.between_groups",
+)
+"""Gaps that the report opens with, the first that there is of an attribute."""
+
+MAIN = ("accuracy", "square_loss")
+"""The quality beside a gap; others are folded."""
+
+
+def sections(result: Json, *, detail: bool) -> Iterator[Section]:
+    """Yield the sections of a comparison's JSON form."""
+    yield Section(f"fairfix comparison on {result['data']['source']}", tuple(answer(result)), kind="answer")
+    points = [point for point in result["points"] if "failure" not in point]
+    qualities = dict.fromkeys(name for point in points for name in point["qualities"])
+    main = next((name for name in MAIN if name in qualities), None)
+    for gap in dict.fromkeys(name for point in points for name in point["gaps"]):
+        yield _of_gap(result, gap, [point for point in points if gap in point["gaps"]], main, detail=detail)
+    failures = [(point, point["failure"]) for point in result["points"] if "failure" in point]
+    notes = [(point, note) for point in points for note in point["notes"]]
+    lines = [f"{named(point)}: {text}" for point, text in (*failures, *(notes if detail else ()))]
+    if notes and not detail:
+        lines.append(f"{len(notes)} notes on single fits (shown with --detail)")
+    if lines:
+        yield Section("Notes", tuple(dict.fromkeys(lines)))
+    yield Section("Data and settings", tuple(_compare_facts(result)), kind="facts")
+
+
+def _of_gap(result: Json, gap: str, points: Sequence[Json], main: str | None, *, detail: bool) -> Section:
+    """Return the frontier of a gap and the main quality; all points and qualities with detail, folded on a page."""
+    on = [point for point in points if point["title"] == "base" or f"{gap}|{main}" in point["front"]]
+    shown = on if main else points
+    ordered = sorted(shown, key=lambda point: point["gaps"][gap]["value"] or 0.0)
+    columns: dict[str, str | Callable[[Json], str]] = {
+        "method": "title",
+        "slack": slack_of,
+        "gap, points": _shortly(lambda point: point["gaps"][gap]),
+    }
+    if main:
+        write = _shortly if main == "accuracy" else _plainly
+        columns["accuracy, %" if main == "accuracy" else main] = write(
+            lambda point: point["qualities"].get(main, NONE)
+        )
+    columns |= {
+        "random": lambda point: f"{100 * point['randomized']:.1f} %",
+        "uses group": lambda point: "yes" if point["protected_at_predict"] else "no",
+    }
+    grids, lines = [Grid.of(columns, ordered, 2, f"Frontier of {gap}")], list(advised(result, gap))
+    if left := len(points) - len(shown):
+        lines.append(
+            f"{left} other points are beaten in the gap and in {main} by one of these"
+            + ("" if detail else " (shown with --detail)")
+        )
+    if detail:
+        qualities = dict.fromkeys(name for point in points for name in point["qualities"])
+        every: Columns = {
+            "method": "title",
+            "slack": slack_of,
+            "gap": _gap_of(gap),
+            **{name: _quality_of(gap, name) for name in qualities},
+        }
+        grids.append(replace(Grid.of(every, points, 2, f"All points: {gap}"), folded=True))
+    return Section(gap, tuple(lines), tuple(grids), "gap")
+
+
+# ---------------------------------------------------------------------- advice
+
+
+def answer(result: Json) -> Iterator[str]:
+    """Yield the advice for the leading gap of every attribute, and what it rests on."""
+    gaps = dict.fromkeys(one["gap"] for one in result.get("advice", ()))
+    attributes = dict.fromkeys(parted(gap)[1] for gap in gaps)
+    lines = []
+    for attribute in attributes:
+        of = [gap for gap in gaps if parted(gap)[1] == attribute]
+        leading = next((gap for name in LEADING for gap in of if parted(gap)[0] == name), of[0])
+        lines += list(advised(result, leading, titled(leading)))
+    yield from lines
+    if lines:
+        many = sum("failure" not in point for point in result["points"])
+        confidence = f"{result['settings']['confidence']:.0%}"
+        rows = f"{result['split']['holdout']:,}"
+        yield (
+            f"The choice is by the same {rows} held-out rows, so what is chosen looks better here than on other rows; "
+            f"the intervals of the advice are wider for that, and hold for all {many} points at once ({confidence})."
+        )
+
+
+def advised(result: Json, gap: str, title: str = "a gap") -> Iterator[str]:
+    """Yield which point to take for a gap of at most each limit; a point that is taken for several stands once."""
+    runs = groupby((one for one in result.get("advice", ()) if one["gap"] == gap), key=itemgetter("point"))
+    for place, run in runs:
+        several = list(run)
+        one = several[-1 if place is None else 0]
+        begin = f"For {title} of at most {_points(one['at_most'])}"
+        if place is None:
+            yield f"{begin}: nothing that was tried, on held-out rows."
+            continue
+        point = result["points"][place]
+        value, cost = point["surer"][gap], point["costs"].get(one["quality"])
+        text = f"{begin}: {named(point)}. Its gap is {_ends(value)}"
+        if value["high"] is None or value["high"] > one["at_most"]:
+            text += ", which does not show that it is so small on other rows"
+        if point["title"] == "base":
+            text += "; no repair is needed for it"
+        elif cost is not None and cost["value"] is not None:
+            title_of = METRICS[one["quality"]].title
+            written = _ends(cost, sign=True) if one["quality"] == "accuracy" else signed(cost)
+            text += f"; {title_of} changes by {written} against the base"
+        yield text + ("; it uses the group." if point["protected_at_predict"] else ".")
+
+
+def named(point: Json) -> str:
+    """Return how a point is called: its method and slack."""
+    return str(point["title"]) + (f" with slack {point['slack']}" if point["slack"] is not None else "")
+
+
+def _points(number: float) -> str:
+    return f"{100 * number:.4g} point{'' if number == 0.01 else 's'}"
+
+
+def _ends(value: Json, *, sign: bool = False) -> str:
+    """Return a value and its interval in percentage points."""
+    form = "+.1f" if sign else ".1f"
+    low, high = ("–" if value[end] is None else f"{100 * value[end] + 0.0:{form}}" for end in ("low", "high"))
+    return f"{100 * value['value'] + 0.0:{form}} points ({low} to {high})"
+
+
+NONE = {"value": None, "low": None, "high": None}
+
+
+def _shortly(of: Callable[[Json], Json]) -> Callable[[Json], str]:
+    """Return the cell of a share in per cent with its interval."""
+
+    def cell(point: Json) -> str:
+        value = of(point)
+        if value["value"] is None:
+            return "–"
+        low, high = ("–" if value[end] is None else f"{100 * value[end]:.0f}" for end in ("low", "high"))
+        return Interval(f"{100 * value['value']:.1f} [{low}, {high}]")
+
+    return cell
+
+
+def _plainly(of: Callable[[Json], Json]) -> Callable[[Json], str]:
+    return lambda point: interval(of(point))
+
+
+def _compare_facts(result: Json) -> Iterator[str]:
+    split, settings = result["split"], result["settings"]
+    yield (
+        f"{read_and_used(result)}: {split['fit']:,} to fit, {split['holdout']:,} held out (seed {settings['seed']})"
+    )
+    yield (
+        "all numbers are of held-out rows; a frontier has the points of which no other has both a smaller gap and "
+        "better quality, and * marks them"
+    )
+    for contender in result["contenders"]:
+        yield f"{contender['title']}: {pairs(contender['parameters'])}"
+    noise = settings.get("noise")
+    if noise:
+        yield (
+            f"worst cases of true groups are over any noise that fits {noise['table']} ({noise['assumption']}), with "
+            "an upper limit; all else is by recorded group"
+        )
+
+
+def slack_of(point: Json) -> str:
+    """Return the slack of a point of a comparison; a model as it is has none."""
+    return "" if point["slack"] is None else str(point["slack"])
+
+
+def _gap_of(gap: str) -> Callable[[Json], str]:
+    return lambda point: interval(point["gaps"][gap])
+
+
+def _quality_of(gap: str, name: str) -> Callable[[Json], str]:
+    """Return the cell of a quality, with a star where the point is on the frontier."""
+
+    def cell(point: Json) -> str:
+        mark = "*" if f"{gap}|{name}" in point["front"] else ""
+        return Interval(interval(point["qualities"][name]) + mark) if name in point["qualities"] else ""
+
+    return cell

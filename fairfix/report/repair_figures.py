@@ -1,0 +1,89 @@
+"""The pictures of a repair: what changes for each group, and the chance of a yes at each score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+
+from fairfix.auditing.metrics import METRICS
+from fairfix.report import svg
+from fairfix.report.figures import MOST_ROWS, Figure, Part
+from fairfix.report.layout import Grid, Json, Section, interval, show
+from fairfix.report.repairs import CERTAIN, in_words
+from fairfix.report.svg import CURVES, Curve, Dot
+
+
+def people(section: Section) -> Iterator[Part]:
+    """Yield the rates of every group before and after a repair, on one axis."""
+    groups, attribute = section.about["groups"][:MOST_ROWS], section.about["attribute"]
+    for metric in ("selection_rate", "mean_score"):
+        shown = [group for group in groups if metric in group["metrics"]]
+        if not shown:
+            continue
+        rows = [
+            (
+                group["group"],
+                *(
+                    Dot(when, value["value"], value["low"], value["high"], interval(value))
+                    for when in ("before", "after")
+                    for value in [group["metrics"][metric][when]]
+                ),
+            )
+            for group in shown
+        ]
+        title = METRICS[metric].title
+        ends = [end for _, *dots in rows for dot in dots for end in (dot.value, dot.low, dot.high)]
+        share = METRICS[metric].scale == "share"
+        span = svg.span_of(ends, zero=share, most=1.0 if share else None)
+        description = "; ".join(
+            f"{name} before {before.text}, after {after.text}" for name, before, after in rows
+        )
+        heading = f"{title} by {attribute}, before and after"
+        numbers = tuple((name, before.text, after.text) for name, before, after in rows)
+        grid = Grid(("group", "before", "after"), numbers, 1, heading)
+        yield Part(figures=(Figure(heading, svg.pairs(rows, span), f"{description}.", grid),))
+        return
+
+
+def rule(section: Section) -> Iterator[Part]:
+    """Yield the chance of a yes against the score, a line per group."""
+    rules = section.about["rule"]
+    drawn = rules[:CURVES]
+    curves = [
+        Curve(one["group"], tuple(zip(one["scores"], one["probabilities"], strict=True))) for one in drawn
+    ]
+    every = [x for one in drawn for x in one["scores"]]
+    span, moving = (min(every), max(every)), [x for one in drawn for x in _moving(one)]
+    if moving:  # where the rules move, and a third of that on either side
+        room = max((max(moving) - min(moving)) / 3, (span[1] - span[0]) / 50)
+        span = max(span[0], min(moving) - room), min(span[1], max(moving) + room)
+    if span[0] == span[1]:
+        return
+    more = (
+        "" if len(drawn) == len(rules) else f" of {len(drawn)} of the {len(rules)} groups; the table has all"
+    )
+    words = "; ".join(f"{one['group']}: {in_words(one)}" for one in drawn)
+    heading = "Chance of a yes against the score"
+    rows = tuple(
+        (one["group"], show(x), show(q))
+        for one in rules
+        for x, q in zip(one["scores"], one["probabilities"], strict=True)
+    )
+    grid = Grid(("group", "score", "chance of a yes"), rows, 1, heading)
+    drawing = svg.lines(curves, ("score", "chance of a yes"), span)
+    figure = Figure(heading, drawing, f"The rule by group{more}. {words}.", grid)
+    yield Part(figures=(figure,), size="wide")
+
+
+def _moving(one: Json) -> list[float]:
+    """Return the scores at whose either side the chance moves."""
+    points = list(zip(one["scores"], one["probabilities"], strict=True))
+    moves = [(a, b) for (a, p), (b, q) in pairwise(points) if abs(p - q) > CERTAIN]
+    return [x for ends in moves for x in ends]
+
+
+PICTURES: Mapping[str, Callable[[Section, Json], Iterator[Part]]] = {
+    "people": lambda section, _: people(section),
+    "rule": lambda section, _: rule(section),
+}
+"""Pictures of a section of a repair, by the kind of the section."""

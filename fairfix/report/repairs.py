@@ -1,0 +1,384 @@
+"""The sections of a repair: what it is, checks, the proof on held-out rows, how the fit went."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
+from fairfix.auditing.metrics import METRICS
+from fairfix.report.layout import (
+    Columns,
+    Grid,
+    Interval,
+    Json,
+    Section,
+    exact,
+    interval,
+    judgements,
+    pairs,
+    read_and_used,
+    show,
+    signed,
+)
+
+READINGS = {
+    "drawn": "decisions drawn with the probability, as expected",
+    "rounded": "decisions rounded at the threshold",
+}
+"""The two ways to decide with a probability."""
+
+BESIDE = {"delivered": "as drawn", "expected": "expected"}
+"""What stands beside numbers of drawn results: decisions as they are drawn, or what is expected of drawn values."""
+
+
+CERTAIN = 1e-6
+"""A chance that is nearer to 0 or 1 is certain."""
+
+QUANTITIES: Columns = {
+    "group": lambda one: one.get("group", ""),
+    "number": "name",
+    "value": lambda one: exact(one["value"]),
+    "what it is": "meaning",
+}
+
+CANDIDATES: Columns = {
+    "parameters": "parameters",
+    "score": lambda one: show(one["score"]),
+    "": lambda one: "chosen" if one["chosen"] else "",
+}
+
+
+def sections(result: Json, *, detail: bool) -> Iterator[Section]:
+    """Yield the sections of a repair's JSON form."""
+    title = f"fairfix repair of {result['data']['source']} by {result['method']}"
+    yield Section(title, tuple(answer(result)), kind="answer")
+    yield from judgements(result)
+    held, fit = (result["proof"].get(part) for part in ("holdout", "fit"))
+    for one in (held or {}).get("people", ()):
+        yield _people(one, result)
+    if result.get("rule"):
+        yield _rule(result)
+    if held:
+        yield from _proof(held, "Proof on held-out rows")
+    if fit:
+        yield from _proof(fit, "On the rows it was fitted on")
+    if detail and "solution" in result:
+        quantities = result["solution"]["quantities"]
+        grids = (Grid.of(QUANTITIES, quantities, 4, "Numbers of the fit", 1),) if quantities else ()
+        yield Section("How the fit went", tuple(solution_facts(result["solution"])), grids)
+    if result["selection"]:
+        grid = Grid.of(CANDIDATES, result["selection"], 1, "Candidates")
+        yield Section("Selection on the validation part", (), (grid,))
+    yield Section("Data and settings", tuple(_repair_facts(result)), kind="facts")
+
+
+def _repair_facts(result: Json) -> Iterator[str]:
+    split = result["split"]
+    yield (
+        f"{read_and_used(result)}: {split['fit']:,} to fit, "
+        f"{split['validation']:,} to select, {split['holdout']:,} held out (seed {result['seed']})"
+    )
+    yield f"parameters: {pairs(result['parameters'])}"
+    if result.get("does_not_count"):
+        yield f"what does not count: {result['does_not_count']}"
+    yield from (f"note: {note}" for note in result.get("notes", ()))
+    if result.get("artifact"):
+        yield f"written to {result['artifact']['file']} ({result['artifact']['sha256']})"
+
+
+# ---------------------------------------------------------------------- the answer
+
+
+def answer(result: Json) -> Iterator[str]:
+    """Yield what a repair did: its warnings, the gap before and after it, what it cost, and what it needs."""
+    yield from (f"warning: {warning}" for warning in result["warnings"])
+    held, fit = (result["proof"].get(part) or {"table": ()} for part in ("holdout", "fit"))
+    row = _of_criterion(result, held["table"])
+    if row is not None:
+        yield _gap(result, row, held["rows"], _of_criterion(result, fit["table"]))
+    if cost := _cost(result, held["table"]):
+        yield cost
+    yield _needs(result, held.get("randomized", 0.0))
+
+
+def _of_criterion(result: Json, table: Sequence[Json]) -> Json | None:
+    """Return the row of the gap that the slack bounds: of all protected columns together, of true groups if any."""
+    name = str(result["criterion"])
+    wanted = (Comparison.parse(name).to(TRUE_GROUPS).id, name) if "between" in name else (name,)
+    rows = [row for one in wanted for row in table if row["id"] == one]
+    whole = " x ".join(result["data"]["columns"].get("protected", ()))
+    return next((row for row in rows if row["attribute"] == whole), rows[0] if rows else None)
+
+
+def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
+    """Return the gap before and after the repair, whether it is surely smaller, and what of the slack."""
+    of = Comparison.parse(row["id"])
+    write: Callable[..., str] = points if of.kind == "difference" or of.metric == "ks" else show_signed
+    before, after, change = row["before"], row["after"], row.get("change")
+    confidence = f"{result['settings']['confidence']:.0%}"
+    text = (
+        f"{of.title[0].upper()}{of.title[1:]} [{row['attribute']}] on {rows:,} held-out rows: "
+        f"{_with_ends(before, write)} before the repair, {_with_ends(after, write)} after it "
+        f"({confidence} intervals)"
+    )
+    if change is not None and change["low"] is not None and change["high"] is not None:
+        ends = f"the change is from {write(change['low'], sign=True)} to {write(change['high'], sign=True)}"
+        if change["high"] < 0 or change["low"] > 0:
+            text += f"; it is {'smaller' if change['high'] < 0 else 'larger'} for sure: {ends}"
+        else:
+            text += f"; whether it is smaller is not certain: {ends}"
+    slack = result["parameters"].get("slack")
+    if not isinstance(slack, (int, float)) or not math.isfinite(slack) or after["value"] is None:
+        return f"{text}."
+    text += f". The slack is {write(slack)}"
+    if fitted is not None and fitted["after"]["value"] is not None:
+        text += f", and on the rows of the fit the gap is {write(fitted['after']['value'])}"
+    low, high = after["low"], after["high"]
+    if low is not None and low > slack:
+        where = "the whole interval lies above it: what held on the rows of the fit does not hold beyond them"
+    elif high is not None and high <= slack:
+        where = "the whole interval lies within it"
+    else:
+        where = "the interval reaches beyond it, so these rows do not show that it holds for others"
+    return f"{text}; of held-out rows, {where}."
+
+
+def _cost(result: Json, table: Sequence[Json]) -> str:
+    """Return what the repair cost in accuracy, or in the loss of values, and how many are selected."""
+    rows = {row["id"]: row for row in table if not row["attribute"] and not row.get("unlike")}
+    parts: list[str] = []
+    for name in ("accuracy", "selection_rate", "square_loss"):
+        row = rows.get(name)
+        if row is None or None in (row["before"]["value"], row["after"]["value"]):
+            continue
+        if name == "square_loss" and parts:
+            continue
+        write = show if name == "square_loss" else percent
+        ends = ""
+        if (change := row.get("change")) and None not in (change["low"], change["high"]):
+            sign = show_signed if name == "square_loss" else points
+            ends = f" (change from {sign(change['low'], sign=True)} to {sign(change['high'], sign=True)})"
+        before, after = write(row["before"]["value"]), write(row["after"]["value"])
+        parts.append(f"{METRICS[name].title} was {before} and is {after}{ends}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def _needs(result: Json, randomized: float) -> str:
+    """Return what is needed at predict time, and what the law may have to say."""
+    requires = result["requires"]
+    text = f"At predict time it needs {', '.join(requires['columns'])}"
+    if requires["model_file"]:
+        text += " and the model file"
+    if requires["protected_at_predict"]:
+        text += "; the protected attribute is needed at predict time"
+        text += ", and whether the law allows that is for you to find out"
+    if randomized > 0:
+        text += (
+            f"; {percent(randomized)} of the results hang on chance, drawn once by the identity of the row"
+        )
+    return f"{text}."
+
+
+def percent(share: float | None) -> str:
+    """Return a share for reading, in per cent."""
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def points(difference: float | None, *, sign: bool = False) -> str:
+    """Return a difference of shares for reading, in percentage points."""
+    if difference is None:
+        return "–"
+    return f"{100 * difference + 0.0:{'+' if sign else ''}.1f} points"
+
+
+def show_signed(number: float | None, *, sign: bool = False) -> str:
+    """Return a number for reading, with its sign if asked."""
+    return "–" if number is None else f"{number + 0.0:{'+' if sign else ''}.4f}"
+
+
+def _with_ends(value: Json, write: Callable[..., str]) -> str:
+    if value["value"] is None:
+        return "undefined"
+    low, high = (write(value[end]).removesuffix(" points") for end in ("low", "high"))
+    return f"{write(value['value'])} ({low} to {high})"
+
+
+# ---------------------------------------------------------------------- who, and by which rule
+
+
+def _people(one: Json, result: Json) -> Section:
+    """Return what changes for each group: rates before and after, and who is decided otherwise."""
+    groups, attribute = one["groups"], one["attribute"]
+    metric = next((m for m in ("selection_rate", "mean_score") if m in groups[0]["metrics"]), None)
+    decided = metric == "selection_rate"
+    lines: list[str] = []
+    grids: list[Grid] = []
+    if metric:
+        lines += _most(groups, metric)
+        name = "yes" if decided else "mean"
+        columns: dict[str, str | Callable[[Json], str]] = {
+            "group": "group",
+            "rows": lambda group: f"{group['rows']:,}",
+            f"{name} before": lambda group: _rate(group["metrics"][metric]["before"], decided=decided),
+            f"{name} after": lambda group: _rate(group["metrics"][metric]["after"], decided=decided),
+        }
+        if any("up" in group for group in groups):
+            lines.append(
+                "yes is a positive decision; no to yes, yes to no: shares of the group whose decision changes, as "
+                "expected where it is drawn"
+            )
+            columns |= {
+                "no to yes": lambda group: percent(group.get("up")),
+                "yes to no": lambda group: percent(group.get("down")),
+            }
+        grids.append(Grid.of(columns, groups, 1, f"Groups of {attribute} before and after"))
+    others = {
+        METRICS[name].title: _both(name)
+        for name in ("true_positive_rate", "false_positive_rate", "accuracy", "mean_error")
+        if any(name in group["metrics"] for group in groups)
+    }
+    if others:
+        grids.append(
+            Grid.of(
+                {"group": "group", **others}, groups, 1, f"Other numbers by {attribute}, before and after"
+            )
+        )
+    title = f"What changes for whom: {attribute}, on held-out rows"
+    return Section(title, tuple(lines), tuple(grids), "people", one)
+
+
+def _most(groups: Sequence[Json], metric: str) -> Iterator[str]:
+    """Yield which group gains most and which loses most, by the change of its rate."""
+    both = [
+        (after - before, group["group"], before, after)
+        for group in groups
+        for before, after in [[group["metrics"][metric][when]["value"] for when in ("before", "after")]]
+        if None not in (before, after)
+    ]
+    if not both:
+        return
+    write, word = (percent, "selected at") if metric == "selection_rate" else (show, "with a mean of")
+    for verb, (change, name, before, after) in (("rises most", max(both)), ("falls most", min(both))):
+        if (change > 0) if verb == "rises most" else (change < 0):
+            yield f"{name} {verb}: {word} {write(before)} before and {write(after)} after"
+    if all(change < 0 for change, *_ in both) and len(both) > 1:
+        yield "every group falls: the gap is closed by taking, and nobody gains"
+
+
+def _rate(value: Json, *, decided: bool) -> str:
+    if not decided or value["value"] is None:
+        return interval(value)
+    low, high = (f"{100 * value[end]:.0f}" if value[end] is not None else "–" for end in ("low", "high"))
+    return Interval(f"{percent(value['value'])} [{low}, {high}]")
+
+
+def _both(name: str) -> Callable[[Json], str]:
+    """Return the cell of a metric before and after."""
+    write = percent if METRICS[name].scale == "share" else show
+
+    def cell(group: Json) -> str:
+        pair = group["metrics"].get(name)
+        if pair is None:
+            return ""
+        before, after = (write(pair[when]["value"]) for when in ("before", "after"))
+        return Interval(f"{before} → {after}")
+
+    return cell
+
+
+def _rule(result: Json) -> Section:
+    """Return the rule of every group in words."""
+    cut = result["settings"].get("threshold")
+    lines = () if cut is None else (f"before the repair: yes from a score of {cut:g} on, for everybody",)
+    grid = Grid.of({"group": "group", "decision": in_words}, result["rule"], 2, "The rule of every group")
+    return Section("Who gets a yes, by the score", lines, (grid,), "rule", {"rule": result["rule"]})
+
+
+def in_words(rule: Json) -> str:
+    """Return a rule of the score in words."""
+    scores, probabilities = rule["scores"], rule["probabilities"]
+    first, last = probabilities[0], probabilities[-1]
+    falls = any(later < sooner - CERTAIN for sooner, later in pairwise(probabilities))
+    if max(probabilities) - min(probabilities) <= CERTAIN:
+        return {0.0: "no for every score", 1.0: "yes for every score"}.get(
+            round(first, 6), f"yes with a chance of {percent(first)}, whatever the score"
+        )
+    if falls:
+        return (
+            f"by chance, which does not rise everywhere with the score: from {percent(min(probabilities))} to "
+            f"{percent(max(probabilities))}"
+        )
+    if first > CERTAIN or last < 1 - CERTAIN:
+        return f"yes with a chance that rises with the score, from {percent(first)} to {percent(last)}"
+    start = max(x for x, chance in zip(scores, probabilities, strict=True) if chance <= CERTAIN)
+    sure = min(x for x, chance in zip(scores, probabilities, strict=True) if chance >= 1 - CERTAIN)
+    if f"{start:.4f}" == f"{sure:.4f}":
+        return f"no below {start:.4f}, yes above"
+    return f"no below {start:.4f}, yes above {sure:.4f}, between them with a chance that rises"
+
+
+def _proof(proof: Json, title: str) -> Iterator[Section]:
+    """Yield numbers before and after, and those of the other way to decide with a probability."""
+    lines = [f"{proof['rows']:,} rows; {proof['randomized']:.2%} of the results hang on chance"]
+    lines += [  # chance alone makes so much, and no repair can go below it on so many rows
+        f"ks.to_overall [{one['attribute']}]: {show(one['mean'])} on average, up to {show(one['upper'])} in 19 of "
+        "20 samples of so many rows, if the groups were exactly alike"
+        for one in proof.get("noise", ())
+    ]
+    lines += [
+        f"{row['name']}: {row['after']['reason']}" for row in proof["table"] if row["after"].get("reason")
+    ]
+    reading = f": {READINGS[proof['reading']]}" if "other" in proof else ""
+    grids = [_before_and_after([row for row in proof["table"] if not row.get("unlike")])]
+    if unlike := [row for row in proof["table"] if row.get("unlike")]:
+        grids.append(Grid.of(UNLIKE, unlike, 1, "Losses, which are not compared"))
+        lines.append(f"losses are of different things, so they have no change: {unlike[0]['unlike']}")
+    yield Section(title + reading, tuple(lines), tuple(grids), "proof", proof)
+    if "other" in proof:
+        other = "rounded" if proof["reading"] == "drawn" else "drawn"
+        yield Section(f"{title}: {READINGS[other]} instead", (), (_before_and_after(proof["other"]),))
+
+
+UNLIKE: Columns = {
+    "loss": "name",
+    "of the score, before": lambda row: interval(row["before"]),
+    "of the chance of a yes, after": lambda row: interval(row["after"]),
+}
+
+
+def _before_and_after(table: Sequence[Json]) -> Grid:
+    def beside(key: str) -> Callable[[Json], str]:
+        return lambda row: f"{row[key]:.4f}" if key in row else "–"
+
+    columns: Columns = {
+        "metric": "name",
+        "before": lambda row: interval(row["before"]),
+        "after": lambda row: interval(row["after"]),
+        "change": _change,
+        **{title: beside(key) for key, title in BESIDE.items() if any(key in row for row in table)},
+    }
+    return Grid.of(columns, table, 1, "Before and after")
+
+
+def _change(row: Json) -> str:
+    before, after, change = row["before"]["value"], row["after"]["value"], row.get("change")
+    if before is None or after is None:
+        return "–"
+    if change is None or (change["low"] is None and change["high"] is None):
+        return f"{after - before:+.4f}"
+    return signed(change, 4)
+
+
+def solution_facts(solution: Json) -> Iterator[str]:
+    """Yield how a solver stopped, and what is proven of what it left."""
+    how = "reached its tolerance" if solution["converged"] else "stopped before its tolerance"
+    yield f"the solver {how} ({solution['iterations']:,} steps); objective {exact(solution['objective'])}"
+    if solution["certificates"]:
+        yield from (f"certified: {one['says']}" for one in solution["certificates"])
+    elif solution["gap"] is not None:
+        yield f"gap of the objective, as the solver has it: {exact(solution['gap'])}"
+    else:
+        yield "no bound on the least objective is known, so nothing is certified"

@@ -1,0 +1,52 @@
+"""Advice: which of the compared repairs to take for a gap of at most so much.
+
+The choice is by the held-out rows that the points are judged by, so what is chosen looks better there than it is. Its
+own intervals are therefore those that hold for all points at once (Bonferroni): whichever of them is chosen, they hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fairfix.auditing.metrics import METRICS
+
+if TYPE_CHECKING:
+    from fairfix.tasks.compare import Point
+
+TRIVIAL = "constant"
+"""Title of the point that gives everybody one score: it has no gap, and no use."""
+
+MAIN = ("accuracy", "square_loss")
+"""The quality by which a point is chosen: the first that all points have."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The best point with a gap of at most ``at_most`` on the held-out rows; None where there is none.
+
+    ``point`` is its place among all points.
+    """
+
+    gap: str
+    at_most: float
+    quality: str
+    point: int | None
+
+
+def advice_of(points: Sequence[Point], limits: Sequence[float]) -> Iterator[Advice]:
+    """Yield for every gap and limit, in order, the point of the best quality; the first of equals."""
+    gaps = dict.fromkeys(name for point in points for name in point.surer)
+    for gap in gaps:
+        having = [i for i, point in enumerate(points) if gap in point.surer and point.title != TRIVIAL]
+        quality = next((name for name in MAIN if all(name in points[i].qualities for i in having)), None)
+        if quality is None or not having:
+            continue
+        sign = -1.0 if METRICS[quality].better == "larger" else 1.0
+        losses = {i: sign * points[i].qualities[quality].value for i in having}
+        for limit in sorted(one for one in set(limits) if math.isfinite(one) and one > 0):
+            within = [i for i in having if points[i].gaps[gap].value <= limit and math.isfinite(losses[i])]
+            best = min(within, key=lambda i: (losses[i], points[i].needs_protected, i), default=None)
+            yield Advice(gap, limit, quality, best)

@@ -1,0 +1,35 @@
+"""The record of a run: whose model it is and what for, of when the data is, and by what the result was made.
+
+A result has it where it is asked for, since it tells of the machine: the versions and the command are not in the data.
+"""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fairfix import __version__
+from fairfix.data.files import file_hash
+from fairfix.errors import UsageError
+from fairfix.tasks.request import RECORD, DataRequest
+
+MADE_BY = ("numpy", "scipy", "scikit-learn", "pyarrow", "pandas")
+"""Packages that numbers may hang on."""
+
+
+def add_record(content: dict[str, Any], request: DataRequest) -> dict[str, Any]:
+    """Add to a result what is to be kept with it; without any, nothing. Return the result."""
+    if not request.record:
+        return content
+    allowed = (*RECORD, "command")
+    if unknown := sorted(set(request.record) - set(allowed)):
+        raise UsageError(f"`record`: unknown entry {unknown[0]!r}; it has {', '.join(RECORD)}")
+    kept: dict[str, Any] = {name: str(request.record[name]) for name in allowed if name in request.record}
+    if isinstance(request.data, str) and Path(request.data).is_file():
+        kept["data_sha256"] = file_hash(request.data)
+    packages = {name: version(name) for name in MADE_BY}
+    kept["versions"] = {"fairfix": __version__, "python": platform.python_version(), **packages}
+    content["record"] = kept
+    return content

@@ -1,0 +1,148 @@
+"""Two models on the same people: the change of every gap and quality from one score to the other, with its interval.
+
+Nothing is fitted. The rows are those that both have a score for, so that what happens to both in common cancels
+(:mod:`fairfix.auditing.paired`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix import __version__
+from fairfix.auditing.as_json import audit_dict, form, reading_dict
+from fairfix.auditing.audit import audit
+from fairfix.auditing.baseline import compare as changes_between
+from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.paired import Changes, Matched, match
+from fairfix.auditing.results import AuditReport, Settings, Value
+from fairfix.data.files import Source, open_source
+from fairfix.data.reading import Reading
+from fairfix.data.scan import read_table
+from fairfix.data.table import Table
+from fairfix.errors import DataError, UsageError
+from fairfix.report.layout import HEADLINES
+from fairfix.tasks.as_json import data_dict, rows_dict
+from fairfix.tasks.dataset import open_data
+from fairfix.tasks.proof import loss_of, mean_change
+from fairfix.tasks.record import add_record
+from fairfix.tasks.request import CompareRequest
+from fairfix.tasks.result import Result
+
+MODELS_SCHEMA = "fairfix.models/1"
+
+QUALITIES = ("accuracy", "auc", "log_loss", "square_loss", "absolute_loss", "selection_rate")
+"""What is compared over everybody, where both models have it."""
+
+
+@dataclass(frozen=True, repr=False)
+class ModelsResult(Result):
+    """A comparison of two models."""
+
+
+def compare_models(request: CompareRequest) -> ModelsResult:
+    """Compare the score of the request with the other one, on the same rows."""
+    data = open_data(request)
+    columns = data.reading.columns
+    if not columns.score or columns.prediction:
+        raise UsageError(
+            "two models are compared by their scores; name the first with `score`, the other with `against`"
+        )
+    if request.against == columns.score and request.against_data is None:
+        raise UsageError(
+            f"`against={request.against}`: that is the score itself; name the column of the other model"
+        )
+    reading = data.reading.with_threshold()
+    other = replace(reading, columns=replace(reading.columns, score=request.against or columns.score))
+    name = request.id if request.against_data is not None else None
+    sources = data.source if name is None else open_source(request.against_data), data.source
+    old, new = (_read(source, one, name) for source, one in zip(sources, (other, reading), strict=True))
+    matched = match(old, new, name) if name else _beside(old, new)
+    matched = replace(
+        matched, old=replace(matched.old, reading=matched.new.reading)
+    )  # the same but for the name
+    used = rows_dict(new.rows.read, len(matched.new), _left_out(new, len(matched.new)))
+    old, new = matched.old, matched.new
+    settings = Settings(confidence=request.confidence, intersect=len(columns.protected) > 1)
+    reports = [audit(table, table.reading, settings) for table in (old, new)]
+    limits = Changes(matched, settings.confidence, {}).limits
+    then, now = (audit_dict(replace(one, source=s.name)) for one, s in zip(reports, sources, strict=True))
+    section, _ = changes_between(then, now, [], list(HEADLINES), "interval", limits)
+    content = {
+        "schema": MODELS_SCHEMA,
+        "fairfix": __version__,
+        "data": data_dict(data.source.name, used, data.reading, data.inferred),
+        "settings": {**reading_dict(reading), "confidence": request.confidence},
+        "models": [
+            {"score": one, "source": source.name}
+            for one, source in zip((other.columns.score, columns.score), sources, strict=True)
+        ],
+        **({"paired": matched.to_dict(name)} if name else {}),
+        "qualities": list(_qualities(old, new, reports, settings)),
+        "changes": section["changes"],
+        "not_comparable": section["not_comparable"],
+    }
+    return ModelsResult(add_record(content, request))
+
+
+def _read(source: Source, reading: Reading, name: str | None) -> Table:
+    source.require(tuple(one for one in (reading.columns.score, name) if one))
+    kinds = {} if name is None else {name: pa.string() if source.text else source.schema.field(name).type}
+    return read_table(source, reading, (), kinds)
+
+
+def _left_out(table: Table, compared: int) -> dict[str, int]:
+    """Return why rows of the data are not compared."""
+    apart = len(table) - compared
+    return {**table.rows.excluded, **({"not with both models": apart} if apart else {})}
+
+
+def _beside(old: Table, new: Table) -> Matched:
+    """Return the rows of one file, which have both scores; a DataError where one of them is missing."""
+    if any("missing score" in table.rows.excluded for table in (old, new)):
+        raise DataError(
+            "a row has a score of one model and none of the other; leave such rows out of the data, so that both are "
+            "compared on the same people"
+        )
+    return Matched(old, new, 0, 0, 0)
+
+
+def _qualities(
+    old: Table, new: Table, reports: list[AuditReport], settings: Settings
+) -> Iterator[dict[str, Any]]:
+    """Yield every quality of both models and its change."""
+    was, now = (report.overall.metrics for report in reports)
+    surer = replace(settings, confidence=(1 + settings.confidence) / 2)
+    sure = [audit(table, table.reading, surer).overall.metrics for table in (old, new)]
+    for name in QUALITIES:
+        if name not in was or name not in now:
+            continue
+        change = _change(name, old, new, settings)
+        if (
+            change is None
+        ):  # between the limits of each, at half the miscoverage: wide, and true whatever they share
+            a, b = (one[name] for one in sure)
+            change = Value(b.value - a.value, b.low - a.high, b.high - a.low)
+        worse = {"larger": "smaller", "smaller": "larger"}.get(METRICS[name].better or "")
+        yield {"id": name, "old": form(was[name]), "new": form(now[name]), **form(change), "worse": worse}
+
+
+def _change(name: str, old: Table, new: Table, settings: Settings) -> Value | None:
+    """Return the mean change of the rows; None of what is no mean, or has no end."""
+    label, (then, now) = old.rows.label, (old.chance, new.chance)
+    if name in ("selection_rate", "accuracy") and then is not None and now is not None:
+        change = now - then
+        if name == "accuracy":
+            assert label is not None
+            change = np.where(label == 1, change, -change)
+        return mean_change(change, old, settings, (-1.0, 1.0))
+    if name in ("log_loss", "square_loss", "absolute_loss"):
+        each = loss_of(name, new) - loss_of(name, old)
+        ends = (-1.0, 1.0) if name == "square_loss" and old.reading.binary else (-math.inf, math.inf)
+        return mean_change(each, old, settings, ends) if np.isfinite(each).all() else None
+    return None

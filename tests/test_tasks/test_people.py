@@ -1,0 +1,143 @@
+"""What a repair changes for whom: rates and movements of each group agree, and a rule that is shown is the rule."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.report.layout import layout
+from fairfix.report.repairs import in_words
+from fairfix.tasks.predict import predict
+from fairfix.tasks.repair import RepairResult, repair
+
+METHODS: dict[str, dict[str, Any]] = {
+    "ramp": {"method": "ramp", "slack": 0.02},
+    "thresholds": {"method": "ramp", "slack": 0.02, "decisions": "deterministic"},
+    "steps": {"method": "ramp", "constraint": "equalized_odds", "slack": 0.02},
+    "curves": {"method": "logloss", "features": "score"},
+    "values": {"method": "fair-regression", "protected_as_feature": True},
+    "blind": {"method": "fair-regression"},
+}
+
+
+def people(digits: int = 9) -> pd.DataFrame:
+    """Return scored people of three groups, the smallest of 60, with weights; scores are rounded to digits."""
+    rng = np.random.default_rng(3)
+    race = np.repeat(["a", "b", "c"], [400, 240, 60])
+    z = rng.normal(size=race.size) - 0.8 * (race == "b") + 0.6 * (race == "c")
+    label = rng.random(race.size) < 1 / (1 + np.exp(-1.5 * z))
+    score = np.round(1 / (1 + np.exp(-z)), digits)
+    return pd.DataFrame(
+        {"race": race, "y": label.astype(int), "score": score, "w": rng.random(race.size) + 0.5}
+    )
+
+
+@cache
+def repaired(name: str, digits: int = 9) -> RepairResult:
+    """Return a repair, which is made once."""
+    return repair(people(digits), protected="race", weight="w", holdout=0.4, **METHODS[name])
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("part", ["fit", "holdout"])
+def test_who_moves_is_what_rates_change(name: str, part: str) -> None:
+    """A rate after is the one before, plus who goes from no to yes, less who goes from yes to no; so is the whole."""
+    proof = repaired(name).content["proof"][part]
+    (block,) = proof["people"]
+    assert [one["group"] for one in block["groups"]] == ["a", "b", "c"]
+    assert sum(one["rows"] for one in block["groups"]) == proof["rows"]
+    moved = 0.0
+    for one in block["groups"]:
+        before, after = (one["metrics"]["selection_rate"][when]["value"] for when in ("before", "after"))
+        assert after == pytest.approx(before + one["up"] - one["down"], abs=1e-12)
+        assert 0 <= one["up"] <= 1 - before + 1e-12
+        assert 0 <= one["down"] <= before + 1e-12
+        moved += one["up"] + one["down"]
+    assert moved > 0
+
+
+@pytest.mark.parametrize("name", ["ramp", "thresholds", "steps", "curves"])
+@pytest.mark.parametrize("digits", [9, 1])
+def test_a_rule_that_is_shown_is_the_rule(name: str, digits: int) -> None:
+    """Straight lines between the scores of a rule give what the artifact gives people of new scores and of old ones."""
+    result = repaired(name, digits)
+    rng = np.random.default_rng(0)
+    rules = result.content["rule"]
+    assert [one["group"] for one in rules] == ["a", "b", "c"]
+    for one in rules:
+        assert (np.diff(one["scores"]) > 0).all()
+        asked = np.concatenate([rng.random(500), people(digits)["score"].unique()])
+        frame = pd.DataFrame({"race": one["group"], "score": asked, "w": 1.0})
+        expected = predict(result.repaired, frame)["p_positive"]
+        shown = np.interp(asked, one["scores"], one["probabilities"])
+        assert np.abs(shown - np.asarray(expected)).max() < (0.05 if name == "curves" else 1e-6)
+
+
+@pytest.mark.parametrize("name", ["values", "blind"])
+def test_where_more_than_the_score_decides_no_rule_is_shown(name: str) -> None:
+    assert repaired(name).content["rule"] == []
+
+
+@pytest.mark.parametrize(
+    ("scores", "probabilities", "words"),
+    [
+        ((0, 1), (0, 0), "no for every score"),
+        ((0, 1), (1, 1), "yes for every score"),
+        ((0, 1), (0.25, 0.25), "yes with a chance of 25.0 %, whatever the score"),
+        ((0, 0.4, 0.40000000001, 1), (0, 0, 1, 1), "no below 0.4000, yes above"),
+        (
+            (0, 0.4, 0.6, 1),
+            (0, 0, 1, 1),
+            "no below 0.4000, yes above 0.6000, between them with a chance that rises",
+        ),
+        ((0, 1), (0.1, 0.9), "yes with a chance that rises with the score, from 10.0 % to 90.0 %"),
+        (
+            (0, 0.5, 1),
+            (0, 1, 0.5),
+            "by chance, which does not rise everywhere with the score: from 0.0 % to 100.0 %",
+        ),
+    ],
+)
+def test_rules_in_words(scores: Any, probabilities: Any, words: str) -> None:
+    assert in_words({"scores": scores, "probabilities": probabilities}) == words
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_repair_opens_with_the_answer(name: str) -> None:
+    """The first sentences are the warnings, the gap before and after with its slack, the cost, and what is needed."""
+    result = repaired(name).content
+    heading, *rest = layout(result)
+    warnings = [f"warning: {warning}" for warning in result["warnings"]]
+    assert heading.lines[: len(warnings)] == tuple(warnings)
+    gap, cost, needs = heading.lines[len(warnings) :]
+    row = next(
+        one
+        for one in result["proof"]["holdout"]["table"]
+        if one["id"] == result["criterion"] and one["attribute"]
+    )
+    for when in ("before", "after"):
+        assert f"{100 * row[when]['value']:.1f} points" in gap
+    low, high = row["change"]["low"], row["change"]["high"]
+    assert ("smaller for sure" in gap) == (high < 0)
+    assert ("for sure" in gap) == (high < 0 or low > 0)
+    assert "was" in cost
+    assert all(column in needs for column in result["requires"]["columns"])
+    assert ("the protected attribute" in needs) == result["requires"]["protected_at_predict"]
+    assert rest[0].kind == "people"
+
+
+def test_losses_of_decisions_are_not_compared_with_losses_of_scores() -> None:
+    """They stand in a table of their own, without a change; losses of repaired values have one."""
+    for name, apart in (("ramp", True), ("blind", False)):
+        proof = repaired(name).content["proof"]["holdout"]
+        losses = [row for row in (*proof["table"], *proof.get("other", ())) if row["id"] == "square_loss"]
+        assert losses
+        assert all(bool(row.get("unlike")) == apart for row in losses)
+        section = next(one for one in layout(repaired(name).content) if one.kind == "proof")
+        shown = {row[0] for row in section.grids[0].rows}
+        assert ("square_loss" in shown) == (
+            not apart and any(r["id"] == "square_loss" for r in proof["table"])
+        )

@@ -1,0 +1,154 @@
+"""Two models on the same people: changes are of the same rows, whichever way their scores come."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.cli import run
+from fairfix.errors import DataError, UsageError
+from fairfix.report import FORMATS, is_gated, renderer
+from fairfix.tasks.compare import compare
+
+GAP = "selection_rate.difference.between_groups"
+
+
+def people(many: int = 3000) -> pd.DataFrame:
+    """Return people with a fair score and one that is lower for a group by chance and by shift."""
+    rng = np.random.default_rng(1)
+    race = rng.choice(["a", "b", "c"], many, p=[0.5, 0.3, 0.2])
+    z = rng.normal(size=many)
+    label = rng.random(many) < 1 / (1 + np.exp(-2 * z))
+    biased = z - 0.8 * (race == "b") + 0.1 * rng.normal(size=many)
+    return pd.DataFrame(
+        {
+            "person": np.arange(many),
+            "race": race,
+            "y": label.astype(int),
+            "fair": 1 / (1 + np.exp(-z)),
+            "old": 1 / (1 + np.exp(-biased)),
+            "w": rng.integers(1, 4, many),
+        }
+    )
+
+
+def compared(frame: pd.DataFrame, **more: Any) -> dict[str, Any]:
+    """Return the JSON form of the comparison of the fair score with the old one."""
+    return compare(
+        frame, **{"protected": "race", "label": "y", "score": "fair", "against": "old", **more}
+    ).to_dict()
+
+
+def numbers(result: dict[str, Any]) -> dict[str, tuple[float | None, ...]]:
+    """Return value and limits of every change."""
+    rows = (*result["changes"], *result["qualities"])
+    return {one["id"]: (one["value"], one["low"], one["high"]) for one in rows}
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_changes_are_those_of_the_rows(weight: str | None) -> None:
+    """The gap and the accuracy are those of the frame; an interval is around its change."""
+    frame = people()
+    result = compared(frame, weight=weight)
+    w = np.ones(len(frame)) if weight is None else frame["w"].to_numpy()
+    by = {one.get("comparison", one["id"]): one for one in (*result["changes"], *result["qualities"])}
+
+    for name, key in (("old", "old"), ("fair", "new")):
+        yes = (frame[name] >= 0.5).to_numpy()
+        rates = [np.average(yes[frame["race"] == g], weights=w[frame["race"] == g]) for g in "abc"]
+        assert by[GAP][key]["value"] == pytest.approx(np.ptp(rates))
+        assert by["accuracy"][key]["value"] == pytest.approx(np.average(yes == frame["y"], weights=w))
+    for one in by.values():
+        assert one["value"] == pytest.approx(one["new"]["value"] - one["old"]["value"])
+        assert one["low"] <= one["value"] <= one["high"]
+    then, now = by["auc"]["old"], by["auc"]["new"]  # no mean of rows: between the ends of both, each surer
+    assert by["auc"]["low"] < now["low"] - then["high"]
+    assert by["auc"]["high"] > now["high"] - then["low"]
+    assert by[GAP]["high"] < 0
+    text = renderer("text")(result)
+    assert "it is better for sure" in text.split("Qualities")[0]
+
+
+def test_a_model_does_not_differ_from_itself() -> None:
+    """Every change is 0, and none is sure, not even of what is not paired."""
+    frame = people().assign(old=lambda one: one["fair"])
+
+    for value, low, high in numbers(compared(frame)).values():
+        assert value == 0
+        assert low <= 0 <= high
+
+
+def test_the_other_way_round_changes_are_their_negatives() -> None:
+    here, there = numbers(compared(people())), numbers(compared(people(), score="old", against="fair"))
+
+    assert here.keys() == there.keys()
+    for name, (value, low, high) in here.items():
+        assert there[name] == pytest.approx((-value, -high, -low), abs=1e-9), name
+
+
+def test_two_files_are_as_two_columns(tmp_path: Path) -> None:
+    """Rows are matched by their ids, whatever their order; people with one model are counted and left aside."""
+    frame = people()
+    other = frame.drop(columns="fair").rename(columns={"old": "fair"}).sample(frac=1, random_state=0)
+    other.to_parquet(tmp_path / "old.parquet")
+    result = compared(frame, against=None, against_data=tmp_path / "old.parquet", id="person")
+    fewer = compared(frame, against=None, against_data=other.iloc[:2000], id="person")
+
+    here, there = numbers(result), numbers(compared(frame))
+    assert here.keys() == there.keys()
+    assert all(here[name] == pytest.approx(there[name]) for name in here)
+    assert fewer["data"]["rows"]["used"] == 2000
+    assert fewer["paired"]["only_now"] == 1000
+    assert sum(one["rows"] for one in fewer["data"]["rows"]["excluded"]) == 1000
+
+
+def test_the_json_holds_to_its_schema_and_every_format_reads_it(tmp_path: Path) -> None:
+    people().to_csv(tmp_path / "people.csv", index=False)
+    arguments = [
+        "compare",
+        str(tmp_path / "people.csv"),
+        "--protected",
+        "race",
+        "--score",
+        "fair",
+        "--against",
+        "old",
+    ]
+    assert run([*arguments, "--no-config", "--quiet", "--out", f"json={tmp_path / 'm.json'}"]) == 0
+    result = json.loads((tmp_path / "m.json").read_text())
+    schema = json.loads(files("fairfix.report").joinpath("models.schema.json").read_text())
+
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(result, schema, jsonschema.Draft202012Validator)
+    for name in FORMATS:
+        assert run(["report", str(tmp_path / "m.json"), "--format", name]) == (2 if is_gated(name) else 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"against": "fair"}, "that is the score itself"),
+        ({"against": "nobody"}, "nobody"),
+        ({"slacks": 0.1}, "nothing is fitted"),
+        ({"methods": "ramp"}, "nothing is fitted"),
+        ({"against": None, "against_data": "x.csv"}, "`id`"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(more: dict[str, Any], words: str) -> None:
+    with pytest.raises((UsageError, DataError), match=words):
+        compared(people(200), **more)
+
+
+def test_a_score_that_only_one_model_has_is_refused() -> None:
+    """Left out, the two would be judged on other people without a word."""
+    frame = people(300)
+    frame.loc[5, "old"] = np.nan
+
+    with pytest.raises(DataError, match="none of the other"):
+        compared(frame, missing="drop")
