@@ -400,6 +400,20 @@ class PredictRequest(Request):
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest(Request):
+    """The parameters of ``export``."""
+
+    artifact: Any = source("A repaired predictor, or its file.", "ARTIFACT", positional=True)
+    to: str = parameter("json", "What it becomes.", choices=("sql", "onnx", "python", "json"))
+    dialect: str = parameter(
+        "duckdb",
+        "Of a query: the database it is for.",
+        choices=("duckdb", "postgresql", "sqlite", "snowflake", "bigquery", "spark"),
+    )
+    table: str = parameter("data", "Of a query: the table that it reads.", "NAME")
+
+
 # ---------------------------------------------------------------------- which go together
 
 FILE = "it says more of that file"
