@@ -8,8 +8,10 @@ from typing import Any
 
 from fairfix.models.export.program import Step
 
-LONG = 80
-"""Characters from which on an expression that is used twice becomes a column of its own."""
+LONG, SHORT = 80, 24
+"""Characters beyond which an expression becomes a column of its own: one that is used twice, and one that is compared
+with many numbers.
+"""
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Dialect:
     double: str = "DOUBLE PRECISION"
     backslash: bool = False
     """Whether a backslash in a text has to be doubled."""
+    layer: str = "AS MATERIALIZED"
+    """What begins a layer: databases that put layers into one another would compute a column once for each use."""
 
     def name(self, column: str) -> str:
         """Return a quoted name."""
@@ -37,9 +41,9 @@ DIALECTS: Mapping[str, Dialect] = {
     "duckdb": Dialect(),
     "postgresql": Dialect(),
     "sqlite": Dialect(text="TEXT", double="REAL"),
-    "snowflake": Dialect(backslash=True),
-    "bigquery": Dialect("``", "STRING", "FLOAT64", backslash=True),
-    "spark": Dialect("``", "STRING", "DOUBLE", backslash=True),
+    "snowflake": Dialect(backslash=True, layer="AS"),
+    "bigquery": Dialect("``", "STRING", "FLOAT64", backslash=True, layer="AS"),
+    "spark": Dialect("``", "STRING", "DOUBLE", backslash=True, layer="AS"),
 }
 """Databases whose SQL is known."""
 
@@ -63,7 +67,7 @@ def query(
     layers, source = [], own.name(table)
     for i, layer in enumerate(writer.layers, 1):
         made = ",\n    ".join(["*", *(f"{text} AS {writer.column(step)}" for step, text in layer)])
-        layers.append(f"fairfix_step_{i} AS (\n  SELECT\n    {made}\n  FROM {source}\n)")
+        layers.append(f"fairfix_step_{i} {own.layer} (\n  SELECT\n    {made}\n  FROM {source}\n)")
         source = f"fairfix_step_{i}"
     head = "WITH " + ",\n".join(layers) + "\n" if layers else ""
     return head + "SELECT\n  " + ",\n  ".join([*kept, *final]) + f"\nFROM {source}\n"
@@ -74,17 +78,19 @@ class _Writer:
 
     def __init__(self, steps: Sequence[Step], dialect: Dialect) -> None:
         self.dialect = dialect
-        uses = [0] * len(steps)
+        uses, compared = [0] * len(steps), set()
         for step in steps:
             for one in step.of:
-                uses[one] += 2 if step.operation in ("minimum", "maximum", "search", "take", "trees") else 1
+                uses[one] += 2 if step.operation in _CUTS else 1
+            compared |= set(step.of) if step.operation in ("search", "take", "trees") else set()
         self.texts: list[str] = []
         self.layers: list[list[tuple[int, str]]] = []
         depth: list[int] = []  # layers below a step
         for i, step in enumerate(steps):
             text = self._text(step, [self.texts[one] for one in step.of], steps)
             below = max((depth[one] for one in step.of), default=0)
-            if uses[i] > 1 and len(text) > LONG and step.operation not in _TRUTHS:
+            often = (uses[i] > 1 and len(text) > LONG) or (i in compared and len(text) > SHORT)
+            if often and step.operation not in _TRUTHS:
                 if below == len(self.layers):
                     self.layers.append([])
                 self.layers[below].append((i, text))
