@@ -175,7 +175,6 @@ _NODES = {
     "below": "Less",
     "at_most": "LessOrEqual",
     "equal": "Equal",
-    "either": "Or",
     "is_missing": "IsNaN",
     "choose": "Where",
 }

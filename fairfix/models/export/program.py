@@ -13,7 +13,7 @@ operation          gives
 ``add``, ``subtract``, ``multiply``, ``divide``, ``minimum``, ``maximum``, ``exp``, ``log``
                    arithmetic of one or two steps; missing where one of them is
 ``dot``            the sum of steps times ``weights``, added in order from 0
-``below``, ``at_most``, ``equal``, ``either``, ``is_missing``
+``below``, ``at_most``, ``equal``, ``is_missing``
                    truth values; a comparison with a missing number is false
 ``choose``         the second step where the first is true, else the third
 ``search``         how many numbers of the increasing ``grid`` are below the step, or not above it where ``right``
@@ -191,7 +191,6 @@ _ARITHMETIC: Mapping[str, Callable[..., npt.NDArray[Any]]] = {
     "below": np.less,
     "at_most": np.less_equal,
     "equal": np.equal,
-    "either": np.logical_or,
     "is_missing": np.isnan,
     "choose": np.where,
 }

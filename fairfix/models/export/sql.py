@@ -169,7 +169,6 @@ _FORMS = {
     "below": "({} < {})",
     "at_most": "({} <= {})",
     "equal": "({} = {})",
-    "either": "({} OR {})",
     "is_missing": "({} IS NULL)",
     "choose": "(CASE WHEN {} THEN {} ELSE {} END)",
 }
@@ -187,7 +186,7 @@ def _level_of(step: Step, steps: Sequence[Step]) -> Step | None:
     return level if level.operation == "level" and one.settings.get("value") == 1.0 else None
 
 
-_TRUTHS = ("below", "at_most", "equal", "either", "is_missing")
+_TRUTHS = ("below", "at_most", "equal", "is_missing")
 
 
 def number(value: float | None) -> str:

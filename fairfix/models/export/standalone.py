@@ -25,8 +25,8 @@ def predict(
     """Yield the result of each row: ``p_positive`` and ``decision``, or ``prediction``.
 
     A row maps columns to texts, numbers or truth values; None is missing. A result is None where there is none: the
-    score is missing, or the group was not there in the fit. Rows without an id must come all in one call, in their order
-    in the file, since equal rows are told apart by their occurrence.
+    score is missing, or the group was not there in the fit. Rows without an id must come all in one call, in the
+    order of the file, since equal rows are told apart by their occurrence.
     """
     seen: dict[int, int] = {}
     drawn = any(step["operation"] == "draw" for step in program["steps"])
@@ -76,8 +76,6 @@ def _step(step: Mapping[str, Any], of: list[Any], row: Mapping[str, Any], draw: 
             return of[1] if of[0] else of[2]
         case "is_missing":
             return math.isnan(of[0])
-        case "either":
-            return of[0] or of[1]
         case "minimum" | "maximum":
             if math.isnan(of[0]) or math.isnan(of[1]):
                 return NAN

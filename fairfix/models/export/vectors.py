@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from fairfix.data.files import open_source
 from fairfix.models.export.rules import Exported
-from fairfix.models.repaired import IDENTITY_TYPES, Repaired
+from fairfix.models.repaired import IDENTITY_TYPES, Repaired, row_draws
 
 ROWS = 48
 """Enough for each group of most rules to meet every piece of its curve."""
 
 
 def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
-    """Return ``rows``, made-up rows as columns, and ``results``: what prediction on these rows in this order gives."""
+    """Return ``rows``, made-up rows as columns, their ``draws``, and ``results``: what prediction on them gives."""
     rng = np.random.default_rng(0)
     columns: dict[str, pa.Array] = {}
     for name, kind in program.inputs.items():
@@ -37,7 +37,12 @@ def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
     batches = by_column.predict_source(open_source(rows), missing_score="abstain")
     table = pa.Table.from_batches(batches)
     names = [name for name in by_column.output.names if name != "randomized"]
-    return {"rows": _plain(rows), "results": _plain(table.select(names))}
+    draw = row_draws(rows, repaired.identity, repaired.key, by_id=repaired.reading.columns.id is not None)
+    return {
+        "rows": _plain(rows),
+        "draws": draw(np.arange(ROWS)).tolist(),
+        "results": _plain(table.select(names)),
+    }
 
 
 def _inputs(
