@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fairfix.cli.options import option, options_of, request_of, run_options, show_settings, talk
-from fairfix.cli.outputs import check_output
+from fairfix.cli.outputs import check_outputs
 from fairfix.errors import UsageError
 from fairfix.tasks.request import ExportRequest
 
@@ -28,7 +28,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix export repaired.fairfix --to python -o rule.py && python rule.py --check
     """
     show_settings(ctx)
-    check_output(given)
+    check_outputs(given)
     from fairfix.data.files import atomic_output, write_text
     from fairfix.tasks.export import export_of
 
