@@ -264,13 +264,9 @@ def test_the_library_example_of_the_first_steps_runs(checkout: Path) -> None:
     assert (checkout / "audit.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_the_page_of_python_runs(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_python_runs(checkout: Path) -> None:
     """Its blocks are one script; what they assert holds."""
-    monkeypatch.chdir(checkout)
-    (checkout / "page.py").write_text("\n".join(blocks("docs/python.md", "python")))
-    with contextlib.redirect_stdout(StringIO()) as printed:
-        runpy.run_path("page.py")
-    assert "Hispanic" in printed.getvalue()
+    assert "Hispanic" in printed_by("\n".join(blocks("docs/python.md", "python")), checkout)
 
 
 def test_the_documented_reader_reads_artifacts(checkout: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 from fairfix.report.words import as_options
 
@@ -39,4 +40,13 @@ def renderer(name: str) -> Callable[..., str]:
     render: Callable[..., str] = import_module(f"fairfix.report.{name}_").render
     if name == "json":
         return render
-    return wraps(render)(lambda result, **settings: render(as_options(result), **settings))
+
+    def rendered(result: Any, **settings: Any) -> str:
+        if "own_metrics" not in result:
+            return render(as_options(result), **settings)
+        from fairfix.auditing.own import added
+
+        with added(result["own_metrics"]):
+            return render(as_options(result), **settings)
+
+    return wraps(render)(rendered)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.own import added
 from fairfix.errors import UsageError
 from fairfix.report.frontier import NOTHING, Panel, panels
 from fairfix.report.layout import Json, kind_of, parted, titled
@@ -84,8 +85,10 @@ def figure_of(result: Mapping[str, Any], numbers: Sequence[str] = ()) -> Figure:
         with rc_context(STYLE):
             return _frontier(result)
     with rc_context({"font.size": STYLE["font.size"]}):
-        rows = _of_groups(result, numbers) if kind == "audit" else _of_proof(result, numbers)
-        return _dots(rows)
+        if kind == "repair":
+            return _dots(_of_proof(result, numbers))
+        with added(result.get("own_metrics", ())):
+            return _dots(_of_groups(result, numbers))
 
 
 def _require_matplotlib(instead: str) -> None:

@@ -249,6 +249,9 @@ class AuditRequest(GateRequest):
     probability: str | None = parameter(
         None, "Probability of a positive decision of a randomised rule (p_positive).", "COLUMN"
     )
+    metrics: Mapping[str, Callable[[Any], Any]] | None = None
+    """Metrics of one's own by name: functions over counts, see :mod:`fairfix.auditing.own`. A function is no text, so
+    the command line and the configuration have none."""
     intersect: bool = parameter(False, "Also audit the cells of all protected columns together.")
     reference: Names | Mapping[str, str] = parameter(
         (), "Also compare every group with this one.", "ATTRIBUTE=GROUP"
@@ -470,6 +473,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         ("suppress_below",),
         "it is about other rows than the rest of the report, so nothing is hidden for certain",
     ),
+    ("metrics", ("baseline_data",), "changes of the same rows are known of the metrics of fairfix"),
     ("from_counts", ("data", "model", "trust_model", "features"), "no data is read"),
     (
         "from_counts",
