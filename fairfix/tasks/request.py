@@ -473,7 +473,6 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         ("suppress_below",),
         "it is about other rows than the rest of the report, so nothing is hidden for certain",
     ),
-    ("metrics", ("baseline_data",), "changes of the same rows are known of the metrics of fairfix"),
     ("from_counts", ("data", "model", "trust_model", "features"), "no data is read"),
     (
         "from_counts",

@@ -111,7 +111,7 @@ def test_checks_reports_and_saved_results_know_it(rows: pd.DataFrame, tmp_path: 
     page = result.to_html()
     for words in ("cost difference", "(5 false_negatives + false_positives) / rows"):
         assert words in page
-    assert run(["report", str(tmp_path / "r.json"), "--out", f"html={tmp_path / 'r.html'}", "--quiet"]) == 0
+    assert run(["report", str(tmp_path / "r.json"), "--out", f"html={tmp_path / 'r.html'}"]) == 0
     assert (tmp_path / "r.html").read_text() == page
 
 
@@ -124,6 +124,12 @@ def test_an_earlier_result_may_have_it_or_not(rows: pd.DataFrame) -> None:
         checks = audited(rows, other, baseline=one, fail_on_worse="0.5").to_dict()["checks"]
         assert checks
         assert not [check for check in checks if "cost" in check["id"]]
+
+
+def test_changes_of_the_same_rows_have_none(rows: pd.DataFrame) -> None:
+    """It is said, instead of a change without its metric."""
+    with pytest.raises(UsageError, match="leave out `baseline_data`"):
+        fairfix.audit(rows, protected="race", metrics=OWN, baseline_data=rows, id="weight")
 
 
 REFUSED: Mapping[str, tuple[Any, str]] = {

@@ -287,7 +287,6 @@ VALUES: dict[str, Any] = {
     "from_counts": "c.counts",
     "data": "d.parquet",
     "trust_model": "sha256:0",
-    "metrics": {"cost": lambda c: c.false_positives / c.rows},
     "features": "x",
     "strata": "town",
 }
