@@ -85,6 +85,13 @@ docs: $(VENV)/base.stamp ## Write the generated parts of docs/ anew
 docs-check: $(VENV)/dev.stamp
 	$(BIN)/python docs/generate.py --check
 
+$(VENV)/site.stamp: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[site]'
+	@touch $@
+
+site: $(VENV)/site.stamp ## Make the site of docs/: pages with search, a gallery of reports, executed notebooks
+	$(BIN)/python docs/site.py
+
 dist: $(VENV)/dev.stamp ## Build wheel and source archive, and check that the wheel works in an empty environment
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
