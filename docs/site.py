@@ -134,7 +134,7 @@ def navigation(pages: Path, notebooks: bool) -> list[Any]:
         links = [(name.replace("\n", " "), page) for name, page in LINK.findall(text) if page not in placed]
         placed |= {page for _, page in links}
         entries = [
-            {name[0].upper() + name[1:]: page} for name, page in dict((p, (n, p)) for n, p in links).values()
+            {name[0].upper() + name[1:]: page} for name, page in {p: (n, p) for n, p in links}.values()
         ]
         out += [{title.strip(" :,"): entries}] if entries else []
     there = {page.relative_to(pages).as_posix() for page in pages.rglob("*.md")}
