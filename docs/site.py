@@ -1,9 +1,9 @@
 """Make the site: the pages of docs/, a gallery of reports, and executed notebooks, with search.
 
-``python docs/site.py`` writes ``site/``; it needs the extra ``site``. Pages keep their places; files of the checkout that
-they link to come along. The order of the navigation is that of docs/index.md, and a page that is not in it is an error. The
-reports of the gallery are made from sample_data/. The notebooks of docs/notebooks/ run on public data in ``PUBLIC_DATA``,
-``../shared/data`` by default, and are left out where it is not. Nothing on the site is fetched from elsewhere.
+``python docs/site.py`` writes ``site/``; it needs the extra ``site``. Pages keep their places; files of the checkout
+that they link to come along. The order of the navigation is that of docs/index.md, and a page that is not in it is an
+error. The reports of the gallery are made from sample_data/. The notebooks of docs/notebooks/ run on public data in
+``PUBLIC_DATA``, ``../shared/data`` by default, and are left out where it is not. Nothing is fetched from elsewhere.
 """
 
 from __future__ import annotations
