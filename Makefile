@@ -10,7 +10,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BI
 .DEFAULT_GOAL := help
 # tests whose numbers could hang on the processor, the BLAS, the threads or the versions
 NUMERIC := tests/test_optim tests/test_noisy/test_bounds.py tests/test_noisy/test_ideal.py tests/test_noisy/test_levels.py tests/test_noisy/test_thresholds.py tests/test_noisy/test_training.py tests/test_methods/test_contract.py tests/test_methods/test_logloss.py
-.PHONY: help demo test test-full quick check portable lint types docs docs-check bench promises sample clean
+.PHONY: help demo test test-full quick check portable lint types docs docs-check site dist bench promises sample clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -85,6 +85,18 @@ docs: $(VENV)/base.stamp ## Write the generated parts of docs/ anew
 docs-check: $(VENV)/dev.stamp
 	$(BIN)/python docs/generate.py --check
 
+$(VENV)/site.stamp: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[site]'
+	@touch $@
+
+site: $(VENV)/site.stamp ## Make the site of docs/: pages with search, a gallery of reports, executed notebooks
+	$(BIN)/python docs/site.py
+
+dist: $(VENV)/dev.stamp ## Build wheel and source archive, and check that the wheel works in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python tests/dist.py dist
+
 bench: $(VENV)/bench.stamp ## Measure against the peers and write the tables to docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py
 
@@ -95,4 +107,4 @@ sample: $(VENV)/base.stamp ## Generate sample_data/ anew
 	$(BIN)/python sample_data/generate.py
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

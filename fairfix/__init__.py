@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fairfix.models.repaired import Repaired
     from fairfix.tasks.audit import AuditResult, audit
     from fairfix.tasks.compare import CompareResult, compare
+    from fairfix.tasks.export import export
     from fairfix.tasks.fitting import Outcome, repair_table
     from fairfix.tasks.merge import merge
     from fairfix.tasks.predict import load, predict
@@ -47,6 +48,7 @@ _HOMES = {
     "models.repaired": "Repaired",
     "tasks.audit": "AuditResult audit",
     "tasks.compare": "CompareResult compare",
+    "tasks.export": "export",
     "tasks.fitting": "Outcome repair_table",
     "tasks.merge": "merge",
     "tasks.predict": "load predict",
@@ -76,6 +78,7 @@ __all__ = [
     "UsageError",
     "audit",
     "compare",
+    "export",
     "load",
     "merge",
     "methods",

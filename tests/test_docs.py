@@ -298,6 +298,11 @@ def test_the_library_example_of_the_first_steps_runs(checkout: Path) -> None:
     assert (checkout / "audit.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
+def test_the_page_of_python_runs(checkout: Path) -> None:
+    """Its blocks are one script; what they assert holds."""
+    assert "Hispanic" in printed_by("\n".join(blocks("docs/python.md", "python")), checkout)
+
+
 def test_the_documented_reader_reads_artifacts(checkout: Path) -> None:
     """The reader of docs/artifact.md, which uses nothing of fairfix, gives the same probabilities and decisions."""
     assert execute(f"{REPAIR} --id applicant_id\n{PREDICT}", checkout).returncode == 0

@@ -13,7 +13,8 @@ divided by their weight. Undefined is NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import product
 from types import MappingProxyType
@@ -413,7 +414,28 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
 )
 
-METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _ENTRIES})
+ADDED: ContextVar[Mapping[str, Metric]] = ContextVar("ADDED", default=MappingProxyType({}))
+"""Metrics of one's own, for the time of an audit or of a rendering; :func:`fairfix.auditing.own.added` sets it."""
+
+
+class Catalogue(Mapping[str, Metric]):
+    """The metrics of fairfix, and those that are added for a time."""
+
+    def __init__(self, entries: Iterable[Metric]) -> None:
+        self._entries = {metric.name: metric for metric in entries}
+
+    def __getitem__(self, name: str) -> Metric:
+        return self._entries[name] if name in self._entries else ADDED.get()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._entries
+        yield from ADDED.get()
+
+    def __len__(self) -> int:
+        return len(self._entries) + len(ADDED.get())
+
+
+METRICS: Mapping[str, Metric] = Catalogue(_ENTRIES)
 """Every metric by name, in the order of reports."""
 
 REAL_SQUARE_LOSS = _mean(

@@ -18,6 +18,7 @@ from fairfix.auditing.calibration import Calibration
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, distances, score_shares
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES, Mean, Metric, Rate, metrics_for
+from fairfix.auditing.own import Own, own_estimates, own_size, own_sums
 from fairfix.auditing.results import ComparisonReport, GroupReport, Pair, ScoreShares, Settings, Value
 from fairfix.auditing.sums import confusion, label_table, mean_sums, means, proportions, rate_sums
 from fairfix.data.counts import Counts, Floats
@@ -98,10 +99,10 @@ class Evidence:
         return self.counts if grid is None else self.counts.regrid(grid)
 
     @cached_property
-    def plain(self) -> dict[str, Rate | Mean]:
+    def plain(self) -> dict[str, Rate | Mean | Own]:
         """The plain rates and means by name."""
         entries = metrics_for(self.reading.task).items()
-        return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean))}
+        return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean, Own))}
 
     @cached_property
     def missing(self) -> dict[str, str]:
@@ -186,6 +187,8 @@ class Measured:
                 continue
             if isinstance(metric, Rate):
                 out[name] = proportions(*rate_sums(metric, self.table), self.counts.weighted)
+            elif isinstance(metric, Own):
+                out[name] = own_estimates(metric, own_sums(metric, self.table), self.counts.weighted)
             else:
                 sums = mean_sums(metric, self.counts)
                 out[name] = means(metric, self.evidence.reading, *self.sizes, *sums.T)
@@ -288,6 +291,12 @@ class Measured:
             weight = self.sizes[0]
             parts = (*self.sizes, *mean_sums(metric, self.counts).T)
             return means(metric, self.evidence.reading, *map(_rest, parts)), weight / weight.sum()
+        if isinstance(metric, Own):
+            sums = own_sums(metric, self.table)
+            size = own_size(metric, sums)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                shares = np.nan_to_num(size / size.sum())
+            return own_estimates(metric, _rest(sums), self.counts.weighted), shares
         if isinstance(metric, Rate):
             success, failure = rate_sums(metric, self.table)
         elif name == "scoring_rate":

@@ -20,7 +20,7 @@ import pyarrow as pa
 import fairfix.models.mixtures  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
 from fairfix.data.bands import rising
-from fairfix.data.choices import MissingScore, ScoreScale, Task, UnseenGroup
+from fairfix.data.choices import DuplicateIds, MissingScore, ScoreScale, Task, UnseenGroup
 from fairfix.data.codec import list_of, map_of, one_of, or_none, plain, real, record, text
 from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
@@ -185,6 +185,50 @@ class Repaired:
         method, parameters = text(manifest["method"]), dict(manifest["parameters"])
         seed = int(manifest["seed"])
         return cls(method, parameters, predictor, reading, unseen, identity, key, base, facts, seed)
+
+    def predict(
+        self,
+        data: Any,
+        *,
+        model: str | None = None,
+        trust_model: str | None = None,
+        missing: MissingScore = "error",
+        duplicate_ids: DuplicateIds = "error",
+        unseen_group: UnseenGroup | None = None,
+    ) -> Any:
+        """Return rows with their predictions, in the kind in which the rows come.
+
+        Parameters
+        ----------
+        data
+            A dict with the values of one row, a list of such dicts, a dict with a list for each column, a data frame
+            (its index is kept), an Arrow table, or a path.
+        model, trust_model, missing, duplicate_ids, unseen_group
+            As in :func:`fairfix.predict`; what happens to unseen groups is by default what the artifact says.
+
+        Returns
+        -------
+        The same kind with ``p_positive`` (``prediction`` where values are repaired), ``decision`` and ``randomized``
+        added; an Arrow table for a path. A row that is asked for alone is decided as it is among others. Rows that
+        nothing tells apart are told apart by their number of occurrence in one call only: where they matter, repair
+        with an ``id``.
+
+        Raises
+        ------
+        DataError, UsageError, ModelError
+            Rows are not like those of the repair: a column, a score, a group that is not there, an id that repeats.
+        """
+        from fairfix.models.rows import predict_rows
+
+        for name, value, words in (
+            ("missing", missing, get_args(MissingScore)),
+            ("duplicate_ids", duplicate_ids, get_args(DuplicateIds)),
+            ("unseen_group", unseen_group or self.unseen_group, get_args(UnseenGroup)),
+        ):
+            if value not in words:
+                raise UsageError(f"`{name}`: {value!r} is none of {', '.join(words)}")
+        asked: dict[str, Any] = {"model": model, "trust_model": trust_model, "unseen_group": unseen_group}
+        return predict_rows(self, data, missing=missing, share_ids=duplicate_ids == "share", **asked)
 
     def predict_source(
         self, source: Source, *, missing_score: MissingScore = "error", duplicate_ids: bool = False

@@ -41,7 +41,16 @@ def renderer(name: str) -> Callable[..., str]:
     render: Callable[..., str] = import_module(f"fairfix.report.{name}_").render
     if name == "json":
         return render
-    return wraps(render)(lambda result, **settings: render(as_options(result), **settings))
+
+    def rendered(result: Any, **settings: Any) -> str:
+        if "own_metrics" not in result:
+            return render(as_options(result), **settings)
+        from fairfix.auditing.own import added
+
+        with added(result["own_metrics"]):
+            return render(as_options(result), **settings)
+
+    return wraps(render)(rendered)
 
 
 def unrun(name: str, problem: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.metrics import ADDED, METRICS
 from fairfix.report.answer import answer, between_whom, statement
 from fairfix.report.layout import (
     GROUP_METRICS,
@@ -194,7 +194,8 @@ def group_metrics(result: Json) -> list[tuple[str, str]]:
     regression = result["settings"]["task"] == "regression"
     present = result["overall"]["metrics"]
     left_out = () if regression or "log_loss" not in present else CLASSIFICATION_ONLY_LOSSES
-    return [(name, METRICS[name].title) for name in GROUP_METRICS if name in present and name not in left_out]
+    names = (*GROUP_METRICS, *ADDED.get())
+    return [(name, METRICS[name].title) for name in names if name in present and name not in left_out]
 
 
 GROUP: dict[str, Callable[[Json], str]] = {

@@ -7,13 +7,13 @@ Text, Markdown and HTML draw one layout, so they cannot say different things. He
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.metrics import ADDED, METRICS
 
 Json = Mapping[str, Any]
 Columns = Mapping[str, str | Callable[[Any], str]]
@@ -61,7 +61,30 @@ mean_score.difference.between_groups mean_error.difference.between_groups
 log_loss.max square_loss.max scoring_rate.ratio.between_groups
 ks.between_groups ks.to_overall ks.within_strata
 """
-HEADLINES = {name: Comparison.parse(name).title for name in _USUAL.split()}
+
+
+class Headlines(Mapping[str, str]):
+    """Comparison of the short tables -> its title; metrics of one's own have one by how far groups are apart."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._titles = {name: Comparison.parse(name).title for name in names}
+
+    def __getitem__(self, name: str) -> str:
+        return self._titles[name] if name in self._titles else self._own()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._titles
+        yield from self._own()
+
+    def __len__(self) -> int:
+        return len(self._titles) + len(self._own())
+
+    def _own(self) -> dict[str, str]:
+        own = (Comparison(name, "difference", "between_groups") for name in ADDED.get())
+        return {one.id: one.title for one in own}
+
+
+HEADLINES = Headlines(_USUAL.split())
 """Comparisons of the short report, with their titles; ``--detail`` shows all."""
 
 MARKS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED", "waived": "WAIVED"}

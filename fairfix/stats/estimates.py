@@ -5,6 +5,7 @@ a miscoverage ``alpha`` into two limits:
 
 ======================== ==================================================================================
 :class:`Proportions`     Clopper-Pearson, ``[B(α/2; s, n-s+1), B(1-α/2; s+1, n-s)]`` with real ``s`` and ``n``
+:class:`Scaled`          those of :class:`Proportions`, on the scale of a number with two values
 :class:`Means`           Student t, with one imagined row at the end of the scale, or far out where it has none
 :class:`Areas`           Newcombe's method 5: ``|θ - A| = z sqrt(V(θ))`` solved for ``θ``, never below DeLong
 :class:`CalibrationErrors` Clopper-Pearson in every bin, put together
@@ -163,6 +164,27 @@ class Proportions(Estimates):
             for of, rest in ((self.successes, failures), (failures, self.successes))
         )
         return self._open_undefined(low, 1 - below)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(Estimates):
+    """Means of a number with two values, ``least`` and ``most``: rates of the larger one on another scale."""
+
+    rates: Proportions
+    least: float
+    most: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "support", (self.least, self.most))
+        self._settle(value=self._of(self.rates.value), slack=self.rates.slack)
+
+    def _of(self, rates: Floats) -> Floats:
+        return np.clip(self.least + (self.most - self.least) * rates, self.least, self.most)
+
+    def _limits_at(self, alpha: float) -> Limits:
+        """Limits of the rates on this scale."""
+        low, high = self.rates.sampling_limits(alpha)
+        return self._of(low), self._of(high)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, compare, require_comparable
 from fairfix.auditing.checks import checks_of, worst
 from fairfix.auditing.countfile import CountFile, audit_counts, count
+from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.paired import Changes, doubt, match
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
@@ -65,6 +66,20 @@ class AuditResult(Result):
 
 def run_audit(request: AuditRequest) -> AuditResult:
     """Return the result of an audit; writes nothing."""
+    if not request.metrics:
+        return _run(request)
+    if request.baseline_data is not None:
+        raise UsageError(
+            "`metrics`: leave out `baseline_data`; changes of the same rows have none of one's own"
+        )
+    own = own_metrics(request.metrics)
+    with added(own):
+        result = _run(request)
+    forms = {"own_metrics": [one.as_json for one in own]} if result.content else {}
+    return replace(result, content={**result.content, **forms})
+
+
+def _run(request: AuditRequest) -> AuditResult:
     if request.profile and request.from_counts is None and "missing_group" not in request.explicit:
         request = replace(request, missing_group="group")  # its tables give unknown groups rows of their own
     allowances = tuple(Allowance.parse(text) for text in request.fail_on_worse)  # type: ignore[union-attr]  # a tuple in a request

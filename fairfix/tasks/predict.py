@@ -9,11 +9,10 @@ import pyarrow as pa
 
 from fairfix.auditing.countfile import CountFile
 from fairfix.data.container import COUNTS, kind_of
-from fairfix.data.files import Source, read_json
-from fairfix.errors import ModelError, UsageError
+from fairfix.data.files import read_json
+from fairfix.errors import UsageError
 from fairfix.models.repaired import Repaired
-from fairfix.models.scoring import Averaged, ScoredSource, read_changes
-from fairfix.models.user_file import file_hash, load_model
+from fairfix.models.rows import scored
 from fairfix.tasks.dataset import log, opened
 from fairfix.tasks.request import PredictRequest, function_of
 from fairfix.tasks.result import Result
@@ -36,7 +35,7 @@ def predictions_of(request: PredictRequest) -> Predictions:
     repaired = artifact if isinstance(artifact, Repaired) else Repaired.load(artifact, _kinds_of_methods)
     if request.unseen_group:
         repaired = replace(repaired, unseen_group=request.unseen_group)
-    source = _scored(opened(request, request.data), repaired, request)
+    source = scored(opened(request, request.data), repaired, request.model, request.trust_model)
     if repaired.predictor.needs_protected:
         names = ", ".join(repaired.reading.columns.protected)
         what = "decisions" if repaired.predictor.gives == "decision" else "values"
@@ -51,25 +50,6 @@ def _kinds_of_methods() -> None:
     from fairfix.methods import available
 
     available()
-
-
-def _scored(source: Source, repaired: Repaired, request: PredictRequest) -> Source:
-    """Return the source with the scores of the model file that the artifact was fitted on."""
-    base, path = repaired.base, request.model
-    if base["kind"] != "file":
-        if path:
-            where = "features" if base["kind"] == "features" else f"the column {base['name']!r}"
-            raise UsageError(f"this artifact takes its scores from {where}; leave out `model`")
-        return source
-    if not path:
-        raise UsageError(f"this artifact needs the scores of {base['name']}; give that file with `model`")
-    if file_hash(path) != base["sha256"]:
-        raise ModelError(f"{path} is not the model this artifact was fitted on ({base['sha256']})")
-    model = load_model(
-        path, trust=request.trust_model, features=base["features"], positive_label=base.get("positive_label")
-    )
-    average = base.get("average")
-    return ScoredSource(source, model if average is None else Averaged(model, read_changes(average)))
 
 
 def _predict(request: PredictRequest) -> pa.Table:

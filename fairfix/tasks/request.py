@@ -276,6 +276,9 @@ class AuditRequest(GateRequest):
     probability: str | None = parameter(
         None, "Probability of a positive decision of a randomised rule (p_positive).", "COLUMN"
     )
+    metrics: Mapping[str, Callable[[Any], Any]] | None = None
+    """Metrics of one's own by name: functions over counts, see :mod:`fairfix.auditing.own`. A function is no text, so
+    the command line and the configuration have none."""
     intersect: bool = parameter(False, "Also audit the cells of all protected columns together.")
     reference: Names | Mapping[str, str] = parameter(
         (), "Also compare every group with this one.", "ATTRIBUTE=GROUP"
@@ -440,6 +443,20 @@ class PredictRequest(Request):
     )
     missing: MissingScore = parameter("error", "Rows whose score is missing.", choices=get_args(MissingScore))
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest(Request):
+    """The parameters of ``export``."""
+
+    artifact: Any = source("A repaired predictor, or its file.", "ARTIFACT", positional=True)
+    to: str = parameter("json", "What it becomes.", choices=("sql", "onnx", "python", "json"))
+    dialect: str = parameter(
+        "duckdb",
+        "Of a query: the database it is for.",
+        choices=("duckdb", "postgresql", "sqlite", "snowflake", "bigquery", "spark"),
+    )
+    table: str = parameter("data", "Of a query: the table that it reads.", "NAME")
 
 
 # ---------------------------------------------------------------------- which go together

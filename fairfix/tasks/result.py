@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import html
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairfix.auditing.checks import exit_status
 from fairfix.data.choices import Undecided
+from fairfix.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+FRAME = "width:100%;height:36rem;border:1px solid #888;resize:vertical;overflow:auto"
+"""Style of the frame that a notebook shows a report in."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,11 +40,51 @@ class Result:
         """Return the text that the format ``json`` prints."""
         return self.render("json")
 
+    def to_html(self, *, detail: bool = False) -> str:
+        """Return the report as one HTML page; with ``detail``, with every comparison."""
+        return self.render("html", detail=detail)
+
+    def to_markdown(self, *, detail: bool = False) -> str:
+        """Return the report as Markdown; with ``detail``, with every comparison."""
+        return self.render("markdown", detail=detail)
+
+    def to_frame(self, of: str | None = None) -> pd.DataFrame:
+        """Return the numbers as a data frame, a row for each.
+
+        ``of`` names the table: of an audit ``groups`` (the default: a row per attribute, group and metric),
+        ``comparisons``, ``checks`` or ``true_groups``; of a repair ``proof``; of a comparison of methods ``points``. A
+        value that is undefined is NaN, and its ``reason`` stands beside it; NaN as a limit is none on that side.
+        """
+        from fairfix.report.frames import frame
+
+        return frame(self._whole(), of)
+
+    def plot(self, numbers: Sequence[str] = ()) -> Figure:
+        """Return a figure of matplotlib: groups with intervals, before and after a repair, or quality against gap.
+
+        ``numbers`` names metrics of an audit (``["accuracy", "auc"]``) or numbers of a proof, where the usual ones are
+        not the ones wanted.
+        """
+        from fairfix.report.picture import figure_of
+
+        return figure_of(self._whole(), [numbers] if isinstance(numbers, str) else numbers)
+
+    def _repr_html_(self) -> str:
+        """Return the report for a notebook: a page in a frame, so that neither one's styles reach the other."""
+        page = html.escape(self.to_html(), quote=True)
+        return f'<iframe srcdoc="{page}" sandbox="" title="fairfix report" style="{FRAME}"></iframe>'
+
     def render(self, format: str, **settings: Any) -> str:  # noqa: A002  the option's word
         """Return the result in a format of :data:`fairfix.report.FORMATS`; settings are those of the format."""
         from fairfix.report import renderer
 
-        return renderer(format)(self.content, **settings)
+        return renderer(format)(self._whole(), **settings)
+
+    def _whole(self) -> Mapping[str, Any]:
+        """Return the content, or raise where there is none to report."""
+        if not self.content:
+            raise UsageError("there is no report here, only counts: merge them, and audit with `from_counts`")
+        return self.content
 
     @property
     def verdict(self) -> str | None:

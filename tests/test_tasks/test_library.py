@@ -56,7 +56,7 @@ def test_every_option_is_a_parameter_and_every_parameter_an_option(command: str)
     """By name and by default, those of every repair method included."""
     own = options(command)
     parameters = inspect.signature(getattr(fairfix, command)).parameters
-    assert set(parameters) - {"waivers", "today", "output", "record"} == set(own)
+    assert set(parameters) - {"waivers", "today", "output", "record", "metrics"} == set(own)
     for name, (default, domain) in parameters_of(COMMANDS[command]).items():
         if domain.positional:
             continue
@@ -72,7 +72,7 @@ def test_every_parameter_is_explained() -> None:
         told = inspect.getdoc(getattr(fairfix, command))
         assert told
         for name in inspect.signature(getattr(fairfix, command)).parameters:
-            assert f"\n{name}\n" in told or name in ("waivers", "today", "output", "record")
+            assert f"\n{name}\n" in told or name in ("waivers", "today", "output", "record", "metrics")
 
 
 @pytest.fixture

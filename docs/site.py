@@ -1,0 +1,196 @@
+"""Make the site: the pages of docs/, a gallery of reports, and executed notebooks, with search.
+
+``python docs/site.py`` writes ``site/``; it needs the extra ``site``. Pages keep their places; files of the checkout
+that they link to come along. The order of the navigation is that of docs/index.md, and a page that is not in it is an
+error. The reports of the gallery are made from sample_data/. The notebooks of docs/notebooks/ run on public data in
+``PUBLIC_DATA``, ``../shared/data`` by default, and are left out where it is not. Nothing is fetched from elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import fairfix
+
+ROOT = Path(__file__).resolve().parents[1]
+SITE = ROOT / "site"
+LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+\.md)(?:#[\w-]+)?\)")
+BESIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "sample_data/README.md")
+"""Pages outside docs/ that pages link to."""
+
+LOANS, NOISE = "sample_data/loans.parquet", "sample_data/race_noise.csv"
+ELSEWHERE = re.compile(r"""<(?:script|link|img|iframe)[^>]+(?:src|href)=["']?(?:https?:)?//[^"'\s>]+""")
+
+NOTEBOOKS = {
+    "census": "Audit of a census file",
+    "repair": "A repair and its proof",
+    "noisy": "Groups that are recorded wrongly",
+}
+
+
+def gallery() -> Iterator[tuple[str, str, Any]]:
+    """Yield the name of a report, what it shows, and the result."""
+    checks = ["dp.difference>0.1", "eo.difference>0.2"]
+    yield (
+        "audit",
+        "An audit of a loan book by race and by sex, against two limits.",
+        fairfix.audit(LOANS, protected=["race", "sex"], fail_on=checks),
+    )
+    yield (
+        "strata",
+        "The same within each product, and against a reference group.",
+        fairfix.audit(LOANS, protected="race", strata="product", reference="White"),
+    )
+    yield (
+        "noise",
+        "Bounds for the true groups behind a column that is recorded with errors.",
+        fairfix.audit(LOANS, protected="race_recorded", noise=NOISE),
+    )
+    yield (
+        "repair",
+        "A repair with its proof on held-out rows.",
+        fairfix.repair(LOANS, protected="race", method="ramp", id="applicant_id", fail_on=checks),
+    )
+    yield (
+        "compare",
+        "A method over a range of slack: the frontier of accuracy and gap.",
+        fairfix.compare(LOANS, protected="race", methods=["ramp"], slacks=[0.0, 0.02, 0.05, 0.1]),
+    )
+
+
+def write_gallery(pages: Path) -> None:
+    """Write the reports, and the page that leads to them."""
+    (pages / "gallery").mkdir()
+    lines = [
+        "# Gallery of reports",
+        "",
+        "Made from the [sample data](sample_data/README.md); each is one file.",
+        "",
+    ]
+    for name, about, result in gallery():
+        (pages / "gallery" / f"{name}.html").write_text(result.to_html(), encoding="utf-8")
+        lines.append(f"- [{name}](gallery/{name}.html): {about}")
+    (pages / "gallery.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_notebooks(pages: Path, data: Path) -> None:
+    """Run the notebooks and write each as a page with what its cells show."""
+    import jupytext
+    from nbclient import NotebookClient
+    from nbconvert import MarkdownExporter
+
+    os.environ["PUBLIC_DATA"] = str(data)
+    for name in NOTEBOOKS:
+        notebook = jupytext.read(ROOT / "docs" / "notebooks" / f"{name}.py")
+        NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+        for cell in notebook.cells:
+            for output in cell.get("outputs", ()):
+                shown = output.get("data", {})
+                if "text/html" in shown:  # one line each: an empty line would end the element in Markdown
+                    shown["text/html"] = re.sub(
+                        r"\n\s*", "&#10;" if "<iframe" in shown["text/html"] else "", shown["text/html"]
+                    )
+        text, resources = MarkdownExporter().from_notebook_node(
+            notebook, resources={"unique_key": name, "output_files_dir": f"{name}_files"}
+        )
+        (pages / "notebooks" / f"{name}.md").write_text(text, encoding="utf-8")
+        for file, content in resources["outputs"].items():
+            (pages / "notebooks" / file).parent.mkdir(exist_ok=True)
+            (pages / "notebooks" / file).write_bytes(content)
+
+
+def collect(pages: Path) -> None:
+    """Copy the pages, and files beside docs/ that they link to."""
+    shutil.copytree(ROOT / "docs", pages, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    (pages / "notebooks").mkdir(exist_ok=True)
+    for name in BESIDE:
+        target = pages / name.replace("README.md", "about.md" if name == "README.md" else "README.md")
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, target)
+    for page in pages.rglob("*.md"):
+        up = "../" * (len(page.relative_to(pages).parts) - 1)
+        text = page.read_text(encoding="utf-8")
+        text = re.sub(rf"\]\({re.escape(up)}\.\./README\.md", f"]({up}about.md", text)
+        text = re.sub(rf"\]\({re.escape(up)}\.\./", f"]({up}", text)
+        if page.relative_to(pages).as_posix() in ("about.md", *BESIDE):  # these stood beside docs/
+            text = re.sub(r"\]\((\.\./)?docs/", r"](\1", text).replace("](README.md", "](about.md")
+        page.write_text(text, encoding="utf-8")
+
+
+def navigation(pages: Path, notebooks: bool) -> list[Any]:
+    """Return the pages in the order of docs/index.md, by its paragraphs; an error where one is missing."""
+    index = (pages / "index.md").read_text(encoding="utf-8")
+    out: list[Any] = [{"Home": "index.md"}, {"First steps": "quickstart.md"}]
+    placed = {"index.md", "quickstart.md"}
+    for title, text in re.findall(r"^\*\*([^*]+)\*\*(.*?)(?=^\*\*|\Z)", index, re.DOTALL | re.MULTILINE):
+        links = [(name.replace("\n", " "), page) for name, page in LINK.findall(text) if page not in placed]
+        placed |= {page for _, page in links}
+        entries = [
+            {name[0].upper() + name[1:]: page} for name, page in {p: (n, p) for n, p in links}.values()
+        ]
+        out += [{title.strip(" :,"): entries}] if entries else []
+    there = {page.relative_to(pages).as_posix() for page in pages.rglob("*.md")}
+    there -= {"gallery.md", "about.md", *BESIDE, *(f"notebooks/{name}.md" for name in NOTEBOOKS)}
+    if lost := sorted(there - placed):
+        sys.exit(f"docs/index.md leads to no {', '.join(lost)}")
+    seen = [{title: f"notebooks/{name}.md"} for name, title in NOTEBOOKS.items()] if notebooks else []
+    return [*out, {"To look at": [{"Gallery of reports": "gallery.md"}, *seen]}]
+
+
+def build(pages: Path, nav: list[Any]) -> None:
+    """Build the site, with every warning an error."""
+    from mkdocs.commands.build import build as mkdocs_build
+    from mkdocs.config import load_config
+
+    settings = {
+        "site_name": "fairfix",
+        "docs_dir": str(pages),
+        "site_dir": str(SITE),
+        "use_directory_urls": False,
+        "theme": {"name": "readthedocs", "highlightjs": False, "navigation_depth": 3},
+        "plugins": ["search"],
+        "markdown_extensions": ["tables", "fenced_code", "codehilite", "toc", "sane_lists", "md_in_html"],
+        "nav": nav,
+        "strict": True,
+    }
+    file = pages.parent / "mkdocs.yml"
+    file.write_text(json.dumps(settings), encoding="utf-8")  # JSON is YAML
+    config = load_config(str(file))
+    config.plugins.on_startup(command="build", dirty=False)
+    mkdocs_build(config)
+    config.plugins.on_shutdown()
+    fetched = {
+        found
+        for page in SITE.rglob("*.html")
+        for found in ELSEWHERE.findall(page.read_text(encoding="utf-8"))
+    }
+    if fetched:
+        sys.exit(f"the site would fetch {', '.join(sorted(fetched))}")
+
+
+def main() -> None:
+    """Write the site."""
+    os.chdir(ROOT)
+    data = Path(os.environ.get("PUBLIC_DATA", ROOT.parent / "shared" / "data")).resolve()
+    with TemporaryDirectory() as room:
+        pages = Path(room) / "docs"
+        collect(pages)
+        write_gallery(pages)
+        if notebooks := data.is_dir():
+            write_notebooks(pages, data)
+        else:
+            print(f"the notebooks are left out: there is no {data}")
+        build(pages, navigation(pages, notebooks))
+    print(f"wrote {SITE}; python -m http.server -d {SITE.name} shows it, search included")
+
+
+if __name__ == "__main__":
+    main()

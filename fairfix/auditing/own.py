@@ -1,0 +1,274 @@
+r"""Metrics of one's own: a function over the counts of a group, and what makes an interval of it possible.
+
+The function gets sums of weights as symbols, not numbers, and returns a quotient of two sums,
+
+.. math:: \frac{\sum_e a_e n_e}{\sum_e b_e n_e}, \qquad b_e \ge 0, \quad a_e = 0 \text{ where } b_e = 0,
+
+over the four entries of the confusion table. That is the mean of the values :math:`a_e / b_e` over rows that count
+:math:`b_e` times: a number that has limits by what every rate and mean of the catalogue has them by. A cost per row, a
+share of some rows and F1 are of this kind. A root, a product of rates, the larger of two, or a quotient whose numerator
+counts rows that its denominator does not count is none of them, and is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fairfix.auditing.metrics import (
+    ADDED,
+    ALIASES,
+    FN,
+    FP,
+    KINDS_OF_VALUES,
+    METRICS,
+    TN,
+    TP,
+    Metric,
+)
+from fairfix.data.counts import Floats
+from fairfix.errors import UsageError
+from fairfix.stats.estimates import Estimates, Means, Proportions, Scaled
+
+ENTRIES = (TP, FN, FP, TN)
+
+SUMS: Mapping[str, tuple[float, float, float, float]] = {
+    "true_positives": (1, 0, 0, 0),
+    "false_negatives": (0, 1, 0, 0),
+    "false_positives": (0, 0, 1, 0),
+    "true_negatives": (0, 0, 0, 1),
+    "rows": (1, 1, 1, 1),
+    "positives": (1, 1, 0, 0),
+    "negatives": (0, 0, 1, 1),
+    "selected": (1, 0, 1, 0),
+    "rejected": (0, 1, 0, 1),
+}
+"""What can be counted, as weights of the entries: ``positives`` have label 1, ``selected`` a positive decision."""
+
+EXAMPLE = "lambda c: (5 * c.false_negatives + c.false_positives) / c.rows"
+
+
+class NoQuotientError(Exception):
+    """What a function does is no quotient of sums."""
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """``above / below``: weights of the four entries, ``below`` None for a plain sum."""
+
+    above: tuple[float, ...]
+    below: tuple[float, ...] | None = None
+
+    def _with(self, other: Any, sign: float) -> Any:
+        if isinstance(other, (int, float)):
+            if self.below is None:
+                raise NoQuotientError("it adds a number to a sum; add a multiple of c.rows")
+            other = Quotient(tuple(other * b for b in self.below), self.below)
+        if not isinstance(other, Quotient):
+            return NotImplemented
+        if self.below != other.below:
+            raise NoQuotientError("it adds quotients of different denominators")
+        return Quotient(tuple(a + sign * b for a, b in zip(self.above, other.above, strict=True)), self.below)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(other, 1.0)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(other, -1.0)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self)._with(other, 1.0)
+
+    def __neg__(self) -> Any:
+        return self * -1.0
+
+    def __mul__(self, number: Any) -> Any:
+        if isinstance(number, Quotient):
+            raise NoQuotientError("it multiplies counts with counts")
+        if not isinstance(number, (int, float)):
+            return NotImplemented
+        return Quotient(tuple(a * number for a in self.above), self.below)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, (int, float)):
+            return self * (1.0 / other)
+        if not isinstance(other, Quotient):
+            return NotImplemented
+        if self.below is not None or other.below is not None:
+            raise NoQuotientError("it divides a quotient")
+        return Quotient(self.above, other.above)
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise NoQuotientError("it asks how large a count is")
+
+    __bool__ = __float__ = __int__ = __lt__ = __le__ = __gt__ = __ge__ = __abs__ = __pow__ = _refuse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own(Metric):
+    """A metric of one's own: the mean of ``above / below`` over rows that count ``below`` times, by entry."""
+
+    above: tuple[float, ...]
+    below: tuple[float, ...]
+    """(4,) in the order of :data:`ENTRIES`."""
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The value of a row in each entry; NaN in one that does not count."""
+        return tuple(a / b if b else math.nan for a, b in zip(self.above, self.below, strict=True))
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """The JSON form, from which a saved report makes the metric again."""
+        return {"metric": self.name, "above": list(self.above), "below": list(self.below)}
+
+
+def own_metrics(functions: Mapping[str, Callable[[Any], Any]]) -> tuple[Own, ...]:
+    """Return an entry of the catalogue for each function.
+
+    Raises
+    ------
+    UsageError
+        A name is taken or is no identifier, or a function returns no quotient of sums; the message says why not.
+    """
+    return tuple(_own(name, function) for name, function in functions.items())
+
+
+def _own(name: str, function: Callable[[Any], Any]) -> Own:
+    where = f"`metrics`: {name!r}"
+    if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
+        raise UsageError(f"{where} is no name; take letters, digits and underscores, such as 'cost'")
+    if name in METRICS or name in ALIASES:
+        raise UsageError(f"{where} is a metric of fairfix already; take another name")
+    if not callable(function):
+        raise UsageError(f"{where} must be a function of counts, such as {EXAMPLE}")
+    counts = SimpleNamespace(**{one: Quotient(tuple(map(float, sums))) for one, sums in SUMS.items()})
+    try:
+        return make(name, *_parts(function(counts)))
+    except (NoQuotientError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
+        raise UsageError(
+            f"{where} has no interval that can be trusted: {error}. Return a quotient of two sums of "
+            f"{', '.join(SUMS)}, in which the numerator counts no row that the denominator does not: {EXAMPLE}"
+        ) from error
+
+
+def _parts(quotient: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    if not isinstance(quotient, Quotient) or quotient.below is None:
+        raise NoQuotientError("it returns no quotient; divide by what it is a share or a mean of")
+    return quotient.above, quotient.below
+
+
+def make(name: str, above: Sequence[float], below: Sequence[float]) -> Own:
+    """Return the metric of the coefficients of its numerator and its denominator, (4,) each."""
+    if not all(map(math.isfinite, (*above, *below))) or not any(below) or min(below) < 0:
+        raise NoQuotientError("its denominator must count some rows, and none of them negatively")
+    if any(a and not b for a, b in zip(above, below, strict=True)):
+        raise NoQuotientError("its numerator counts rows that its denominator does not")
+    levels = {a / b for a, b in zip(above, below, strict=True) if b}
+    if len(levels) == 1:
+        raise NoQuotientError(f"it is {levels.pop():g} whatever the counts")
+    bounds = min(levels), max(levels)
+    needs = []
+    for need, other in (("label", (2, 3, 0, 1)), ("decision", (1, 0, 3, 2))):  # the entry with the other one
+        if any(part[e] != part[o] for part in (above, below) for e, o in enumerate(other)):
+            needs.append(need)
+    return Own(
+        name=name,
+        formula=f"{_sum(above)} / {_sum(below)}",
+        above=tuple(above),
+        below=tuple(below),
+        needs=tuple(needs),
+        undefined="no rows that its denominator counts",
+        interval="rates" if len(levels) == 2 else "means, losses",
+        scale="share" if bounds[0] >= 0 and bounds[1] <= 1 else "data",
+        bounds=bounds,
+        kinds=KINDS_OF_VALUES if bounds[0] >= 0 else ("difference", "min", "max"),
+        of="decisions" if "decision" in needs else "labels",
+    )
+
+
+def _sum(weights: Sequence[float]) -> str:
+    """Return a sum in words, by the name of the whole where it is one."""
+    for name, sums in SUMS.items():
+        whole = [weight for weight, one in zip(weights, sums, strict=True) if one]
+        if len(set(whole)) == 1 and not any(w for w, one in zip(weights, sums, strict=True) if not one):
+            return name if whole[0] == 1 else f"{whole[0]:g} {name}"
+    terms = [
+        name if w == 1 else f"{w:g} {name}" for name, w in zip(list(SUMS)[:4], weights, strict=True) if w
+    ]
+    return f"({' + '.join(terms)})" if len(terms) > 1 else "".join(terms) or "0"
+
+
+@contextmanager
+def added(metrics: Sequence[Own] | Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Have metrics in the catalogue for the time of a ``with`` block, in this thread; or their JSON forms."""
+    made = [
+        one if isinstance(one, Own) else make(one["metric"], one["above"], one["below"]) for one in metrics
+    ]
+    token = ADDED.set({**ADDED.get(), **{one.name: one for one in made}})
+    try:
+        yield
+    finally:
+        ADDED.reset(token)
+
+
+# ---------------------------------------------------------------------- arithmetic
+
+
+def own_sums(metric: Own, table: Floats) -> Floats:
+    r"""Return per group additive sums of a metric, from the confusion table (G, L, 2, 2).
+
+    Of a metric with two values, shape (G, 4): :math:`\sum wb` and :math:`\sum w^2b^2` of the rows with the larger one,
+    then of those with the smaller. Of any other with values :math:`v`, shape (G, 6): :math:`\sum wb, \sum wbv, \sum
+    wbv^2` and :math:`\sum w^2b^2, \sum w^2b^2v, \sum w^2b^2v^2`.
+    """
+    mass = np.zeros((len(ENTRIES), len(table), 2))
+    for e, (label, decision) in enumerate(ENTRIES):
+        if "label" in metric.needs:
+            mass[e] = table[:, label, decision]
+        elif label == 0:  # rows of both labels count alike, and there may be one label only
+            mass[e] = table[:, :, decision].sum(axis=1)
+    below = np.array(metric.below)[:, None] / max(metric.below)
+    both = mass[..., 0] * below, mass[..., 1] * below**2
+    levels = np.array(metric.levels)[:, None]
+    if metric.interval == "rates":
+        top = levels == metric.bounds[1]
+        parts = [np.where(of, part, 0.0) for of in (top, ~top) for part in both]
+    else:
+        parts = [part * np.nan_to_num(levels) ** power for part in both for power in range(3)]
+    return np.stack([part.sum(axis=0) for part in parts], axis=-1)
+
+
+def own_estimates(metric: Own, sums: Floats, weighted: bool) -> Estimates:
+    """Return the estimates of the sums of :func:`own_sums`: Clopper-Pearson for two values, Student t for more.
+
+    Where rows count unequally, a mean has the effective number of rows of its linearised variance, as rates have, and
+    never more than Kish's: values that go with the weights vary more than the weighted variance tells.
+    """
+    if metric.interval == "rates":
+        yes, yes2, no, no2 = sums.T
+        by_weight = weighted or len({one for one in metric.below if one}) > 1
+        rates = Proportions.weighted(yes, no, yes2, no2) if by_weight else Proportions(yes, yes + no)
+        return rates if metric.bounds == (0.0, 1.0) else Scaled(rates, *metric.bounds)
+    weight, total, squares, weight2, total2, squares2 = sums.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean, kish = total / weight, np.nan_to_num(weight**2 / weight2)
+        variance = np.maximum(np.nan_to_num(squares / weight - mean**2), 0.0)
+        spread = np.maximum(squares2 - 2 * mean * total2 + mean**2 * weight2, 0.0)
+        sizes = np.where(spread > 0, np.fmin(variance * weight**2 / spread, kish), kish)
+    return Means(mean, variance, sizes, metric.bounds)
+
+
+def own_size(metric: Own, sums: Floats) -> Floats:
+    """Return the denominators of the sums of :func:`own_sums`, shape (G,)."""
+    return np.asarray(sums[:, 0] + sums[:, 2] if metric.interval == "rates" else sums[:, 0])

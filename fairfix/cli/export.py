@@ -1,0 +1,47 @@
+"""``fairfix export``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fairfix.cli.options import option, options_of, request_of, run_options, show_settings, talk
+from fairfix.cli.outputs import check_outputs
+from fairfix.errors import UsageError
+from fairfix.tasks.request import ExportRequest
+
+
+@click.command("export")
+@options_of(ExportRequest)
+@option("--output", "-o", type=click.Path(), help="File to write.  [default: print it]")
+@run_options
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> int:
+    """Turn a repaired predictor into SQL, ONNX, a Python script or JSON.
+
+    None of them needs fairfix where it runs, and all give what fairfix predict gives. A query and a model give the
+    probability; a script gives the decision too. JSON holds rows with their results, to test a reader of your own.
+
+    \b
+    fairfix export repaired.fairfix --to sql --dialect postgresql --table loans
+    fairfix export repaired.fairfix --to python -o rule.py && python rule.py --check
+    """
+    show_settings(ctx)
+    check_outputs(given)
+    from fairfix.data.files import atomic_output, write_text
+    from fairfix.tasks.export import export_of
+
+    if given["to"] == "onnx" and not given["output"]:
+        raise UsageError("an ONNX model is not text; name the file with `output=FILE`")
+    content, path = export_of(request_of(ctx, ExportRequest)), given["output"]
+    if path is None:
+        click.echo(content, nl=False)
+        return 0
+    if isinstance(content, str):
+        write_text(path, content)
+    else:
+        with atomic_output(path) as file:
+            file.write(content)
+    talk(f"wrote {path}")
+    return 0

@@ -1,0 +1,476 @@
+"""From the saved form of a repair to a program: one function per kind of predictor, as docs/artifact.md defines it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.data.codec import Arrays
+from fairfix.models.export.program import Program, Step, tree_settings
+from fairfix.models.features import LEAST_CHANCE
+from fairfix.models.repaired import Repaired
+from fairfix.optim.blind_rates import LEAST
+from fairfix.optim.monotone import LARGEST_LOGIT
+from fairfix.optim.quantiles import EDGE
+
+BELOW_1 = math.nextafter(1.0, 0.0)
+"""The largest number below 1: the log-odds of a score that close to an end are cut anyway."""
+
+LAST_DRAW = 1.0 - 1e-12
+"""Draws are moved up to this before they are added to the number of a cell, as the plug-in rule does."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A repair as a program.
+
+    Attributes
+    ----------
+    steps
+        What is computed, in order.
+    result
+        Number of the step that is P(decision = 1) or the value; missing where there is none.
+    inputs
+        Column -> ``number``, ``boolean`` or ``text``, of those that the program reads.
+    drawn
+        Whether it reads the row's draw: a value that is drawn, and not a decision.
+    """
+
+    steps: tuple[Step, ...]
+    result: int
+    inputs: Mapping[str, str]
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the result itself hangs on the row's draw."""
+        return any(step.operation == "draw" for step in self.steps)
+
+
+def exported(repaired: Repaired) -> Exported:
+    """Return the program of a repair."""
+    settings, arrays = repaired.predictor.state()
+    rule = _Rule(repaired, settings, arrays)
+    result = KINDS[repaired.predictor.kind](rule)
+    if repaired.unseen_group == "base" and "levels" in settings:
+        unseen = rule.program.add("is_missing", result)
+        result = rule.program.add("choose", unseen, rule.unrepaired(repaired.predictor.gives), result)
+    if rule.uses_score:
+        program = rule.program
+        result = program.add(
+            "choose", program.add("is_missing", rule.raw_score), program.constant(math.nan), result
+        )
+    steps, (place,) = rule.program.needed([result])
+    inputs: dict[str, str] = {}
+    for step in steps:
+        if "column" in step.settings:
+            inputs[step.settings["column"]] = "text" if step.operation == "level" else step.settings["kind"]
+    return Exported(tuple(steps), place, inputs)
+
+
+class _Rule:
+    """What the functions of the kinds share: the program so far, and the saved form."""
+
+    def __init__(self, repaired: Repaired, settings: Mapping[str, Any], arrays: Arrays) -> None:
+        self.program = Program()
+        self.settings, self.arrays = settings, arrays
+        self.reading = repaired.reading
+        self.uses_score = False
+
+    # ------------------------------------------------------------------ inputs
+
+    @property
+    def raw_score(self) -> int:
+        """The score as it comes."""
+        self.uses_score = True
+        return self.program.add("number", column=self.reading.columns.score, kind="number")
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the score stands for no probability."""
+        return self.reading.task == "regression" or self.reading.score_scale == "raw"
+
+    @property
+    def probability(self) -> int:
+        """The score as a probability."""
+        score = self.raw_score
+        match self.reading.score_scale:
+            case "margin":
+                half = self.program.add("add", self.program.constant(1.0), score)
+                return self.program.add("divide", half, self.program.constant(2.0))
+            case "logit":
+                return self.program.expit(self.program.clip(score, -745.0, 745.0))  # where exp ends
+        return score
+
+    @property
+    def ranking(self) -> int:
+        """``2 p - 1``, or a raw score as it is."""
+        return self.raw_score if self.is_raw else self.program.affine(self.probability, 2.0, -1.0)
+
+    def code(self) -> int:
+        """The place of the row's group among the levels of the fit, plus 1; 0 for any other group."""
+        columns, levels, program = self.settings["columns"], self.settings["levels"], self.program
+        if not columns:
+            return program.constant(1.0)
+        names = [sorted({level[i] for level in levels}) for i in range(len(columns))]
+        places = [
+            program.affine(program.add("level", column=column, levels=own), 1.0, 1.0)
+            for column, own in zip(columns, names, strict=True)
+        ]
+        shape = [len(own) + 1 for own in names]
+        code = places[0]
+        for place, size in zip(places[1:], shape[1:], strict=True):
+            code = program.add("add", program.affine(code, float(size), 0.0), place)
+        table = np.zeros(math.prod(shape))
+        for k, level in enumerate(levels):
+            at = [own.index(one) + 1 for own, one in zip(names, level, strict=True)]
+            table[np.ravel_multi_index(at, shape)] = k + 1
+        same = np.array_equal(table, np.arange(table.size))
+        return code if same else program.take(table.tolist(), code)
+
+    def by_group(self, rule: Callable[[int], int]) -> int:
+        """What ``rule(k)`` gives in group ``k``; missing in any other."""
+        program, code = self.program, self.code()
+        out = program.constant(math.nan)
+        for k in reversed(range(len(self.settings["levels"]))):
+            out = program.add("choose", program.add("equal", code, program.constant(k + 1.0)), rule(k), out)
+        return out
+
+    def of_each_group(self, numbers: npt.NDArray[np.float64]) -> int:
+        """The number of the row's group; missing in any other."""
+        return self.program.take([math.nan, *numbers.tolist()], self.code())
+
+    def unrepaired(self, gives: str) -> int:
+        """What the base gives the row: its score where values are given, else its decision at the threshold."""
+        by_score = self.reading.columns.score is not None
+        score = self.raw_score if by_score and gives == "decision" else self.scorer("scorer")[0]
+        if gives == "value":
+            return score
+        accepted = self.program.add("at_most", self.program.constant(self.reading.thresholds[0]), score)
+        return self.program.add("choose", accepted, self.program.constant(1.0), self.program.constant(0.0))
+
+    # ------------------------------------------------------------------ scorers
+
+    def scorer(self, name: str, settings: Any = None) -> list[int]:
+        """The results of a scorer: one, or one per class."""
+        settings = self.settings[name] if settings is None else settings
+        if "member" in settings:
+            out = self._member(f"{name}.", settings)
+        else:
+            out = [self.raw_score if self.reading.task == "regression" else self.probability]
+        bounds = settings["bounds"]
+        return out if bounds is None else [self.program.clip(one, *bounds) for one in out]
+
+    def _member(self, stem: str, settings: Any) -> list[int]:
+        kind, own = settings["member"]["kind"], settings["member"]["settings"]
+        arrays = {name.removeprefix(stem): one for name, one in self.arrays.items() if name.startswith(stem)}
+        program = self.program
+        if kind == "constant":
+            return [program.constant(one) for one in arrays["value"].tolist()]
+        X = [step for one in settings["features"] for step in self._columns(one, gaps=kind == "trees")]
+        if kind == "linear":
+            sums = [
+                program.add("add", self._dot(X, weights), program.constant(shift))
+                for weights, shift in zip(arrays["coef"].T, arrays["intercept"].tolist(), strict=True)
+            ]
+            return self._linked(sums, own["link"])
+        if kind == "network":
+            zero = program.constant(0.0)
+            inner = [
+                program.add(
+                    "maximum", program.add("add", self._dot(X, weights), program.constant(bias)), zero
+                )
+                for weights, bias in zip(arrays["hidden"].T, arrays["hidden_bias"].tolist(), strict=True)
+            ]
+            return [
+                program.expit(
+                    program.affine(self._dot(inner, arrays["out"]), 1.0, float(arrays["out_bias"][0]))
+                )
+            ]
+        assert kind == "trees"
+        sums = []
+        for k, start in enumerate(arrays["baseline"].tolist()):
+            roots = arrays["roots"][arrays["classes"] == k].tolist()
+            sums.append(program.add("trees", *X, **tree_settings(arrays, roots, start)))
+        return self._linked(sums, own["link"])
+
+    def _dot(self, X: Sequence[int], weights: npt.NDArray[np.float64]) -> int:
+        return self.program.add("dot", *X, weights=weights.tolist())
+
+    def _linked(self, sums: list[int], link: str) -> list[int]:
+        program = self.program
+        if link == "identity":
+            return sums[:1]
+        if link == "softmax":
+            most = sums[0]
+            for one in sums[1:]:
+                most = program.add("maximum", most, one)
+            powers = [program.add("exp", program.add("subtract", one, most)) for one in sums]
+            total = self._dot(powers, np.ones(len(powers)))
+            return [program.add("divide", one, total) for one in powers]
+        chance = program.expit(sums[0])
+        return (
+            [chance]
+            if link == "sigmoid"
+            else [program.add("subtract", program.constant(1.0), chance), chance]
+        )
+
+    def _columns(self, one: Mapping[str, Any], *, gaps: bool) -> list[int]:
+        """A feature's columns of the matrix."""
+        program, name = self.program, one["name"]
+        if one["levels"]:
+            texts = sorted({*one["levels"], *one["same"]})
+            place = program.affine(program.add("level", column=name, levels=texts), 1.0, 1.0)
+            merged = [one["same"][0] if text in one["same"] else text for text in texts]
+            return [
+                program.take([0.0, *(float(text == level) for text in merged)], place)
+                for level in one["levels"]
+            ]
+        if one["kind"] == "score":
+            entry = self.raw_score if self.is_raw else self._log_odds()
+        else:
+            entry = program.add("number", column=name, kind=one["kind"])
+        shifted = program.add("subtract", entry, program.constant(one["mean"]))
+        scaled = program.add("divide", shifted, program.constant(one["scale"]))
+        if one["kind"] == "score":
+            zero = program.constant(0.0)
+            return [
+                scaled,
+                *(program.add("maximum", program.affine(scaled, 1.0, -knot), zero) for knot in one["knots"]),
+            ]
+        if gaps:
+            return [scaled]
+        missing, zero = program.add("is_missing", scaled), program.constant(0.0)
+        filled = program.add("choose", missing, zero, scaled)
+        flag = program.add("choose", missing, program.constant(1.0), zero)
+        return [filled, flag] if one["missing"] else [filled]
+
+    def _log_odds(self) -> int:
+        program = self.program
+        chance = program.clip(self.probability, LEAST_CHANCE, 1 - LEAST_CHANCE)
+        return program.add(
+            "log", program.add("divide", chance, program.add("subtract", program.constant(1.0), chance))
+        )
+
+    # ------------------------------------------------------------------ curves
+
+    def curve(self, k: int, x: int) -> int:
+        """The piecewise linear function of group ``k`` at ``x``; see :mod:`fairfix.optim.piecewise`."""
+        ends = np.cumsum([0, *self.settings["knots"]])
+        knots, left, at, right = (
+            self.arrays[name][ends[k] : ends[k + 1]] for name in ("knots", "left", "at", "right")
+        )
+        program, inner = self.program, slice(None, -1)
+        after = program.search(knots.tolist(), x, right=False)
+        base = program.take([left[0], *right], after)
+        rise = program.take([0.0, *(left[1:] - right[inner]), 0.0], after)
+        origin = program.take([0.0, *knots[inner], 0.0], after)
+        width = program.take([1.0, *np.diff(knots), 1.0], after)
+        share = program.add("divide", program.add("subtract", x, origin), width)
+        between = program.add("add", base, program.add("multiply", rise, share))
+        on_knot = program.add("equal", program.take([*knots, knots[-1]], after), x)
+        return program.add("choose", on_knot, program.take([*at, at[-1]], after), between)
+
+
+# ---------------------------------------------------------------------- kinds
+
+
+def _groupwise_ramp(rule: _Rule) -> int:
+    program, share = rule.program, rule.program.affine(rule.probability, 2.0, -1.0)
+    for name in ("offsets", "remainders"):
+        if rule.arrays[name].any() or name == "offsets":
+            share = program.add("subtract", share, rule.of_each_group(rule.arrays[name]))
+    return program.clip(program.add("divide", share, program.constant(rule.settings["gamma"])), 0.0, 1.0)
+
+
+def _groupwise_curve(rule: _Rule) -> int:
+    program = rule.program
+    score, sigmoid = rule.ranking, rule.arrays.get("sigmoid")
+    if sigmoid is None:
+        return rule.by_group(lambda k: rule.curve(k, score))
+    inside, one = program.clip(score, -BELOW_1, BELOW_1), program.constant(1.0)
+    odds = program.add("divide", program.add("add", one, inside), program.add("subtract", one, inside))
+    logit = program.clip(program.add("log", odds), -LARGEST_LOGIT, LARGEST_LOGIT)
+
+    def recalibrated(k: int) -> int:
+        slope, shift = sigmoid[k].tolist()
+        chance = program.expit(program.affine(logit, slope, shift))
+        return rule.curve(k, program.affine(chance, 2.0, -1.0))
+
+    return rule.by_group(recalibrated)
+
+
+def _score_curves(rule: _Rule) -> int:
+    score = rule.program.affine(rule.scorer("scorer")[0], 2.0, -1.0)
+    return rule.by_group(lambda k: rule.curve(k, score))
+
+
+def _unrepaired(rule: _Rule) -> int:
+    return rule.scorer("scorer")[0]
+
+
+def _group_tube(rule: _Rule) -> int:
+    program, arrays = rule.program, rule.arrays
+    score = rule.scorer("scorer")[0]
+    if not rule.settings["moved"]:
+        return rule.by_group(lambda k: score)
+    ends = np.cumsum([0, *rule.settings["atoms"]])
+    values = arrays["values"]
+
+    def moved(k: int) -> int:
+        first, last, low, high = (
+            arrays[name][ends[k] : ends[k + 1]] for name in ("first", "last", "low", "high")
+        )
+        wide, steps = high - low, arrays["steps"][k]
+        place = program.search(first.tolist(), score, right=True)  # 0 and 1 both mean the first atom
+
+        def of_atom(numbers: npt.NDArray[np.float64]) -> int:
+            return program.take([numbers[0], *numbers], place)
+
+        def value_at(level: int) -> int:
+            piece = program.search(steps.tolist(), level, right=True)
+            return program.take([*values, values[-1]], piece)
+
+        def value_of(levels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+            return values[np.minimum(np.searchsorted(steps, levels, side="right"), values.size - 1)]
+
+        if wide.any():
+            draw = program.clip(program.add("draw"), EDGE, 1.0 - EDGE)
+            level = program.add("add", of_atom(low), program.add("multiply", draw, of_atom(wide)))
+        else:
+            level = of_atom(low)
+        span = np.append(first[1:] - last[:-1], 0.0)
+        wide_span = of_atom(np.where(span > 0, span, 1.0))
+        share = program.add("divide", program.add("subtract", score, of_atom(last)), wide_span)
+        apart = of_atom((span > 0).astype(np.float64))
+        share = program.add("multiply", program.clip(share, 0.0, 1.0), apart)
+        left = value_of(high - EDGE * wide)
+        right = np.append(value_of(low + EDGE * wide)[1:], left[-1])
+        between = program.add("add", of_atom(left), program.add("multiply", share, of_atom(right - left)))
+        on_atom = program.add("at_most", share, program.constant(0.0))
+        return program.add("choose", on_atom, value_at(level), between)
+
+    return rule.by_group(moved)
+
+
+def _truncated_logit(rule: _Rule) -> int:
+    program, score = rule.program, rule.scorer("scorer")[0]
+    prices = rule.arrays["prices"]
+
+    def truncated(price: npt.NDArray[np.float64]) -> int:
+        floor, cap = 1.0 + 1.0 / np.minimum(price, -1.0), 1.0 / np.maximum(price, 1.0)
+        lifted = program.add("maximum", score, rule.of_each_group(floor))
+        return program.add("minimum", lifted, rule.of_each_group(cap))
+
+    if np.array_equal(prices[0], prices[1]):
+        return truncated(prices[1])
+    one = program.constant(1.0)
+
+    def adversary(price: npt.NDArray[np.float64], chance: int) -> int:
+        left = program.add("subtract", one, chance)
+        factor = program.add("add", one, program.add("multiply", rule.of_each_group(price), left))
+        return program.clip(program.add("multiply", chance, factor), 0.0, 1.0)
+
+    of_0, of_1 = truncated(prices[0]), truncated(prices[1])
+    q_0, q_1 = adversary(prices[0], of_0), adversary(prices[1], of_1)
+    total = program.add("add", program.add("subtract", one, q_1), q_0)
+    certain = program.add(
+        "at_most", total, program.constant(1e-12)
+    )  # both are sure of the label they are given
+    safe = program.add("choose", certain, one, total)  # a database stops at a division by 0
+    label = program.add("choose", certain, score, program.add("divide", q_0, safe))
+    label = program.clip(label, 0.0, 1.0)
+    other = program.add("multiply", program.add("subtract", one, label), of_0)
+    return program.clip(program.add("add", program.add("multiply", label, of_1), other), 0.0, 1.0)
+
+
+def _plugin_score(rule: _Rule) -> int:
+    program, arrays = rule.program, rule.arrays
+    eta = rule.scorer("label")[0]
+    if not arrays["values"].size:
+        return eta
+    inner = arrays["below"] >= 0
+    inputs = [eta, *(rule.scorer("group") if arrays["part"][inner].max(initial=0) else [])]
+    nodes = np.arange(arrays["part"].size)
+    tree = {  # a node is its own child where it is a leaf; the value of a leaf is its cell
+        "feature": np.where(inner, arrays["part"], 0),
+        "threshold": arrays["cut"],
+        "left": np.where(inner, arrays["below"], nodes),
+        "right": np.where(inner, arrays["below"] + 1, nodes),
+        "value": np.where(inner, 0, arrays["part"]).astype(np.float64),
+        "missing_left": np.zeros(nodes.size, dtype=bool),
+    }
+    cell = program.add("trees", *inputs, **tree_settings(tree, [0], 0.0))
+    if np.array_equal(arrays["upto"], np.arange(1.0, arrays["upto"].size + 1)):  # a value per cell
+        return program.take(arrays["values"].tolist(), cell)
+    draw = program.add("minimum", program.add("draw"), program.constant(LAST_DRAW))
+    place = program.search(arrays["upto"].tolist(), program.add("add", cell, draw), right=True)
+    return program.take([*arrays["values"].tolist(), math.nan], place)
+
+
+def _model_mixture(rule: _Rule) -> int:
+    program, weights = rule.program, rule.arrays["weights"]
+    scores = [rule.scorer(f"model{i}", one)[0] for i, one in enumerate(rule.settings["models"])]
+    if rule.settings["averaged"] or len(scores) == 1:
+        return program.add("dot", *scores, weights=weights.tolist())
+    place = program.search(np.cumsum(weights)[:-1].tolist(), program.add("draw"), right=True)
+    out = scores[-1]
+    for i in reversed(range(len(scores) - 1)):
+        out = program.add("choose", program.add("at_most", place, program.constant(float(i))), scores[i], out)
+    return out
+
+
+def _blind_rule(rule: _Rule) -> int:
+    program, settings, arrays = rule.program, rule.settings, rule.arrays
+    (pi_0, pi_1), cells = settings["prior"], arrays["cells"]
+    p, *groups = (rule.scorer(f"scorer{i}", one) for i, one in enumerate(settings["scorers"]))
+    one = program.constant(1.0)
+    yes, no = p[0], program.add("subtract", one, p[0])
+    half = program.constant(0.5)
+    gain = program.add(
+        "multiply",
+        half,
+        program.add(
+            "subtract",
+            program.add("divide", yes, program.constant(pi_1)),
+            program.add("divide", no, program.constant(pi_0)),
+        ),
+    )
+    ends = np.cumsum([0, *settings["groups"]])
+    gaps, order = [], []
+    for a in range(len(settings["groups"])):
+        for row, (share, prior) in enumerate(((yes, pi_1), (no, pi_0))):  # label 1, then label 0
+            for k in range(ends[a], ends[a + 1]):
+                chance = groups[2 * a + row][k - ends[a]]
+                ratio = program.add("divide", chance, program.constant(float(cells[row, k])))
+                gaps.append(program.add("multiply", share, program.affine(ratio, 1.0, -1.0 / prior)))
+                order.append((row, k))
+    total = program.constant(settings["always"])
+    for mu, share in zip(arrays["mu"], arrays["shares"].tolist(), strict=True):
+        c = gain
+        for (row, k), gap in zip(order, gaps, strict=True):
+            c = program.add("add", c, program.affine(gap, float(mu[row, k]), 0.0))
+        accepted = program.add("below", program.constant(0.0), c)
+        total = program.add(
+            "add", total, program.add("choose", accepted, program.constant(share), program.constant(0.0))
+        )
+    sure = program.add("below", program.constant(1.0 - LEAST), total)
+    return program.add("choose", sure, one, total)
+
+
+KINDS: Mapping[str, Callable[[_Rule], int]] = {
+    "groupwise_ramp": _groupwise_ramp,
+    "groupwise_curve": _groupwise_curve,
+    "group_tube": _group_tube,
+    "truncated_logit": _truncated_logit,
+    "score_curves": _score_curves,
+    "unrepaired": _unrepaired,
+    "plugin_score": _plugin_score,
+    "model_mixture": _model_mixture,
+    "blind_rule": _blind_rule,
+}
+"""Kind of predictor -> what writes its program."""

@@ -1,0 +1,208 @@
+"""A program as a query of SQL: standard expressions only, numbers as doubles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairfix.models.export.program import Step
+
+LONG, SHORT = 80, 24
+"""Characters beyond which an expression becomes a column of its own: one that is used twice, and one that is compared
+with many numbers.
+"""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a database writes names, texts and types."""
+
+    quote: str = '""'
+    text: str = "VARCHAR"
+    double: str = "DOUBLE PRECISION"
+    backslash: bool = False
+    """Whether a backslash in a text has to be doubled."""
+    layer: str = "AS MATERIALIZED"
+    """What begins a layer: databases that put layers into one another would compute a column once for each use."""
+
+    def name(self, column: str) -> str:
+        """Return a quoted name."""
+        first, last = self.quote[0], self.quote[1]
+        return first + column.replace(last, last * 2) + last
+
+    def literal(self, text: str) -> str:
+        """Return a quoted text."""
+        text = text.replace("\\", "\\\\") if self.backslash else text
+        return "'" + text.replace("'", "''" if not self.backslash else "\\'") + "'"
+
+
+DIALECTS: Mapping[str, Dialect] = {
+    "duckdb": Dialect(),
+    "postgresql": Dialect(),
+    "sqlite": Dialect(text="TEXT", double="REAL"),
+    "snowflake": Dialect(backslash=True, layer="AS"),
+    "bigquery": Dialect("``", "STRING", "FLOAT64", backslash=True, layer="AS"),
+    "spark": Dialect("``", "STRING", "DOUBLE", backslash=True, layer="AS"),
+}
+"""Databases whose SQL is known."""
+
+
+def query(
+    steps: Sequence[Step], results: Mapping[str, int], columns: Sequence[str], table: str, dialect: str
+) -> str:
+    """Return a query that gives results for the rows of a table.
+
+    Parameters
+    ----------
+    results
+        Name -> number of the step.
+    columns
+        Columns of the table that are given beside them.
+    """
+    writer = _Writer(steps, DIALECTS[dialect])
+    own = DIALECTS[dialect]
+    kept = [own.name(column) for column in columns]
+    final = [f"{writer.texts[place]} AS {own.name(name)}" for name, place in results.items()]
+    layers, source = [], own.name(table)
+    for i, layer in enumerate(writer.layers, 1):
+        made = ",\n    ".join(["*", *(f"{text} AS {writer.column(step)}" for step, text in layer)])
+        layers.append(f"fairfix_step_{i} {own.layer} (\n  SELECT\n    {made}\n  FROM {source}\n)")
+        source = f"fairfix_step_{i}"
+    head = "WITH " + ",\n".join(layers) + "\n" if layers else ""
+    return head + "SELECT\n  " + ",\n  ".join([*kept, *final]) + f"\nFROM {source}\n"
+
+
+class _Writer:
+    """Writes steps one after the other; those that are long and used twice become columns of layers."""
+
+    def __init__(self, steps: Sequence[Step], dialect: Dialect) -> None:
+        self.dialect = dialect
+        uses, compared = [0] * len(steps), set()
+        for step in steps:
+            for one in step.of:
+                uses[one] += 2 if step.operation in _CUTS else 1
+            compared |= set(step.of) if step.operation in ("search", "take", "trees") else set()
+        self.texts: list[str] = []
+        self.layers: list[list[tuple[int, str]]] = []
+        depth: list[int] = []  # layers below a step
+        for i, step in enumerate(steps):
+            text = self._text(step, [self.texts[one] for one in step.of], steps)
+            below = max((depth[one] for one in step.of), default=0)
+            often = (uses[i] > 1 and len(text) > LONG) or (i in compared and len(text) > SHORT)
+            if often and step.operation not in _TRUTHS:
+                if below == len(self.layers):
+                    self.layers.append([])
+                self.layers[below].append((i, text))
+                text, below = self.column(i), below + 1
+            self.texts.append(text)
+            depth.append(below)
+
+    def column(self, step: int) -> str:
+        """Return the column of a step."""
+        return self.dialect.name(f"fairfix_{step}")
+
+    def _text(self, step: Step, of: list[str], steps: Sequence[Step]) -> str:
+        own, name = step.settings, self.dialect.name
+        if step.operation in _CUTS and steps[step.of[1]].operation == "constant":
+            sign, cut = _CUTS[step.operation], of[1]
+            return f"(CASE WHEN {of[0]} {sign} {cut} THEN {cut} ELSE {of[0]} END)"
+        if step.operation in _FORMS:
+            return _FORMS[step.operation].format(*of)
+        if (level := _level_of(step, steps)) is not None:
+            return self._cases(level.settings, [number(one) for one in step.settings["numbers"]])
+        match step.operation:
+            case "number" if own["kind"] == "boolean":
+                column = name(own["column"])
+                return f"(CASE WHEN {column} IS NULL THEN NULL WHEN {column} THEN 1e0 ELSE 0e0 END)"
+            case "number":
+                return f"CAST({name(own['column'])} AS {self.dialect.double})"
+            case "level":
+                return self._cases(own, [number(i) for i in range(-1, len(own["levels"]))])
+            case "draw":
+                return f"CAST({name('fairfix_draw')} AS {self.dialect.double})"
+            case "constant":
+                return number(own["value"])
+            case "dot":
+                terms = (f"{x} * {number(w)}" for x, w in zip(of, own["weights"], strict=True))
+                return "(" + " + ".join(terms) + ")"
+            case "search":
+                sign = "<" if own["right"] else "<="
+                cuts = [f"{of[0]} {sign} {number(one)}" for one in own["grid"]]
+                return _branches(cuts, [number(i) for i in range(len(cuts) + 1)])
+            case "take":
+                numbers = own["numbers"]
+                cuts = [f"{of[0]} < {number(i)}" for i in range(1, len(numbers))]
+                return _branches(cuts, [number(one) for one in numbers])
+            case "trees":
+                walks = (self._tree(own, root, of) for root in own["roots"])
+                return "(" + " + ".join([number(own["start"]), *walks]) + ")"
+            case _:
+                raise AssertionError(step.operation)
+
+    def _cases(self, own: Mapping[str, Any], leaves: Sequence[str]) -> str:
+        """Return the case of each level of a text; the first leaf is that of any other text."""
+        text = f"COALESCE(CAST({self.dialect.name(own['column'])} AS {self.dialect.text}), '(missing)')"
+        pairs = zip(own["levels"], leaves[1:], strict=True)
+        cases = " ".join(f"WHEN {self.dialect.literal(level)} THEN {leaf}" for level, leaf in pairs)
+        return f"(CASE {text} {cases} ELSE {leaves[0]} END)"
+
+    def _tree(self, own: Mapping[str, Any], at: int, of: Sequence[str]) -> str:
+        if own["left"][at] == at:
+            return number(own["value"][at])
+        entry = of[own["feature"][at]]
+        condition = f"{entry} <= {number(own['threshold'][at])}"
+        condition += f" OR {entry} IS NULL" if own["missing_left"][at] else ""
+        left, right = (self._tree(own, own[side][at], of) for side in ("left", "right"))
+        return f"(CASE WHEN {condition} THEN {left} ELSE {right} END)"
+
+
+_FORMS = {
+    "add": "({} + {})",
+    "subtract": "({} - {})",
+    "multiply": "({} * {})",
+    "divide": "({} / {})",
+    "minimum": "(CASE WHEN {0} > {1} THEN {1} WHEN {1} IS NULL THEN NULL ELSE {0} END)",
+    "maximum": "(CASE WHEN {0} < {1} THEN {1} WHEN {1} IS NULL THEN NULL ELSE {0} END)",
+    "exp": "EXP({})",
+    "log": "LN({})",
+    "below": "({} < {})",
+    "at_most": "({} <= {})",
+    "equal": "({} = {})",
+    "is_missing": "({} IS NULL)",
+    "choose": "(CASE WHEN {} THEN {} ELSE {} END)",
+}
+
+_CUTS = {"minimum": ">", "maximum": "<"}
+"""What is cut at a constant, which is not missing."""
+
+
+def _level_of(step: Step, steps: Sequence[Step]) -> Step | None:
+    """Return the step of the level, plus 1, that a number is looked up for; None where it is something else."""
+    place = steps[step.of[0]] if step.operation == "take" else None
+    if place is None or place.operation != "add":
+        return None
+    level, one = (steps[i] for i in place.of)
+    return level if level.operation == "level" and one.settings.get("value") == 1.0 else None
+
+
+_TRUTHS = ("below", "at_most", "equal", "is_missing")
+
+
+def number(value: float | None) -> str:
+    """Return a number with an exponent, which every database reads as a double and not as a decimal."""
+    if value is None:
+        return "NULL"
+    text = repr(float(value))
+    text = text if "e" in text else text + "e0"
+    return f"({text})" if value < 0 else text
+
+
+def _branches(cuts: Sequence[str], leaves: Sequence[str]) -> str:
+    """Return nested cases: leaf ``i`` where cut ``i`` is the first that holds, the last leaf where none does."""
+    if not cuts or len(set(leaves)) == 1:
+        return leaves[0]
+    middle = len(cuts) // 2
+    low = _branches(cuts[:middle], leaves[: middle + 1])
+    high = _branches(cuts[middle + 1 :], leaves[middle + 1 :])
+    return f"(CASE WHEN {cuts[middle]} THEN {low} ELSE {high} END)"

@@ -1,0 +1,107 @@
+"""Vectors: made-up rows with the results of a repair, by which a reader in another language is tested.
+
+The rows are not of the data: groups and categories are those that the rule names, numbers lie around the means that it
+keeps, scores go from one end of their scale to the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix.data.files import open_source
+from fairfix.models.export.rules import Exported
+from fairfix.models.repaired import IDENTITY_TYPES, Repaired, row_draws
+
+ROWS = 48
+"""Enough for each group of most rules to meet every piece of its curve."""
+
+
+def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
+    """Return ``rows``, made-up rows as columns, their ``draws``, and ``results``: what prediction on them gives."""
+    rng = np.random.default_rng(0)
+    columns: dict[str, pa.Array] = {}
+    for name, kind in program.inputs.items():
+        columns[name] = _inputs(program, name, kind, repaired, rng)
+    for name, kind in repaired.identity.items():
+        columns.setdefault(name, _names(kind))
+    if repaired.reading.columns.score and repaired.reading.columns.score not in columns:
+        columns[repaired.reading.columns.score] = pa.array(_scores(repaired, (0.0, 1.0)))
+    rows = pa.table(columns)
+    by_column = replace(repaired, base={"kind": "column"}, unseen_group="abstain")
+    batches = by_column.predict_source(open_source(rows), missing_score="abstain")
+    table = pa.Table.from_batches(batches)
+    names = [name for name in by_column.output.names if name != "randomized"]
+    draw = row_draws(rows, repaired.identity, repaired.key, by_id=repaired.reading.columns.id is not None)
+    return {
+        "rows": _plain(rows),
+        "draws": draw(np.arange(ROWS)).tolist(),
+        "results": _plain(table.select(names)),
+    }
+
+
+def _inputs(
+    program: Exported, name: str, kind: str, repaired: Repaired, rng: np.random.Generator
+) -> pa.Array:
+    steps = [step for step in program.steps if step.settings.get("column") == name]
+    if kind == "text":
+        levels = sorted({level for step in steps for level in step.settings["levels"]} - {"(missing)"})
+        return pa.array((levels * math.ceil(ROWS / max(1, len(levels))))[:ROWS] or [""] * ROWS)
+    if kind == "boolean":
+        return pa.array(rng.random(ROWS) < 0.5)
+    if name == repaired.reading.columns.score:
+        return pa.array(_scores(repaired, _range(program)))
+    mean, scale = _standard(program, name)
+    return pa.array(mean + 2.0 * scale * rng.standard_normal(ROWS))
+
+
+def _scores(repaired: Repaired, grid: tuple[float, float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return scores over their whole scale, in no order."""
+    ends = {"probability": (0.0, 1.0), "margin": (-1.0, 1.0), "logit": (-6.0, 6.0), "raw": grid}
+    raw = repaired.reading.task == "regression"
+    low, high = ends["raw" if raw else repaired.reading.score_scale]
+    even = np.linspace(low, high, ROWS)
+    return even[np.arange(ROWS) * 29 % ROWS]  # 29 and 48 have no common divisor: every score once
+
+
+def _range(program: Exported) -> tuple[float, float]:
+    """Return the least and the greatest number that scores are compared with, and a little more."""
+    grid = [one for step in program.steps if step.operation == "search" for one in step.settings["grid"]]
+    low, high = (min(grid), max(grid)) if grid else (-1.0, 1.0)
+    margin = (high - low) / 10 or 1.0
+    return low - margin, high + margin
+
+
+def _standard(program: Exported, name: str) -> tuple[float, float]:
+    """Return the mean that is taken off a number and the scale that it is divided by; 0 and 1 where none are."""
+    steps = program.steps
+    own = {i for i, step in enumerate(steps) if step.settings.get("column") == name}
+    out = [0.0, 1.0]
+    for place, operation in enumerate(("subtract", "divide")):
+        for i, step in enumerate(steps):
+            if step.operation == operation and step.of[0] in own:
+                other = steps[step.of[1]].settings.get("value")
+                if other is not None:
+                    own, out[place] = {i}, float(other)
+                    break
+    return out[0], out[1]
+
+
+def _names(kind: str) -> pa.Array:
+    whole = list(range(ROWS))
+    made: Mapping[str, list[Any]] = {
+        "text": [f"v{i}" for i in whole],
+        "integer": whole,
+        "number": [i + 0.5 for i in whole],
+        "boolean": [i % 2 == 0 for i in whole],
+    }
+    return pa.array(made[kind], IDENTITY_TYPES[kind])
+
+
+def _plain(table: pa.Table) -> dict[str, list[Any]]:
+    return {name: table[name].to_pylist() for name in table.column_names}

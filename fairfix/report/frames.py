@@ -1,0 +1,162 @@
+"""Results as data frames: one row per number, for plots and tables of one's own; made from the JSON form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fairfix.errors import UsageError
+from fairfix.report.layout import Json, kind_of, parted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Row = dict[str, Any]
+
+NUMBERS = ("value", "low", "high")
+FLOATS = (*NUMBERS, "limit", "slack", "weight")
+
+
+def frame(result: Json, of: str | None = None) -> pd.DataFrame:
+    """Return a table of a result's JSON form.
+
+    Parameters
+    ----------
+    result
+        JSON form of an audit, a repair or a comparison of methods.
+    of
+        Which table, one of :data:`TABLES` for this kind of result; the first by default.
+
+    Returns
+    -------
+    A row per number. ``value``, ``low`` and ``high`` are floats: NaN where a value is undefined, for the ``reason``
+    that stands beside it, or where an interval has no limit on that side.
+
+    Raises
+    ------
+    UsageError
+        This kind of result has no such table.
+    """
+    import pandas as pd
+
+    kind = kind_of(result)
+    tables = TABLES[kind]
+    of = next(iter(tables)) if of is None else of
+    if of not in tables:
+        raise UsageError(f"`of`: {of!r} is none of {', '.join(tables)}, the tables of {NAMES[kind]}")
+    columns, rows = tables[of]
+    out = pd.DataFrame.from_records(list(rows(result)), columns=list(columns))
+    return out.astype({name: float for name in columns if name.rpartition("_")[2] in FLOATS})
+
+
+def _numbers(value: Json | None, prefix: str = "") -> Row:
+    """Return a number, its limits and why it is undefined."""
+    value = value or {}
+    row = {prefix + part: math.nan if value.get(part) is None else value[part] for part in NUMBERS}
+    return row | {prefix + "reason": value.get("reason", "")}
+
+
+def _blocks(result: Json) -> Iterator[tuple[Json, Row]]:
+    """Yield every attribute, over everybody and in each stratum, with the columns that name it."""
+    for block in (*result["attributes"], *result["strata"]):
+        yield block, {"attribute": block["attribute"], "stratum": block.get("stratum", "")}
+
+
+def _groups(result: Json) -> Iterator[Row]:
+    for block, where in _blocks(result):
+        for group in block["groups"]:
+            counted = {part: group[part] for part in ("group", "rows", "weight")}
+            for metric, value in group["metrics"].items():
+                yield {**where, **counted, "metric": metric, **_numbers(value)}
+
+
+def _comparisons(result: Json) -> Iterator[Row]:
+    for block, where in _blocks(result):
+        for one in block["comparisons"]:
+            between = ", ".join(one["groups"])
+            yield {**where, "comparison": one["id"], "groups": between, **_numbers(one)}
+
+
+def _checks(result: Json) -> Iterator[Row]:
+    for check in result["checks"]:
+        named = {part: check.get(part, "") for part in ("check", "attribute", "group", "verdict")}
+        judged = {part: check[part] for part in ("operator", "limit", "reason")}
+        yield {**_numbers(check), **named, **judged, "groups": ", ".join(check["groups"])}
+
+
+def _true_groups(result: Json) -> Iterator[Row]:
+    noise = result.get("noise")
+    if not noise:
+        return
+    attribute = noise["attribute"]
+    groups = [(group["group"], figure) for group in noise["groups"] for figure in group["figures"]]
+    for group, figure in (*groups, *(("", figure) for figure in noise["comparisons"])):
+        for assumption, bound in figure["bounds"].items():
+            ends = {
+                "low": bound["outer_low"],
+                "high": bound["outer_high"],
+                "reason": bound.get("reason", ""),
+            }
+            named = {"attribute": attribute, "group": group, "number": figure["name"]}
+            yield {**named, "assumption": assumption, **ends}
+
+
+def _proof(result: Json) -> Iterator[Row]:
+    for rows in ("holdout", "fit"):
+        for line in result["proof"].get(rows, {}).get("table", ()):
+            row = {"rows": rows, "number": line["id"], "attribute": line["attribute"] or ""}
+            for when in ("before", "after", "change"):
+                row |= _numbers(line.get(when), f"{when}_")
+            yield row
+
+
+def _points(result: Json) -> Iterator[Row]:
+    for place, point in enumerate(result["points"]):
+        named = {
+            "point": place,
+            "method": point["title"],
+            "slack": math.nan if point["slack"] is None else point["slack"],
+            "failure": point.get("failure", ""),
+        }
+        for kind, part in (("gap", "gaps"), ("quality", "qualities")):
+            for name, value in point.get(part, {}).items():
+                number, attribute = parted(name)
+                where = {"number": number, "attribute": attribute.strip("[]")}
+                yield {**named, "kind": kind, **where, **_numbers(value)}
+        if "failure" in point:
+            yield {**named, "kind": "", "number": "", "attribute": "", **_numbers(None)}
+
+
+_BLOCK = ("attribute", "stratum")
+_ENDS = (*NUMBERS, "reason")
+
+TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Json], Iterator[Row]]]]] = {
+    "audit": {
+        "groups": ((*_BLOCK, "group", "metric", *_ENDS, "rows", "weight"), _groups),
+        "comparisons": ((*_BLOCK, "comparison", *_ENDS, "groups"), _comparisons),
+        "checks": (
+            ("check", "attribute", "group", "verdict", *NUMBERS, "operator", "limit", "groups", "reason"),
+            _checks,
+        ),
+        "true_groups": (
+            ("attribute", "group", "number", "assumption", "low", "high", "reason"),
+            _true_groups,
+        ),
+    },
+    "repair": {
+        "proof": (
+            (
+                *("rows", "number", "attribute"),
+                *(f"{when}_{part}" for when in ("before", "after", "change") for part in _ENDS),
+            ),
+            _proof,
+        ),
+    },
+    "compare": {
+        "points": (("point", "method", "slack", "kind", "number", "attribute", *_ENDS, "failure"), _points)
+    },
+}
+"""Kind of result -> table -> its columns and its rows."""
+
+NAMES = {"audit": "an audit", "repair": "a repair", "compare": "a comparison of methods"}

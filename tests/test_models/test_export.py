@@ -1,0 +1,234 @@
+"""Exported repairs: a query, a model, a script and JSON give what ``fairfix predict`` gives."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from fairfix.cli import run as command
+from fairfix.data.table import assemble
+from fairfix.models.export import document, export, standalone
+from fairfix.models.export.program import run
+from fairfix.models.export.rules import KINDS, exported
+from fairfix.models.learners import trees_of
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.repaired import Repaired, row_draws
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from tests.data import people
+
+FEATURES = ["town", "real", "yes"]
+REPAIRS: dict[str, dict[str, Any]] = {
+    "ramp": {"method": "ramp"},
+    "ramp of crossed groups": {"method": "ramp", "protected": ["race", "sex"]},
+    "curves of a recalibrated score": {
+        "method": "ramp",
+        "constraint": "equal_opportunity",
+        "calibrate": "sigmoid",
+    },
+    "thresholds": {"method": "ramp", "solver": "exact", "constraint": "equalized_odds"},
+    "tube": {"method": "fair-regression", "protected_as_feature": True},
+    "tube without draws": {
+        "method": "fair-regression",
+        "protected_as_feature": True,
+        "decisions": "deterministic",
+    },
+    "plug-in rule": {"method": "fair-regression", "slack": 0.05},
+    "truncated logit": {"method": "logloss", "slack": 0.02},
+    "truncated logit by label": {"method": "logloss", "constraint": "equalized_odds", "features": FEATURES},
+    "curve for everybody": {
+        "method": "robust",
+        "solver": "ideal",
+        "assumption": "radii",
+        "noise_radius": {"a": 0.1, "b": 0.1, "c": 0.2},
+    },
+    "linear model": {"method": "sensei", "features": FEATURES},
+    "trees": {"method": "sensei", "features": FEATURES},
+    "network": {"method": "sensei", "solver": "network", "features": FEATURES},
+    "blind rule": {"method": "sensei", "solver": "equal-rates", "features": FEATURES},
+}
+
+
+@cache
+def rows() -> pd.DataFrame:
+    """Rows with missing numbers and missing groups; a group is called by quotes and a backslash."""
+    frame = people(600, 3, shares=(0.5, 0.35, 0.15))
+    frame["yes"] = frame["yes"].astype(bool)
+    frame["town"] = frame["town"].replace("north", "no'r\\th \"")
+    frame.loc[::17, "real"] = np.nan
+    return frame[["race", "sex", "label", "score", "id", *FEATURES]]
+
+
+@cache
+def repaired(name: str) -> Repaired:
+    given = {"protected": "race", "label": "label", "score": "score", "id": "id", "seed": 1, **REPAIRS[name]}
+    made = fairfix.repair(rows(), **given).repaired
+    if name != "trees":  # few of them, in the place of the linear model
+        return made
+    scorer = made.predictor.models[0]
+    table = assemble(pa.Table.from_pandas(rows()).to_batches(), made.reading)
+    X = scorer.features.matrix(table, gaps=True)
+    model = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X, rows()["label"])
+    grown = replace(scorer, member=trees_of(model, "sigmoid"))
+    return replace(made, predictor=replace(made.predictor, models=(grown,)))
+
+
+@cache
+def expected(name: str) -> pd.DataFrame:
+    return fairfix.predict(repaired(name), rows()).to_pandas()
+
+
+def result(name: str) -> str:
+    return "p_positive" if repaired(name).predictor.gives == "decision" else "prediction"
+
+
+def columns(name: str) -> dict[str, np.ndarray[Any, Any]]:
+    inputs = exported(repaired(name)).inputs
+    return {
+        column: rows()[column].to_numpy(object if kind == "text" else float)
+        for column, kind in inputs.items()
+    }
+
+
+def draws(name: str) -> np.ndarray[Any, Any]:
+    made = row_draws(pa.Table.from_pandas(rows()), {"id": "text"}, repaired(name).key, by_id=True)
+    return made(np.arange(len(rows())))
+
+
+def close(got: Any, name: str) -> None:
+    """Equal but for the last bits of exponentials and logarithms, of which each system has its own."""
+    np.testing.assert_allclose(
+        np.asarray(got, dtype=float), expected(name)[result(name)], rtol=1e-12, atol=1e-12
+    )
+
+
+def test_every_kind_of_predictor_has_a_program_and_a_repair_here() -> None:
+    kinds = {repaired(name).predictor.kind for name in REPAIRS}
+    assert set(KINDS) == set(RepairedPredictor.kinds)
+    assert kinds == set(KINDS) - {"unrepaired"}  # which no repair leaves behind
+
+
+@pytest.mark.parametrize("name", REPAIRS)
+def test_the_program_is_the_rule(name: str) -> None:
+    """Run by numpy, and row by row by the script, decisions and draws included."""
+    program = exported(repaired(name))
+    close(run(program.steps, columns(name), draws(name))[program.result], name)
+    whole = json.loads(json.dumps(document(repaired(name), program)))
+    inputs = rows().astype(object).where(rows().notna(), None).to_dict("records")
+    got = pd.DataFrame(standalone.predict(inputs, whole))
+    close(got[result(name)], name)
+    if "decision" in expected(name):
+        assert (got["decision"] == expected(name)["decision"]).all()
+    assert standalone.failures(whole) == []
+
+
+@pytest.mark.parametrize("name", REPAIRS)
+def test_a_query_gives_what_predict_gives(name: str) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="runs the queries")
+    data = rows().assign(fairfix_draw=draws(name))
+    with duckdb.connect() as base:
+        base.register("some table", data)
+        got = base.execute(str(export(repaired(name), "sql", table="some table"))).df()
+    assert (got["id"] == data["id"]).all()
+    close(got[result(name)], name)
+
+
+@pytest.mark.parametrize("name", ["ramp of crossed groups", "plug-in rule", "truncated logit by label"])
+def test_a_query_runs_where_numbers_have_no_types(name: str) -> None:
+    """SQLite: a number that was written as a whole one would be divided as one."""
+    base = sqlite3.connect(":memory:")
+    try:
+        base.execute("select exp(1e0), ln(1e0)")
+    except sqlite3.OperationalError:
+        pytest.skip("this SQLite was built without mathematical functions")
+    rows().assign(fairfix_draw=draws(name)).to_sql("data", base)
+    got = pd.read_sql(str(export(repaired(name), "sql", dialect="sqlite")), base)
+    close(got[result(name)], name)
+
+
+@pytest.mark.parametrize("name", REPAIRS)
+def test_a_model_gives_what_predict_gives(name: str) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    content = export(repaired(name), "onnx")
+    feed = columns(name) | ({"fairfix_draw": draws(name)} if exported(repaired(name)).drawn else {})
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    close(session.run([result(name)], feed)[0], name)
+
+
+def test_a_missing_score_and_an_unknown_group_have_no_result() -> None:
+    frame = rows().head(4).assign(race=["a", "x", "b", None], score=[0.7, 0.7, np.nan, 0.7])
+    inputs = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    program = document(repaired("ramp"), exported(repaired("ramp")))
+    got = [one["p_positive"] for one in standalone.predict(inputs, program)]
+    assert [one is None for one in got] == [False, True, True, True]
+
+
+def test_an_unknown_group_gets_the_base_where_the_artifact_says_so(tmp_path: Path) -> None:
+    for method in ("ramp", "logloss"):
+        made = fairfix.repair(
+            rows(),
+            protected="race",
+            label="label",
+            score="score",
+            id="id",
+            method=method,
+            unseen_group="base",
+        ).repaired
+        frame = rows().head(60).assign(race="x")
+        inputs = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        got = pd.DataFrame(standalone.predict(inputs, document(made, exported(made))))
+        assert (got["decision"] == fairfix.predict(made, frame).to_pandas()["decision"]).all()
+        assert set(got["decision"]) == {0, 1}
+
+
+def test_equal_rows_without_ids_are_told_apart_as_by_predict() -> None:
+    frame = pd.concat([people(300, 5)[["race", "score", "label"]].round(1)] * 3, ignore_index=True)
+    made = fairfix.repair(frame, protected="race", label="label", score="score", method="ramp").repaired
+    got = pd.DataFrame(standalone.predict(frame.to_dict("records"), document(made, exported(made))))
+    assert (got["decision"] == fairfix.predict(made, frame).to_pandas()["decision"]).all()
+
+
+def test_the_command_writes_a_script_that_checks_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a process of its own, which cannot import fairfix; a changed constant is noticed."""
+    artifact, script = tmp_path / "r.fairfix", tmp_path / "rule.py"
+    repaired("ramp").save(artifact)
+    assert command(["export", str(artifact), "--to", "python", "-o", str(script)]) == 0
+    check = [sys.executable, "-I", str(script), "--check"]
+    assert subprocess.run(check, capture_output=True, text=True, check=True).stdout.startswith("all results")
+    line = rows()[["race", "score", "id"]].head(1).to_json(orient="records", lines=True)
+    done = subprocess.run(check[:-1], input=line, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["p_positive"] == expected("ramp")["p_positive"][0]
+    script.write_text(script.read_text().replace("0.05", "0.06"))
+    assert subprocess.run(check, capture_output=True, check=False).returncode == 1
+    assert command(["export", str(artifact), "--to", "onnx"]) == 2
+    assert "--output" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("reader", [("java", "Program.java"), ("Rscript", "program.R")])
+def test_readers_in_other_languages_give_the_results(reader: tuple[str, str], tmp_path: Path) -> None:
+    runner, file = reader
+    if shutil.which(runner) is None:
+        pytest.skip(f"{runner} is not installed")
+    source = Path(fairfix.__file__).parents[1] / "docs" / "readers" / file
+    for name in ("tube", "trees", "curves of a recalibrated score"):
+        (tmp_path / "rule.json").write_text(str(export(repaired(name), "json")))
+        done = subprocess.run(
+            [runner, source, tmp_path / "rule.json"], capture_output=True, text=True, check=False
+        )
+        if "there is no package called" in done.stderr:
+            pytest.skip(done.stderr.strip())
+        assert done.stdout.startswith("0 of 48 "), (name, done.stderr)

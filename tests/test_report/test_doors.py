@@ -1,0 +1,214 @@
+"""What a result shows of itself in Python: a page in a frame, data frames, figures."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.errors import UsageError
+from fairfix.tasks.result import Result
+
+HOSTILE = '</iframe><script>alert("1")</script> $x$'
+"""A group that would leave its frame, run, and be set as mathematics."""
+
+
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    """Two attributes, strata, a group without negatives and one with a hostile name."""
+    rng = np.random.default_rng(3)
+    race = rng.choice(["a", "b", HOSTILE], 600)
+    score = rng.random(600) * np.where(race == "a", 1.0, 0.8)
+    label = (rng.random(600) < score) | (race == HOSTILE)
+    town = rng.choice(["north", "south"], 600)
+    frame = pd.DataFrame({"race": race, "sex": rng.choice(["f", "m"], 600), "town": town, "score": score})
+    return frame.assign(label=label.astype(int))
+
+
+@pytest.fixture(scope="module")
+def results(rows: pd.DataFrame) -> dict[str, Result]:
+    """A result of every kind."""
+    given: dict[str, Any] = {"protected": ["race", "sex"]}
+    return {
+        "audit": fairfix.audit(rows, **given, strata="town", fail_on="dp.difference>0.1"),
+        "repair": fairfix.repair(rows, protected="race", method="ramp", gamma=0.2),
+        "compare": fairfix.compare(rows, protected="race", methods="ramp", slacks=[0.02, 0.1]),
+        "noise": fairfix.audit(rows, protected="sex", noise_radius={"f": 0.1, "m": 0.1}),
+    }
+
+
+class Tags(HTMLParser):
+    """The tags of a page, with their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+@pytest.mark.parametrize("kind", ["audit", "repair", "compare", "noise"])
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own(kind: str, results: dict[str, Result]) -> None:
+    """One element, which may run nothing and holds the whole page; no style and no name leaves it."""
+    shown = results[kind]._repr_html_()
+    ((tag, attributes),) = Tags(shown).tags
+
+    assert (tag, attributes["sandbox"]) == ("iframe", "")
+    assert attributes["srcdoc"] == results[kind].to_html()
+    assert "script" not in {tag for tag, _ in Tags(str(attributes["srcdoc"])).tags}
+
+
+def test_texts_are_those_of_the_formats(results: dict[str, Result]) -> None:
+    """By name, with their settings."""
+    audit = results["audit"]
+    assert audit.to_markdown(detail=True) == audit.render("markdown", detail=True)
+    assert audit.to_html(detail=True) == audit.render("html", detail=True)
+    assert len(audit.to_html(detail=True)) > len(audit.to_html())
+
+
+def test_the_frame_of_groups_has_every_number_of_the_report(results: dict[str, Result]) -> None:
+    """A row per attribute, stratum, group and metric, equal to the JSON form; undefined is NaN with a reason."""
+    audit = results["audit"]
+    frame, content = audit.to_frame(), audit.to_dict()
+    blocks = [*content["attributes"], *content["strata"]]
+    keys = ["attribute", "stratum", "group", "metric"]
+
+    assert len(frame) == sum(len(group["metrics"]) for block in blocks for group in block["groups"])
+    assert not frame.duplicated(keys).any()
+    cells = frame.set_index(keys)
+    for block in blocks:
+        for group in block["groups"]:
+            for metric, value in group["metrics"].items():
+                cell = cells.loc[block["attribute"], block.get("stratum", ""), group["group"], metric]
+                assert cell["rows"] == group["rows"]
+                wanted = [np.nan if value[end] is None else value[end] for end in ("value", "low", "high")]
+                np.testing.assert_array_equal(cell[["value", "low", "high"]].astype(float), wanted)
+    undefined = frame[frame.value.isna()]
+    assert len(undefined)
+    assert (undefined.reason != "").all()
+    assert set(frame.dtypes[["value", "low", "high", "weight"]]) == {np.dtype(float)}
+
+
+def test_the_other_frames_hold_comparisons_checks_bounds_proof_and_points(
+    results: dict[str, Result],
+) -> None:
+    """Each number of the JSON form once."""
+    audit, content = results["audit"], results["audit"].to_dict()
+    comparisons = audit.to_frame("comparisons")
+    blocks = [*content["attributes"], *content["strata"]]
+    assert len(comparisons) == sum(len(block["comparisons"]) for block in blocks)
+    one = comparisons.set_index(["attribute", "stratum", "comparison"]).value
+    first = content["attributes"][0]
+    assert one[first["attribute"], "", first["comparisons"][0]["id"]] == first["comparisons"][0]["value"]
+    checks = audit.to_frame("checks")
+    assert list(checks.verdict) == [check["verdict"] for check in content["checks"]]
+    assert audit.to_frame("true_groups").empty
+
+    bounds, noise = results["noise"].to_frame("true_groups"), results["noise"].to_dict()["noise"]
+    figures = [*noise["comparisons"], *(f for group in noise["groups"] for f in group["figures"])]
+    assert len(bounds) == sum(len(figure["bounds"]) for figure in figures) > 0
+
+    proof, table = results["repair"].to_frame(), results["repair"].to_dict()["proof"]["holdout"]["table"]
+    held = proof[proof["rows"] == "holdout"]
+    assert list(held.number) == [row["id"] for row in table]
+    assert list(held.before_value) == [row["before"]["value"] for row in table]
+
+    points = results["compare"].to_frame()
+    assert points.point.nunique() == len(results["compare"].to_dict()["points"])
+    gap = points[(points.kind == "gap") & (points.method == "ramp")].iloc[0]
+    assert (gap.number, gap.attribute) == ("selection_rate.difference.between_groups", "race")
+
+
+def test_a_saved_result_shows_itself_too(results: dict[str, Result], tmp_path: Path) -> None:
+    """As the one that it was saved from."""
+    path = tmp_path / "audit.json"
+    path.write_text(results["audit"].to_json())
+    again = fairfix.load(str(path))
+
+    assert isinstance(again, Result)
+    assert again._repr_html_() == results["audit"]._repr_html_()
+    pd.testing.assert_frame_equal(again.to_frame(), results["audit"].to_frame())
+
+
+def test_a_table_that_there_is_not_is_said(results: dict[str, Result]) -> None:
+    """With those that there are."""
+    with pytest.raises(UsageError, match="'points' is none of groups, comparisons, checks, true_groups"):
+        results["audit"].to_frame("points")
+
+
+def test_counts_alone_have_nothing_to_show(rows: pd.DataFrame, tmp_path: Path) -> None:
+    """One row makes counts and no report."""
+    counted = fairfix.audit(rows[:1], protected="race", counts_out=str(tmp_path / "c.counts"))
+    for show in (counted.to_html, counted.to_frame, counted.plot, counted._repr_html_):
+        with pytest.raises(UsageError, match="only counts"):
+            show()
+
+
+def drawn(result: Result, numbers: Any = ()) -> list[tuple[str, list[str], list[float]]]:
+    """Return title, names of rows and drawn values of every panel."""
+    pytest.importorskip("matplotlib")
+    out = []
+    for axes in result.plot(numbers).axes:
+        dots = [
+            float(line.get_xdata()[0])
+            for line in axes.lines
+            if line.get_marker() in "os" and len(line.get_xdata())
+        ]
+        out.append((axes.get_title(), [tick.get_text() for tick in axes.get_yticklabels()], dots))
+    return out
+
+
+def test_a_figure_of_an_audit_shows_the_numbers_of_its_groups(results: dict[str, Result]) -> None:
+    """A row of panels per attribute, a panel per metric, undefined groups left out by a word."""
+    frame = results["audit"].to_frame()
+    panels = drawn(results["audit"], ["selection_rate", "false_positive_rate"])
+    assert [title for title, _, _ in panels] == ["selection rate", "FPR"] * 2
+    for (_, _, dots), (attribute, metric) in zip(
+        panels,
+        [(a, m) for a in ("race", "sex") for m in ("selection_rate", "false_positive_rate")],
+        strict=True,
+    ):
+        mine = frame[(frame.attribute == attribute) & (frame.stratum == "") & (frame.metric == metric)]
+        assert dots == list(mine.value.dropna())
+    assert any(r"\$x\$" in name for name in panels[0][1])
+    assert drawn(results["audit"], "selection_rate")[0][2] == panels[0][2]
+    assert len(drawn(results["audit"])) == 6
+    with pytest.raises(UsageError, match="'speed' is no metric"):
+        results["audit"].plot(["speed"])
+
+
+def test_a_figure_of_a_repair_shows_before_and_after(results: dict[str, Result]) -> None:
+    """Numbers on a common scale, or those asked for."""
+    table = results["repair"].to_dict()["proof"]["holdout"]["table"]
+    ((_, names, dots),) = drawn(results["repair"], "accuracy")
+    (row,) = [row for row in table if row["id"] == "accuracy"]
+    assert dots[: 2 * len(names)] == [row["before"]["value"], row["after"]["value"]]
+    ((_, names, _),) = drawn(results["repair"])
+    assert not [name for name in names if "loss" in name]
+    with pytest.raises(UsageError, match="no number of this proof"):
+        results["repair"].plot(["speed"])
+    with pytest.raises(UsageError, match="leave it out"):
+        results["compare"].plot(["accuracy"])
+
+
+def test_a_notebook_shows_a_figure_without_pyplot(results: dict[str, Result]) -> None:
+    """As a picture that is not empty."""
+    pytest.importorskip("matplotlib")
+    for kind in ("audit", "repair", "compare"):
+        assert results[kind].plot()._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+
+
+def test_without_matplotlib_the_remedy_is_said(
+    results: dict[str, Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By parameter and extra."""
+    monkeypatch.setattr("fairfix.report.picture.find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=re.escape("pip install 'fairfix[plot]', or use `to_frame`")):
+        results["audit"].plot()
