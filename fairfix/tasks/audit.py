@@ -22,6 +22,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
+from fairfix.models.threads import threads_of_fits
 from fairfix.noisy.description import Noise
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.dataset import (
@@ -73,7 +74,8 @@ def run_audit(request: AuditRequest) -> AuditResult:
             protected_needed=not request.noise_membership,
         )
         settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
-        more = _individual(request, data) if request.individual else None
+        with threads_of_fits(request.threads):
+            more = _individual(request, data) if request.individual else None
         if request.counts_out:
             about: Any = {"inferred": data.inferred, "model": _model(request, data)}
             counts = count(data.source, data.reading, threads=settings.threads, **about)

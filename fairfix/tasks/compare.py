@@ -25,6 +25,7 @@ from fairfix.individual.flips import Comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer, RepairProblem
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
@@ -289,19 +290,20 @@ class Plan:
         """Make the comparison; ``done`` is called with 1 after every fit."""
         request, data = self.request, self.data
         table = read_table(data.source, data.reading)
-        outcome = compare_table(
-            table,
-            self.contenders,
-            slacks=request.slacks,  # type: ignore[arg-type]  # a tuple in a request
-            confidence=request.confidence,
-            seed=request.seed,
-            holdout=request.holdout,
-            features=self.features,
-            protected_as_feature=request.protected_as_feature,
-            noise=self.noise,
-            seen_by_model=data.seen_by_model,
-            done=done,
-        )
+        with threads_of_fits(request.threads):
+            outcome = compare_table(
+                table,
+                self.contenders,
+                slacks=request.slacks,  # type: ignore[arg-type]  # a tuple in a request
+                confidence=request.confidence,
+                seed=request.seed,
+                holdout=request.holdout,
+                features=self.features,
+                protected_as_feature=request.protected_as_feature,
+                noise=self.noise,
+                seen_by_model=data.seen_by_model,
+                done=done,
+            )
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
         settings: dict[str, Any] = {
             "confidence": request.confidence,

@@ -30,6 +30,7 @@ from fairfix.models.repaired import (
     row_draws,
 )
 from fairfix.models.scoring import MODEL_SCORE, Averaged, ScoredSource
+from fairfix.models.threads import threads_of_fits
 from fairfix.noisy.description import Noise
 from fairfix.tasks.as_json import repair_dict, rows_dict
 from fairfix.tasks.dataset import (
@@ -98,21 +99,22 @@ def run_repair(request: RepairRequest) -> RepairResult:
     else:
         table, data_fingerprint = _read(request, data, repairer, features)
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
-        outcome = repair_table(
-            table,
-            repairer,
-            choices=choices,
-            settings=asked,
-            seed=request.seed,
-            validation=request.validation,
-            holdout=request.holdout,
-            unlabelled=_unlabelled(request, data),
-            features=features,
-            protected_as_feature=request.protected_as_feature,
-            pairs=_pairs(request),
-            noise=noise,
-            seen_by_model=data.seen_by_model,
-        )
+        with threads_of_fits(request.threads):
+            outcome = repair_table(
+                table,
+                repairer,
+                choices=choices,
+                settings=asked,
+                seed=request.seed,
+                validation=request.validation,
+                holdout=request.holdout,
+                unlabelled=_unlabelled(request, data),
+                features=features,
+                protected_as_feature=request.protected_as_feature,
+                pairs=_pairs(request),
+                noise=noise,
+                seen_by_model=data.seen_by_model,
+            )
     for note in outcome.messages:
         log.info("%s: %s", note.severity, note)
     repaired = Repaired(
