@@ -18,6 +18,8 @@ from fairfix.individual.by_model import readable_table
 from fairfix.individual.flips import changes_of, check_comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
+from fairfix.models.export.rules import KINDS, exported
+from fairfix.models.export.vectors import vectors
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import (
     IDENTITY_TYPES,
@@ -60,7 +62,7 @@ FACTS = [
     "warnings",
     "notes",
 ]
-"""Parts of the result that the artifact keeps."""
+"""Parts of the result that the artifact keeps, beside vectors to test a reader with."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -130,7 +132,10 @@ def run_repair(request: RepairRequest) -> RepairResult:
         request.seed,
     )
     content = repair_dict(outcome, repaired, data.source.name, rows, data.inferred, data_fingerprint)
-    repaired = replace(repaired, facts={name: content[name] for name in FACTS})
+    facts = {name: content[name] for name in FACTS}
+    if outcome.predictor.kind in KINDS:
+        facts["vectors"] = vectors(repaired, exported(repaired))
+    repaired = replace(repaired, facts=facts)
     if request.output is not None:
         digest = repaired.save(request.output)
         log.info("wrote %s", request.output)
