@@ -33,7 +33,17 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
-from fairfix.tasks.doubts import Asked, of_gaps, of_rounding, of_selection, of_slack, of_small_groups, one_row
+from fairfix.tasks.doubts import (
+    Asked,
+    of_constant,
+    of_gaps,
+    of_levelling,
+    of_rounding,
+    of_selection,
+    of_slack,
+    of_small_groups,
+    one_row,
+)
 from fairfix.tasks.proof import Proof, loss_of, prove, results_on
 
 
@@ -331,18 +341,23 @@ def _cost_of_rounding(
     if before is None:
         return
     name = _criterion(repairer, held.reading)
-    measured = []
-    for rule in (before, predictor):
-        repaired = results_on(held, rule)[1]
-        report = audit(repaired, repaired.reading, settings)
-        gap = max(b.comparisons[name].value.value for b in report.blocks if name in b.comparisons)
-        chance = repaired.chance
-        assert chance is not None
-        right = expected_accuracy(held, chance) if held.reading.binary else math.nan
-        measured.append((gap, right))
-    (gap, right), (rounded_gap, rounded_right) = measured
+    (gap, right), (rounded_gap, rounded_right) = (
+        _gap_and_accuracy(rule, held, name, settings) for rule in (before, predictor)
+    )
     accuracy = "" if math.isnan(right) else f", accuracy {rounded_right:.4f} instead of {right:.4f}"
     yield f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}"
+
+
+def _gap_and_accuracy(
+    rule: RepairedPredictor, held: Table, name: str, settings: Settings
+) -> tuple[float, float]:
+    """Return the largest value of a comparison on held-out rows, and the expected accuracy, NaN without labels."""
+    repaired = results_on(held, rule)[1]
+    report = audit(repaired, repaired.reading, settings)
+    gap = max(b.comparisons[name].value.value for b in report.blocks if name in b.comparisons)
+    chance = repaired.chance
+    assert chance is not None
+    return gap, expected_accuracy(held, chance) if held.reading.binary else math.nan
 
 
 def _doubts(
@@ -363,15 +378,24 @@ def _doubts(
     fit, holdout = (
         next((row for row in proof.table if (row.id, row.attribute) == wanted), None) for proof in shown
     )
+    drawn = predictor.trace.randomized
+    if holdout is not None and fit is not None and drawn is not None:
+        step, plain = one_row(fitted, groups, metric), replace(shown[1].after.settings, checks=())
+        left, _ = _gap_and_accuracy(drawn, held, _criterion(repairer, held.reading), plain)
+        yield from of_rounding(asked, fit.after, holdout.before, holdout.after, step, left)
+    parts = [results_on(rows, predictor)[:2] for rows in (fitted, held)]
+    own = [note for note in predictor.trace.notes if isinstance(note, Caution) and note.code == "selection"]
+    same = list(of_constant(*parts, decides=False)) if predictor.gives == "value" else []
+    if not (same or own) and parts[1][1].chance is not None:
+        same = list(of_constant(*parts, decides=True))
+    yield from same or own  # who knows why says it
     if holdout is not None:
-        if fit is not None and predictor.trace.randomized is not None:
-            step = one_row(fitted, groups, metric)
-            yield from of_rounding(asked, fit.after, holdout.before, holdout.after, step)
         yield from of_gaps(asked, holdout.before, holdout.after)
+    yield from of_levelling(*parts[1], shown[1].after.settings.confidence)
     expected = predictor.gives == "decision" or not shown[0].randomized  # not one draw of values
     if fit is not None and expected and predictor.trace.randomized is None and not repairer.demands:
         yield from of_slack(asked, fit.after.value)
-    if not any(isinstance(note, Caution) and note.code == "selection" for note in predictor.trace.notes):
+    if not same and not own:
         taken = next((r for r in shown[1].table if r.name == "selection_rate"), None)
         if taken is not None:
             assert taken.change is not None
