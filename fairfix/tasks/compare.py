@@ -31,7 +31,7 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
 from fairfix.tasks.dataset import Dataset, learned_features, log, noise_of, open_data
-from fairfix.tasks.fitting import recorded, split_rows, warned
+from fairfix.tasks.fitting import check_split, recorded, split_rows, warned
 from fairfix.tasks.proof import results_on
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
@@ -118,8 +118,7 @@ def compare_table(
         raise DataError("the base decisions need a threshold on the score; give one with `threshold`")
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     split = split_rows(table, split_rng, validation=0.0, holdout=holdout)
-    if not split.holdout.size:
-        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise `holdout`")
+    check_split(table, split)
     fitted = table.take(split.fit)
     learning = RepairProblem(fitted, features=features, protected_as_feature=protected_as_feature)
     noisy = replace(learning, noise=noise, seen_by_model=seen_by_model)

@@ -135,6 +135,38 @@ def split_rows(table: Table, rng: np.random.Generator, *, validation: float, hol
     )
 
 
+def check_split(table: Table, split: Split) -> None:
+    """Raise a DataError where no rows are held out, or a group has none to fit on: before anything is fitted."""
+    if not split.holdout.size:
+        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise `holdout`")
+    groups = table.groups()
+    has, fitted = (
+        np.bincount(codes, minlength=len(groups.levels)) for codes in (groups.codes, groups.codes[split.fit])
+    )
+    without = np.flatnonzero((has > 0) & (fitted == 0))
+    if without.size:
+        k = int(without[0])
+        rows = "the only row" if has[k] == 1 else f"none of the {has[k]:,} rows"
+        left = "is not left" if has[k] == 1 else "is left"
+        raise DataError(
+            f"{rows} of group {groups.names[k]!r} of {attribute_name(groups.columns)!r} {left} to fit on; lower "
+            "`holdout` or `validation`, or fold the group into another"
+        )
+
+
+def _check_choice(table: Table, split: Split, parameter: str, validation: float) -> None:
+    """Raise a DataError where values of a parameter have nothing to be chosen by."""
+    if table.rows.label is None:
+        raise DataError(
+            f"selecting among values of `{parameter}` needs labels; name the column with `label`, or give one value"
+        )
+    if not split.validation.size:
+        raise DataError(
+            f"`validation={validation:g}` of {len(table):,} rows leaves none in any group to choose among values of "
+            f"`{parameter}` by; raise `validation`, or give one value"
+        )
+
+
 def repair_table(
     table: Table,
     repairer: Repairer,
@@ -176,8 +208,9 @@ def repair_table(
     table = replace(table, reading=table.reading.with_threshold(learned=True))
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     split = split_rows(table, split_rng, validation=validation if choices else 0.0, holdout=holdout)
-    if not split.holdout.size:
-        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise `holdout`")
+    check_split(table, split)
+    if choices:
+        _check_choice(table, split, next(iter(choices)), validation)
     fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
     learned = (None, unlabelled, features, protected_as_feature, pairs, noise, seen_by_model)
     with recorded() as caught:
