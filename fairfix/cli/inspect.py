@@ -99,6 +99,9 @@ def _of_repair(manifest: Json) -> Iterator[str]:
             yield f"  {row['name']}: {interval(row['before'])} -> {interval(row['after'])}"
         for kind in ("warning", "note"):
             yield from (f"{kind:<18}{as_options(text)}" for text in facts.get(f"{kind}s", ()))
+        if "vectors" in facts:
+            many = len(facts["vectors"]["draws"])
+            yield f"vectors           {many} made-up rows with their results, to test a reader with"
     yield f"versions          {_pairs(manifest['versions'])}; seed {manifest['seed']}"
     yield f"file              {manifest['sha256']}"
 

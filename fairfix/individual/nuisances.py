@@ -12,6 +12,7 @@ from fairfix.data.draws import occurrences
 from fairfix.individual.contrasts import cells_of
 from fairfix.models.learners import binnable, fit_mean, folds_of
 from fairfix.models.members import LinearMember
+from fairfix.models.threads import limited
 
 BINS = 255
 """Values of a column that trees tell apart."""
@@ -136,8 +137,9 @@ class Nuisances:
         ``predicted`` takes the rows to fit to and new ones, and returns both predictions of the new ones.
         """
         first, second = np.empty(truth.shape), np.empty(truth.shape)
-        for rows, new in self.parts:
-            first[new], second[new] = predicted(rows, new)
+        with limited():
+            for rows, new in self.parts:
+                first[new], second[new] = predicted(rows, new)
         step = second - first
         square = float(self.w @ (step**2).sum(axis=1))
         part = float(self.w @ (step * (truth - first)).sum(axis=1)) / square if square else 0.0

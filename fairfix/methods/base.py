@@ -28,6 +28,7 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Comparable
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.threads import limited
 from fairfix.noisy.description import Noise
 
 Made = TypeVar("Made")
@@ -374,7 +375,9 @@ class Repairer:
             The solver stopped before its tolerance; ``predictor.trace.converged`` is False.
         """
         self._check(problem)
-        return self._warned(self._fit(problem, rng))
+        with limited():
+            predictor = self._fit(problem, rng)
+        return self._warned(predictor)
 
     @final
     def learn(self, tables: Callable[[], Iterator[Table]], *, rng: np.random.Generator) -> RepairedPredictor:
@@ -384,7 +387,9 @@ class Repairer:
         """
         if not self.solver_in_force.streams:
             raise UsageError(f"{self.name} does not learn from a stream with these parameters")
-        return self._warned(self.solver_in_force.learn(tables, rng))
+        with limited():
+            predictor = self.solver_in_force.learn(tables, rng)
+        return self._warned(predictor)
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Return the predictor with its trace; the inputs are valid."""

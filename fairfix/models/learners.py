@@ -26,6 +26,7 @@ import numpy.typing as npt
 from fairfix.data.counts import Floats, Ints
 from fairfix.errors import ConvergenceWarning
 from fairfix.models.members import NODES, ConstantMember, LinearMember, Link, Member, TreesMember
+from fairfix.models.threads import limited
 
 # ---------------------------------------------------------------------- fitting
 
@@ -126,7 +127,8 @@ def _boosted(kind: str, X: Floats, y: npt.NDArray[Any], weight: Floats, link: Li
 
     model = getattr(ensemble, f"HistGradientBoosting{kind}")(early_stopping=False, random_state=seed)
     unequal = None if (weight == 1.0).all() else weight  # trees bin weighted rows in a slow loop
-    return trees_of(model.fit(binnable(X), y, sample_weight=unequal), link)
+    with limited():
+        return trees_of(model.fit(binnable(X), y, sample_weight=unequal), link)
 
 
 NO_PENALTY = 1e-12

@@ -24,6 +24,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
+from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import messages
 from fairfix.noisy.description import Noise
 from fairfix.report.layout import HEADLINES
@@ -149,7 +150,8 @@ def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
 def _read(request: AuditRequest, data: Dataset) -> tuple[AuditReport | None, CountFile | None, str]:
     """Return report and counts of data; of a piece of data that makes no report the reason why."""
     settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
-    more = _individual(request, data) if request.individual else None
+    with threads_of_fits(request.threads):
+        more = _individual(request, data) if request.individual else None
     if not request.counts_out:
         return _of_data(request, data, settings, more), None, ""
     about: Any = {"inferred": data.inferred, "model": _model(request, data)}

@@ -25,6 +25,7 @@ from fairfix.individual.flips import Comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer, RepairProblem
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
@@ -32,7 +33,7 @@ from fairfix.tasks.advice import Advice, advice_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
 from fairfix.tasks.dataset import Dataset, explaining, learned_features, log, noise_of, open_data
 from fairfix.tasks.doubts import area_of
-from fairfix.tasks.fitting import recorded, split_rows, warned
+from fairfix.tasks.fitting import check_split, recorded, split_rows, warned
 from fairfix.tasks.messages import of_direction
 from fairfix.tasks.proof import loss_of, mean_change, results_on
 from fairfix.tasks.record import add_record
@@ -131,8 +132,7 @@ def compare_table(
         raise DataError("the base decisions need a threshold on the score; give one with `threshold`")
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     split = split_rows(table, split_rng, validation=0.0, holdout=holdout)
-    if not split.holdout.size:
-        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise `holdout`")
+    check_split(table, split)
     fitted = table.take(split.fit)
     learning = RepairProblem(fitted, features=features, protected_as_feature=protected_as_feature)
     noisy = replace(learning, noise=noise, seen_by_model=seen_by_model)
@@ -344,20 +344,21 @@ class Plan:
         request, data = self.request, self.data
         with explaining(data):
             table = read_table(data.source, data.reading)
-        outcome = compare_table(
-            table,
-            self.contenders,
-            slacks=request.slacks,  # type: ignore[arg-type]  # a tuple in a request
-            confidence=request.confidence,
-            seed=request.seed,
-            holdout=request.holdout,
-            features=self.features,
-            protected_as_feature=request.protected_as_feature,
-            noise=self.noise,
-            seen_by_model=data.seen_by_model,
-            done=done,
-            begin=begin,
-        )
+        with threads_of_fits(request.threads):
+            outcome = compare_table(
+                table,
+                self.contenders,
+                slacks=request.slacks,  # type: ignore[arg-type]  # a tuple in a request
+                confidence=request.confidence,
+                seed=request.seed,
+                holdout=request.holdout,
+                features=self.features,
+                protected_as_feature=request.protected_as_feature,
+                noise=self.noise,
+                seen_by_model=data.seen_by_model,
+                done=done,
+                begin=begin,
+            )
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
         settings: dict[str, Any] = {
             "confidence": request.confidence,

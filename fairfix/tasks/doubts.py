@@ -4,8 +4,11 @@
 code                    said where
 ======================  ==============================================================================================
 ``rounding``            a rule was made deterministic, and misses its slack on the rows of the fit or leaves the gap
+``constant``            everybody has the same value, on held-out rows or on those of the fit
+``no_help``             both of the next two
 ``gap_before``          the gap before the repair may have been within the slack already
 ``gap_after``           the gap after it is not smaller, on held-out rows
+``levelled_down``       the rate of no group rises, and that of some group falls
 ``slack``               the rule misses its slack on the rows of the fit
 ``selection``           nearly everybody, or everybody, is decided alike; the methods that know why say it themselves
 ``selection_moved``     many more are selected than by the base, or many fewer, which no slack bounds
@@ -36,7 +39,7 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution
-from fairfix.stats.estimates import Areas, simultaneous_limits
+from fairfix.stats.estimates import Areas, Means, simultaneous_limits
 
 FEW = 100
 """Rows from which a rate is known to about 0.1 only (95 %): a gap that hangs on fewer is mostly chance."""
@@ -46,6 +49,9 @@ MATERIAL = 0.01
 
 MOVED = 0.1
 """Change of the share selected above which it is told: one person in ten is decided otherwise on balance."""
+
+ROUNDED = 1e-12
+"""Change of a rate that is rounding of sums of chances, and no rise."""
 
 SHOWN = 1e-3
 """A slack is missed if it is by more than this, which is far above the tolerances of all solvers."""
@@ -86,14 +92,22 @@ def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
     if not asked.is_gap or math.isnan(before.value) or asked.slack == math.inf:
         return
     allowed = asked.slack or 0.0
-    if not before.low > allowed:
-        least = f"the slack {allowed:g}" if allowed else "0"
+    least = f"the slack {allowed:g}" if allowed else "0"
+    uncertain, larger = not before.low > allowed, after.value >= before.value
+    if uncertain and larger:
+        yield Caution(
+            f"nothing shows that the repair helped: on held-out rows {asked.comparison} was {show(before)}, which "
+            f"reaches {least}, so the gap before was not certain, and it is {show(after)}, so the gap after is not "
+            "smaller; keep the model as it is, or bring more rows",
+            "no_help",
+        )
+    elif uncertain:
         yield Caution(
             f"the gap before was not certain: {asked.comparison} was {show(before)} on held-out rows, which reaches "
             f"{least}, so they do not show that there was anything to repair",
             "gap_before",
         )
-    if after.value >= before.value:
+    elif larger:
         yield Caution(
             f"the gap is not smaller: {asked.comparison} was {show(before)} on held-out rows and is {show(after)}",
             "gap_after",
@@ -110,18 +124,8 @@ def of_slack(asked: Asked, reached: float) -> Iterator[Caution]:
 
 
 def of_selection(before: Value, after: Value, change: Value) -> Iterator[Caution]:
-    """Yield that everybody is decided alike on held-out rows, where the base does not, or that many more or fewer are.
-
-    The change has the interval of the difference: it is told where all of it lies beyond :data:`MOVED`.
-    """
-    if after.value in (0.0, 1.0) and 0.0 < before.value < 1.0:
-        which = "yes" if after.value else "no"
-        yield Caution(
-            f"the repaired rule decides {which!r} for everybody on held-out rows, of which the base selects "
-            f"{before.value:.1%}",
-            "selection",
-        )
-    elif change.low > MOVED or change.high < -MOVED:
+    """Yield that many more or fewer are selected, where all of the interval of the change is beyond :data:`MOVED`."""
+    if change.low > MOVED or change.high < -MOVED:
         yield Caution(
             f"the share of people selected moves from {before.value:.1%} to {after.value:.1%} on held-out rows: the "
             "slack bounds gaps, not how many are selected",
@@ -129,23 +133,87 @@ def of_selection(before: Value, after: Value, change: Value) -> Iterator[Caution
         )
 
 
-def of_rounding(asked: Asked, fitted: Value, before: Value, after: Value, step: float) -> Iterator[Caution]:
+def of_constant(
+    fitted: tuple[Table, Table], held: tuple[Table, Table], *, decides: bool
+) -> Iterator[Caution]:
+    """Yield that everybody has the same result; each part is its rows with the base's results and with the repaired."""
+    parts = {"the rows of the fit": fitted, "held-out rows": held}
+    alike = {name: one for name, one in parts.items() if _constant(one[1], decides) is not None}
+    if not alike:
+        return
+    where, (base, repaired) = " and on ".join(alike), list(alike.values())[-1]
+    level, before = _constant(repaired, decides), _constant(base, decides)
+    if not decides:
+        was = f"; the base gives {before:.6g} to all of them" if before is not None else ""
+        what = f"gives everybody the same value, {level:.6g},"
+    else:
+        chance = base.chance
+        assert chance is not None
+        was = f", of which the base selects {np.average(chance, weights=base.weight):.1%}"
+        what = {0.0: "decides 'no' for everybody", 1.0: "decides 'yes' for everybody"}.get(
+            level or 0.0, f"decides 'yes' with the same chance for everybody, {level:.1%},"
+        )
+    yield Caution(f"the repaired rule {what} on {where}{was}", "selection" if decides else "constant")
+
+
+def _constant(table: Table, decides: bool) -> float | None:
+    """Return the result that all rows have; None where they differ."""
+    results = table.chance if decides else table.rows.score
+    assert results is not None
+    return float(results[0]) if results.size and (results == results[0]).all() else None
+
+
+def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Caution]:
+    """Yield that on held-out rows no group gains and some lose: the gap was closed, or not, from above.
+
+    A group loses where all of the interval of its change is below 0; the intervals hold for all groups at once.
+    """
+    before, after = base.chance, repaired.chance
+    if before is None or after is None:
+        return
+    change, weight, losses = after - before, base.weight, []
+    attributes = [base.groups([name]) for name in base.reading.columns.protected]
+    many = sum(len(groups.levels) for groups in attributes)
+    for groups in attributes:
+        n, n2, total, squares = (
+            np.bincount(groups.codes, part, len(groups.levels))
+            for part in (weight, weight**2, weight * change, weight * change**2)
+        )
+        if (total > ROUNDED * n).any():
+            return
+        high = Means.from_sums(n, n2, total, squares, (-1.0, 1.0)).limits((1.0 - confidence) / many)[1]
+        was = np.bincount(groups.codes, weight * before, n.size)
+        for k in np.flatnonzero(high < 0):
+            rates = f"from {was[k] / n[k]:.1%} to {(was[k] + total[k]) / n[k]:.1%}"
+            losses.append((total[k] / n[k], f"of {groups.names[k]!r} falls {rates}"))
+    if losses:
+        yield Caution(
+            "the repair lowers everybody: on held-out rows the share selected rises in no group, and that "
+            f"{min(losses)[1]}",
+            "levelled_down",
+        )
+
+
+def of_rounding(
+    asked: Asked, fitted: Value, before: Value, after: Value, step: float, drawn: float
+) -> Iterator[Caution]:
     """Yield what is to be said of a rule that was made deterministic.
 
     ``fitted`` is the gap on the rows of the fit, ``before`` and ``after`` are those on held-out rows; ``step`` is how
-    far one decision moves a rate: no deterministic rule is surely nearer than that.
+    far one decision moves a rate: no deterministic rule is surely nearer than that. ``drawn`` is the gap that drawn
+    decisions leave on held-out rows: what they would leave too is not for rounding to answer.
     """
     if not asked.is_gap or math.isnan(fitted.value):
         return
     missed = asked.slack is not None and fitted.value > asked.slack + step
-    kept = not after.value < before.value
+    kept = not after.value < before.value and not drawn >= after.value
     if not (missed or kept):
         return
     what = "leaves the gap" if kept else f"misses the slack {asked.slack:g}"
     yield Caution(
         f"rounding {what}: with deterministic decisions {asked.comparison} is {fitted.value:.4f} on the rows of the "
-        f"fit; on held-out rows it was {before.value:.4f} and is {after.value:.4f}. Draw the decisions "
-        "(`decisions=randomized`) to hold it",
+        f"fit; on held-out rows it was {before.value:.4f} and is {after.value:.4f}, where drawn decisions leave "
+        f"{drawn:.4f}: take `decisions=randomized`",
         "rounding",
     )
 

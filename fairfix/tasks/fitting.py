@@ -36,7 +36,9 @@ from fairfix.noisy.proof import Told
 from fairfix.tasks.doubts import (
     Asked,
     area_of,
+    of_constant,
     of_gaps,
+    of_levelling,
     of_rounding,
     of_selection,
     of_slack,
@@ -138,6 +140,38 @@ def split_rows(table: Table, rng: np.random.Generator, *, validation: float, hol
     )
 
 
+def check_split(table: Table, split: Split) -> None:
+    """Raise a DataError where no rows are held out, or a group has none to fit on: before anything is fitted."""
+    if not split.holdout.size:
+        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise `holdout`")
+    groups = table.groups()
+    has, fitted = (
+        np.bincount(codes, minlength=len(groups.levels)) for codes in (groups.codes, groups.codes[split.fit])
+    )
+    without = np.flatnonzero((has > 0) & (fitted == 0))
+    if without.size:
+        k = int(without[0])
+        rows = "the only row" if has[k] == 1 else f"none of the {has[k]:,} rows"
+        left = "is not left" if has[k] == 1 else "is left"
+        raise DataError(
+            f"{rows} of group {groups.names[k]!r} of {attribute_name(groups.columns)!r} {left} to fit on; lower "
+            "`holdout` or `validation`, or fold the group into another"
+        )
+
+
+def _check_choice(table: Table, split: Split, parameter: str, validation: float) -> None:
+    """Raise a DataError where values of a parameter have nothing to be chosen by."""
+    if table.rows.label is None:
+        raise DataError(
+            f"selecting among values of `{parameter}` needs labels; name the column with `label`, or give one value"
+        )
+    if not split.validation.size:
+        raise DataError(
+            f"`validation={validation:g}` of {len(table):,} rows leaves none in any group to choose among values of "
+            f"`{parameter}` by; raise `validation`, or give one value"
+        )
+
+
 def repair_table(
     table: Table,
     repairer: Repairer,
@@ -179,8 +213,9 @@ def repair_table(
     table = replace(table, reading=table.reading.with_threshold(learned=True))
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     split = split_rows(table, split_rng, validation=validation if choices else 0.0, holdout=holdout)
-    if not split.holdout.size:
-        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise `holdout`")
+    check_split(table, split)
+    if choices:
+        _check_choice(table, split, next(iter(choices)), validation)
     fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
     learned = (None, unlabelled, features, protected_as_feature, pairs, noise, seen_by_model)
     with recorded() as caught:
@@ -350,18 +385,23 @@ def _cost_of_rounding(
     if before is None:
         return
     name = _criterion(repairer, held.reading)
-    measured = []
-    for rule in (before, predictor):
-        repaired = results_on(held, rule)[1]
-        report = audit(repaired, repaired.reading, settings)
-        gap = max(b.comparisons[name].value.value for b in report.blocks if name in b.comparisons)
-        chance = repaired.chance
-        assert chance is not None
-        right = expected_accuracy(held, chance) if held.reading.binary else math.nan
-        measured.append((gap, right))
-    (gap, right), (rounded_gap, rounded_right) = measured
+    (gap, right), (rounded_gap, rounded_right) = (
+        _gap_and_accuracy(rule, held, name, settings) for rule in (before, predictor)
+    )
     accuracy = "" if math.isnan(right) else f", accuracy {rounded_right:.4f} instead of {right:.4f}"
     yield f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}"
+
+
+def _gap_and_accuracy(
+    rule: RepairedPredictor, held: Table, name: str, settings: Settings
+) -> tuple[float, float]:
+    """Return the largest value of a comparison on held-out rows, and the expected accuracy, NaN without labels."""
+    repaired = results_on(held, rule)[1]
+    report = audit(repaired, repaired.reading, settings)
+    gap = max(b.comparisons[name].value.value for b in report.blocks if name in b.comparisons)
+    chance = repaired.chance
+    assert chance is not None
+    return gap, expected_accuracy(held, chance) if held.reading.binary else math.nan
 
 
 def _doubts(
@@ -382,15 +422,24 @@ def _doubts(
     fit, holdout = (
         next((row for row in proof.table if (row.id, row.attribute) == wanted), None) for proof in shown
     )
+    drawn = predictor.trace.randomized
+    if holdout is not None and fit is not None and drawn is not None:
+        step, plain = one_row(fitted, groups, metric), replace(shown[1].after.settings, checks=())
+        left, _ = _gap_and_accuracy(drawn, held, _criterion(repairer, held.reading), plain)
+        yield from of_rounding(asked, fit.after, holdout.before, holdout.after, step, left)
+    parts = [results_on(rows, predictor)[:2] for rows in (fitted, held)]
+    own = [note for note in predictor.trace.notes if isinstance(note, Caution) and note.code == "selection"]
+    same = list(of_constant(*parts, decides=False)) if predictor.gives == "value" else []
+    if not (same or own) and parts[1][1].chance is not None:
+        same = list(of_constant(*parts, decides=True))
+    yield from same or own  # who knows why says it
     if holdout is not None:
-        if fit is not None and predictor.trace.randomized is not None:
-            step = one_row(fitted, groups, metric)
-            yield from of_rounding(asked, fit.after, holdout.before, holdout.after, step)
         yield from of_gaps(asked, holdout.before, holdout.after)
+    yield from of_levelling(*parts[1], shown[1].after.settings.confidence)
     expected = predictor.gives == "decision" or not shown[0].randomized  # not one draw of values
     if fit is not None and expected and predictor.trace.randomized is None and not repairer.demands:
         yield from of_slack(asked, fit.after.value)
-    if not any(isinstance(note, Caution) and note.code == "selection" for note in predictor.trace.notes):
+    if not same and not own:
         taken = next((r for r in shown[1].table if r.name == "selection_rate"), None)
         if taken is not None:
             assert taken.change is not None

@@ -18,6 +18,8 @@ from fairfix.individual.by_model import readable_table
 from fairfix.individual.flips import changes_of, check_comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
+from fairfix.models.export.rules import KINDS, exported
+from fairfix.models.export.vectors import vectors
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import (
     IDENTITY_TYPES,
@@ -30,6 +32,7 @@ from fairfix.models.repaired import (
     row_draws,
 )
 from fairfix.models.scoring import MODEL_SCORE, Averaged, ScoredSource
+from fairfix.models.threads import threads_of_fits
 from fairfix.noisy.description import Noise
 from fairfix.tasks.as_json import repair_dict, rows_dict
 from fairfix.tasks.dataset import (
@@ -63,7 +66,7 @@ FACTS = [
     "warnings",
     "notes",
 ]
-"""Parts of the result that the artifact keeps."""
+"""Parts of the result that the artifact keeps, beside vectors to test a reader with."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,21 +107,22 @@ def run_repair(request: RepairRequest) -> RepairResult:
         with explaining(data):
             table, data_fingerprint = _read(request, data, repairer, features)
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
-        outcome = repair_table(
-            table,
-            repairer,
-            choices=choices,
-            settings=asked,
-            seed=request.seed,
-            validation=request.validation,
-            holdout=request.holdout,
-            unlabelled=_unlabelled(request, data),
-            features=features,
-            protected_as_feature=request.protected_as_feature,
-            pairs=_pairs(request),
-            noise=noise,
-            seen_by_model=data.seen_by_model,
-        )
+        with threads_of_fits(request.threads):
+            outcome = repair_table(
+                table,
+                repairer,
+                choices=choices,
+                settings=asked,
+                seed=request.seed,
+                validation=request.validation,
+                holdout=request.holdout,
+                unlabelled=_unlabelled(request, data),
+                features=features,
+                protected_as_feature=request.protected_as_feature,
+                pairs=_pairs(request),
+                noise=noise,
+                seen_by_model=data.seen_by_model,
+            )
     for note in outcome.messages:
         log.info("%s: %s", note.severity, note)
     repaired = Repaired(
@@ -137,7 +141,10 @@ def run_repair(request: RepairRequest) -> RepairResult:
     for note in of_source(data.source):
         content["messages"].append(message_dict(note))
         content["notes"].append(str(note))
-    repaired = replace(repaired, facts={name: content[name] for name in FACTS})
+    facts = {name: content[name] for name in FACTS}
+    if outcome.predictor.kind in KINDS:
+        facts["vectors"] = vectors(repaired, exported(repaired))
+    repaired = replace(repaired, facts=facts)
     if request.output is not None:
         digest = repaired.save(request.output)
         log.info("wrote %s", request.output)

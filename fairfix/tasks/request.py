@@ -345,11 +345,15 @@ class AuditRequest(GateRequest):
         "AMOUNT|CHECK",
     )
     threads: int | None = parameter(
-        None, "Threads that read the data.  [default: up to 4]", kind=int, at_least=1
+        None,
+        "Threads that read the data, and that grow trees for `individual`.  [default: up to 4, and 1]",
+        kind=int,
+        at_least=1,
     )
 
 
 DUPLICATE_IDS = "Rows with one id: an error, or they share one draw."
+THREADS = "Threads that grow boosted trees; the result is the same.  [default: 1]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,6 +386,7 @@ class RepairRequest(GateRequest):
         "At predict time, rows of a group the fit has not seen.",
         choices=get_args(UnseenGroup),
     )
+    threads: int | None = parameter(None, THREADS, kind=int, at_least=1)
     output: str | None = None
     """The artifact to write; None writes none."""
 
@@ -414,6 +419,7 @@ class CompareRequest(DataRequest):
     )
     holdout: float = parameter(0.3, "Share of the rows kept to judge by.")
     confidence: float = parameter(0.95, "Of every interval.")
+    threads: int | None = parameter(None, THREADS, kind=int, at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)

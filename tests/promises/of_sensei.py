@@ -145,7 +145,7 @@ def gap_of_equal_rates(rng: np.random.Generator, shell: Shell) -> Tried:
     try:
         done, made = repaired(shell, frame, "--solver", "equal-rates", "--slack", slack)
     except AssertionError as error:
-        if "has no rows of one label" in str(error):
+        if "so that it has no rate to be made equal" in str(error):
             return NOT_SAID
         raise
     path = shell.write(frame)

@@ -541,7 +541,7 @@ def test_problems_that_do_not_fit_are_named() -> None:
         fit(Sensei(comparable="age=40,41"), numbers)
     one = couples()
     one.loc[one["race"] == "c", "label"] = 1
-    with pytest.raises(DataError, match="no rows of one label"):
+    with pytest.raises(DataError, match="has no rows of label 0 to fit on"):
         fit(Sensei(solver="equal-rates"), table_of(one))
 
 

@@ -232,3 +232,39 @@ def test_readers_in_other_languages_give_the_results(reader: tuple[str, str], tm
         if "there is no package called" in done.stderr:
             pytest.skip(done.stderr.strip())
         assert done.stdout.startswith("0 of 48 "), (name, done.stderr)
+
+
+@pytest.mark.parametrize("name", [name for name in REPAIRS if name != "trees"])
+def test_the_vectors_of_an_artifact_are_what_it_predicts(name: str, tmp_path: Path) -> None:
+    """A file that is read back gives its own vectors, to the bit; and loads and predicts without them."""
+    made = repaired(name)
+    made.save(tmp_path / "r.fairfix")
+    loaded = Repaired.load(tmp_path / "r.fairfix")
+    kept = loaded.facts["vectors"]
+
+    again = fairfix.predict(
+        replace(loaded, unseen_group="abstain"), pd.DataFrame(kept["rows"]), missing="abstain"
+    )
+
+    table = pa.Table.from_batches([again] if isinstance(again, pa.RecordBatch) else again.to_batches())
+    assert {column: table[column].to_pylist() for column in kept["results"]} == kept["results"]
+    assert len(kept["draws"]) == table.num_rows > 0
+    bare = {part: entry for part, entry in made.facts.items() if part != "vectors"}
+    replace(made, facts=bare).save(tmp_path / "old.fairfix")
+    assert fairfix.predict(Repaired.load(tmp_path / "old.fairfix"), rows()).equals(
+        fairfix.predict(made, rows())
+    )
+
+
+def test_inspect_counts_the_vectors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where there are any."""
+    made = repaired("ramp")
+    bare = {part: entry for part, entry in made.facts.items() if part != "vectors"}
+    told = []
+    for facts in (made.facts, bare):
+        replace(made, facts=facts).save(tmp_path / "r.fairfix")
+        assert command(["inspect", str(tmp_path / "r.fairfix")]) == 0
+        told.append(capsys.readouterr().out)
+
+    assert f"vectors           {len(made.facts['vectors']['draws'])} made-up rows" in told[0]
+    assert "vectors" not in told[1]

@@ -56,6 +56,7 @@ class EqualRates(Solver):
         """Hold the rates as the members that ship see the rows, and as members do that have not seen the row."""
         method, table, y = self.method, problem.table, label_of(problem)
         seed = int(rng.integers(2**31))
+        _require_both_labels(problem, y)
         features, matrix = merged_features(problem, method.comparable, method.learner)
         folds = folds_of(matrix, FOLDS)
         settings: dict[str, Any] = {"learner": method.learner, "l2": method.l2, "seed": seed}
@@ -124,6 +125,19 @@ class EqualRates(Solver):
         return both if right[0] >= right[1] - DEAR else one
 
 
+def _require_both_labels(problem: RepairProblem, y: Floats) -> None:
+    """Raise where a group has no rows of one label, before anything is fitted."""
+    for name in problem.cells.columns:
+        groups = problem.table.groups([name])
+        for label in (1, 0):
+            many = np.bincount(groups.codes, problem.weight * (y == label), len(groups.levels))
+            if not many.all():
+                raise DataError(
+                    f"group {groups.names[int(np.argmin(many))]!r} of {name!r} has no rows of label {label} to fit on, "
+                    "so that it has no rate to be made equal; leave the group out or fold it into another"
+                )
+
+
 def _groups_given(
     table: Table, name: str, X: Floats, inside: Bools, folds: Ints, settings: dict[str, Any]
 ) -> tuple[Member, Floats]:
@@ -131,13 +145,7 @@ def _groups_given(
     groups, rows = table.groups([name]), np.flatnonzero(inside)
     weight, own = rows_of(table.rows.weight, rows), X[rows]
     fit, usable = fitting_classes(own, groups.codes[rows], len(groups.levels), weight, **settings)
-    every = np.arange(rows.size)
-    if not usable(every):
-        raise DataError(
-            f"a group of {name!r} has no rows of one label, so that it has no rate to be made equal; leave the "
-            "group out or fold it into another"
-        )
-    member = fit(every)
+    member = fit(np.arange(rows.size))
     predicted = member.predict(X)
     predicted[rows] = out_of_fold(fit, own, folds[rows], member, usable)
     return member, predicted

@@ -1,0 +1,37 @@
+"""Threads: how many a fit takes, and the same bits whatever their number.
+
+The sums of a matrix product hang on how many threads share it, so those take one. Trees are grown feature by feature,
+each by one thread, so that theirs do not. One thread is the default there too: those of a tree wait for one another at
+each node, which on a busy machine takes ten times as long as one thread that waits for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_ASKED: ContextVar[int] = ContextVar("threads", default=1)
+
+
+@contextmanager
+def threads_of_fits(many: int | None) -> Iterator[None]:
+    """Let trees that are fitted inside be grown by so many threads; None for one."""
+    token = _ASKED.set(many or 1)
+    try:
+        yield
+    finally:
+        _ASKED.reset(token)
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Keep what is computed inside to the threads in force.
+
+    Only libraries that are loaded are limited: whoever needs another one than scipy's imports it before.
+    """
+    import scipy.linalg  # noqa: F401  brings a library of its own for matrices
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits({"blas": 1, "openmp": _ASKED.get()}):
+        yield
