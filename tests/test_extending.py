@@ -63,7 +63,7 @@ def test_a_metric_is_one_entry(house: Path, run: Fairfix) -> None:
         "false_discovery_rate", "FDR", "P(y = 0 | decision = 1)", (FP,), (TP,), "smaller", "fdr"
     ),
 """
-    before, sign, after = catalogue.read_text().partition('    _rate("accuracy"')
+    before, sign, after = catalogue.read_text().partition('    _rate(\n        *("accuracy"')
     catalogue.write_text(before + entry + sign + after)
     outs = [part for name in ("html", "markdown", "junit") for part in ("--out", f"{name}=r.{name}")]
     check = ("--fail-on", "fdr.difference>0.001", "--gate-on", "point")

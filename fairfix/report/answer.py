@@ -139,8 +139,8 @@ class Sides:
 
 
 def _group_values(block: Json, metric: str) -> dict[str, float]:
-    values = {group["group"]: group["metrics"].get(metric, {}).get("value") for group in block["groups"]}
-    return {name: value for name, value in values.items() if value is not None}
+    by_group = {group["group"]: group["metrics"].get(metric, {}).get("value") for group in block["groups"]}
+    return {name: value for name, value in by_group.items() if value is not None}
 
 
 def sides(one: Json, of: Comparison, result: Json, attribute: str) -> Sides | None:
@@ -148,14 +148,14 @@ def sides(one: Json, of: Comparison, result: Json, attribute: str) -> Sides | No
     block = block_of(result, attribute, one.get("stratum", ""))
     metrics = EQUALIZED_ODDS if of.metric == "equalized_odds" else (of.metric,)
     for metric in metrics:
-        values = _group_values(block, metric)
-        pair = [(name, values[name]) for name in one["groups"] if name in values]
+        by_group = _group_values(block, metric)
+        pair = [(name, by_group[name]) for name in one["groups"] if name in by_group]
         everybody = result.get("overall", {}).get("metrics", {}).get(metric, {}).get("value")
         reference = result.get("settings", {}).get("reference", {}).get(attribute)
         if of.scope == "to_overall" and everybody is not None:
             pair = [*pair[:1], ("everybody", everybody)]
-        elif of.scope == "to_reference" and reference in values:
-            pair = [*pair[:1], (f"{reference} (the reference)", values[reference])]
+        elif of.scope == "to_reference" and reference in by_group:
+            pair = [*pair[:1], (f"{reference} (the reference)", by_group[reference])]
         if len(pair) != 2:
             continue
         low, high = sorted(pair, key=lambda side: side[1])
