@@ -42,6 +42,7 @@ TOUCH_FILES = {
     "data/container.py",
     "models/user_file.py",
     "models/onnx_model.py",
+    "models/export/__init__.py",
     "cli",
 }
 """Modules and rooms that read or write files."""
@@ -51,6 +52,7 @@ LONGEST_MODULE, LONGEST_CLASS = 600, 300
 """Lines that fit one head."""
 
 LONGER = {
+    "tasks/request.py": "every parameter of every command, one field each",
     "RepairedClassifier": "the methods that scikit-learn asks of a classifier",
 }
 """Module or class -> why it is longer."""
@@ -66,6 +68,10 @@ STILL_VAGUE = ("optim/plugin_rule.py",)
 def trees() -> dict[Path, ast.Module]:
     """Return the parsed modules of the package; in the tests, since every worker collects and few run them."""
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(HOUSE.rglob("*.py"))}
+
+
+SCRIPT = "models/export/standalone.py"
+"""What is given away to run where fairfix is not."""
 
 
 def calls_of(tree: ast.AST) -> set[str]:
@@ -100,7 +106,7 @@ def test_only_the_command_line_talks_exits_and_opens_files() -> None:
     for path, tree in trees().items():
         text, calls, name = path.read_text(encoding="utf-8"), calls_of(tree), path.relative_to(HOUSE)
         opening = {"open", "read_text", "write_text", "read_bytes", "write_bytes", "unlink", "mkstemp"}
-        if name.parts[0] != "cli":
+        if name.parts[0] != "cli" and str(name) != SCRIPT:
             wrong += [
                 f"{name}: {call}" for call in calls & {"print", "sys.exit", "exit", "quit", "os.getenv"}
             ]

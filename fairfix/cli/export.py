@@ -20,12 +20,12 @@ from fairfix.tasks.request import ExportRequest
 def command(ctx: click.Context, /, **given: Any) -> int:
     """Turn a repaired predictor into SQL, ONNX, a Python script or JSON.
 
+    \b
+    fairfix export repaired.fairfix --to sql --dialect postgresql
+    fairfix export repaired.fairfix --to python -o rule.py
+
     None of them needs fairfix where it runs, and all give what fairfix predict gives. A query and a model give the
     probability; a script gives the decision too. JSON holds rows with their results, to test a reader of your own.
-
-    \b
-    fairfix export repaired.fairfix --to sql --dialect postgresql --table loans
-    fairfix export repaired.fairfix --to python -o rule.py && python rule.py --check
     """
     show_settings(ctx)
     check_outputs(given)

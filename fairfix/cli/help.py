@@ -31,7 +31,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Model": (
         *("score", "score_scale", "threshold", "prediction", "positive_prediction", "probability", "model"),
-        *("trust_model", "features"),
+        *("trust_model", "features", "against", "against_data"),
     ),
     "Method": (
         *("method", "methods", "slack", "slacks", "protected_as_feature", "unlabelled", "pairs", "holdout"),
@@ -46,7 +46,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("noise_class_conditional", "noise_membership", "noise_independent"),
     ),
     "Individual": ("individual", "comparable", "radius"),
-    "Output": ("output", "picture", "format_", "out", "detail"),
+    "Output": ("to", "dialect", "table", "output", "picture", "format_", "out", "detail"),
     "Run": ("seed", "threads", "config", "no_config", "show_settings", "quiet", "debug", "help"),
 }
 """Heading -> options under it, in their order; an option that is not here stands under :data:`OTHERS`."""

@@ -56,7 +56,8 @@ class RepairCommand(SectionedCommand):
         """Keep the method that the line names anywhere, for a help that is printed before the line is read."""
         if set(ctx.help_option_names).intersection(args):
             lenient = click.Context(self, ctx.parent, resilient_parsing=True, ignore_unknown_options=True)
-            ctx.meta["fairfix.method"] = self.make_parser(lenient).parse_args(list(args))[0].get("method")
+            named = self.make_parser(lenient).parse_args(list(args))[0].get("method")
+            ctx.meta["fairfix.method"] = named[-1] if isinstance(named, list) else named
         return super().parse_args(ctx, args)
 
     def shown(self, ctx: click.Context) -> Mapping[str, Sequence[click.Parameter]]:

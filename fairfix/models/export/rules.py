@@ -319,7 +319,7 @@ def _group_tube(rule: _Rule) -> int:
     if not rule.settings["moved"]:
         return rule.by_group(lambda k: score)
     ends = np.cumsum([0, *rule.settings["atoms"]])
-    values = arrays["values"]
+    outputs = arrays["values"]
 
     def moved(k: int) -> int:
         first, last, low, high = (
@@ -333,10 +333,10 @@ def _group_tube(rule: _Rule) -> int:
 
         def value_at(level: int) -> int:
             piece = program.search(steps.tolist(), level, right=True)
-            return program.take([*values, values[-1]], piece)
+            return program.take([*outputs, outputs[-1]], piece)
 
         def value_of(levels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-            return values[np.minimum(np.searchsorted(steps, levels, side="right"), values.size - 1)]
+            return outputs[np.minimum(np.searchsorted(steps, levels, side="right"), outputs.size - 1)]
 
         if wide.any():
             draw = program.clip(program.add("draw"), EDGE, 1.0 - EDGE)
