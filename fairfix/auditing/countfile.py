@@ -82,9 +82,13 @@ PIECE_PARTS: Mapping[str, Json] = {
     "cells": codec.whole(),
     "entries": codec.whole(),
 }
+ADDED: Mapping[str, Any] = {"bands": {}, "positive_prediction": None}
+"""Parts of a reading that files from before them lack."""
+
+READING = codec.record(**COLUMN_PARTS, **READING_PARTS)
 MANIFEST = codec.record(
     fairfix=codec.list_of(codec.text),
-    reading=codec.record(**COLUMN_PARTS, **READING_PARTS),
+    reading=lambda value: READING({**ADDED, **value} if isinstance(value, Mapping) else value),
     sources=codec.list_of(codec.text, least=1),
     inferred=codec.map_of(codec.text),
     model=codec.map_of(codec.text),

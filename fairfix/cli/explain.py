@@ -40,7 +40,8 @@ def command(name: tuple[str, ...], format_: str, debug: bool) -> int:
     fairfix explain ramp
 
     NAME is a metric, a comparison, a kind or a scope of comparisons, a whole check, a method, an option, an exit
-    status, a word of the glossary, or what others call one of these. Without it, all are listed.
+    status, the code of a message, a word of the glossary, or what others call one of these. Without it, all are
+    listed.
     """
     from fairfix.tasks.explain import explain, overview
 

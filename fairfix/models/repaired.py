@@ -165,7 +165,7 @@ class Repaired:
             thresholds=() if cut is None else (cut,),
             missing_group="group",
             missing_rows="drop",
-            bands=rising(BANDS(manifest["bands"])),
+            bands=rising(BANDS(manifest.get("bands", {}))),
             **policies,
         )
         solution = facts.get("solution")

@@ -285,6 +285,18 @@ def test_what_does_not_fit_together_is_refused(damage: str, tmp_path: Path) -> N
         CountFile.load(tmp_path / "b.counts")
 
 
+def test_a_file_from_before_a_part_of_the_reading_is_read_as_it_was(tmp_path: Path) -> None:
+    one = count(people(300, 0), READINGS["weights"])
+    one.save(tmp_path / "a.counts")
+    found = artifact.read(tmp_path / "a.counts", COUNTS)
+    manifest = json.loads(json.dumps(dict(found.manifest)))
+    for name in ("bands", "positive_prediction"):
+        del manifest["reading"][name]
+    artifact.write(tmp_path / "b.counts", Artifact(manifest, dict(found.arrays)), COUNTS)
+
+    assert CountFile.load(tmp_path / "b.counts").reading == one.reading
+
+
 def test_any_flipped_byte_is_refused_or_harmless(tmp_path: Path) -> None:
     """Whatever byte is changed: an error that names the file, or the very same counts."""
     one = count(people(60, 0), READINGS["weights"])

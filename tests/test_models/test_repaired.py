@@ -85,6 +85,14 @@ def test_a_lying_manifest_is_refused_or_harmless(data: st.DataObject, saved: Pat
     assert rows == 300
 
 
+def test_an_artifact_from_before_bands_is_read_as_it_was(saved: Path, tmp_path: Path) -> None:
+    whole = read(saved)
+    older = {name: part for name, part in whole.manifest.items() if name != "bands"}
+    write(tmp_path / "older.fairfix", Artifact(older, whole.arrays))
+
+    assert Repaired.load(tmp_path / "older.fairfix").reading.bands == {}
+
+
 @pytest.mark.parametrize(
     "arrays", [{}, {"offsets": np.zeros(4)}, {"offsets": np.zeros(3), "remainders": np.zeros(3)}]
 )
