@@ -69,7 +69,8 @@ class Shell:
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = run(words)
         assert status != 70, f"fairfix {' '.join(words)}\n{err.getvalue()}"
-        result = json.loads(saved.read_text()) if saved.exists() else {}
+        ran = saved.exists() and status != 2  # a report of a run that did not happen says only that
+        result = json.loads(saved.read_text()) if ran else {}
         return Ran(status, result, out.getvalue(), err.getvalue())
 
     def predict(self, artifact: str, data: str, *more: object) -> pd.DataFrame:

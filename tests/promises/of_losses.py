@@ -191,17 +191,8 @@ def bounds_of_comparisons(rng: np.random.Generator, shell: Shell) -> Tried:
     }
     name = str(rng.choice(sorted(truth)))
     limit = float(truth[name])
-    above = audited(
-        shell,
-        frame,
-        *reference,
-        "--gate-on",
-        "point",
-        "--fail-on",
-        f"{name}<{limit - 1e-9}",
-        "--fail-on",
-        f"{name}>{limit + 1e-9}",
-    )
+    beyond = f">{limit + 1e-9}" if "difference" in name else f"<{limit - 1e-9}"
+    above = audited(shell, frame, *reference, "--gate-on", "point", "--fail-on", name + beyond)
     found = {one["id"]: one for one in above.result["attributes"][0]["comparisons"]}
     wrong = [
         f"{key}: {exact} is not {one['value']} ± {one.get('bound', 0)}"

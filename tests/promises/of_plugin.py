@@ -36,9 +36,9 @@ def rows_of_the_fit(frame: pd.DataFrame, task: str) -> Ints:
     return split_rows(table, draw, validation=0.0, holdout=0.3).fit
 
 
-def repaired(shell: Shell, frame: pd.DataFrame, *more: object) -> Ran:
+def repaired(shell: Shell, frame: pd.DataFrame, *more: object, artifact: str = "a.fairfix") -> Ran:
     """Run the repair of a file with ids."""
-    given = ["--protected", "group", "--label", "label", "--id", "id", "-o", "a.fairfix"]
+    given = ["--protected", "group", "--label", "label", "--id", "id", "-o", artifact]
     return shell.run("repair", shell.write(frame), "--method", "fair-regression", *given, *more)
 
 
@@ -169,7 +169,7 @@ def cost_of_kinds_of_rows(rng: np.random.Generator, shell: Shell) -> Tried:
         for part in (fit["group"], fit["a"] + fit["b"])
     )
     # with an infinite slack the repair gives the expected label that it works with
-    repaired(shell, frame, *asked, "--slack", "inf", "-o", "f.fairfix")
+    repaired(shell, frame, *asked, "--slack", "inf", artifact="f.fairfix")
     eta = free_values(shell, fit)
     values = copied(shell, fit, COPIES)
     loss, far = float(((values - eta) ** 2).mean()), farthest(values, codes)
