@@ -206,9 +206,9 @@ def _subject(match: re.Match[str]) -> Comparison:
 
 
 def _require_direction(check: Check, match: re.Match[str]) -> None:
-    """Raise where a condition fails what is better, and say how it is written."""
+    """Raise where a condition fails what is better, and say how it is written; not of what there cannot be."""
     of, worse = check.comparison, check.comparison.worse
-    if not worse or (worse == "larger") == check.operator.startswith(">"):
+    if not (of.group or of.exists) or not worse or (worse == "larger") == check.operator.startswith(">"):
         return
     ours, other = ("require", "fail_on") if check.required else ("fail_on", "require")
     subject, sign, limit = match["subject"].strip(), match["op"], match["limit"]

@@ -99,7 +99,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes the rest as *_
 
     def ended(status: ExitStatus, code: str, message: str, hint: str = "") -> int:
-        _echo(f"{message} [{code}]")
+        first, line, rest = message.partition("\n")  # the code stands before lines that are there to copy
+        _echo(f"{first} [{code}]{line}{rest}")
         if hint:
             click.echo(hint, err=True)
         asked.tell(status, code, message)

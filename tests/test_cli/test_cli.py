@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -78,7 +79,7 @@ def test_audit_runs_with_nothing_but_the_protected_column(call: Call, data: str)
     status, out, err = call(AUDIT)
 
     assert status == 0
-    assert "demographic parity difference" in out
+    assert re.search(r"^demographic parity +\d.*\n(.*\n)?difference ", out, re.MULTILINE)
     assert "label is column 'label'" in err
     assert "score is column 'score'" in err
 
@@ -113,10 +114,11 @@ def test_fail_beats_undecided(call: Call, data: str) -> None:
     """1 beats 3: one failing check decides."""
     checks = ("--fail-on", "dp.difference>0.05", "--fail-on", "dp.difference>0.27")
     status, out, _ = call(AUDIT, *checks)
-    verdicts = {line.split()[0] for line in out.splitlines() if "dp.difference" in line}
+    verdicts = [line.split()[:2] for line in out.splitlines() if line.startswith("dp.difference")]
 
     assert status == 1
-    assert "FAIL" in verdicts
+    assert ["dp.difference>0.05", "FAIL"] in verdicts
+    assert ["dp.difference>0.27", "UNDECIDED"] in verdicts
 
 
 def test_gate_on_point_compares_the_estimate(call: Call, tmp_path: Path) -> None:
@@ -338,7 +340,7 @@ def test_one_scan_several_outputs(call: Call, data: str) -> None:
     assert status == 0
     assert Path("a.json").read_text() == out
     assert "| demographic parity difference |" in Path("a.md").read_text()
-    assert "demographic parity difference" in Path("a.txt").read_text()
+    assert Path("a.txt").read_text() == call(AUDIT)[1]
 
 
 def test_a_saved_result_renders_again(call: Call, data: str) -> None:
@@ -854,13 +856,13 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
     command = ("repair", "alone.parquet", "--protected", "race", "--method", "ramp", "-o", "a.fairfix")
     _, out, err = call(*command, "--decisions", "deterministic", "--out", "json=a.json")
     result = json.loads(Path("a.json").read_text())
-    shown = call("inspect", "a.fairfix")[1]
+    shown, out = call("inspect", "a.fairfix")[1], " ".join(out.split())
 
     for kind in ("warning", "note"):
         assert result[f"{kind}s"]
         for text in result[f"{kind}s"]:
             assert f"fairfix: {kind}: {text}" in err.splitlines()
-            assert f"{kind}: {text}"[:60] in out
+            assert f"{kind}: {text}" in out
             assert f"{kind:<18}{text}" in shown.splitlines()
     assert not set(result["warnings"]) & set(result["notes"])
     assert [text for text in result["warnings"] if "nothing is proven" in text]

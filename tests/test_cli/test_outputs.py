@@ -34,6 +34,7 @@ RUNS = {
     "report": ("report", "r.json"),
     "init": ("init", "d.parquet", "--force"),
     "merge": ("merge", "a.counts"),
+    "export": ("export", "r.fairfix", "--to", "python"),
 }
 """Commands that write files, on a line that works."""
 

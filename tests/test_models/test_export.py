@@ -32,6 +32,7 @@ from tests.data import people
 FEATURES = ["town", "real", "yes"]
 REPAIRS: dict[str, dict[str, Any]] = {
     "ramp": {"method": "ramp"},
+    "ramp of percents": {"method": "ramp", "score_scale": "percent"},
     "ramp of crossed groups": {"method": "ramp", "protected": ["race", "sex"]},
     "curves of a recalibrated score": {
         "method": "ramp",

@@ -99,6 +99,8 @@ class _Rule:
         """The score as a probability."""
         score = self.raw_score
         match self.reading.score_scale:
+            case "percent":
+                return self.program.add("divide", score, self.program.constant(100.0))
             case "margin":
                 half = self.program.add("add", self.program.constant(1.0), score)
                 return self.program.add("divide", half, self.program.constant(2.0))

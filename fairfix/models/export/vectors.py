@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.files import open_source
+from fairfix.data.reading import SCORE_RANGE
 from fairfix.models.export.rules import Exported
 from fairfix.models.repaired import IDENTITY_TYPES, Repaired, row_draws
 
@@ -62,7 +63,7 @@ def _inputs(
 
 def _scores(repaired: Repaired, grid: tuple[float, float]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return scores over their whole scale, in no order."""
-    ends = {"probability": (0.0, 1.0), "margin": (-1.0, 1.0), "logit": (-6.0, 6.0), "raw": grid}
+    ends = {**SCORE_RANGE, "logit": (-6.0, 6.0), "raw": grid}
     raw = repaired.reading.task == "regression"
     low, high = ends["raw" if raw else repaired.reading.score_scale]
     even = np.linspace(low, high, ROWS)
