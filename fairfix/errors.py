@@ -69,6 +69,8 @@ class DataError(FairfixError):
 class ColumnError(DataError):
     """A column is missing, ambiguous or of the wrong type; ``text`` leaves out the ``listing`` of what there is."""
 
+    code = "column"
+
     def __init__(self, text: str, listing: str = "") -> None:
         super().__init__(text + listing)
         self.text, self.listing = text, listing
@@ -80,8 +82,6 @@ class EntryError(DataError):
     def __init__(self, part: str, column: str, place: str, remedy: str) -> None:
         super().__init__(place + remedy)
         self.part, self.column, self.place = part, column, place
-
-    code = "column"
 
 
 class ModelError(FairfixError):
