@@ -36,7 +36,9 @@ def frame(kind: str, groups: int, n: int, seed: int) -> pd.DataFrame:
         "constant": np.full(n, 0.3),
         "apart": (group + rng.random(n)) / groups,
     }[kind]
-    return pd.DataFrame({"g": group.astype(str), "label": rng.integers(0, 2, n), "score": score})
+    return pd.DataFrame(
+        {"g": np.char.add("g", group.astype(str)), "label": rng.integers(0, 2, n), "score": score}
+    )
 
 
 def block_of(data: pd.DataFrame, *, exact: bool = True) -> Block:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fairfix.auditing.audit import audit
+from fairfix.cli.repair import method_options
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Groups, Table
@@ -334,9 +335,11 @@ def sixth(tmp_path: Path) -> Iterator[Path]:
     (folder / "coin.py").write_text(SIXTH)
     fairfix.methods.__path__.append(str(folder))
     importlib.invalidate_caches()
+    method_options.cache_clear()
     try:
         yield tmp_path
     finally:
+        method_options.cache_clear()
         fairfix.methods.__path__.remove(str(folder))
         sys.modules.pop("fairfix.methods.coin", None)
         RepairedPredictor.kinds.pop("coin", None)
@@ -354,7 +357,10 @@ def test_a_sixth_method_is_found_everywhere(sixth: Path, capsys: pytest.CaptureF
     artifact = str(sixth / "coin.fairfix")
 
     assert run(["repair", "--help"]) == 0
-    assert "coin: the chance that everybody gets" in " ".join(capsys.readouterr().out.split())
+    assert "coin one chance for everybody" in " ".join(capsys.readouterr().out.split())
+    assert run(["repair", "--method", "coin", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "--chance NUMBER the chance that everybody gets. [default: 0.25]" in told
     arguments = ["repair", str(sixth / "data.parquet"), "--protected", "race", "--method", "coin"]
     assert run([*arguments, "--chance", "0.5", "-o", artifact, "--no-config"]) == 0
     assert (

@@ -55,6 +55,12 @@ REPAIRS: dict[str, dict[str, Any]] = {
         "assumption": "radii",
         "noise_radius": {"a": 0.1, "b": 0.1, "c": 0.2},
     },
+    "ramp of bands": {
+        "method": "ramp",
+        "protected": "real",
+        "bands": "real=-0.5,0,0.8",
+        "missing_group": "group",
+    },
     "linear model": {"method": "sensei", "features": FEATURES},
     "trees": {"method": "sensei", "features": FEATURES},
     "network": {"method": "sensei", "solver": "network", "features": FEATURES},

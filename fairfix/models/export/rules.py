@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fairfix.data.bands import band_names
 from fairfix.data.codec import Arrays
+from fairfix.data.encoder import MISSING
 from fairfix.models.export.program import Program, Step, tree_settings
 from fairfix.models.features import LEAST_CHANCE
 from fairfix.models.repaired import Repaired
@@ -119,10 +121,7 @@ class _Rule:
         if not columns:
             return program.constant(1.0)
         names = [sorted({level[i] for level in levels}) for i in range(len(columns))]
-        places = [
-            program.affine(program.add("level", column=column, levels=own), 1.0, 1.0)
-            for column, own in zip(columns, names, strict=True)
-        ]
+        places = [self.place(column, own) for column, own in zip(columns, names, strict=True)]
         shape = [len(own) + 1 for own in names]
         code = places[0]
         for place, size in zip(places[1:], shape[1:], strict=True):
@@ -133,6 +132,18 @@ class _Rule:
             table[np.ravel_multi_index(at, shape)] = k + 1
         same = np.array_equal(table, np.arange(table.size))
         return code if same else program.take(table.tolist(), code)
+
+    def place(self, column: str, levels: Sequence[str]) -> int:
+        """The place of a column's entry among levels, plus 1; 0 for any other. Numbers in bands have their band's."""
+        program, edges = self.program, self.reading.bands.get(column)
+        if not edges:
+            return program.affine(program.add("level", column=column, levels=list(levels)), 1.0, 1.0)
+        places = {level: i + 1.0 for i, level in enumerate(levels)}
+        entry = program.add("number", column=column, kind="number")
+        band = program.search(edges, entry, right=True)
+        of_band = program.take([places.get(name, 0.0) for name in band_names(edges)], band)
+        gone = program.constant(places.get(MISSING, 0.0))
+        return program.add("choose", program.add("is_missing", entry), gone, of_band)
 
     def by_group(self, rule: Callable[[int], int]) -> int:
         """What ``rule(k)`` gives in group ``k``; missing in any other."""
@@ -226,7 +237,7 @@ class _Rule:
         program, name = self.program, one["name"]
         if one["levels"]:
             texts = sorted({*one["levels"], *one["same"]})
-            place = program.affine(program.add("level", column=name, levels=texts), 1.0, 1.0)
+            place = self.place(name, texts)
             merged = [one["same"][0] if text in one["same"] else text for text in texts]
             return [
                 program.take([0.0, *(float(text == level) for text in merged)], place)

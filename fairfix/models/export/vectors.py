@@ -1,14 +1,15 @@
 """Vectors: made-up rows with the results of a repair, by which a reader in another language is tested.
 
 The rows are not of the data: groups and categories are those that the rule names, numbers lie around the means that it
-keeps, scores go from one end of their scale to the other.
+keeps or in all of its bands, scores go from one end of their scale to the other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,13 +53,26 @@ def _inputs(
     steps = [step for step in program.steps if step.settings.get("column") == name]
     if kind == "text":
         levels = sorted({level for step in steps for level in step.settings["levels"]} - {"(missing)"})
-        return pa.array((levels * math.ceil(ROWS / max(1, len(levels))))[:ROWS] or [""] * ROWS)
+        return pa.array(_in_turn(levels or [""]))
     if kind == "boolean":
         return pa.array(rng.random(ROWS) < 0.5)
     if name == repaired.reading.columns.score:
         return pa.array(_scores(repaired, _range(program)))
+    if edges := repaired.reading.bands.get(name):
+        return pa.array(_in_turn(_around(edges)), pa.float64())
     mean, scale = _standard(program, name)
     return pa.array(mean + 2.0 * scale * rng.standard_normal(ROWS))
+
+
+def _in_turn(entries: Sequence[Any]) -> list[Any]:
+    return (list(entries) * math.ceil(ROWS / len(entries)))[:ROWS]
+
+
+def _around(edges: Sequence[float]) -> list[float]:
+    """Return numbers of every band: the edges, and one between two of them and beyond each end."""
+    margin = max(1.0, edges[-1] - edges[0])
+    between = [one + (other - one) / 2 for one, other in pairwise(edges)]
+    return sorted({edges[0] - margin, *edges, *between, edges[-1] + margin})
 
 
 def _scores(repaired: Repaired, grid: tuple[float, float]) -> np.ndarray[Any, np.dtype[np.float64]]:
