@@ -226,7 +226,7 @@ def test_the_statuses_are_those_of_the_program() -> None:
 def test_every_code_is_explained_and_used() -> None:
     """The catalogue has the codes that classes, rulings and notes have, and no others."""
     source = "".join(path.read_text(encoding="utf-8") for path in Path(fairfix.__file__).parent.rglob("*.py"))
-    notes = set(re.findall(r'Caution\((?:[^()]|\([^()]*\))*?"([a-z_]+)",?\s*\)', source))
+    notes = set(re.findall(r'(?:Caution|Note)\((?:[^()]|\([^()]*\))*?"([a-z_]+)",?\s*\)', source))
     classes = [FairfixError, *subclasses(FairfixError)]
     warned = [FairfixWarning, *subclasses(FairfixWarning)]
 
