@@ -437,8 +437,9 @@ def test_of_several_waivers_the_mildest_counts(call: Call, data: str) -> None:
         assert check["waived"]["limit"] == 0.9
 
 
-def test_waivers_that_do_nothing_are_said(call: Call, data: str) -> None:
+def test_waivers_that_do_nothing_are_said(call: Call, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that matches nothing and one that is not needed, in the report and on stderr."""
+    monkeypatch.setenv("COLUMNS", "160")  # where sentences of tables are in one line
     waive(
         ONE.format(expires="2027-01-01"),
         ONE.format(expires="2027-01-01").replace("dp", "eo"),
