@@ -206,6 +206,18 @@ def test_what_must_hold_gates(call: Call) -> None:
         assert must == fails
 
 
+@pytest.mark.parametrize("columns", ["20", "40", "60", "80", "200"])
+def test_not_stays_with_its_condition(call: Call, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    """Without its `not` a condition reads as the opposite, so no width parts the two."""
+    monkeypatch.setenv("COLUMNS", columns)
+    data = decided("d.parquet", {"a": 0.5, "b": 0.2})
+    _, text, _ = call(
+        "audit", data, *RACE, "-q", "--require", "dp.ratio>=0.7", "--fail-on", "dp.difference>0.4"
+    )
+
+    assert 0 < text.count("dp.ratio>=0.7") == text.count("not dp.ratio>=0.7")
+
+
 @pytest.mark.parametrize(
     "waived",
     ["dp.ratio", "dp.ratio>=0.7", "dp.ratio<0.7", "dp.ratio[race]>=0.7", "dp.ratio<=0.7", "dp.ratio>0.7"],
