@@ -10,7 +10,7 @@ from typing import Any
 import fairfix
 import pandas as pd
 import pytest
-from fairfix.auditing.checks import Check
+from fairfix.auditing.checks import named
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
@@ -43,8 +43,7 @@ def block(protected: str) -> Any:
 
 def ours(name: str, protected: str) -> float:
     """Return a comparison of fairfix by the name that a check has for it."""
-    identifier = Check.parse(f"{name}>0").comparison.id
-    return float(block(protected).comparisons[identifier].value.value)
+    return float(block(protected).comparisons[named(name).id].value.value)
 
 
 def inverse_below_1(value: float) -> float:

@@ -129,7 +129,7 @@ def _baseline(baseline: Json) -> Section:
     missing = (f"not comparable: {one['id']}: {one['reason']}" for one in baseline["not_comparable"])
     changes = () if baseline.get("unchanged") else baseline["changes"]
     grids = (Grid.of(CHANGES, changes, 6, "Changes since the baseline"),) if changes else ()
-    return Section("Change since the baseline", (*_compared(baseline), *missing), grids)
+    return Section("Change since the baseline", (*_compared(baseline), *missing), grids, "baseline")
 
 
 def _compared(baseline: Json) -> Iterator[str]:

@@ -8,7 +8,7 @@ from fairfix.report.layout import WORDS, Json, Section, layout, read_and_used
 from fairfix.report.markdown_ import written
 from fairfix.report.words import readable
 
-GROUPS = ("checks", "people", "attribute", "true groups", "rule", "gap")
+GROUPS = ("checks", "waivers", "baseline", "people", "attribute", "true groups", "rule", "gap")
 """Kinds of sections that a card has as they are."""
 
 LIMITS = (

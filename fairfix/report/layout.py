@@ -277,7 +277,7 @@ def judgements(result: Json) -> Iterator[Section]:
         yield Section(title, (), (Grid.of(CHECKS, checks, 6, "Checks", 1),), "checks", {"checks": checks})
     if "waivers" in result:
         grid = Grid.of(WAIVERS, result["waivers"]["waivers"], 4, "Waivers")
-        yield Section("Waivers", (f"judged on {result['waivers']['today']}",), (grid,))
+        yield Section("Waivers", (f"judged on {result['waivers']['today']}",), (grid,), "waivers")
 
 
 def read_and_used(result: Json) -> str:

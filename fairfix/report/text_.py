@@ -20,8 +20,8 @@ COLOURS = {"pass": "green", "fail": "bold red", "undecided": "yellow", "waived":
 GUTTER = 3
 """Columns between two columns of a table."""
 
-TOGETHER = re.compile(r"(?<=\d) (?=%|points?\b)")
-"""The blank between a number and its unit, where no line may break."""
+TOGETHER = re.compile(r"(?<=\d) (?=%|points?\b)|(?<=\bnot) (?=[^\s<>]+[<>])")
+"""The blank between a number and its unit, or a condition and its ``not``, where no line may break."""
 
 FIXED = "\u00a0"
 

@@ -108,7 +108,7 @@ def explain(text: str) -> Explanation:
     if name in (*KINDS, *SCOPES, *FLIP_SCOPES, *MEANINGS):
         return _part(name)
     if codes := [(f"{kind} code", texts[name]) for kind, texts in CODES.items() if name in texts]:
-        return Explanation(name, tuple(codes))
+        return Explanation(name, (*word, *codes, *_of_options(name)))
     if name in OTHERS:
         return _other(text, *OTHERS[name])
     if name.removeprefix("exit_").removeprefix("status_") in STATUSES or name in ("exit", "exit_status"):

@@ -206,6 +206,18 @@ def test_what_must_hold_gates(call: Call) -> None:
         assert must == fails
 
 
+@pytest.mark.parametrize("columns", ["20", "40", "60", "80", "200"])
+def test_not_stays_with_its_condition(call: Call, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    """Without its `not` a condition reads as the opposite, so no width parts the two."""
+    monkeypatch.setenv("COLUMNS", columns)
+    data = decided("d.parquet", {"a": 0.5, "b": 0.2})
+    _, text, _ = call(
+        "audit", data, *RACE, "-q", "--require", "dp.ratio>=0.7", "--fail-on", "dp.difference>0.4"
+    )
+
+    assert 0 < text.count("dp.ratio>=0.7") == text.count("not dp.ratio>=0.7")
+
+
 @pytest.mark.parametrize(
     "waived",
     ["dp.ratio", "dp.ratio>=0.7", "dp.ratio<0.7", "dp.ratio[race]>=0.7", "dp.ratio<=0.7", "dp.ratio>0.7"],
@@ -437,8 +449,9 @@ def test_of_several_waivers_the_mildest_counts(call: Call, data: str) -> None:
         assert check["waived"]["limit"] == 0.9
 
 
-def test_waivers_that_do_nothing_are_said(call: Call, data: str) -> None:
+def test_waivers_that_do_nothing_are_said(call: Call, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that matches nothing and one that is not needed, in the report and on stderr."""
+    monkeypatch.setenv("COLUMNS", "160")  # where sentences of tables are in one line
     waive(
         ONE.format(expires="2027-01-01"),
         ONE.format(expires="2027-01-01").replace("dp", "eo"),

@@ -218,6 +218,14 @@ def test_several_words_need_no_quotes(capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(capsys.readouterr().out)["option"][0].startswith("--slack: ")
 
 
+@pytest.mark.parametrize(("name", "kind"), [("slack", "note"), ("artifact", "error")])
+def test_a_word_that_is_a_code_too_is_both(name: str, kind: str) -> None:
+    """What it means comes first, then the message that has it as its code."""
+    (first, _), (second, told), *_ = explain(name).lines
+
+    assert (first, second, told) == ("means", f"{kind} code", CODES[kind][name])
+
+
 def test_the_statuses_are_those_of_the_program() -> None:
     """Each that the program ends with by design has its meaning."""
     assert {str(int(status)) for status in ExitStatus} <= set(STATUSES)
@@ -226,7 +234,7 @@ def test_the_statuses_are_those_of_the_program() -> None:
 def test_every_code_is_explained_and_used() -> None:
     """The catalogue has the codes that classes, rulings and notes have, and no others."""
     source = "".join(path.read_text(encoding="utf-8") for path in Path(fairfix.__file__).parent.rglob("*.py"))
-    notes = set(re.findall(r'Caution\((?:[^()]|\([^()]*\))*?"([a-z_]+)",?\s*\)', source))
+    notes = set(re.findall(r'(?:Caution|Note)\((?:[^()]|\([^()]*\))*?"([a-z_]+)",?\s*\)', source))
     classes = [FairfixError, *subclasses(FairfixError)]
     warned = [FairfixWarning, *subclasses(FairfixWarning)]
 
