@@ -17,7 +17,9 @@ from datetime import date
 from typing import Any, ParamSpec, TypeVar, get_args
 
 from fairfix.data.choices import (
+    Database,
     DuplicateIds,
+    ExportTarget,
     GateOn,
     Keep,
     MissingGroup,
@@ -456,11 +458,9 @@ class ExportRequest(Request):
     """The parameters of ``export``."""
 
     artifact: Any = source("A repaired predictor, or its file.", "ARTIFACT", positional=True)
-    to: str = parameter("json", "What it becomes.", choices=("sql", "onnx", "python", "json"))
-    dialect: str = parameter(
-        "duckdb",
-        "Of a query: the database it is for.",
-        choices=("duckdb", "postgresql", "sqlite", "snowflake", "bigquery", "spark"),
+    to: ExportTarget = parameter("json", "What it becomes.", choices=get_args(ExportTarget))
+    dialect: Database = parameter(
+        "duckdb", "Of a query: the database it is for.", choices=get_args(Database)
     )
     table: str = parameter("data", "Of a query: the table that it reads.", "NAME")
 

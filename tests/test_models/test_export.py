@@ -89,7 +89,8 @@ def repaired(name: str) -> Repaired:
     X = scorer.features.matrix(table, gaps=True)
     model = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X, rows()["label"])
     grown = replace(scorer, member=trees_of(model, "sigmoid"))
-    return replace(made, predictor=replace(made.predictor, models=(grown,)))
+    bare = {part: entry for part, entry in made.facts.items() if part != "vectors"}
+    return replace(made, predictor=replace(made.predictor, models=(grown,)), facts=bare)
 
 
 @cache
@@ -198,6 +199,21 @@ def test_an_unknown_group_gets_the_base_where_the_artifact_says_so(tmp_path: Pat
         got = pd.DataFrame(standalone.predict(inputs, document(made, exported(made))))
         assert (got["decision"] == fairfix.predict(made, frame).to_pandas()["decision"]).all()
         assert set(got["decision"]) == {0, 1}
+
+
+def test_the_vectors_know_that_an_unseen_crossing_gets_the_base() -> None:
+    """Race c and sex f were there in the fit, but never in one row."""
+    frame = rows()[(rows()["race"] != "c") | (rows()["sex"] != "f")]
+    given: dict[str, Any] = {"label": "label", "score": "score", "id": "id", "method": "ramp"}
+    made = fairfix.repair(frame, protected=["race", "sex"], unseen_group="base", **given).repaired
+
+    whole = document(made, exported(made))
+
+    assert whole["vectors"] == made.facts["vectors"]
+    crossed = set(zip(whole["vectors"]["rows"]["race"], whole["vectors"]["rows"]["sex"], strict=True))
+    assert ("c", "f") in crossed
+    assert None not in whole["vectors"]["results"]["decision"]
+    assert standalone.failures(whole) == []
 
 
 def test_equal_rows_without_ids_are_told_apart_as_by_predict() -> None:

@@ -11,15 +11,13 @@ from importlib import resources
 from typing import Any
 
 from fairfix import __version__
+from fairfix.data.choices import Database, ExportTarget
 from fairfix.errors import UsageError
 from fairfix.models.export.rules import Exported, exported
 from fairfix.models.export.vectors import vectors
 from fairfix.models.repaired import SCHEME, Repaired
 
 FORMAT = "fairfix.program/1"
-
-TARGETS = ("sql", "onnx", "python", "json")
-"""What a repair can be exported to."""
 
 
 def document(repaired: Repaired, program: Exported) -> dict[str, Any]:
@@ -41,12 +39,14 @@ def document(repaired: Repaired, program: Exported) -> dict[str, Any]:
             "identity": dict(repaired.identity),
             "by_id": reading.columns.id is not None,
         },
-        "vectors": vectors(repaired, program),
+        "vectors": repaired.facts.get("vectors") or vectors(repaired, program),
     }
 
 
-def export(repaired: Repaired, to: str, *, dialect: str = "duckdb", table: str = "data") -> str | bytes:
-    """Return a repair in another form; see :data:`TARGETS`. Only ONNX gives bytes.
+def export(
+    repaired: Repaired, to: ExportTarget, *, dialect: Database = "duckdb", table: str = "data"
+) -> str | bytes:
+    """Return a repair in another form. Only ONNX gives bytes.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def export(repaired: Repaired, to: str, *, dialect: str = "duckdb", table: str =
         The form cannot hold the rule, or needs a package that is not installed.
     """
     program = exported(repaired)
-    name = "p_positive" if repaired.predictor.gives == "decision" else "prediction"
+    name = repaired.output.names[0]
     if to == "onnx":
         from fairfix.models.export.onnx_ import model
 
@@ -76,7 +76,7 @@ def export(repaired: Repaired, to: str, *, dialect: str = "duckdb", table: str =
     )
 
 
-def _query(repaired: Repaired, program: Exported, name: str, dialect: str, table: str) -> str:
+def _query(repaired: Repaired, program: Exported, name: str, dialect: Database, table: str) -> str:
     from fairfix.models.export.sql import query
 
     taken = [one for one in repaired.required if one.lower().startswith("fairfix_") or one == name]

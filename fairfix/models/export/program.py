@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -168,8 +168,8 @@ def _step(
                 total = total + column * weight
             return total
         case "search":
-            side = "right" if own["right"] else "left"
-            return np.searchsorted(np.array(own["grid"]), of[0], side=side).astype(np.float64)  # type: ignore[call-overload, no-any-return]
+            side: Literal["left", "right"] = "right" if own["right"] else "left"
+            return np.searchsorted(np.array(own["grid"]), of[0], side=side).astype(np.float64)
         case "take":
             numbers = np.array(own["numbers"], dtype=np.float64)
             return np.asarray(numbers[of[0].astype(np.int64)])

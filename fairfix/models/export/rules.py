@@ -29,27 +29,18 @@ LAST_DRAW = 1.0 - 1e-12
 
 @dataclass(frozen=True)
 class Exported:
-    """A repair as a program.
-
-    Attributes
-    ----------
-    steps
-        What is computed, in order.
-    result
-        Number of the step that is P(decision = 1) or the value; missing where there is none.
-    inputs
-        Column -> ``number``, ``boolean`` or ``text``, of those that the program reads.
-    drawn
-        Whether it reads the row's draw: a value that is drawn, and not a decision.
-    """
+    """A repair as a program."""
 
     steps: tuple[Step, ...]
+    """What is computed, in order."""
     result: int
+    """Number of the step that is P(decision = 1) or the value; missing where there is none."""
     inputs: Mapping[str, str]
+    """Column -> ``number``, ``boolean`` or ``text``, of those that the program reads."""
 
     @property
     def drawn(self) -> bool:
-        """Whether the result itself hangs on the row's draw."""
+        """Whether the result itself hangs on the row's draw: a value that is drawn, and not a decision."""
         return any(step.operation == "draw" for step in self.steps)
 
 
@@ -107,7 +98,7 @@ class _Rule:
                 half = self.program.add("add", self.program.constant(1.0), score)
                 return self.program.add("divide", half, self.program.constant(2.0))
             case "logit":
-                return self.program.expit(self.program.clip(score, -745.0, 745.0))  # where exp ends
+                return self.program.expit(score)
         return score
 
     @property

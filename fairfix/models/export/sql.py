@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairfix.data.choices import Database
 from fairfix.models.export.program import Step
 
 LONG, SHORT = 80, 24
@@ -37,7 +38,7 @@ class Dialect:
         return "'" + text.replace("'", "''" if not self.backslash else "\\'") + "'"
 
 
-DIALECTS: Mapping[str, Dialect] = {
+DIALECTS: Mapping[Database, Dialect] = {
     "duckdb": Dialect(),
     "postgresql": Dialect(),
     "sqlite": Dialect(text="TEXT", double="REAL"),
@@ -49,7 +50,7 @@ DIALECTS: Mapping[str, Dialect] = {
 
 
 def query(
-    steps: Sequence[Step], results: Mapping[str, int], columns: Sequence[str], table: str, dialect: str
+    steps: Sequence[Step], results: Mapping[str, int], columns: Sequence[str], table: str, dialect: Database
 ) -> str:
     """Return a query that gives results for the rows of a table.
 
@@ -60,8 +61,8 @@ def query(
     columns
         Columns of the table that are given beside them.
     """
-    writer = _Writer(steps, DIALECTS[dialect])
     own = DIALECTS[dialect]
+    writer = _Writer(steps, own)
     kept = [own.name(column) for column in columns]
     final = [f"{writer.texts[place]} AS {own.name(name)}" for name, place in results.items()]
     layers, source = [], own.name(table)

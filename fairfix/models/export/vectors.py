@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.choices import UnseenGroup
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE
 from fairfix.models.export.rules import Exported
@@ -35,7 +36,8 @@ def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
     if repaired.reading.columns.score and repaired.reading.columns.score not in columns:
         columns[repaired.reading.columns.score] = pa.array(_scores(repaired, (0.0, 1.0)))
     rows = pa.table(columns)
-    by_column = replace(repaired, base={"kind": "column"}, unseen_group="abstain")
+    unseen: UnseenGroup = "base" if repaired.unseen_group == "base" else "abstain"
+    by_column = replace(repaired, base={"kind": "column"}, unseen_group=unseen)
     batches = by_column.predict_source(open_source(rows), missing_score="abstain")
     table = pa.Table.from_batches(batches)
     names = [name for name in by_column.output.names if name != "randomized"]
