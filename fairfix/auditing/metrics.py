@@ -13,12 +13,12 @@ divided by their weight. Undefined is NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import product
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, TypeVar
 
 TP, FN, FP, TN = (1, 1), (1, 0), (0, 1), (0, 0)
 """Entries of the confusion table as (label, decision)."""
@@ -37,6 +37,7 @@ KINDS_OF_VALUES = ("difference", "ratio", "min", "max")
 Scale = Literal["share", "loss", "signed", "data"]
 Better = Literal["larger", "smaller", ""]
 Of = Literal["decisions", "scores", "labels"]
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -418,24 +419,29 @@ ADDED: ContextVar[Mapping[str, Metric]] = ContextVar("ADDED", default=MappingPro
 """Metrics of one's own, for the time of an audit or of a rendering; :func:`fairfix.auditing.own.added` sets it."""
 
 
-class Catalogue(Mapping[str, Metric]):
-    """The metrics of fairfix, and those that are added for a time."""
+class Catalogue(Mapping[str, Entry]):
+    """Entries of fairfix, and what ``of`` makes of the metrics that are added for a time: a name and its entry."""
 
-    def __init__(self, entries: Iterable[Metric]) -> None:
-        self._entries = {metric.name: metric for metric in entries}
+    def __init__(self, entries: Mapping[str, Entry], of: Callable[[Metric], tuple[str, Entry]]) -> None:
+        self._entries, self._of = entries, of
 
-    def __getitem__(self, name: str) -> Metric:
-        return self._entries[name] if name in self._entries else ADDED.get()[name]
+    def _added(self) -> dict[str, Entry]:
+        return dict(map(self._of, ADDED.get().values()))
+
+    def __getitem__(self, name: str) -> Entry:
+        return self._entries[name] if name in self._entries else self._added()[name]
 
     def __iter__(self) -> Iterator[str]:
         yield from self._entries
-        yield from ADDED.get()
+        yield from self._added()
 
     def __len__(self) -> int:
         return len(self._entries) + len(ADDED.get())
 
 
-METRICS: Mapping[str, Metric] = Catalogue(_ENTRIES)
+METRICS: Mapping[str, Metric] = Catalogue(
+    {metric.name: metric for metric in _ENTRIES}, lambda metric: (metric.name, metric)
+)
 """Every metric by name, in the order of reports."""
 
 REAL_SQUARE_LOSS = _mean(

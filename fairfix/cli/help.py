@@ -112,8 +112,8 @@ def two_columns(rows: Sequence[tuple[str, str]], left: int, width: int) -> Itera
         if len(start) > left - 2:
             yield start
             start = ""
-        apart = {"break_long_words": False, "break_on_hyphens": False}
-        for line in textwrap.wrap(text, max(width - left, 30), **apart) or [""]:  # type: ignore[arg-type]
+        wide = max(width - left, 30)
+        for line in textwrap.wrap(text, wide, break_long_words=False, break_on_hyphens=False) or [""]:
             yield f"{start:{left}}{line}".rstrip()
             start = ""
         last = word

@@ -73,6 +73,17 @@ def van_der_corput(number: Hashes) -> Hashes:
     return out
 
 
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""What SplitMix64 counts by: 2^64 over the golden ratio."""
+
+
+def mixed(number: Hashes) -> Hashes:
+    """Return numbers whose bits each hang on all bits (SplitMix64 of Steele, Lea and Flood, 2014), shape (n,)."""
+    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(number ^ (number >> np.uint64(31)))
+
+
 def decide(
     chance: Floats, identities: Iterable[bytes], key: bytes, seen: Seen | None = None
 ) -> npt.NDArray[np.int8]:

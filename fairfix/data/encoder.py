@@ -84,6 +84,7 @@ class Encoder:
         cell = self._cell_codes(batch, drop)
         score = self._real(batch, columns.score, "score", drop)
         label: npt.NDArray[Any] | None
+        decision: Floats | None
         if columns.label and self.reading.task == "classification":
             label = self._binary(batch, columns.label, "label", drop)
         else:
@@ -91,7 +92,7 @@ class Encoder:
         if columns.prediction:
             decision = self._binary(batch, columns.prediction, "prediction", drop).astype(np.float64)
         else:
-            decision = self._real(batch, columns.probability, "decision probability", drop)  # type: ignore[assignment]
+            decision = self._real(batch, columns.probability, "decision probability", drop)
         weight = self._real(batch, columns.weight, "weight", drop)
         if weight is not None and (zero := (weight == 0) & ~drop.get("missing weight", np.False_)).any():
             drop["zero weight"] = zero
@@ -402,10 +403,9 @@ def group_numbers(array: pa.Array, name: str, at: Callable[[int], str]) -> Float
     ``at`` names a row; a DataError names the first entry that is no finite number.
     """
     kind = array.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    as_text = not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    if not as_text:
         column: Floats = numbers(array, name, "group")
-        bad = np.isinf(column)
-        shown: Callable[[int], str] = lambda row: str(column[row])  # noqa: E731  one of two
     else:
         codes, levels, missing = group_codes(array, name)
         read = [as_number(level) for level in levels]
@@ -413,12 +413,11 @@ def group_numbers(array: pa.Array, name: str, at: Callable[[int], str]) -> Float
             read[-1] = math.nan
         table = np.array([math.inf if number is None else number for number in read])
         column = table[codes]
-        bad = np.isinf(column)
-        shown = lambda row: repr(levels[codes[row]])  # noqa: E731
-    if bad.any():
+    if (bad := np.isinf(column)).any():
         row = int(np.argmax(bad))
+        entry = repr(levels[codes[row]]) if as_text else column[row]
         raise DataError(
-            f"column {name!r} holds {shown(row)} at {at(row)}, which is no number to be put into a band; mend it, or "
+            f"column {name!r} holds {entry} at {at(row)}, which is no number to be put into a band; mend it, or "
             f"leave out `bands={name}`"
         )
     return column

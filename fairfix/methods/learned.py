@@ -34,7 +34,8 @@ REPEATED = 25
 class Fitting(Protocol):
     """Fits a member to some rows, from a start."""
 
-    def __call__(self, rows: Ints, start: Member | None = None) -> Member: ...  # noqa: D102
+    def __call__(self, rows: Ints, start: Member | None = None) -> Member:
+        """Return the member that is fitted to rows by their numbers."""
 
 
 def learner_param() -> Any:

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.draws import GOLDEN, mixed
 from fairfix.errors import ConvergenceWarning
 from fairfix.models.members import NODES, ConstantMember, LinearMember, Link, Member, TreesMember
 from fairfix.models.threads import limited
@@ -235,15 +236,11 @@ def folds_of(X: Floats, folds: int) -> Ints:
 
 
 def hashed(X: Floats) -> npt.NDArray[np.uint64]:
-    """Return a number per row made of its values, shape (n,) (SplitMix64's mixing)."""
+    """Return a number per row made of its values, shape (n,)."""
     state = np.zeros(len(X), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for column in X.T:
-            bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
-            z = (state ^ bits) + np.uint64(0x9E3779B97F4A7C15)
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            state = z ^ (z >> np.uint64(31))
+    for column in X.T:
+        bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
+        state = mixed((state ^ bits) + GOLDEN)
     return state
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,10 +31,6 @@ class RepairedPredictor(Saved):
     is_probability: ClassVar[bool] = False
     """Whether predictions are probabilities that may be drawn with or rounded, so that a proof shows both."""
     trace: FitTrace = field(default=FitTrace(True, 0, float("nan")), kw_only=True)
-
-    def traced(self, trace: FitTrace) -> Self:
-        """Return the predictor with this trace."""
-        return replace(self, trace=trace)
 
     @property
     def randomized(self) -> bool:

@@ -171,7 +171,7 @@ class Repaired:
         solution = facts.get("solution")
         trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_state(solution)
         settings = manifest["predictor"]["settings"]
-        predictor = RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays).traced(trace)
+        predictor = replace(RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays), trace=trace)
         _check_reading(reading, predictor)
         identity, key = map_of(one_of(*IDENTITY_TYPES))(drawn["identity"]), bytes.fromhex(text(drawn["key"]))
         if predictor.randomized and not (identity and 0 < len(key) <= 64):

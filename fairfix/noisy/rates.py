@@ -75,7 +75,7 @@ def flipped(ratio: Ratio) -> Ratio:
 RATIOS: Mapping[str, Ratio] = {
     name: Ratio(
         *(
-            tuple(cell in part for cell in (metrics.TP, metrics.FN, metrics.FP, metrics.TN))  # type: ignore[arg-type]
+            tuple(cell in part for cell in (metrics.TP, metrics.FN, metrics.FP, metrics.TN))  # type: ignore[arg-type]  # four
             for part in (metrics.RATES[name].success, metrics.RATES[name].failure)
         )
     )

@@ -7,13 +7,13 @@ Text, Markdown and HTML draw one layout, so they cannot say different things. He
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import ADDED, METRICS
+from fairfix.auditing.metrics import METRICS, Catalogue
 
 Json = Mapping[str, Any]
 Columns = Mapping[str, str | Callable[[Any], str]]
@@ -63,29 +63,16 @@ ks.between_groups ks.to_overall ks.within_strata
 """
 
 
-class Headlines(Mapping[str, str]):
-    """Comparison of the short tables -> its title; metrics of one's own have one by how far groups are apart."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._titles = {name: Comparison.parse(name).title for name in names}
-
-    def __getitem__(self, name: str) -> str:
-        return self._titles[name] if name in self._titles else self._own()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._titles
-        yield from self._own()
-
-    def __len__(self) -> int:
-        return len(self._titles) + len(self._own())
-
-    def _own(self) -> dict[str, str]:
-        own = (Comparison(name, "difference", "between_groups") for name in ADDED.get())
-        return {one.id: one.title for one in own}
+def _titled(comparison: Comparison) -> tuple[str, str]:
+    return comparison.id, comparison.title
 
 
-HEADLINES = Headlines(_USUAL.split())
-"""Comparisons of the short report, with their titles; ``--detail`` shows all."""
+HEADLINES: Mapping[str, str] = Catalogue(
+    dict(map(_titled, map(Comparison.parse, _USUAL.split()))),
+    lambda metric: _titled(Comparison(metric.name, "difference", "between_groups")),
+)
+"""Comparisons of the short report, with their titles; of metrics of one's own, how far groups are apart. ``--detail``
+shows all."""
 
 MARKS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED", "waived": "WAIVED"}
 """Verdicts as all formats write them."""

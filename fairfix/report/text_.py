@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from textwrap import wrap
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -142,8 +143,8 @@ def _table(grid: Grid, width: int, *, ascii_only: bool) -> Table:
         widths[widest] -= 1
     table = Table(box=box.ASCII if ascii_only else box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for i, (heading, wide) in enumerate(zip(grid.headings, widths, strict=True)):
-        justify = "left" if i < grid.text_columns else "right"
-        table.add_column("\n".join(_wrapped(heading, wide)), justify=justify, no_wrap=True, width=wide)  # type: ignore[arg-type]
+        justify: Literal["left", "right"] = "left" if i < grid.text_columns else "right"
+        table.add_column("\n".join(_wrapped(heading, wide)), justify=justify, no_wrap=True, width=wide)
     for row in grid.rows:
         table.add_row(*(_cell(cell, wide) for cell, wide in zip(row, widths, strict=True)))
     return table

@@ -27,7 +27,7 @@ from fairfix.models.user_file import ScoringModel, load_model
 from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
 from fairfix.report.layout import waiver_state
 from fairfix.tasks.guide import guide
-from fairfix.tasks.request import DataRequest, GateRequest, PredictRequest
+from fairfix.tasks.request import DataRequest, FilesRequest, GateRequest
 
 log = logging.getLogger("fairfix")
 """What a task has to say while it works; the command line shows it on stderr."""
@@ -110,7 +110,7 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     return Dataset(source, reading, inferred, model)
 
 
-def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
+def opened(request: FilesRequest, data: Any) -> Source:
     """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
     source = open_source(data, delimiter=request.delimiter, decimal=request.decimal)
     if source.remark:

@@ -20,7 +20,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.results import CheckResult, Settings
 from fairfix.data.counts import Bools, Floats, Ints
-from fairfix.data.draws import is_random
+from fairfix.data.draws import GOLDEN, is_random, mixed
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
@@ -346,13 +346,9 @@ def _streamed(source: Source, reading: Reading, salt: int, holdout: float) -> It
 
 
 def _places(before: int, many: int, salt: int) -> Floats:
-    """Return a number in [0, 1) for each row, by its number alone (SplitMix64 of Steele, Lea and Flood, 2014)."""
-    with np.errstate(over="ignore"):
-        z = np.arange(before, before + many, dtype=np.uint64) + np.uint64(1)
-        z = (z + np.uint64(salt) * np.uint64(0xD1342543DE82EF95)) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z ^= z >> np.uint64(31)
+    """Return a number in [0, 1) for each row, by its number alone."""
+    first = np.uint64((before + 1 + salt * 0xD1342543DE82EF95) % 2**64)
+    z = mixed((np.arange(many, dtype=np.uint64) + first) * GOLDEN)
     return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -31,8 +32,7 @@ def predictions_of(request: PredictRequest) -> Predictions:
     """Return the predictions that a request asks for."""
     if request.artifact is None or request.data is None:
         raise UsageError("name the `artifact` and the `data` that it decides on")
-    artifact = getattr(request.artifact, "repaired", request.artifact)
-    repaired = artifact if isinstance(artifact, Repaired) else Repaired.load(artifact, _kinds_of_methods)
+    repaired = repaired_of(request.artifact)
     if request.unseen_group:
         repaired = replace(repaired, unseen_group=request.unseen_group)
     source = scored(opened(request, request.data), repaired, request.model, request.trust_model)
@@ -43,6 +43,12 @@ def predictions_of(request: PredictRequest) -> Predictions:
     shared = request.duplicate_ids == "share"
     batches = repaired.predict_source(source, missing_score=request.missing, duplicate_ids=shared)
     return Predictions(repaired.output_schema(source), batches, source.rows)
+
+
+def repaired_of(artifact: Any) -> Repaired:
+    """Return the repaired predictor that is given: itself, with the result of its repair, or as a file."""
+    artifact = getattr(artifact, "repaired", artifact)
+    return artifact if isinstance(artifact, Repaired) else Repaired.load(artifact, _kinds_of_methods)
 
 
 def _kinds_of_methods() -> None:

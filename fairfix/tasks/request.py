@@ -145,12 +145,29 @@ class Request:
         return value is not part.default and not (plain and value == part.default)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FilesRequest(Request):
+    """How files of rows are written, and whether the file of a model may run code."""
+
+    delimiter: str | None = parameter(
+        None,
+        "What stands between the columns of CSV files; tab is one.  [default: as their heads show]",
+        "SIGN",
+    )
+    decimal: str | None = parameter(
+        None, "Decimal sign of CSV files.  [default: as their heads show]", choices=(".", ",")
+    )
+    trust_model: str | None = parameter(
+        None, "Load a pickle-family model file, which runs its code, if it has this hash.", "sha256:HASH"
+    )
+
+
 RECORD = ("model", "owner", "purpose", "date")
 """What may be kept with a result: the model's name, who answers for it, what it decides, of when the data is."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataRequest(Request):
+class DataRequest(FilesRequest):
     """Data, which column is what, and how its values are read."""
 
     data: Any = source(
@@ -165,9 +182,6 @@ class DataRequest(Request):
     )
     prediction: str | None = parameter(None, "Hard decisions, 0/1, instead of or beside a score.", "COLUMN")
     model: Any = source("Score the rows with this model file (.skops, .onnx, .joblib, .pkl).")
-    trust_model: str | None = parameter(
-        None, "Load a pickle-family model file, which runs its code, if it has this hash.", "sha256:HASH"
-    )
     features: Names = parameter(
         (),
         "Feature columns: of the model file, if it does not name them itself; for a method that learns, what it "
@@ -199,14 +213,6 @@ class DataRequest(Request):
         "probability",
         "What a score is: p, 100p, 2p-1, log-odds, or no probability.",
         choices=get_args(ScoreScale),
-    )
-    delimiter: str | None = parameter(
-        None,
-        "What stands between the columns of CSV files; tab is one.  [default: as their heads show]",
-        "SIGN",
-    )
-    decimal: str | None = parameter(
-        None, "Decimal sign of CSV files.  [default: as their heads show]", choices=(".", ",")
     )
     missing_group: MissingGroup = parameter(
         "error", "Rows whose group is missing.", choices=get_args(MissingGroup)
@@ -425,7 +431,7 @@ class CompareRequest(DataRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictRequest(Request):
+class PredictRequest(FilesRequest):
     """The parameters of ``predict``."""
 
     artifact: Any = source("A repaired predictor, or its file.", "ARTIFACT", positional=True)
@@ -433,21 +439,10 @@ class PredictRequest(Request):
         "The rows: a file, a folder, a pattern, a data frame or an Arrow table.", "DATA", positional=True
     )
     model: Any = source("The model file that scored the rows of the repair; same hash.")
-    trust_model: str | None = parameter(
-        None, "Load a pickle-family model file, which runs its code, if it has this hash.", "sha256:HASH"
-    )
     unseen_group: UnseenGroup | None = parameter(
         None,
         "Rows of a group the fit has not seen.  [default: as the artifact says]",
         choices=get_args(UnseenGroup),
-    )
-    delimiter: str | None = parameter(
-        None,
-        "What stands between the columns of CSV files; tab is one.  [default: as their heads show]",
-        "SIGN",
-    )
-    decimal: str | None = parameter(
-        None, "Decimal sign of CSV files.  [default: as their heads show]", choices=(".", ",")
     )
     missing: MissingScore = parameter("error", "Rows whose score is missing.", choices=get_args(MissingScore))
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
@@ -459,9 +454,7 @@ class ExportRequest(Request):
 
     artifact: Any = source("A repaired predictor, or its file.", "ARTIFACT", positional=True)
     to: ExportTarget = parameter("json", "What it becomes.", choices=get_args(ExportTarget))
-    dialect: Database = parameter(
-        "duckdb", "Of a query: the database it is for.", choices=get_args(Database)
-    )
+    dialect: Database = parameter("duckdb", "Of a query: the database it is for.", choices=get_args(Database))
     table: str = parameter("data", "Of a query: the table that it reads.", "NAME")
 
 
@@ -625,9 +618,9 @@ def function_of(
             given["parameters"] = {one: given.pop(one) for one in more if one in given}
         return run(make(**given, explicit=explicit))  # type: ignore[arg-type,call-arg]  # as bound above
 
-    helps = {one: domain.help for one, (_, domain) in parameters_of(make).items()} | dict(more)  # type: ignore[arg-type]
+    helps = {one: domain.help for one, (_, domain) in parameters_of(make).items()} | dict(more)  # type: ignore[arg-type]  # a class
     listing = "\n".join(f"{one}\n    {text}" for one, text in helps.items())
     task.__name__ = task.__qualname__ = name
     task.__doc__ = f"{inspect.cleandoc(run.__doc__ or '')}\n\nParameters\n----------\n{listing}\n"
-    task.__signature__ = signature  # type: ignore[attr-defined]
+    task.__signature__ = signature  # type: ignore[attr-defined]  # functions may have it
     return task

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -67,7 +69,7 @@ def world(rng: np.random.Generator, bonus: float) -> tuple[str, pd.DataFrame, fl
     return where, frame, float(overlap @ effect / overlap.sum())
 
 
-def contrast(shell: Shell, frame: pd.DataFrame, *gates: str) -> tuple[int, dict]:  # type: ignore[type-arg]
+def contrast(shell: Shell, frame: pd.DataFrame, *gates: str) -> tuple[int, dict[str, Any]]:
     """Audit scores alone as a user does; return the exit status and the residual effect."""
     scale = () if frame.score.between(0, 1).all() else ("--score-scale", "raw")
     done = shell.run(

@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+from fairfix.data.choices import Task
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
+from fairfix.models.mixtures import ModelMixture
 from fairfix.tasks.fitting import split_rows
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
@@ -79,9 +81,9 @@ class World:
         told = shell.predict(str(shell.folder / "r.fairfix"), shell.write(self.frame), *more)
         return told["prediction"].to_numpy(dtype=float)
 
-    def fitted(self, task: str = "regression") -> npt.NDArray[np.int64]:
+    def fitted(self, task: Task = "regression") -> npt.NDArray[np.int64]:
         """Return the numbers of the rows of the fit."""
-        reading = Reading(Columns(("group",), label="y"), task=task)  # type: ignore[arg-type]
+        reading = Reading(Columns(("group",), label="y"), task=task)
         table = read_table(pa.Table.from_pandas(self.frame[["group", "y"]]), reading)
         split = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=HOLDOUT)
         return split.fit
@@ -216,10 +218,11 @@ def _rule(world: World, shell: Shell, *more: object) -> Floats:
     loaded = Repaired.load(shell.folder / "r.fairfix")
     if not loaded.predictor.randomized:
         return world.predicted(shell)
+    assert isinstance(loaded.predictor, ModelMixture)
     table = read_table(pa.Table.from_pandas(world.frame), loaded.reading, tuple(loaded.predictor.features))
     parts = [
         w * model(table) for w, model in zip(loaded.predictor.weights, loaded.predictor.models, strict=True)
-    ]  # type: ignore[attr-defined]
+    ]
     return np.asarray(sum(parts))
 
 

@@ -17,6 +17,7 @@ from fairfix.auditing.own import ENTRIES, own_estimates, own_metrics, own_sums
 from fairfix.cli import run
 from fairfix.errors import UsageError
 from fairfix.tasks.audit import AuditResult
+from fairfix.tasks.result import Result
 from sklearn.metrics import f1_score
 
 Functions = Mapping[str, Callable[[Any], Any]]
@@ -105,7 +106,7 @@ def test_checks_reports_and_saved_results_know_it(rows: pd.DataFrame, tmp_path: 
     jsonschema.validate(json.loads(result.to_json()), json.loads(schema.read_text()))
     (tmp_path / "r.json").write_text(result.to_json())
     again = fairfix.load(str(tmp_path / "r.json"))
-    assert isinstance(again, fairfix.tasks.result.Result)  # type: ignore[attr-defined]
+    assert isinstance(again, Result)
     for kind in ("text", "markdown", "html", "junit", "sarif", "github"):
         assert again.render(kind) == result.render(kind)
     page = result.to_html()

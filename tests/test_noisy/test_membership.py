@@ -242,7 +242,7 @@ def test_limits_of_a_comparison_are_shared_by_its_pairs() -> None:
     rates = np.array([0.2, 0.4, 0.7])
     high, low = Normal(rates), Normal(1.0 - rates)
     known = {"selection_rate": (rates, rates)}
-    limits = Limits(known, {}, 0.05, {"selection_rate": (high, low)})  # type: ignore[dict-item]
+    limits = Limits(known, {}, 0.05, {"selection_rate": (high, low)})
     near, far = (2 * 0.01 * stats.norm.isf(0.025 / share / 2) for share in (6, 1))
     single, of_three = (0.01 * stats.norm.isf(0.025 / share) for share in (1, 3))
 

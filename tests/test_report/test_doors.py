@@ -202,7 +202,7 @@ def test_a_notebook_shows_a_figure_without_pyplot(results: dict[str, Result]) ->
     """As a picture that is not empty."""
     pytest.importorskip("matplotlib")
     for kind in ("audit", "repair", "compare"):
-        assert results[kind].plot()._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+        assert results[kind].plot()._repr_png_().startswith(b"\x89PNG")
 
 
 def test_without_matplotlib_the_remedy_is_said(

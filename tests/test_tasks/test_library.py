@@ -349,7 +349,7 @@ def test_a_parameter_that_cannot_be_is_named(given: dict[str, Any], words: str, 
 def test_a_parameter_that_there_is_not_is_a_type_error(rows: pd.DataFrame) -> None:
     """As of any function; a method's own parameter is refused by another method."""
     with pytest.raises(TypeError, match=r"fairfix\.\w+\(\) .*protectd"):
-        fairfix.audit(rows, protectd="race")  # type: ignore[call-arg]
+        fairfix.audit(rows, protectd="race")
     with pytest.raises(UsageError, match="`gamma` is not an option of sensei"):
         fairfix.repair(rows, protected="race", method="sensei", gamma=0.1)
 

@@ -80,7 +80,7 @@ class GroupLoss(Solver):
             quantities=tuple(_quantities(one.losses, limits, one.multipliers, groups)),
         )
         scorer = Scorer(design.features, member, bounds)
-        return ModelMixture((scorer,), np.ones(1), averaged=True).traced(trace)
+        return ModelMixture((scorer,), np.ones(1), averaged=True, trace=trace)
 
     def _trees(
         self, problem: RepairProblem, limits: Floats, learner: str, loss: str, l2: float, seed: int
@@ -137,7 +137,7 @@ class GroupLoss(Solver):
             certificates=(proven,),
             quantities=(left, *_quantities(many.losses * unit**2, limits, many.multipliers, groups)),
         )
-        return ModelMixture(scorers, many.weights, averaged=True).traced(trace)
+        return ModelMixture(scorers, many.weights, averaged=True, trace=trace)
 
 
 def _standardised(y: Floats, weight: Floats | None, loss: str) -> tuple[Floats, float, float]:

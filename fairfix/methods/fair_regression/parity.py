@@ -89,7 +89,7 @@ def beside_base(
         )
     if base.scorer.member is not None:
         trace = replace(trace, base=Unrepaired(base.scorer), base_fitted=base.scores)
-    return predictor.traced(trace)
+    return replace(predictor, trace=trace)
 
 
 def _loss_of(fit: TubeFit, scores: Scores, loss: str) -> float:
@@ -286,7 +286,7 @@ class Reduction(Solver):
             base_fitted=base.scores if learned else None,
             quantities=tuple(_quantities(mixture, unit, groups)),
         )
-        return rule.traced(trace)
+        return replace(rule, trace=trace)
 
     def _oracle(self, loss: str, X: Floats, fit: Callable[[Floats], tuple[Any, Floats]]) -> Oracle:
         """Return the oracle in force."""

@@ -189,4 +189,4 @@ class Ramp(Repairer):
             return predictor
         note = "the raw score was made a probability in each group, by isotonic regression on the labels"
         trace = replace(predictor.trace, notes=(note, *predictor.trace.notes))
-        return predictor.traced(trace)
+        return replace(predictor, trace=trace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -130,8 +131,7 @@ def _worst_cases(
     for text, (tables, what) in worst.items():
         try:
             gap = max(
-                away(lambda r, t=table, a=what: rate_bounds(short.n, t, short.chance, r, a))  # type: ignore[misc]
-                for table in tables
+                away(partial(rate_bounds, short.n, table, short.chance, assumption=what)) for table in tables
             )
         except ValueError:  # not identified
             continue

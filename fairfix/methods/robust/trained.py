@@ -10,6 +10,7 @@ groups treat alike, so each row is decided by the rule of every group for it. No
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -76,7 +77,7 @@ class TrainedRule(Solver):
         trace = FitTrace(
             best.feasible, best.steps, best.error, notes=notes, base=base, base_fitted=scored.scores
         )
-        return rule.traced(trace)
+        return replace(rule, trace=trace)
 
     def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[str]:
         """Yield what else is to be said of the adversary."""

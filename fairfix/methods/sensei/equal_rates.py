@@ -9,6 +9,7 @@ is in :mod:`fairfix.optim.blind_rates`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -109,7 +110,7 @@ class EqualRates(Solver):
                 Quantity("balanced accuracy without slack", free, best),
             ),
         )
-        return predictor.traced(trace)
+        return replace(predictor, trace=trace)
 
     def _held_rates(
         self, start: RateProblem, shipped: View, unseen: View, rows: Rows, slack: float

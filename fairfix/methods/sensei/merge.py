@@ -62,7 +62,7 @@ class Average(Solver):
         """Return the score as it is; a mean has nothing to search."""
         note = "scores are the mean over flips, so they are constant under them; a model audit shows what they were"
         trace = FitTrace(True, 1, math.nan, notes=(note,))
-        return ModelMixture((Scorer(),), np.ones(1), averaged=True).traced(trace)
+        return ModelMixture((Scorer(),), np.ones(1), averaged=True, trace=trace)
 
 
 @once_per_problem
@@ -79,7 +79,7 @@ def beside_plain(
     """Return the predictor of a scorer, with the plain model to compare it with."""
     loss = "square" if problem.table.reading.task == "regression" else "logistic"
     base = Unrepaired(model_of(problem, method.learner, loss, method.l2, seed))
-    return ModelMixture((scorer,), np.ones(1), averaged=True).traced(replace(trace, base=base))
+    return ModelMixture((scorer,), np.ones(1), averaged=True, trace=replace(trace, base=base))
 
 
 def undeclared(problem: RepairProblem, method: Sensei) -> Iterator[str]:

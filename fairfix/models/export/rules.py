@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fairfix.data.bands import band_names
 from fairfix.data.codec import Arrays
 from fairfix.data.encoder import MISSING
+from fairfix.errors import UsageError
 from fairfix.models.export.program import Program, Step, tree_settings
 from fairfix.models.features import LEAST_CHANCE
 from fairfix.models.repaired import Repaired
@@ -45,9 +46,14 @@ class Exported:
 
 
 def exported(repaired: Repaired) -> Exported:
-    """Return the program of a repair."""
+    """Return the program of a repair; a UsageError for a kind of rule from outside fairfix."""
     settings, arrays = repaired.predictor.state()
     rule = _Rule(repaired, settings, arrays)
+    if repaired.predictor.kind not in KINDS:
+        raise UsageError(
+            f"`artifact`: a rule of the kind {repaired.predictor.kind!r}, which is not of fairfix itself, cannot be "
+            "exported; apply it with fairfix predict"
+        )
     result = KINDS[repaired.predictor.kind](rule)
     if repaired.unseen_group == "base" and "levels" in settings:
         unseen = rule.program.add("is_missing", result)
