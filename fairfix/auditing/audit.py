@@ -24,6 +24,7 @@ from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
 from fairfix.auditing.suppression import hidden_groups
 from fairfix.auditing.view import Evidence, GroupView, Measured
+from fairfix.data.bands import in_order
 from fairfix.data.counts import Bools, Counts, groups_of_cells
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
@@ -140,10 +141,11 @@ def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[Gro
                 f"`reference` names {name!r}, which is not audited; audited are {', '.join(audited)}"
             )
     width = len(columns.strata)
-    strata = sorted({cell[:width] for cell in counts.cells}) if width else []
+    strata = in_order({cell[:width] for cell in counts.cells}, columns.strata, reading.bands) if width else ()
     for stratum, names in product((None, *strata), chosen):
         inside = [stratum is None or cell[:width] == stratum for cell in counts.cells]
-        levels, _ = groups_of_cells(columns.cell_keys, list(compress(counts.cells, inside)), names)
+        there = list(compress(counts.cells, inside))
+        levels, _ = groups_of_cells(columns.cell_keys, there, names, bands=reading.bands)
         group = np.where(inside, groups_of_cells(columns.cell_keys, counts.cells, names, levels)[1], -1)
         attribute, labels = attribute_name(names), tuple(map(group_name, levels))
         reference = settings.reference.get(attribute)

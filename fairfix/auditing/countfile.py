@@ -40,7 +40,7 @@ from fairfix.data.codec import (
     plain,
 )
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
-from fairfix.data.counts import Counts, Grid
+from fairfix.data.counts import Counts, Grid, groups_of_cells
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.scan import Scan, check_whole, scan, summed
@@ -210,14 +210,17 @@ class CountFile:
         excluded = Counter[str]()
         for piece in self.pieces:
             excluded.update(piece.excluded)
-        cells = {cell for piece in self.pieces for cell in piece.cells}
+        cells = list({cell for piece in self.pieces for cell in piece.cells})
         keys = self.reading.columns.cell_keys
         return {
             "format": f"{COUNTS}/{PROTOCOL}",
             "sources": list(self.sources),
             "rows": {"read": self.read, "used": self.used, "excluded": dict(excluded)},
             "reading": _reading_state(self.reading),
-            "levels": {key: sorted({cell[i] for cell in cells}) for i, key in enumerate(keys)},
+            "levels": {
+                key: [one for (one,) in groups_of_cells(keys, cells, (key,), bands=self.reading.bands)[0]]
+                for key in keys
+            },
             "inferred": dict(self.inferred),
             "model": dict(self.model),
             "fairfix": list(self.versions),

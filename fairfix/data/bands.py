@@ -10,13 +10,14 @@ the order of the rows, and many equal numbers leave fewer bands.
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.errors import ColumnError, UsageError
@@ -115,12 +116,41 @@ def band_names(edges: Edges) -> list[str]:
     return [f"under {texts[0]}", *inner, f"{texts[-1]} or more"]
 
 
+def in_order(
+    levels: Iterable[tuple[str, ...]], columns: Sequence[str], bands: Mapping[str, Edges]
+) -> tuple[tuple[str, ...], ...]:
+    """Return levels of columns sorted: those that are bands from the lowest to the highest, behind others as texts."""
+    places = [
+        {name: i for i, name in enumerate(band_names(edges), 1)} if (edges := bands.get(column)) else {}
+        for column in columns
+    ]
+    return tuple(
+        sorted(levels, key=lambda own: [(at.get(one, 0), one) for at, one in zip(places, own, strict=True)])
+    )
+
+
+def pieces(edges: Edges) -> tuple[list[float], list[int]]:
+    """Return increasing cuts, and the band below the first of them and from each of them on.
+
+    The cuts are the edges, and where an edge such as 0.7 is a smaller number when it is stored in 32 bits, that number
+    too: it is taken for the edge, in a column of any type, so that a copy in more bits has the same bands.
+    """
+    stored = {}
+    with np.errstate(over="ignore"):  # beyond the range of 32 bits lies infinity, which is no edge
+        for edge in edges:
+            short = np.float32(edge)
+            if float(short) < edge == float(str(short)):
+                stored[float(short)] = edge
+    cuts = sorted({*edges, *stored, *(math.nextafter(one, math.inf) for one in stored)})
+    return cuts, [0, *(bisect_right(edges, stored.get(cut, cut)) for cut in cuts)]
+
+
 def bands_of(numbers: Floats, edges: Edges, kind: pa.DataType) -> Ints:
-    """Return the band of each number, shape (n,); ``kind`` is the type of the column, to which edges are rounded."""
-    cuts: npt.NDArray[Any] = np.array(edges)
-    if pa.types.is_float32(kind) or pa.types.is_float16(kind):
-        cuts = cuts.astype(kind.to_pandas_dtype()).astype(np.float64)
-    return np.searchsorted(cuts, numbers, side="right").astype(np.int64)
+    """Return the band of each number, shape (n,); edges are rounded to 16 bits where ``kind``, of the column, is so."""
+    if pa.types.is_float16(kind):
+        edges = tuple(float(np.float16(edge)) for edge in edges)
+    cuts, bands = pieces(edges)
+    return np.array(bands)[np.searchsorted(cuts, numbers, side="right")]
 
 
 def as_number(level: str) -> float | None:

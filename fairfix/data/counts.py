@@ -15,10 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fairfix.data.bands import Edges, in_order
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -267,15 +270,17 @@ def groups_of_cells(
     cells: Sequence[tuple[str, ...]],
     columns: Sequence[str],
     levels: Sequence[tuple[str, ...]] | None = None,
+    *,
+    bands: Mapping[str, Edges] = MappingProxyType({}),
 ) -> tuple[tuple[tuple[str, ...], ...], Ints]:
     """Return the groups that cells belong to, as levels of ``columns``, and the index of each cell's group, (C,).
 
-    Cells are tuples of a level per key. Without ``levels``, the groups are all that there are, sorted; with them, a
-    cell of another group has the index -1.
+    Cells are tuples of a level per key. Without ``levels``, the groups are all that there are, in order (bands
+    of columns by their edges, others as texts); with them, a cell of another group has the index -1.
     """
     at = [keys.index(name) for name in columns]
     own = [tuple(cell[i] for i in at) for cell in cells]
-    levels = tuple(sorted(set(own)) if levels is None else levels)
+    levels = in_order(set(own), columns, bands) if levels is None else tuple(levels)
     place = {level: k for k, level in enumerate(levels)}
     return levels, np.array([place.get(level, -1) for level in own], dtype=np.int64)
 

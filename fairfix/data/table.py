@@ -30,7 +30,7 @@ class Groups:
     columns: tuple[str, ...]
     """Columns whose levels, taken together, make a group."""
     levels: tuple[tuple[str, ...], ...]
-    """One tuple of column levels per group, sorted."""
+    """One tuple of column levels per group, in order."""
     codes: Ints
     """Index into ``levels``, shape (n,)."""
 
@@ -59,7 +59,7 @@ class Table:
         """Return the groups of some cell columns (default: the cells of all protected columns)."""
         names = tuple(self.reading.columns.protected if columns is None else columns)
         present = [self.rows.cells[c] for c in np.flatnonzero(np.bincount(self.rows.cell))]
-        levels, _ = groups_of_cells(self.reading.columns.cell_keys, present, names)
+        levels, _ = groups_of_cells(self.reading.columns.cell_keys, present, names, bands=self.reading.bands)
         return Groups(names, levels, _frozen(self.codes(names, levels)))
 
     def cell_codes(self, columns: Sequence[str], levels: Sequence[tuple[str, ...]]) -> Ints:

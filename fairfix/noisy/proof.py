@@ -22,6 +22,7 @@ import numpy as np
 from fairfix.auditing.checks import Check
 from fairfix.auditing.criteria import CRITERIA, metric_of, rates_of
 from fairfix.auditing.results import ComparisonReport, Value
+from fairfix.data.bands import in_order
 from fairfix.data.scan import count_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
@@ -67,7 +68,8 @@ def true_groups_of(
         return None
     data = recorded_groups(count_table(table).counts, table.reading, columns[0])
     named = noise.table.noisy if noise.table is not None else noise.radii or ()
-    data = _padded(data, tuple(sorted({*data.names, *named})))
+    levels = in_order({(name,) for name in (*data.names, *named)}, columns, table.reading.bands)
+    data = _padded(data, tuple(name for (name,) in levels))
     if predictor is not None:
         data = replace(data, profiles=_profiles(table, data.names, predictor))
     # N3 is about bins of the score, and decisions of a repair may look at the recorded group besides: weaker ones hold

@@ -80,7 +80,7 @@ class Recorded:
 
 def recorded_groups(counts: Counts, reading: Reading, attribute: str) -> Recorded:
     """Return the masses of cells by recorded group."""
-    levels, into = groups_of_cells(counts.keys, counts.cells, (attribute,))
+    levels, into = groups_of_cells(counts.keys, counts.cells, (attribute,), bands=reading.bands)
     names = tuple(level for (level,) in levels)
     by_cell = confusion(counts, reading.threshold)
     if by_cell is None:

@@ -201,6 +201,29 @@ def test_an_unknown_group_gets_the_base_where_the_artifact_says_so(tmp_path: Pat
         assert set(got["decision"]) == {0, 1}
 
 
+def test_bands_of_few_bits_are_those_of_predict() -> None:
+    """An edge such as 0.7 is a smaller number in 32 bits, and is in the band that it begins nevertheless."""
+    frame = people(400, 3)[["score", "label", "id"]]
+    frame["dose"] = np.resize([0.0, 0.1, 0.3, 0.7, 0.9], len(frame)).astype(np.float32)
+    frame["score"] *= 0.4 + 0.6 * (frame["dose"] >= np.float32(0.7))
+    given = {"protected": "dose", "bands": "dose=0.1,0.7", "label": "label", "score": "score", "id": "id"}
+    made = fairfix.repair(frame, **given, method="ramp").repaired
+    wanted = fairfix.predict(made, frame).to_pandas()["p_positive"]
+    assert fairfix.predict(made, frame.astype({"dose": float})).to_pandas()["p_positive"].equals(wanted)
+
+    got = pd.DataFrame(standalone.predict(frame.to_dict("records"), document(made, exported(made))))
+    np.testing.assert_allclose(got["p_positive"], wanted, rtol=1e-12)
+    duckdb = pytest.importorskip("duckdb", reason="runs the queries")
+    with duckdb.connect() as base:
+        base.register("data", frame)
+        queried = base.execute(str(export(made, "sql"))).df()
+    np.testing.assert_allclose(queried["p_positive"], wanted, rtol=1e-12)
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(export(made, "onnx"), providers=["CPUExecutionProvider"])
+    feed = {name: frame[name].to_numpy(float) for name in ("dose", "score")}
+    np.testing.assert_allclose(session.run(["p_positive"], feed)[0], wanted, rtol=1e-12)
+
+
 def test_the_vectors_know_that_an_unseen_crossing_gets_the_base() -> None:
     """Race c and sex f were there in the fit, but never in one row."""
     frame = rows()[(rows()["race"] != "c") | (rows()["sex"] != "f")]

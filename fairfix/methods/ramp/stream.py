@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fairfix.data.bands import in_order
 from fairfix.data.names import attribute_name, group_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
@@ -68,12 +69,13 @@ class Stream(Solver):
                 into = np.array([numbers.setdefault(level, len(numbers)) for level in groups.levels])
                 yield Batch(2.0 * table.probability - 1.0, into[groups.codes], table.weight)
 
-        solution = self._solution(batches, next(tables()).reading, rng)
-        levels = sorted(numbers)
+        reading = next(tables()).reading
+        solution = self._solution(batches, reading, rng)
+        levels = in_order(numbers, columns, reading.bands)
         require_two(columns, [group_name(level) for level in levels])
         order = [numbers[level] for level in levels]
         solution = replace(solution, offsets=solution.offsets[order], rates=solution.rates[order])
-        return self._ramps(columns, tuple(levels), solution)
+        return self._ramps(columns, levels, solution)
 
     def _solution(
         self, batches: Callable[[], Iterable[Batch]], reading: Reading, rng: np.random.Generator

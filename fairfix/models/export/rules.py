@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.bands import band_names
+from fairfix.data.bands import band_names, pieces
 from fairfix.data.codec import Arrays
 from fairfix.data.encoder import MISSING
 from fairfix.errors import UsageError
@@ -137,8 +137,9 @@ class _Rule:
             return program.affine(program.add("level", column=column, levels=list(levels)), 1.0, 1.0)
         places = {level: i + 1.0 for i, level in enumerate(levels)}
         entry = program.add("number", column=column, kind="number")
-        band = program.search(edges, entry, right=True)
-        of_band = program.take([places.get(name, 0.0) for name in band_names(edges)], band)
+        names, (cuts, bands) = band_names(edges), pieces(edges)
+        piece = program.search(cuts, entry, right=True)
+        of_band = program.take([places.get(names[band], 0.0) for band in bands], piece)
         gone = program.constant(places.get(MISSING, 0.0))
         return program.add("choose", program.add("is_missing", entry), gone, of_band)
 
