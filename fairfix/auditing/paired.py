@@ -25,7 +25,8 @@ import pyarrow as pa
 
 from fairfix.auditing.checks import Ruling, rule
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import EQUALIZED_ODDS, Mean, Rate, metrics_for
+from fairfix.auditing.metrics import EQUALIZED_ODDS, Mean, Metric, Rate, metrics_for
+from fairfix.auditing.own import Own, own_estimates, own_size, own_sums
 from fairfix.auditing.sums import means, proportions, rate_sums
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import null_mask, primitive
@@ -177,8 +178,8 @@ class Units:
         return Reaches(_reach_of(self.old, level), _reach_of(self.new, level), self._change(level))
 
     def _change(self, level: float) -> Limits:
+        width = self.old.support[1] - self.old.support[0]
         if not self.rate:
-            width = self.old.support[1] - self.old.support[0]
             either, change = self.rise + self.fall, self.rise - self.fall
             carried = carrying_rows(either, self.size * self.variance + change**2, self.size)
             carried = np.where(either > 0, carried, np.inf)  # infinite where no row has changed
@@ -191,7 +192,7 @@ class Units:
         kappa = np.minimum(np.nan_to_num(kappa, nan=1.0, posinf=1.0), 1.0)
         (rise_down, rise_up), (fall_down, fall_up) = (_reach_of(part, level) for part in parts)
         down, up = (
-            np.sqrt(x * x + y * y + 2 * kappa * x * y)
+            width * np.sqrt(x * x + y * y + 2 * kappa * x * y)
             for x, y in ((fall_up, rise_down), (rise_up, fall_down))
         )
         return down, up
@@ -205,9 +206,12 @@ def _reach_of(estimates: Estimates, level: float) -> Limits:
 def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units | None:
     """Return a metric of both tables by unit; None where it is no mean of rows."""
     metric = metrics_for(new.reading.task)[name]
-    if not isinstance(metric, (Rate, Mean)):
+    if not isinstance(metric, (Rate, Mean, Own)):
         return None
+    own, rate = isinstance(metric, Own), isinstance(metric, Rate) or metric.interval == "rates"
     weighted = old.rows.weight is not None or new.rows.weight is not None
+    weighted |= isinstance(metric, Own) and len({*metric.below} - {0.0}) > 1
+    least, span = (metric.bounds[0], metric.bounds[1] - metric.bounds[0]) if own and rate else (0.0, 1.0)
 
     def by(summands: Floats) -> Floats:
         return np.asarray(np.bincount(code, summands, count), dtype=np.float64)
@@ -215,7 +219,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     estimates: list[Estimates] = []
     parts, places, sizes, shares = [], [], [], []
     for table in (old, new):
-        rows = _of_rate(metric, table) if isinstance(metric, Rate) else _of_mean(metric, table)
+        rows = _of_mean(metric, table) if isinstance(metric, Mean) else _of_entries(metric, table)
         if rows is None:
             return None
         value, base = rows
@@ -223,7 +227,12 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
         mass = weight * base
         total = by(mass)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            if isinstance(metric, Rate):
+            if isinstance(metric, Own):
+                entries = _entries(metric, table, weight)
+                assert entries is not None  # as the rows are there
+                of_units = np.stack([by(column) for column in own_sums(metric, entries).T], axis=-1)
+                estimates.append(own_estimates(metric, of_units, weighted))
+            elif isinstance(metric, Rate):
                 sums = [
                     np.stack([by(weight * part), by(weight**2 * part)], axis=-1)
                     for part in (base * value, base * (1 - value))
@@ -235,16 +244,17 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
             place = mass / total[code]
             sizes.append(np.nan_to_num(total**2 / by(weight * mass)))
             shares.append(np.nan_to_num(total / total.sum()))
-            parts.append(np.nan_to_num(place * (value - estimates[-1].value[code]), nan=0.0, posinf=0.0))
+            centre = (estimates[-1].value - least) / span
+            parts.append(np.nan_to_num(place * (value - centre[code]), nan=0.0, posinf=0.0))
         places.append(np.nan_to_num(place))
     d, v = parts[1] - parts[0], (places[0] + places[1]) / 2
     with np.errstate(invalid="ignore"):
-        change = np.nan_to_num(estimates[1].value - estimates[0].value)
+        change = np.nan_to_num(estimates[1].value - estimates[0].value) / span
     e = d + v * change[code]
     rise, fall, variance = by(np.maximum(e, 0.0)), by(np.maximum(-e, 0.0)), by(d * d)
     apart = by(parts[0] ** 2) + by(parts[1] ** 2)
     size = np.minimum(*sizes)
-    if isinstance(metric, Rate):
+    if rate:
         alike = by(np.abs(places[1] - places[0])) < 1e-9
         ratio = ((rise + fall) * size + 1) / (variance * size**2 + 1)
         size = size * np.minimum(ratio, np.where(alike | weighted, 1.0, 2.0))
@@ -252,9 +262,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
         spread = np.divide(d * d, v, out=np.zeros_like(d), where=v > 0)
         variance = np.maximum(variance, np.divide(by(spread), size, out=np.zeros_like(size), where=size > 0))
     (before, after), (share_before, share_after) = estimates, shares
-    return Units(
-        before, after, isinstance(metric, Rate), share_before, share_after, rise, fall, size, variance, apart
-    )
+    return Units(before, after, rate, share_before, share_after, rise, fall, size, variance, apart)
 
 
 def _of_mean(mean: Mean, table: Table) -> tuple[Floats, Floats] | None:
@@ -266,17 +274,33 @@ def _of_mean(mean: Mean, table: Table) -> tuple[Floats, Floats] | None:
     return np.asarray(value, dtype=np.float64) - label, np.ones(len(table))
 
 
-def _of_rate(rate: Rate, table: Table) -> tuple[Floats, Floats] | None:
-    """Return (success, part in the denominator) of each row, by a confusion table per row."""
+def _of_entries(metric: Rate | Own, table: Table) -> tuple[Floats, Floats] | None:
+    """Return (success or value, part in the denominator) of each row; None where the table does not have them.
+
+    A metric of one's own with two values is a rate of the larger one.
+    """
+    entries = _entries(metric, table, np.ones(len(table)))
+    if entries is None:
+        return None
+    if isinstance(metric, Own):
+        sums = own_sums(metric, entries)
+        base, above = own_size(metric, sums), sums[:, 0 if metric.interval == "rates" else 1]
+    else:
+        success, failure = rate_sums(metric, entries)
+        base, above = (success + failure)[:, 0], success[:, 0]
+    return np.divide(above, base, out=np.zeros_like(base), where=base > 0), base
+
+
+def _entries(metric: Metric, table: Table, weight: Floats) -> Floats | None:
+    """Return a confusion table per row, shape (n, L, 2, 2), as of groups; None where something is missing."""
     label = table.rows.label if table.reading.binary else None
-    chance = table.chance if "decision" in rate.needs else np.zeros(len(table))
-    if chance is None or ("label" in rate.needs and label is None):
+    chance = table.chance if "decision" in metric.needs else np.zeros(len(table))
+    if chance is None or ("label" in metric.needs and label is None):
         return None
     labels = np.ones((len(table), 1)) if label is None else np.asarray(label)[:, None] == np.arange(2)
     decisions = np.stack([1 - chance, chance], axis=-1)
-    success, failure = rate_sums(rate, (labels[:, :, None] * decisions[:, None])[..., None])
-    base = (success + failure)[:, 0]
-    return np.divide(success[:, 0], base, out=np.zeros_like(base), where=base > 0), base
+    masses = np.stack([weight, weight**2], axis=-1)
+    return np.asarray((labels[:, :, None] * decisions[:, None])[..., None] * masses[:, None, None])
 
 
 # ---------------------------------------------------------------------- several groups

@@ -127,10 +127,25 @@ def test_an_earlier_result_may_have_it_or_not(rows: pd.DataFrame) -> None:
         assert not [check for check in checks if "cost" in check["id"]]
 
 
-def test_changes_of_the_same_rows_have_none(rows: pd.DataFrame) -> None:
-    """It is said, instead of a change without its metric."""
-    with pytest.raises(UsageError, match="leave out `baseline_data`"):
-        fairfix.audit(rows, protected="race", metrics=OWN, baseline_data=rows, id="weight")
+@pytest.mark.parametrize("more", [{}, {"weight": "weight"}], ids=str)
+def test_changes_of_the_same_rows_are_paired(rows: pd.DataFrame, more: dict[str, Any]) -> None:
+    """With the limits of the twins; on another scale they are so many times as wide."""
+    rows = rows[rows["race"] != "c"].assign(person=range(int((rows["race"] != "c").sum())))
+    moved = np.random.default_rng(3).normal(0, 0.1, len(rows))
+    before = rows.assign(score=(rows["score"] + moved).clip(0, 1))
+    own = dict(TWINS.values()) | {"thrice": lambda c: 3 * c.selected / c.rows - 1} | OWN
+    limits = [f"{one}.difference>0.5" for one in (*own, *TWINS)]
+    result = audited(rows, own, baseline_data=before, id="person", fail_on_worse=limits, **more).to_dict()
+    found = {check["id"].split(".")[1]: check for check in result["checks"]}
+
+    ends = {name: np.array([found[name][end] for end in ("value", "low", "high")]) for name in found}
+    for name, (twin, _) in TWINS.items():
+        np.testing.assert_allclose(ends[twin], ends[name], atol=1e-9)
+    np.testing.assert_allclose(ends["thrice"], 3 * ends["selection_rate"], atol=1e-9)
+    assert set(ends) == {*own, *TWINS}
+    changed = [one for one in result["baseline"]["changes"] if one["id"].split(".")[0] in own]
+    assert len(changed) == len(own)
+    assert not any("not_paired" in one for one in changed)
 
 
 REFUSED: Mapping[str, tuple[Any, str]] = {
