@@ -75,7 +75,7 @@ def audit(
         return judge(count_table(table), settings, "data", None, more, true_groups)
     reading.check()
     source = open_source(data)
-    scanned = scan(source, reading, threads=settings.threads, exact=settings.exact)
+    scanned = scan(source, reading, exact=settings.exact)
     return judge(scanned, settings, source.name, source, more, true_groups)
 
 
@@ -226,7 +226,7 @@ def _evidence(scanned: Scan, settings: Settings, views: Sequence[View], source: 
             bins = bins | candidate_bins(counts, view)
         if rows is None:
             assert source is not None
-            rows = collect(source, reading, counts, bins, threads=settings.threads).by_score()
+            rows = collect(source, reading, counts, bins).by_score()
         else:
             rows = rows.take(bins[counts.grid.index(rows.score)]).by_score()
     median, above = scoring_counts(counts, rows)

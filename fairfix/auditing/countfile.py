@@ -17,8 +17,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any, get_args
 
@@ -44,6 +42,7 @@ from fairfix.data.counts import Counts, Grid, groups_of_cells
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.scan import Scan, check_whole, scan, summed
+from fairfix.data.workers import added
 from fairfix.errors import ArtifactError, DataError, UsageError
 
 MAX_ENTRIES = 1 << 27
@@ -201,9 +200,10 @@ class CountFile:
 
     def counts(self) -> Counts:
         """Return the counts of everything: the pieces added up in order."""
-        if not self.pieces:
+        counts = added(piece.counts(self.reading) for piece in self.pieces)
+        if counts is None:
             raise DataError(f"{self.name} has no rows")
-        return reduce(add, (piece.counts(self.reading) for piece in self.pieces))
+        return counts
 
     def facts(self) -> dict[str, Any]:
         """Return what the file says of itself, as JSON values."""
@@ -247,7 +247,6 @@ def count(
     data: Any,
     reading: Reading,
     *,
-    threads: int | None = None,
     inferred: Mapping[str, str] | None = None,
     model: Mapping[str, str] | None = None,
 ) -> CountFile:
@@ -255,9 +254,7 @@ def count(
     source = open_source(data)
     reading.check()
     pieces: list[Piece] = []
-    scanned = scan(
-        source, reading, threads=threads, exact=False, each=lambda counts: pieces.append(Piece.of(counts))
-    )
+    scanned = scan(source, reading, exact=False, each=lambda counts: pieces.append(Piece.of(counts)))
     return CountFile(scanned.reading, tuple(pieces), (source.name,), inferred or {}, model or {})
 
 

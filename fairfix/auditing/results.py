@@ -28,8 +28,6 @@ class Settings:
     """Reference group per attribute name."""
     exact: bool = True
     """Compute KS, AUC and the pooled median from rows; else from bins in one pass, with certified bounds."""
-    threads: int | None = None
-    """Of the scan; None chooses."""
     checks: tuple[Check, ...] = ()
     gate_on: GateOn = "interval"
     """Limits, and whether the interval or the point has to hold them."""

@@ -19,15 +19,17 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, Self
 
 import pyarrow as pa
 
+from fairfix.data.workers import Threads, Workers
 from fairfix.errors import ColumnError, DataError, UsageError
 
 BATCH_ROWS = 65_536
@@ -61,6 +63,8 @@ class Source(ABC):
     """Roughly how many rows there are; decides how finely to count."""
     remark = ""
     """How the data was read, where that had to be guessed; empty where it is read as usual."""
+    workers: Workers = Threads()
+    """Who reads the parts."""
     text = False
     """Whether the format leaves the types of columns open, so that ``types`` decides them."""
 
@@ -75,6 +79,12 @@ class Source(ABC):
 
         ``types`` asks for types where the format leaves a choice (CSV text, Parquet dictionaries).
         """
+
+    def read_by(self, workers: Workers) -> Self:
+        """Return the source with others who read its parts."""
+        other = copy(self)
+        other.workers = workers
+        return other
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or there twice."""
@@ -209,6 +219,7 @@ def _open_files(text: str, stated: Mapping[str, str]) -> Source:
 
 
 def _find(text: str) -> list[Path]:
+    text = os.path.abspath(text)  # noqa: PTH100  leaves links; another process may stand in another folder
     path = Path(text)
     if path.is_file():
         return [path]

@@ -1,22 +1,21 @@
 """The scan: who reads the parts of a source and adds up what they hold.
 
-One pass fills :class:`~fairfix.data.counts.Counts`: parts go to threads, each part is counted in order by one thread,
-and the parts' counts are added in the order of the data, so the result does not depend on the number of threads to the
-last bit. Exact distances between score distributions need the rows of a few bins: up to ``KEEP_ROWS`` rows are kept
-from the first pass, beyond that a second pass collects the rows of the bins that matter.
+One pass fills :class:`~fairfix.data.counts.Counts`: parts go to workers (:mod:`fairfix.data.workers`), each part is
+counted in order by one of them, and the parts' counts are added in the order of the data, so the result does not
+depend on the number of workers to the last bit. Exact distances between score distributions need the rows of a few
+bins: up to ``KEEP_ROWS`` rows are kept from the first pass, beyond that a second pass collects the rows of the bins
+that matter.
 """
 
 from __future__ import annotations
 
 import math
-import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +45,7 @@ from fairfix.data.encoder import (
 from fairfix.data.files import Part, Source, open_source
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.table import Table, assemble
+from fairfix.data.workers import added
 from fairfix.errors import DataError
 
 KEEP_ROWS = 1 << 20
@@ -62,8 +62,6 @@ FINE_BINS = 1 << 14
 
 TABLE_BYTES = 16 << 20
 """Beyond this size of the table, or 0.4 bytes a row if that is more, the bins are folded in pairs."""
-
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,23 @@ class Scan:
 
     counts: Counts
     kept: KeptRows | None
+    """None where there are many, or none with a score."""
     reading: Reading
+
+    def __add__(self, other: Scan) -> Scan:
+        """Return the scan of both pieces of the data, in this order."""
+        counts = self.counts + other.counts
+        few = self.kept is not None and other.kept is not None and counts.used <= KEEP_ROWS
+        kept = KeptRows.joined([self._kept_in(counts), other._kept_in(counts)]) if few else None
+        return Scan(counts, kept, self.reading)
+
+    def _kept_in(self, counts: Counts) -> KeptRows:
+        """Return the kept rows with the cells of other counts."""
+        assert self.kept is not None
+        if counts.cells == self.counts.cells:
+            return self.kept
+        _, into = groups_of_cells(self.counts.keys, self.counts.cells, counts.keys, counts.cells)
+        return replace(self.kept, cell=into[self.kept.cell])
 
 
 class Tally:
@@ -261,6 +275,20 @@ class Tally:
         order = np.array(sorted(seen, key=lambda i: cells[i]), dtype=np.int64)
         return unordered.mapped(lambda table: table[order], unordered.keys, tuple(cells[i] for i in order))
 
+    def scan(self) -> Scan:
+        """Return what was counted so far, with the rows that were kept."""
+        counts = self.counts()
+        if self.kept is None:
+            return Scan(counts, None, self.reading)
+        if not self.kept:
+            none = np.zeros(0)
+            label = none.astype(np.uint8) if self.labels == 2 else None
+            weight = none if self.reading.columns.weight else None
+            return Scan(counts, KeptRows(none, none.astype(np.int32), label, weight), self.reading)
+        rows = KeptRows.joined(self.kept)
+        _, into = groups_of_cells(counts.keys, self.cells, counts.keys, counts.cells)
+        return Scan(counts, replace(rows, cell=into[rows.cell]), self.reading)
+
 
 def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
     """Return the grid of a score whose range is fixed by its scale; None where the data has to show its range."""
@@ -324,7 +352,6 @@ def scan(
     source: Source,
     reading: Reading,
     *,
-    threads: int | None = None,
     exact: bool = True,
     losses: bool = True,
     each: Callable[[Counts], None] | None = None,
@@ -349,35 +376,33 @@ def scan(
     room = max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
     keep = exact and reading.columns.score is not None and (source.rows is None or source.rows <= KEEP_ROWS)
 
-    def count(part: Part) -> Tally:
+    def count(part: Part) -> Scan:
         tally = Tally(reading, bins, losses=losses, keep=keep, room=room)
         encoder = Encoder(reading, part.where, part.first_row)
         for batch in part.batches():
             tally.add(encoder.encode(batch))
-        return tally
+        return tally.scan()
 
-    total: Counts | None = None
-    kept: list[KeptRows] | None = [] if keep else None
-    cells: list[tuple[str, ...]] = []
     with proposing_bands(source):
-        for tally in _in_order(source.parts(reading.columns.counted, _types(reading)), count, threads):
-            counts = tally.counts()
-            if each is not None:
-                each(counts)
-            total = counts if total is None else total + counts
-            if kept is not None:
-                few = tally.kept is not None and total.used <= KEEP_ROWS
-                more = [replace(rows, cell=rows.cell + len(cells)) for rows in tally.kept or ()]
-                kept = [*kept, *more] if few else None
-                cells.extend(tally.cells)
-        if total is None:
-            total = Tally(reading, bins).counts()
-        for name, levels in zip(total.keys, zip(*total.cells, strict=True), strict=False):
+        parts = source.parts(reading.columns.counted, _types(reading))
+        if each is None:
+            total = source.workers.total(parts, count)
+        else:
+            total = added(_telling(source.workers.each(parts, count), each))
+        total = total or Scan(Tally(reading, bins).counts(), None, reading)
+        counts = total.counts
+        for name, levels in zip(counts.keys, zip(*counts.cells, strict=True), strict=False):
             check_numbers(name, set(levels), reading.bands)
-    check_excluded(total.excluded, total.read, reading)
+    check_excluded(counts.excluded, counts.read, reading)
     if each is None:
-        check_whole(total, reading, source.name)
-    return Scan(total, _joined(kept, cells, total) if kept else None, reading)
+        check_whole(counts, reading, source.name)
+    return total
+
+
+def _telling(scans: Iterable[Scan], each: Callable[[Counts], None]) -> Iterator[Scan]:
+    for one in scans:
+        each(one.counts)
+        yield one
 
 
 def check_whole(counts: Counts, reading: Reading, name: str) -> None:
@@ -389,12 +414,6 @@ def check_whole(counts: Counts, reading: Reading, name: str) -> None:
         raise DataError(f"{name}: no rows are left to audit; left out: {why}")
     decided = None if counts.decisions is None else counts.decisions[..., 0]
     check_positive(counts.rows[:, -1], reading, decided)
-
-
-def _joined(kept: Sequence[KeptRows], cells: Sequence[tuple[str, ...]], counts: Counts) -> KeptRows:
-    """Return the kept rows of all parts with the cells of the whole."""
-    rows, (_, into) = KeptRows.joined(kept), groups_of_cells(counts.keys, cells, counts.keys, counts.cells)
-    return replace(rows, cell=into[rows.cell])
 
 
 def _types(reading: Reading) -> dict[str, pa.DataType]:
@@ -412,30 +431,7 @@ def _types(reading: Reading) -> dict[str, pa.DataType]:
     return types
 
 
-def _in_order(parts: list[Part], work: Callable[[Part], Made], threads: int | None) -> Iterator[Made]:
-    """Yield ``work(part)`` in the order of the parts, a few of them ahead in threads."""
-    # at most four threads unless asked, since reading is bound by memory
-    many = min(threads or min(4, os.cpu_count() or 1), len(parts))
-    if many <= 1:
-        yield from map(work, parts)
-        return
-    with ThreadPoolExecutor(many) as pool:
-        ahead: deque[Future[Made]] = deque()
-        try:
-            for part in parts:
-                ahead.append(pool.submit(work, part))
-                if len(ahead) > many:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
-        finally:
-            for future in ahead:
-                future.cancel()
-
-
-def collect(
-    source: Source, reading: Reading, counts: Counts, bins: Bools, *, threads: int | None = None
-) -> KeptRows:
+def collect(source: Source, reading: Reading, counts: Counts, bins: Bools) -> KeptRows:
     """Return the rows whose score lies in the chosen bins of the counts' grid; the reading is that of the scan.
 
     Rows of one score, cell and label are merged into one weighted row when there are many, so heavy ties
@@ -472,7 +468,7 @@ def collect(
         return KeptRows.joined(chosen) if chosen else None
 
     parts = source.parts(reading.columns.counted, _types(reading))
-    return KeptRows.joined([rows for rows in _in_order(parts, gather, threads) if rows is not None])
+    return KeptRows.joined([rows for rows in source.workers.each(parts, gather) if rows is not None])
 
 
 def read_table(
@@ -563,9 +559,8 @@ def count_table(table: Table) -> Scan:
     """Count a table in memory, decisions and losses included."""
     tally = Tally(table.reading, BINS)
     tally.add(table.rows)
-    counts, rows = tally.counts(), table.rows
-    if rows.score is None:
-        return Scan(counts, None, table.reading)
-    label = rows.label if table.reading.binary else None
-    kept = _joined([KeptRows(rows.score, rows.cell, label, rows.weight)], rows.cells, counts)
-    return Scan(counts, kept, table.reading)
+    rows = table.rows
+    if rows.score is not None:  # all of them, however many
+        label = rows.label if table.reading.binary else None
+        tally.kept = [KeptRows(rows.score, rows.cell, label, rows.weight)]
+    return tally.scan()

@@ -112,7 +112,7 @@ class ScoredSource(Source):
             raise ColumnError(
                 f"{source.name} has a column {MODEL_SCORE!r}, the name of the model's scores; rename it"
             )
-        self.name, self.remark = source.name, source.remark
+        self.name, self.remark, self.workers = source.name, source.remark, source.workers
         self.text, self.rows, self.about_rows = source.text, source.rows, source.about_rows
         self.schema = source.schema.append(pa.field(MODEL_SCORE, pa.float64()))
         self.unscored = source

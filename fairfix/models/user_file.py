@@ -33,7 +33,8 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
@@ -107,6 +108,11 @@ class ScoringModel:
         starts = range(0, len(frame), BLOCK_ROWS)
         answer = np.concatenate([self._ask(inputs, i, min(i + BLOCK_ROWS, len(frame))) for i in starts])
         return self._checked(self._to_scores(answer), frame.index)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process gets the model: from the same bytes of the same file."""
+        facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "estimator"}
+        return _reloaded, (str(Path(self.path).absolute()), facts)
 
     def _inputs(self, frame: pd.DataFrame) -> pd.DataFrame | NDArray[Any]:
         """Return the model's columns in its order, as it was fitted: a frame with its names or an array."""
@@ -251,6 +257,22 @@ def load_model(
         raise
     except Exception as error:  # attributes of a stranger's class may be code that fails
         raise ModelError(f"model {path} cannot say what it is: {_one_line(error)}") from error
+
+
+def _reloaded(path: str, facts: dict[str, Any]) -> ScoringModel:
+    """Return a model that came from another process by the name of its file."""
+    return ScoringModel(**facts, estimator=_estimator(path, facts["sha256"]))
+
+
+@lru_cache(maxsize=4)
+def _estimator(path: str, sha256: str) -> Any:
+    """Return the estimator of a file that was vouched for elsewhere; a process loads it once."""
+    data = _read(path)
+    if digest(data) != sha256:
+        raise ModelError(
+            f"model file {path} is not the one that was loaded first, which had the hash {sha256}"
+        )
+    return READERS.get(Path(path).suffix.lower(), _from_pickle)(path, data, sha256, trusted=True)
 
 
 def _read(path: str | Path) -> bytes:

@@ -486,7 +486,7 @@ def audit_membership(
             )
     reading.check(protected=False)
     source.require(list(groups.values()))
-    scanned = scan(source, reading, threads=settings.threads, exact=settings.exact)
+    scanned = scan(source, reading, exact=settings.exact)
     members = read_members(source, scanned.reading, groups)
     alpha = 1.0 - settings.confidence
     true = MembershipGroups(members, independent=independent, alpha=alpha, seed=seed)

@@ -408,7 +408,7 @@ def audit_noisy(
     if reading.task == "regression":
         raise UsageError(NOT_OF_VALUES)
     reading.check()
-    scanned = scan(source, reading, threads=settings.threads, exact=settings.exact)
+    scanned = scan(source, reading, exact=settings.exact)
     data = recorded_groups(scanned.counts, scanned.reading, reading.columns.protected[0])
     true = TrueGroups(data, noise, 1.0 - settings.confidence, seed)
     return audited(true, scanned, source, settings, more, ())

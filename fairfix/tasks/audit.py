@@ -23,6 +23,7 @@ from fairfix.data.files import Source, read_json
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
+from fairfix.data.workers import workers_of
 from fairfix.errors import DataError, UsageError
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import messages
@@ -123,7 +124,6 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
         intersect=request.intersect or (crossed and len(protected) > 1),
         reference=dict(_reference(text, protected) for text in request.reference),
         exact=exact,
-        threads=request.threads,
         checks=checks_of(request.fail_on, request.require),
         gate_on=request.gate_on,
         suppress_below=request.suppress_below,
@@ -148,10 +148,12 @@ def _read(request: AuditRequest, data: Dataset) -> tuple[AuditReport | None, Cou
     settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
     with threads_of_fits(request.threads):
         more = _individual(request, data) if request.individual else None
-    if not request.counts_out:
-        return _of_data(request, data, settings, more), None, ""
-    about: Any = {"inferred": data.inferred, "model": _model(request, data)}
-    counts = count(data.source, data.reading, threads=settings.threads, **about)
+    with workers_of(request.cluster, request.threads) as workers:
+        data = replace(data, source=data.source.read_by(workers))
+        if not request.counts_out:
+            return _of_data(request, data, settings, more), None, ""
+        about: Any = {"inferred": data.inferred, "model": _model(request, data)}
+        counts = count(data.source, data.reading, **about)
     try:
         report = audit_counts(counts, settings, more)
         require_two_groups(report)
@@ -242,6 +244,8 @@ def _individual(request: AuditRequest, data: Dataset) -> More:
 
 def _of_counts(request: AuditRequest) -> AuditReport:
     """Audit saved counts."""
+    if request.cluster is not None:
+        raise UsageError("`cluster` counts data, and `from_counts` is counted already; leave one out")
     counts = request.from_counts
     if not isinstance(counts, CountFile):
         counts = CountFile.load(counts)

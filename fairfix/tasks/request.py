@@ -352,6 +352,11 @@ class AuditRequest(GateRequest):
         "'dp.difference>0.02' for one.",
         "AMOUNT|CHECK",
     )
+    cluster: str | None = parameter(
+        None,
+        "Let the workers of a Dask cluster read the data, by its scheduler's address; local:4 starts 4 processes here.",
+        "ADDRESS",
+    )
     threads: int | None = parameter(
         None,
         "Threads that read the data, and that grow trees for `individual`.  [default: up to 4, and 1]",

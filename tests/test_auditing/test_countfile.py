@@ -29,7 +29,7 @@ from fairfix.report.json_ import render
 
 from tests.data import people
 
-ONE_PASS = Settings(exact=False, threads=1)
+ONE_PASS = Settings(exact=False)
 
 
 RACE = Columns(("race", "sex"), label="label", score="score")
@@ -81,7 +81,7 @@ def test_merged_counts_give_the_report_of_the_files_together(
     if reading.task == "regression":
         settings = replace(settings, checks=(Check.parse("ks>0.1"),))
     for path in files:
-        count(path, reading, threads=1).save(path.with_suffix(".counts"))
+        count(path, reading).save(path.with_suffix(".counts"))
     a, b, c, d = ((path.stem, CountFile.load(path.with_suffix(".counts"))) for path in files)
     tree = merged([("ab", merged([a, b])), ("cd", merged([c, d]))])
     tree.save(tmp_path / "tree.counts")

@@ -18,6 +18,7 @@ from fairfix.data.encoder import MISSING, Encoder, group_codes
 from fairfix.data.files import atomic_output, open_source, table_writer
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import collect, count_table, read_table, scan
+from fairfix.data.workers import Threads
 from fairfix.errors import ColumnError, DataError
 
 COLUMNS = Columns(("race", "sex"), label="label", score="score", weight="w")
@@ -75,7 +76,7 @@ def test_parquet_equals_brute_force(
     frame = people()
     frame.sort_values("x").to_parquet(tmp_path / "d.parquet", row_group_size=row_group)
 
-    assert_brute(scan(open_source(tmp_path / "d.parquet"), READING, threads=threads).counts, frame)
+    assert_brute(scan(open_source(tmp_path / "d.parquet").read_by(Threads(threads)), READING).counts, frame)
 
 
 def stored(frame: pd.DataFrame, folder: Path, how: str) -> Any:
@@ -113,7 +114,7 @@ def test_threads_do_not_change_a_bit(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Sums of floats are added in the order of the data, whatever the number of threads."""
     monkeypatch.setattr("fairfix.data.files.PART_ROWS", 100)
     people().to_parquet(tmp_path / "d.parquet", row_group_size=100)
-    found = [scan(open_source(tmp_path / "d.parquet"), READING, threads=n).counts for n in (1, 2, 4)]
+    found = [scan(open_source(tmp_path / "d.parquet").read_by(Threads(n)), READING).counts for n in (1, 2, 4)]
 
     for other in found[1:]:
         assert other.mass is not None

@@ -1,0 +1,222 @@
+"""Workers: who works on the parts of a source, threads of this process or the processes of a Dask cluster.
+
+Parts are independent and what is made of them is added as a tree whose shape hangs on their number alone: with + for
+sums, ``((0 + 1) + (2 + 3)) + 4``. So the result is the same to the last bit whoever does the work, and however many
+they are. A cluster adds where the parts were counted; one table comes back.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+import os
+import platform
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, Protocol, TypeVar
+
+from fairfix.errors import DataError, UsageError
+
+PATIENCE = 30
+"""Seconds until a scheduler that does not answer is taken to be away."""
+
+SAME = ("fairfix", "numpy", "pyarrow")
+"""Packages that workers must have in the version of this process, since bytes hang on them."""
+
+
+class Piece(Protocol):
+    """A piece of work; ``where`` names it in messages."""
+
+    @property
+    def where(self) -> str:
+        """What messages call it."""
+
+
+Some = TypeVar("Some", bound=Piece)
+Made = TypeVar("Made")
+
+
+class Workers(ABC):
+    """Who works on pieces."""
+
+    @abstractmethod
+    def each(self, pieces: Sequence[Some], work: Callable[[Some], Made]) -> Iterator[Made]:
+        """Yield ``work(piece)`` in the order of the pieces, a few of them ahead."""
+
+    def total(self, pieces: Sequence[Some], work: Callable[[Some], Made]) -> Made | None:
+        """Return the sum of ``work(piece)`` over all pieces, added as a tree; None where there is no piece."""
+        return added(self.each(pieces, work))
+
+
+def added(sums: Iterable[Made]) -> Made | None:
+    """Return the sum of all, added as a tree; None of nothing."""
+    whole: list[tuple[int, Any]] = []  # sums of 2^height neighbours each, the heights falling
+    for one in sums:
+        height, grown = 0, one
+        while whole and whole[-1][0] == height:
+            grown = whole.pop()[1] + grown
+            height += 1
+        whole.append((height, grown))
+    return (
+        reduce(lambda last, before: before + last, [tree for _, tree in reversed(whole)]) if whole else None
+    )
+
+
+@dataclass(frozen=True)
+class Threads(Workers):
+    """Threads of this process."""
+
+    many: int | None = None
+    """None for up to four, since reading is bound by memory."""
+
+    def each(self, pieces: Sequence[Some], work: Callable[[Some], Made]) -> Iterator[Made]:
+        """Yield ``work(piece)`` in the order of the pieces, a few of them ahead in threads."""
+        many = min(self.many or min(4, os.cpu_count() or 1), len(pieces))
+        if many <= 1:
+            yield from map(work, pieces)
+            return
+        with ThreadPoolExecutor(many) as pool:
+            ahead: deque[Future[Made]] = deque()
+            try:
+                for piece in pieces:
+                    ahead.append(pool.submit(work, piece))
+                    if len(ahead) > many:
+                        yield ahead.popleft().result()
+                while ahead:
+                    yield ahead.popleft().result()
+            finally:
+                for future in ahead:
+                    future.cancel()
+
+
+@dataclass(frozen=True)
+class Cluster(Workers):
+    """The workers of a Dask cluster, which see the data by the same names as this process."""
+
+    client: Any
+    """A ``distributed.Client``."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as threads: what goes to a worker brings no cluster along."""
+        return Threads, ()
+
+    def each(self, pieces: Sequence[Some], work: Callable[[Some], Made]) -> Iterator[Made]:
+        """Yield ``work(piece)`` in the order of the pieces, a few of them for each worker ahead."""
+        run, room = os.urandom(8).hex(), 2 * sum(self.client.nthreads().values())
+        ahead: deque[Any] = deque()
+        with self._naming(pieces):
+            for i, piece in enumerate(pieces):
+                ahead.append(self._submit(run, i, work, piece))
+                if len(ahead) > room:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+
+    def total(self, pieces: Sequence[Some], work: Callable[[Some], Made]) -> Made | None:
+        """Return the sum of ``work(piece)`` over all pieces, added as a tree by the workers, who keep no leaf."""
+        run = os.urandom(8).hex()
+        level = [self._submit(run, i, work, piece) for i, piece in enumerate(pieces)]
+        while len(level) > 1:
+            pairs = [
+                self.client.submit(operator.add, *level[i : i + 2], pure=False)
+                for i in range(0, len(level) - 1, 2)
+            ]
+            level = pairs + level[len(level) - len(level) % 2 :]
+        with self._naming(pieces):
+            return level[0].result() if level else None
+
+    def _submit(self, run: str, number: int, work: Callable[[Some], Made], piece: Some) -> Any:
+        return self.client.submit(work, piece, key=f"fairfix-{run}-{number}")
+
+    @contextmanager
+    def _naming(self, pieces: Sequence[Piece]) -> Iterator[None]:
+        """Turn what Dask says of workers that are gone into an error that names the piece."""
+        dask = _dask()
+        try:
+            yield
+        except dask.KilledWorker as error:
+            number = str(error.task).rpartition("-")[2]
+            where = pieces[int(number)].where if number.isdecimal() else pieces[0].where
+            raise DataError(
+                f"{where}: the workers that read it died, {error.allowed_failures + 1} one after another; look at "
+                "their logs and their memory, or try this piece alone"
+            ) from error
+        except (dask.CancelledError, OSError, TimeoutError) as error:
+            raise DataError(f"the cluster went away, or a worker cannot read its part: {error}") from error
+
+
+def _dask() -> Any:
+    """Return Dask's package for clusters, which has no types."""
+    try:
+        return import_module("distributed")
+    except ImportError as error:
+        raise UsageError("`cluster` needs Dask: install it with pip install 'fairfix[dask]'") from error
+
+
+@contextmanager
+def workers_of(cluster: str | None, threads: int | None = None) -> Iterator[Workers]:
+    """Yield who works: threads of this process, or the workers of the Dask cluster at an address.
+
+    ``cluster`` is the scheduler's address, or ``local:N`` for N processes on this machine while the block lasts. A
+    UsageError where nobody answers, or the workers have other versions of what bytes hang on.
+    """
+    if cluster is None:
+        yield Threads(threads)
+        return
+    dask = _dask()
+    with ExitStack() as stack:
+        kind, _, rest = cluster.partition(":")
+        address: Any = cluster
+        if kind == "local":
+            if not rest.isdecimal() or not int(rest):
+                raise UsageError(f"`cluster={cluster}`: say how many processes, as in local:4")
+            address = stack.enter_context(
+                dask.LocalCluster(
+                    n_workers=int(rest),
+                    threads_per_worker=1,
+                    dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+        elif "://" not in cluster:
+            raise UsageError(
+                f"`cluster={cluster}`: give the scheduler's address, as tcp://HOST:8786, or local:N for N processes "
+                "here"
+            )
+        try:
+            client = stack.enter_context(dask.Client(address, timeout=PATIENCE, set_as_default=False))
+        except (OSError, ValueError, TimeoutError) as error:
+            raise UsageError(f"`cluster={cluster}`: no scheduler answers there: {error}") from error
+        _check_versions(client, cluster)
+        yield Cluster(client)
+
+
+def _check_versions(client: Any, cluster: str) -> None:
+    """Raise a UsageError where there is no worker, or one has other versions."""
+    own = _versions()
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+        by_worker = client.run(_versions)
+    except TimeoutError as error:
+        raise UsageError(f"`cluster={cluster}`: the scheduler has no workers") from error
+    except ModuleNotFoundError as error:
+        raise UsageError(f"`cluster={cluster}`: the workers do not have fairfix: {error}") from error
+    for worker, versions in sorted(by_worker.items()):
+        for name, here in own.items():
+            if versions[name] != here:
+                raise UsageError(
+                    f"`cluster={cluster}`: the worker {worker} has {name} {versions[name]}, this process has {here}; "
+                    "take the same versions, so that results are the same"
+                )
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions that results hang on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in SAME}}

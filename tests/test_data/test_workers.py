@@ -1,0 +1,262 @@
+"""Workers: one result whoever reads the parts, and a place in every message."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from fairfix.data.files import FrameSource, Part, Source
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.scan import scan
+from fairfix.data.workers import Threads, added, workers_of
+from fairfix.errors import DataError, UsageError
+from fairfix.models.user_file import file_hash, load_model
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+from tests.conftest import Call, Frames
+
+READING = Reading(Columns(protected=("race",), label="label", score="score"))
+
+
+@dataclass(frozen=True)
+class Word:
+    """A piece of work whose sum shows how it was added."""
+
+    where: str
+
+
+@given(st.integers(0, 40))
+def test_sum_is_a_tree_of_the_order(many: int) -> None:
+    """Neighbours are added by pairs, pairs by pairs; the tree hangs on the number of pieces alone."""
+
+    @dataclass(frozen=True)
+    class Shown:
+        text: str
+
+        def __add__(self, other: Shown) -> Shown:
+            return Shown(f"({self.text}+{other.text})")
+
+    def by_levels(level: list[Shown]) -> Shown | None:
+        while len(level) > 1:
+            pairs = [level[i] + level[i + 1] for i in range(0, len(level) - 1, 2)]
+            level = pairs + level[2 * len(pairs) :]
+        return level[0] if level else None
+
+    leaves = [Shown(str(i)) for i in range(many)]
+    pieces = [Word(str(i)) for i in range(many)]
+
+    assert added(leaves) == by_levels(leaves)
+    assert Threads(3).total(pieces, lambda piece: Shown(piece.where)) == by_levels(leaves)
+
+
+# ---------------------------------------------------------------------- a cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """Yield the address of a scheduler with two worker processes on this machine."""
+    dask = pytest.importorskip("dask", reason="the extra `dask` is not installed")
+    distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+    with (
+        dask.config.set(
+            {"distributed.scheduler.allowed-failures": 1, "distributed.comm.timeouts.connect": "5s"}
+        ),
+        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as local,
+    ):
+        yield local.scheduler_address
+
+
+def parts_of(frame: pd.DataFrame, folder: Path, many: int = 5) -> str:
+    """Write a frame as some files; return the pattern of their names."""
+    for i, rows in enumerate(np.array_split(np.arange(len(frame)), many)):
+        frame.iloc[rows].to_parquet(folder / f"part{i}.parquet")
+    return str(folder / "part*.parquet")
+
+
+def test_a_cluster_gives_the_same_bytes(
+    cluster: str, tmp_path: Path, frames: Frames, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an audit with weights, of one in one pass and of its counts, from a path that is not absolute."""
+    parts_of(frames(3000), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    asked = ("audit", "part*.parquet", "--protected", "race", "--weight", "weight", "--format", "json")
+    for more in ((), ("--one-pass",), ("--counts-out", "a.counts")):
+        here = call(*asked, *more)
+        counts = Path("a.counts").read_bytes() if "a.counts" in more else b""
+        there = call(*asked, *more, "--cluster", cluster)
+
+        assert here[0] == there[0] == 0, there[2]
+        assert here[1] == there[1]
+        assert not counts or counts == Path("a.counts").read_bytes()
+
+
+def test_the_second_pass_of_a_cluster(cluster: str, tmp_path: Path, call: Call) -> None:
+    """More rows than are kept: exact distances fetch those of a few bins, which the workers find."""
+    rng = np.random.default_rng(3)
+    n = 1_100_000
+    group = rng.integers(0, 2, n)
+    score = np.clip(rng.normal(0.5 + 0.01 * group, 0.2, n), 0, 1)
+    data = pd.DataFrame({"race": np.array(["a", "b"])[group], "score": score, "label": rng.integers(0, 2, n)})
+    asked = ("audit", parts_of(data, tmp_path, 3), "--protected", "race", "--format", "json")
+    here, there = call(*asked), call(*asked, "--cluster", cluster)
+
+    assert here[0] == there[0] == 0, there[2]
+    assert here[1] == there[1]
+
+
+def test_workers_score_their_parts_by_the_model_file(
+    cluster: str, tmp_path: Path, frames: Frames, call: Call
+) -> None:
+    """The model goes to the workers as the name and hash of its file."""
+    data = frames(900)
+    joblib.dump(LogisticRegression().fit(data[["x", "weight"]], data.label), tmp_path / "m.joblib")
+    trust = file_hash(tmp_path / "m.joblib")
+    asked = (
+        "audit",
+        parts_of(data.drop(columns="score"), tmp_path),
+        "--protected",
+        "race",
+        "--format",
+        "json",
+    )
+    model = ("--model", str(tmp_path / "m.joblib"), "--trust-model", trust)
+    here, there = call(*asked, *model), call(*asked, *model, "--cluster", cluster)
+
+    assert here[0] == there[0] == 0, there[2]
+    assert here[1] == there[1]
+    loaded = load_model(tmp_path / "m.joblib", trust=trust)
+    sent = pickle.dumps(loaded)
+    assert len(sent) < 1000  # no estimator in it
+    frame = data.head(5)
+    assert (pickle.loads(sent).score(frame) == loaded.score(frame)).all()
+
+
+class Deadly(Source):
+    """Rows in ten parts, of which one kills the process that reads it, ``times`` times."""
+
+    def __init__(self, frame: pd.DataFrame, folder: Path, times: int) -> None:
+        self.table = pa.Table.from_pandas(frame, preserve_index=False)
+        self.name, self.schema, self.rows, self.folder, self.times = (
+            "deadly",
+            self.table.schema,
+            None,
+            folder,
+            times,
+        )
+
+    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+        """Return ten parts."""
+        table, size = self.table.select(list(columns)), len(self.table) // 10
+        return [Part(f"part {i}", self.reading(table.slice(i * size, size), i == 6)) for i in range(10)]
+
+    def reading(self, table: pa.Table, kills: bool) -> Callable[[], Iterator[pa.RecordBatch]]:
+        """Return what reads a part."""
+        folder, times = self.folder, self.times
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            deaths = len(list(folder.glob("death*")))
+            if kills and deaths < times:
+                (folder / f"death{deaths}").touch()
+                os._exit(1)
+            yield from table.to_batches()
+
+        return batches
+
+
+def test_a_worker_that_dies_is_replaced(cluster: str, tmp_path: Path, frames: Frames) -> None:
+    """Its parts are counted by others, and every row once."""
+    frame = frames(1000)
+    with workers_of(cluster) as workers:
+        found = scan(Deadly(frame, tmp_path, 1).read_by(workers), READING)
+    whole = scan(FrameSource(pa.Table.from_pandas(frame, preserve_index=False)), READING)
+
+    assert (tmp_path / "death0").exists()
+    assert found.counts.cells == whole.counts.cells
+    assert (found.counts.rows == whole.counts.rows).all()
+
+
+def test_a_part_that_kills_every_worker_is_named(cluster: str, tmp_path: Path, frames: Frames) -> None:
+    """It ends the run instead of the whole cluster."""
+    with (
+        workers_of(cluster) as workers,
+        pytest.raises(DataError, match=r"^part 6: the workers that read it died, 2 one after another"),
+    ):
+        scan(Deadly(frames(1000), tmp_path, 99).read_by(workers), READING)
+
+
+@pytest.mark.parametrize("order", ["each", "total"])
+def test_what_is_wrong_with_a_part_is_said_as_by_one_process(
+    cluster: str, order: str, tmp_path: Path, frames: Frames, call: Call
+) -> None:
+    """The message of a wrong entry names file and row."""
+    data = frames(500)
+    data.loc[321, "score"] = 7.0
+    asked = ["audit", parts_of(data, tmp_path), "--protected", "race"]
+    asked += ["--counts-out", str(tmp_path / "x.counts")] if order == "each" else []
+    here, there = call(*asked), call(*asked, "--cluster", cluster)
+
+    assert here[0] == there[0] == 2
+    assert here[2] == there[2]
+    assert "row 22 of part3.parquet" in there[2]
+    assert not (tmp_path / "x.counts").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("local", "say how many processes, as in local:4"),
+        ("local:0", "say how many processes, as in local:4"),
+        ("somewhere", "give the scheduler's address, as tcp://HOST:8786"),
+        ("tcp://127.0.0.1:1", "no scheduler answers there"),
+        ("xyz://127.0.0.1:1", "no scheduler answers there"),
+    ],
+)
+def test_no_cluster(
+    address: str, says: str, tmp_path: Path, frames: Frames, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address where nobody is ends the run before anything is read."""
+    pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+    monkeypatch.setattr("fairfix.data.workers.PATIENCE", 1)
+    status, _, err = call("audit", parts_of(frames(), tmp_path), "--protected", "race", "--cluster", address)
+
+    assert status == 2
+    assert f"--cluster {address}: {says}" in err
+
+
+def test_workers_of_another_version_are_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their bytes could be others."""
+    monkeypatch.setattr("fairfix.data.workers.platform.python_version", lambda: "2.7")
+    with (
+        pytest.raises(Exception, match=r"has python 3\.\d+\.\d+, this process has 2\.7; take the same"),
+        workers_of(cluster),
+    ):
+        pass
+
+
+def test_without_dask_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has what to install."""
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(UsageError, match=r"pip install 'fairfix\[dask\]'"), workers_of("local:2"):
+        pass
+
+
+def test_counts_need_no_cluster(tmp_path: Path, frames: Frames, call: Call) -> None:
+    """They are counted already."""
+    counts: Any = tmp_path / "a.counts"
+    call("audit", parts_of(frames(), tmp_path), "--protected", "race", "--counts-out", str(counts))
+    status, _, err = call("audit", "--from-counts", str(counts), "--cluster", "local:2")
+
+    assert status == 2
+    assert "--cluster counts data, and --from-counts is counted already" in err
