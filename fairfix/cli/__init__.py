@@ -162,9 +162,9 @@ def _closed_pipe() -> int:
     return 141
 
 
-def _show_warning(message: Any, category: type[Warning], *_: Any) -> None:
-    if issubclass(category, FairfixWarning):
-        _echo(f"warning: {message} [{category.code}]")
+def _show_warning(message: Any, *_: Any) -> None:
+    if isinstance(message, FairfixWarning):
+        _echo(f"warning: {message} [{message.code}]")
 
 
 def _echo(message: str) -> None:

@@ -398,12 +398,11 @@ class Repairer:
     def _warned(self, predictor: RepairedPredictor) -> RepairedPredictor:
         """Return the predictor, with a warning if it has not converged."""
         if not predictor.trace.converged:
-            warnings.warn(
+            stopped = ConvergenceWarning(
                 f"{self.name} stopped after {predictor.trace.iterations} steps without reaching what it searches for; "
-                "this is the best that it met",
-                ConvergenceWarning,
-                stacklevel=3,
+                "this is the best that it met"
             )
+            warnings.warn(stopped, stacklevel=3)
         return predictor
 
     def _check(self, problem: RepairProblem) -> None:

@@ -287,7 +287,7 @@ def _baselines(fitted: Table, judge: _Judge) -> Iterator[Point]:
         wrong = of_direction(area_of(fitted, judge.confidence), held.reading) if title == "base" else ()
         point = replace(judge.scored(table), title=title, notes=messages(wrong))
         for note in point.notes:
-            log.info("%s: %s", note.severity, note)
+            log.info("%s", note.line)
         point = judge.with_true_groups(point, table)
         yield judge.with_costs(point, judge.surest.scored(table), table)
 

@@ -316,7 +316,7 @@ def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Ca
             "every held-out row is of a group that the rows of the fit lack; add rows, or raise `holdout`"
         )
     left = f"{int((~answered).sum()):,} held-out rows are of groups that the rows of the fit lack: they prove nothing"
-    return held.take(np.flatnonzero(answered)), [Caution(left)]
+    return held.take(np.flatnonzero(answered)), [Caution(left, "unproven")]
 
 
 def _sampled(
@@ -379,7 +379,7 @@ def _select(
 
 def _cost_of_rounding(
     repairer: Repairer, predictor: RepairedPredictor, held: Table, settings: Settings
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Yield what a deterministic rule costs against the randomised one that it was rounded from."""
     before = predictor.trace.randomized
     if before is None:
@@ -389,7 +389,10 @@ def _cost_of_rounding(
         _gap_and_accuracy(rule, held, name, settings) for rule in (before, predictor)
     )
     accuracy = "" if math.isnan(right) else f", accuracy {rounded_right:.4f} instead of {right:.4f}"
-    yield f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}"
+    yield Note(
+        f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}",
+        "rounded",
+    )
 
 
 def _gap_and_accuracy(
@@ -474,9 +477,10 @@ def recorded() -> warnings.catch_warnings[list[warnings.WarningMessage]]:
     return warnings.catch_warnings(record=True, action="always", category=FairfixWarning)
 
 
-def warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+def warned(caught: Sequence[warnings.WarningMessage]) -> list[Note]:
     """Return our own among the warnings that were caught."""
-    return [Caution(w.message, w.category.code) for w in caught if issubclass(w.category, FairfixWarning)]
+    own = (one.message for one in caught)
+    return [Caution(one, one.code) for one in own if isinstance(one, FairfixWarning)]
 
 
 def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
@@ -503,11 +507,12 @@ def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
             )
 
 
-def _unproven(table: Table, split: Split) -> Iterator[str]:
-    """Yield a note for every group without held-out rows."""
+def _unproven(table: Table, split: Split) -> Iterator[Caution]:
+    """Yield a caution for every group without held-out rows."""
     for name in table.reading.columns.protected:
         groups = table.groups([name])
         seen = np.bincount(groups.codes[split.holdout], minlength=len(groups.levels))
         for group, rows in zip(groups.names, seen, strict=True):
             if not rows:
-                yield Caution(f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it")
+                lacking = f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it"
+                yield Caution(lacking, "unproven")

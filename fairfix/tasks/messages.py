@@ -45,4 +45,4 @@ def of_source(source: Source | None) -> Iterator[Note]:
 
 def message_dict(note: Note) -> dict[str, str]:
     """Return what is said of a result."""
-    return {"severity": note.severity, **({"code": note.code} if note.code else {}), "text": str(note)}
+    return {"severity": note.severity, "code": note.code, "text": str(note)}

@@ -124,7 +124,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 seen_by_model=data.seen_by_model,
             )
     for note in outcome.messages:
-        log.info("%s: %s", note.severity, note)
+        log.info("%s", note.line)
     repaired = Repaired(
         repairer.name,
         outcome.repairer.parameters,
