@@ -45,7 +45,7 @@ from fairfix.tasks.doubts import (
     of_small_groups,
     one_row,
 )
-from fairfix.tasks.messages import of_direction
+from fairfix.tasks.messages import of_direction, of_shared_ids
 from fairfix.tasks.people import Rule, rules_of
 from fairfix.tasks.proof import Proof, loss_of, prove, results_on
 
@@ -489,22 +489,17 @@ def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
     if table.draw is None or not predictor.randomized:
         return
     drawn = predictor.drawn(table) if predictor.gives == "value" else is_random(predictor.predict(table))
-    among = f"of the {int(drawn.sum()):,} rows whose result is drawn"
+    many = int(drawn.sum())
     if name is None and (alike := int(np.count_nonzero(drawn & table.has_equals))):
         yield Caution(
-            f"no column tells people apart: {alike:,} {among} equal another in every column, so which of them gets "
-            "which result hangs on their order, and results as drawn are of each part as a file of its own; name a "
-            "column of identities with `id`",
+            f"no column tells people apart: {alike:,} of the {many:,} rows whose result is drawn equal another in "
+            "every column, so which of them gets which result hangs on their order, and results as drawn are of each "
+            "part as a file of its own; name a column of identities with `id`",
             "equal_rows",
         )
     if name is not None and name in table.features.column_names:
         again = table.features.column(name).to_pandas().duplicated(keep=False).to_numpy()
-        if alike := int(np.count_nonzero(drawn & again)):
-            yield Caution(
-                f"ids repeat: {alike:,} {among} share their {name!r} with another row, and with it one draw, so "
-                "they are not decided each for itself: where their chances are equal, so are their results",
-                "shared_ids",
-            )
+        yield from of_shared_ids(name, int(np.count_nonzero(drawn & again)), many)
 
 
 def _unproven(table: Table, split: Split) -> Iterator[Caution]:
