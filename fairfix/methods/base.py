@@ -22,6 +22,7 @@ import numpy as np
 from fairfix.auditing.criteria import metric_of
 from fairfix.data.choices import Task
 from fairfix.data.counts import Floats
+from fairfix.data.files import did_you_mean
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
@@ -68,7 +69,8 @@ class Rule:
         """Raise a UsageError that names method, parameter, rule and value where the value breaks the rule."""
         if self.choices:
             if value not in self.choices:
-                raise UsageError(f"{owner}: {name} must be one of {', '.join(self.choices)}, got {value!r}")
+                known, hint = ", ".join(self.choices), did_you_mean(value, self.choices)
+                raise UsageError(f"{owner}: {name} must be one of {known}, got {value!r}{hint}")
             return
         if isinstance(value, str) and (self.text or value in self.words):
             return

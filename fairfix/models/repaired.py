@@ -26,7 +26,7 @@ from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, identity_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
-from fairfix.data.files import Source
+from fairfix.data.files import Source, did_you_mean
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
@@ -226,7 +226,9 @@ class Repaired:
             ("unseen_group", unseen_group or self.unseen_group, get_args(UnseenGroup)),
         ):
             if value not in words:
-                raise UsageError(f"`{name}`: {value!r} is none of {', '.join(words)}")
+                raise UsageError(
+                    f"`{name}`: {value!r} is none of {', '.join(words)}{did_you_mean(value, words)}"
+                )
         asked: dict[str, Any] = {"model": model, "trust_model": trust_model, "unseen_group": unseen_group}
         return predict_rows(self, data, missing=missing, share_ids=duplicate_ids == "share", **asked)
 
