@@ -69,8 +69,8 @@ class Rule:
         """Raise a UsageError that names method, parameter, rule and value where the value breaks the rule."""
         if self.choices:
             if value not in self.choices:
-                known, hint = ", ".join(self.choices), did_you_mean(value, self.choices)
-                raise UsageError(f"{owner}: {name} must be one of {known}, got {value!r}{hint}")
+                words, hint = ", ".join(self.choices), did_you_mean(value, self.choices)
+                raise UsageError(f"{owner}: {name} must be one of {words}, got {value!r}{hint}")
             return
         if isinstance(value, str) and (self.text or value in self.words):
             return

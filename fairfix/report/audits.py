@@ -18,11 +18,11 @@ from fairfix.report.layout import (
     Verdict,
     interval,
     judgements,
+    message_lines,
     read_and_used,
     show,
     signed,
     titled,
-    told,
 )
 from fairfix.report.true_groups import true_groups
 
@@ -45,7 +45,9 @@ CELLS: dict[str, Callable[[Any], str]] = {
 def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of an audit's JSON form."""
     yield Section(
-        f"fairfix audit of {result['data']['source']}", (*told(result), *answer(result)), kind="answer"
+        f"fairfix audit of {result['data']['source']}",
+        (*message_lines(result), *answer(result)),
+        kind="answer",
     )
     if len({check["attribute"] for check in result["checks"]}) > 1:
         yield Section("Verdicts by attribute", (), (_matrix(result["checks"]),), "matrix")

@@ -234,7 +234,7 @@ def layout(result: Json, *, detail: bool = False) -> Iterator[Section]:
         yield Section("For the record", tuple(_record(result["record"])), kind="record")
 
 
-def told(result: Json, severity: str = "") -> Iterator[str]:
+def message_lines(result: Json, severity: str = "") -> Iterator[str]:
     """Yield every warning and note of a result, or those of one severity, with its code, as on stderr."""
     for one in result.get("messages", ()):
         if severity in ("", one["severity"]):

@@ -17,11 +17,11 @@ from fairfix.report.layout import (
     exact,
     interval,
     judgements,
+    message_lines,
     pairs,
     read_and_used,
     show,
     signed,
-    told,
 )
 
 READINGS = {
@@ -84,7 +84,7 @@ def _repair_facts(result: Json) -> Iterator[str]:
     yield f"parameters: {pairs(result['parameters'])}"
     if result.get("does_not_count"):
         yield f"what does not count: {result['does_not_count']}"
-    yield from told(result, "note")
+    yield from message_lines(result, "note")
     if result.get("artifact"):
         yield f"written to {result['artifact']['file']} ({result['artifact']['sha256']})"
 
@@ -94,7 +94,7 @@ def _repair_facts(result: Json) -> Iterator[str]:
 
 def answer(result: Json) -> Iterator[str]:
     """Yield what a repair did: its warnings, the gap before and after it, what it cost, and what it needs."""
-    yield from told(result, "warning")
+    yield from message_lines(result, "warning")
     held, fit = (result["proof"].get(part) or {"table": ()} for part in ("holdout", "fit"))
     row = _of_criterion(result, held["table"])
     if row is not None:

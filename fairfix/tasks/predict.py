@@ -49,8 +49,8 @@ def predictions_of(request: PredictRequest) -> Predictions:
     def batches() -> Iterator[pa.RecordBatch]:
         ways: Any = {"missing_score": request.missing, "duplicate_ids": shared}
         yield from repaired.predict_source(source, **ways, tally=tally if name and shared else None)
-        told: Any = {"whom": "another of them", "exact": tally.exact}
-        for note in of_shared_ids(str(name), tally.alike, tally.rows, **told):
+        way: Any = {"whom": "another of them", "exact": tally.exact}
+        for note in of_shared_ids(str(name), tally.alike, tally.rows, **way):
             log.info("%s", note.line)
 
     return Predictions(repaired.output_schema(source), batches(), source.rows)
