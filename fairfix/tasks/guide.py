@@ -115,9 +115,9 @@ def _command(
         if name in request.explicit and name not in ROLES and not domain.positional and value != default:
             many = isinstance(value, tuple)
             settings[name] = ",".join(map(str, value)) if many and domain.listed else value
-    usual = _usual(getattr(request, "method", None))
+    defaults = _usual(getattr(request, "method", None))
     for name, value in getattr(request, "parameters", {}).items():
-        if value is not None and str(value) != usual.get(name):
+        if value is not None and str(value) != defaults.get(name):
             joined = isinstance(value, (list, tuple)) and isinstance(request.data, str)
             settings[name] = ",".join(map(str, value)) if joined else value
     task = type(request).__name__.removesuffix("Request").lower()

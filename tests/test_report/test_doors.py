@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.errors import UsageError
+from fairfix.report import renderer
 from fairfix.tasks.result import Result
 
 HOSTILE = '</iframe><script>alert("1")</script> $x$'
