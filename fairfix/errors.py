@@ -97,15 +97,22 @@ class ArtifactError(FairfixError):
 
 
 class FairfixWarning(UserWarning):
-    """Something the reader of a result must know."""
+    """Something the reader of a result must know, with a code of :data:`CODES`."""
 
-    code = "caution"
+    def __init__(self, text: str, code: str) -> None:
+        super().__init__(text, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        """Return the text, to which the command line adds the code."""
+        return str(self.args[0])
 
 
 class ConvergenceWarning(FairfixWarning):
     """A solver stopped before it reached its tolerance."""
 
-    code = "not_converged"
+    def __init__(self, text: str, code: str = "not_converged") -> None:
+        super().__init__(text, code)
 
 
 CODES: Mapping[str, Mapping[str, str]] = {
@@ -134,8 +141,6 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "few_common_rows": "too few rows are in both files to say how the number has changed",
     },
     "note": {
-        "note": "how the result was made; nothing to do",
-        "caution": "something that the reader of the result must know",
         "not_converged": "a solver stopped before its tolerance: the result is usable, but not the best there is",
         "read_as": "how a file is written had to be found out, and how it was read; options say it for sure",
         "score_direction": "scores are lower for rows of label 1: the label or the score is another one than meant",
@@ -151,6 +156,36 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "small_group": "groups of few rows make most of what the repair costs the others",
         "equal_rows": "rows whose result is drawn equal others in every column; name a column of identities with `id`",
         "shared_ids": "rows whose result is drawn share their id with another row, and so one draw",
+        "same_counts": "two files of counts are equal, so the same rows may be counted twice",
+        "model_version": "a model file was saved by another version of its library, so its scores may differ",
+        "unweighted": "an estimator takes no weights, so only the repair is weighted",
+        "unproven": "held-out rows lack a group, or the rows of the fit do, so nothing is proven for it",
+        "rounded": "what deterministic decisions cost against the randomised rule that they were rounded from",
+        "drawn": "the result is drawn by the row's identity, and the slack holds in expectation over the draws",
+        "averaged": "the average of several models, or of scores over flips, is taken, and what follows from that",
+        "uncalibrated": "scores are off the share of label 1 inside groups, or were made probabilities by labels",
+        "threshold": "how the threshold of the base decisions enters the repair, or that it does not",
+        "chosen": "the value of a parameter that was left open, and how it was found",
+        "binding": "groups whose bound limits the fit, and what a larger bound would save",
+        "moved_values": "only with values moved into [0, 1] do the bounds hold, so a better model may exist",
+        "reached": "what the rule reaches on the rows of the fit",
+        "cost": "what the repair gives away of what the features tell",
+        "uses_group": "decisions use the protected or recorded group, and how to do without",
+        "alarm": "equal rates are bought with decisions that change with a column that stands for the group",
+        "proposed": "comparable values that the data suggest; whether their difference counts is yours to say",
+        "pairs": "how many comparable pairs the fit could use",
+        "no_flips": "no column that must not count is looked at, so there is nothing to hold",
+        "regularizer": "limits of the regularizer on rows that the model was not fitted to",
+        "infeasible": "no rule that was met holds the constraint: this one misses it by the least",
+        "search": "which rules were searched, and whether the best of them was found",
+        "one_side": "groups are only kept from being worse off than everybody",
+        "assumption": "what the result relies on and the data cannot show",
+        "worst_case": "how far the worst true group may be away, by what is assumed of the noise",
+        "breakdown": "how much noise may depend on outcomes before the slack need not hold",
+        "no_guarantee": "the description of the noise guarantees a group nothing",
+        "recorded_groups": "tables are by recorded group, but for those named true_groups",
+        "unknown_recorded": "the noise table names a recorded group that no row has",
+        "claim": "what held-out rows say of the true groups, under the assumption of the repair",
     },
 }
 """Code -> what it means and what to do, for errors, for the verdicts of checks, and for notes and warnings."""

@@ -333,12 +333,12 @@ class RepairedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
             if has_fit_parameter(self.estimator, "sample_weight"):
                 fit_params = {**fit_params, "sample_weight": sample_weight}
             elif not fit_params:  # else a pipeline's weights may be among them, under the name of a step
-                warnings.warn(
+                unweighted = FairfixWarning(
                     f"{type(self.estimator).__name__}.fit takes no sample_weight, so only the repair is weighted; "
                     "give a pipeline's weights as STEP__sample_weight too, or enable metadata routing",
-                    FairfixWarning,
-                    stacklevel=3,
+                    "unweighted",
                 )
+                warnings.warn(unweighted, stacklevel=3)
         return Bunch(estimator=Bunch(fit=fit_params))
 
     @property

@@ -59,6 +59,19 @@ class LazyGroup(click.Group):
         command: click.Command = import_module(f"fairfix.cli.{cmd_name}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that a line names; of one that is none, the error says the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from fairfix.data.files import nearest
+
+            if near := nearest(args[0], tuple(COMMANDS)):
+                raise click.UsageError(f"{error.message} Did you mean {near!r}?", ctx) from None
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
@@ -162,9 +175,9 @@ def _closed_pipe() -> int:
     return 141
 
 
-def _show_warning(message: Any, category: type[Warning], *_: Any) -> None:
-    if issubclass(category, FairfixWarning):
-        _echo(f"warning: {message} [{category.code}]")
+def _show_warning(message: Any, *_: Any) -> None:
+    if isinstance(message, FairfixWarning):
+        _echo(f"warning: {message} [{message.code}]")
 
 
 def _echo(message: str) -> None:

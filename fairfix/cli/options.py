@@ -48,6 +48,21 @@ class Once(click.Option):
         return super().consume_value(ctx, opts)
 
 
+class Choice(click.Choice[str]):
+    """One of some words; a word that is none is told the nearest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            from fairfix.data.files import nearest
+
+            if near := nearest(str(value), tuple(self.choices)):
+                raise click.BadParameter(f"{error.message} Did you mean {near!r}?", ctx, param) from None
+            raise
+
+
 def option(*names: str, **settings: Any) -> Decorator[Any]:
     """Return a click option that the environment variable ``FAIRFIX_NAME`` can set too."""
     long = next(name for name in names if name.startswith("--")).lstrip("-")
@@ -119,7 +134,7 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
 def _type(domain: Domain) -> Any:
     """Return the type of an option as click has it; texts that the request splits and reads stay texts."""
     if domain.choices:
-        return click.Choice(domain.choices)
+        return Choice(domain.choices)
     if domain.kind is object:
         return click.Path()
     if domain.kind is int:
@@ -167,7 +182,7 @@ def today() -> date:
 
 undecided_option = option(
     "--undecided",
-    type=click.Choice(get_args(Undecided)),
+    type=Choice(get_args(Undecided)),
     default="exit3",
     help="What an undecided check does to the exit status.",
 )
@@ -175,7 +190,7 @@ undecided_option = option(
 
 def format_option(formats: Sequence[str] = ("text", "json")) -> Decorator[Any]:
     """Return the option of what is printed."""
-    return option("--format", "format_", type=click.Choice(formats), default="text", help="Format on stdout.")
+    return option("--format", "format_", type=Choice(formats), default="text", help="Format on stdout.")
 
 
 def output_options() -> Decorator[Any]:

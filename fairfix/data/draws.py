@@ -92,11 +92,15 @@ def decide(
     ``identities`` has one for each row whose probability lies strictly between 0 and 1, in order; ``key``, of at
     most 64 bytes, is the hash's; ``seen`` is as in :func:`draws_of`.
     """
+    return decided(chance, draws_of(identities, key, seen))
+
+
+def decided(chance: Floats, draws: Floats) -> npt.NDArray[np.int8]:
+    """Return the same from the draws of the rows that are left to chance, in order."""
     out = (chance >= 1.0).astype(np.int8)
     open_rows = np.flatnonzero(is_random(chance))
-    uniform = draws_of(identities, key, seen)
-    assert uniform.size == open_rows.size
-    out[open_rows] = uniform < chance[open_rows]
+    assert draws.size == open_rows.size
+    out[open_rows] = draws < chance[open_rows]
     return out
 
 
@@ -108,6 +112,57 @@ def draws_of(identities: Iterable[bytes], key: bytes, seen: Seen | None = None) 
     """
     hashes = hashes_of(identities, key)
     return shared(hashes) if seen is None else apart(hashes, seen)
+
+
+HELD = 1 << 20
+"""Distinct draws that are kept to find those that rows share: 16 MB."""
+
+
+class SharedDraws:
+    """How many rows share their draw with another, in memory that does not grow with the rows.
+
+    Exact for up to ``held`` distinct draws. With more, only those below a bound are kept, which is halved as often as
+    needed: the rows of an id are all looked at or none, and which are hangs on the hash alone, so their number over the
+    share looked at is an unbiased estimate (the sampling of Gibbons, 2001).
+    """
+
+    def __init__(self, held: int = HELD) -> None:
+        self.held, self.rows, self.below = held, 0, 1.0
+        self._draws, self._many = np.empty(0), np.empty(0, dtype=np.int64)
+        self._waiting: list[Floats] = []
+
+    def add(self, draws: Floats) -> None:
+        """Count the draws of more rows, shape (n,)."""
+        self.rows += draws.size
+        self._waiting.append(draws[draws < self.below] if self.below < 1.0 else draws)
+        if sum(map(len, self._waiting)) >= self.held:
+            self._merge()
+
+    @property
+    def exact(self) -> bool:
+        """Whether :attr:`alike` is a count, and no estimate."""
+        self._merge()
+        return self.below == 1.0
+
+    @property
+    def alike(self) -> int:
+        """Rows that share their draw with another."""
+        self._merge()
+        return round(int(self._many[self._many > 1].sum()) / self.below)
+
+    def _merge(self) -> None:
+        own, many = np.unique(np.concatenate([np.empty(0), *self._waiting]), return_counts=True)
+        self._waiting.clear()
+        draws, many = np.concatenate([self._draws, own]), np.concatenate([self._many, many])
+        order = np.argsort(draws, kind="stable")
+        draws, many = draws[order], many[order]
+        first = np.flatnonzero(np.concatenate([[True], draws[1:] != draws[:-1]])[: draws.size])
+        self._draws = draws[first]
+        self._many = np.add.reduceat(many, first) if first.size else many
+        while self._draws.size > self.held:
+            self.below /= 2
+            kept = self._draws < self.below
+            self._draws, self._many = self._draws[kept], self._many[kept]
 
 
 def is_random(chance: Floats) -> Bools:

@@ -17,7 +17,7 @@ import re
 import tempfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
@@ -98,8 +98,7 @@ def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
             raise ColumnError(f"{where} has the column {name!r} more than once; rename one")
         if name in columns:
             continue
-        near = nearest(name, columns)
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = did_you_mean(name, columns)
         shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
         whole = next((one for one in columns if "," in one and name in map(str.strip, one.split(","))), None)
         quotes = f"; in a list, a name with a comma goes into double quotes: '\"{whole}\"'" if whole else ""
@@ -109,11 +108,17 @@ def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
         )
 
 
-def nearest(name: str, columns: Sequence[str]) -> str | None:
-    """Return the column whose name is most like a name, capitals aside; None where none is like it."""
+def did_you_mean(name: Any, names: Iterable[str]) -> str:
+    """Return the question that follows a name which is none of some names; empty where none is like it."""
+    near = nearest(str(name), tuple(names))
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """Return the one of some names, such as columns, that is most like a name, capitals aside; None where none is."""
     from difflib import get_close_matches
 
-    plain = {column.casefold(): column for column in reversed(columns)}
+    plain = {one.casefold(): one for one in reversed(names)}
     near = get_close_matches(name.casefold(), plain, 1)
     return plain[near[0]] if near else None
 

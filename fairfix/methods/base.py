@@ -22,6 +22,7 @@ import numpy as np
 from fairfix.auditing.criteria import metric_of
 from fairfix.data.choices import Task
 from fairfix.data.counts import Floats
+from fairfix.data.files import did_you_mean
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
@@ -68,7 +69,8 @@ class Rule:
         """Raise a UsageError that names method, parameter, rule and value where the value breaks the rule."""
         if self.choices:
             if value not in self.choices:
-                raise UsageError(f"{owner}: {name} must be one of {', '.join(self.choices)}, got {value!r}")
+                words, hint = ", ".join(self.choices), did_you_mean(value, self.choices)
+                raise UsageError(f"{owner}: {name} must be one of {words}, got {value!r}{hint}")
             return
         if isinstance(value, str) and (self.text or value in self.words):
             return
@@ -398,12 +400,11 @@ class Repairer:
     def _warned(self, predictor: RepairedPredictor) -> RepairedPredictor:
         """Return the predictor, with a warning if it has not converged."""
         if not predictor.trace.converged:
-            warnings.warn(
+            stopped = ConvergenceWarning(
                 f"{self.name} stopped after {predictor.trace.iterations} steps without reaching what it searches for; "
-                "this is the best that it met",
-                ConvergenceWarning,
-                stacklevel=3,
+                "this is the best that it met"
             )
+            warnings.warn(stopped, stacklevel=3)
         return predictor
 
     def _check(self, problem: RepairProblem) -> None:

@@ -47,7 +47,7 @@ from fairfix.methods.learned import FOLDS, Design, design_of, label_of
 from fairfix.models.members import LinearMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer, TruncatedLogit, Unrepaired
-from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
+from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, truncated
 
 DEFAULT = 1e-3
@@ -229,7 +229,7 @@ class Game:
                     f"which {constraint} needs; leave the group out, fold it into another, or take demographic_parity"
                 )
 
-    def penalty(self) -> tuple[float, tuple[str, ...]]:
+    def penalty(self) -> tuple[float, tuple[Note, ...]]:
         """Return the penalty, and a note where cross validation chose it."""
         if self.method.l2 != "cv":
             return float(self.method.l2), ()
@@ -248,8 +248,9 @@ class Game:
                 f"cross validation chose no l2, so it is {at:g}: without a fold of {FOLDS} some group lacks the rows "
                 f"that {self.method.constraint} needs, or a log loss is infinite"
             )
-            return at, (note,)
-        return at, (f"l2 {at:.3g} has the least log loss in {FOLDS}-fold cross validation",)
+            return at, (Note(note, "chosen"),)
+        note = f"l2 {at:.3g} has the least log loss in {FOLDS}-fold cross validation"
+        return at, (Note(note, "chosen"),)
 
     def held_out(self, l2: float, starts: dict[int, Solution]) -> float:
         """Return the log loss of rows out of their fold; folds without which a cell is empty are left out."""
@@ -269,27 +270,29 @@ class Game:
             masses.append(float(weight[held].sum()))
         return float(np.average(losses, weights=masses)) if sum(masses) > 0 else math.inf
 
-    def notes(self, rule: TruncatedLogit, best: Solution, base: Solution) -> Iterator[str]:
+    def notes(self, rule: TruncatedLogit, best: Solution, base: Solution) -> Iterator[Note]:
         """Yield both gaps of a constraint given the label, and what the threshold does: nothing, or too much."""
         table = self.problem.table
         chance, cut, w = rule.of_scores(table, self.score(best)), table.reading.cut, table.weight
         if self.method.constraint != "demographic_parity":
             given = float(np.ptp(best.rates.reshape(len(self.inside), -1), axis=1).max())
             after = float(np.ptp(self.masses(w * chance) / self.masses(w), axis=1).max())
-            yield (
+            yield Note(
                 f"on the rows of the fit, {between_groups(self.method.constraint)} is {given:.4f} given the true "
-                f"labels, and {after:.4f} for the rule as it is used, which does not know them"
+                f"labels, and {after:.4f} for the rule as it is used, which does not know them",
+                "reached",
             )
         if rule.rounded:
             yield from _alike(self.problem.cells, chance, self.score(base), cut)
         elif cut != 0.5:
             yield Caution(
                 f"decisions are drawn with the probability, and the threshold of {cut:g} has no part in them: it is of "
-                "the base alone. With `decisions=deterministic` the probability is rounded at it"
+                "the base alone. With `decisions=deterministic` the probability is rounded at it",
+                "threshold",
             )
 
 
-def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterator[str]:
+def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterator[Caution]:
     """Yield a caution on groups whose rows all get one rounded decision, as they would not from the plain model."""
     for decision in (1, 0):
         caught = [
@@ -302,7 +305,8 @@ def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterato
             yield Caution(
                 f"rounded at {cut:g}, every row of the fit in {', '.join(map(repr, caught))} gets decision {decision}, "
                 "unlike from the plain model: the probabilities there no longer straddle the threshold; draw the "
-                "decisions, or take `method=ramp`"
+                "decisions, or take `method=ramp`",
+                "selection",
             )
 
 

@@ -173,7 +173,7 @@ def _logistic(
     slope = _slope(member, X, codes, weight, l2)
     if not slope <= STEEPEST:
         message = f"logistic regression stopped at a slope of {slope:.1e}, not at its optimum; take an l2 above {l2:g}"
-        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        warnings.warn(ConvergenceWarning(message), stacklevel=2)
     return member
 
 

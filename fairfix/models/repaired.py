@@ -24,9 +24,9 @@ from fairfix.data.choices import DuplicateIds, MissingScore, ScoreScale, Task, U
 from fairfix.data.codec import list_of, map_of, one_of, or_none, plain, real, record, text
 from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
-from fairfix.data.draws import Seen, decide, draws_of, identity_of, is_random
+from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, identity_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
-from fairfix.data.files import Source
+from fairfix.data.files import Source, did_you_mean
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
@@ -226,14 +226,24 @@ class Repaired:
             ("unseen_group", unseen_group or self.unseen_group, get_args(UnseenGroup)),
         ):
             if value not in words:
-                raise UsageError(f"`{name}`: {value!r} is none of {', '.join(words)}")
+                raise UsageError(
+                    f"`{name}`: {value!r} is none of {', '.join(words)}{did_you_mean(value, words)}"
+                )
         asked: dict[str, Any] = {"model": model, "trust_model": trust_model, "unseen_group": unseen_group}
         return predict_rows(self, data, missing=missing, share_ids=duplicate_ids == "share", **asked)
 
     def predict_source(
-        self, source: Source, *, missing_score: MissingScore = "error", duplicate_ids: bool = False
+        self,
+        source: Source,
+        *,
+        missing_score: MissingScore = "error",
+        duplicate_ids: bool = False,
+        tally: SharedDraws | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the source's batches with the output columns appended; a DataError where a policy forbids it."""
+        """Yield the source's batches with the output columns appended; a DataError where a policy forbids it.
+
+        ``tally`` counts the draws of the rows on the way.
+        """
         source.require(self.required)
         for name in self.output.names:
             if name in source.columns:
@@ -243,11 +253,18 @@ class Repaired:
         ids: list[pa.Array] = []
         seen: Seen | None = None if self.reading.columns.id else {}
         named = self.reading.columns.id if self.reading.columns.id in source.columns else None
+
+        def draw(batch: pa.RecordBatch, rows: Bools) -> Floats:
+            draws = draws_of(self._identities(batch, rows), self.key, seen)
+            if tally is not None:
+                tally.add(draws)
+            return draws
+
         for part in source.parts(source.columns, self._types()):
             encoder = Encoder(self.reading, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
-                yield self._predicted(batch, encoder, first, missing_score, seen)
+                yield self._predicted(batch, encoder, first, missing_score, draw)
                 first += batch.num_rows
                 if named and not duplicate_ids:
                     ids.append(batch.column(named))
@@ -275,7 +292,7 @@ class Repaired:
         return types
 
     def _predicted(
-        self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore, seen: Seen | None
+        self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore, draw: Draw
     ) -> pa.RecordBatch:
         rows = encoder.encode(batch)
         if rows.kept is not None and missing == "error":
@@ -287,11 +304,11 @@ class Repaired:
         result, drawn = np.full(rows.read, np.nan), np.zeros(rows.read, dtype=bool)
         if len(rows):
             chosen = batch if rows.kept is None else batch.filter(arrow_array(kept))
-            result[kept], drawn[kept] = self._result(chosen, rows, f"{first + 1:,} of {encoder.where}", seen)
+            result[kept], drawn[kept] = self._result(chosen, rows, f"{first + 1:,} of {encoder.where}", draw)
         undecided = np.isnan(result)
         columns = [arrow_array(np.where(undecided, 0.0, result), undecided)]
         if self.predictor.gives == "decision":
-            decision = decide(result, self._identities(batch, drawn), self.key, seen)
+            decision = decided(result, draw(batch, drawn))
             columns.append(arrow_array(decision, undecided))
         elif self.reading.thresholds:
             columns.append(arrow_array((result >= self.reading.cut).astype(np.int8), undecided))
@@ -300,9 +317,7 @@ class Repaired:
             [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])
         )
 
-    def _result(
-        self, batch: pa.RecordBatch, rows: Rows, where: str, seen: Seen | None
-    ) -> tuple[Floats, Bools]:
+    def _result(self, batch: pa.RecordBatch, rows: Rows, where: str, draw: Draw) -> tuple[Floats, Bools]:
         """Return P(decision = 1) or the value per row, NaN where there is none, and which are drawn."""
         table = Table(
             self.reading, rows, pa.Table.from_batches([batch.select(list(self.predictor.features))])
@@ -312,9 +327,9 @@ class Repaired:
             drawn = is_random(result)
         else:
             drawn = self.predictor.drawn(table)
-            draw = np.zeros(len(table))
-            draw[drawn] = draws_of(self._identities(batch, drawn), self.key, seen)
-            result = self.predictor.predict(replace(table, draw=lambda rows: draw[rows]))
+            draws = np.zeros(len(table))
+            draws[drawn] = draw(batch, drawn)
+            result = self.predictor.predict(replace(table, draw=lambda rows: draws[rows]))
         unseen = np.isnan(result)
         if not unseen.any() or self.unseen_group == "abstain":
             return result, drawn & ~unseen
@@ -334,6 +349,9 @@ class Repaired:
             columns = batch.select(list(self.identity)).filter(arrow_array(drawn)).columns
             yield from identities(columns, self.identity)
 
+
+Draw = Callable[[pa.RecordBatch, Bools], Floats]
+"""Gives the draws of the rows of a batch that are left to chance."""
 
 IDENTITY_TYPES: Mapping[str, pa.DataType] = {
     "text": pa.string(),

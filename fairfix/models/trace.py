@@ -16,17 +16,22 @@ if TYPE_CHECKING:
 
 
 class Note(str):
-    """What the user should know, in words, with a code by which programs know it."""
+    """What the user should know, in words, with a code of :data:`fairfix.errors.CODES` by which programs know it."""
 
     __slots__ = ("code",)
     severity: ClassVar[Literal["note", "warning"]] = "note"
     code: str
 
-    def __new__(cls, text: object, code: str = "") -> Self:
+    def __new__(cls, text: object, code: str) -> Self:
         """Make a note of a text."""
         made = super().__new__(cls, text)
-        made.code = code or ("note" if cls.severity == "note" else "caution")
+        made.code = code
         return made
+
+    @property
+    def line(self) -> str:
+        """The note as it is told: with its severity before it, and its code at its end."""
+        return f"{self.severity}: {self} [{self.code}]"
 
 
 class Caution(Note):
@@ -36,10 +41,9 @@ class Caution(Note):
     severity = "warning"
 
 
-def messages(notes: Iterable[str]) -> tuple[Note, ...]:
+def messages(notes: Iterable[Note]) -> tuple[Note, ...]:
     """Return every note once, what endangers the result first."""
-    once = [note if isinstance(note, Note) else Note(note) for note in dict.fromkeys(notes)]
-    return tuple(sorted(once, key=lambda note: note.severity == "note"))
+    return tuple(sorted(dict.fromkeys(notes), key=lambda note: note.severity == "note"))
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class FitTrace:
     """Value of the method's objective at the solution."""
     gap: float = float("nan")
     """Certified distance of that value from the optimum; NaN where there is no certificate."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What the user should know, in words; what endangers the result as :class:`Caution`."""
     randomized: RepairedPredictor | None = None
     """The randomised rule that a deterministic one was rounded from, to show what that costs; not saved."""

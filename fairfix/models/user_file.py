@@ -347,12 +347,12 @@ def _tell_versions(path: str | Path, caught: Iterable[warnings.WarningMessage]) 
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     for saved, present in sorted(versions):
-        warnings.warn(
+        other = FairfixWarning(
             f"model file {path} was saved by scikit-learn {saved} and is read by {present}: its scores may "
             f"differ from those it was validated with; install scikit-learn {saved} or save the model anew",
-            FairfixWarning,
-            stacklevel=3,  # the caller of load_model
+            "model_version",
         )
+        warnings.warn(other, stacklevel=3)  # the caller of load_model
 
 
 def _described(

@@ -27,7 +27,7 @@ from fairfix.data.scan import count_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.trace import Caution
+from fairfix.models.trace import Caution, Note
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.comparisons import quantile, worst
 from fairfix.noisy.description import Noise
@@ -133,7 +133,7 @@ def worst_of(true: TrueGroups | None) -> dict[str, Value]:
     return out
 
 
-def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) -> Iterator[str]:
+def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) -> Iterator[Note]:
     """Yield in words what held-out rows say of the true groups: a warning, if it is beyond the slack or not smaller."""
     if before is None or after is None:
         return
@@ -148,10 +148,11 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) ->
         return
     (beyond, no_less), table = worse[0], after.evidence.table
     rows = "rows and table" if table is not None and table.rows is not None else "rows"
-    yield (Caution if beyond or no_less else str)(
+    yield (Caution if beyond or no_less else Note)(
         ("the repair does not reduce what it is meant to reduce: " if no_less else "")
         + f"on held-out rows the worst true group is {where_of(claim.demands)} the rate over everybody by at most "
-        f"{', '.join(parts)}; in brackets with the sampling error of {rows}; the slack is {claim.slack:g}"
+        f"{', '.join(parts)}; in brackets with the sampling error of {rows}; the slack is {claim.slack:g}",
+        "claim",
     )
 
 

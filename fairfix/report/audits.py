@@ -18,6 +18,7 @@ from fairfix.report.layout import (
     Verdict,
     interval,
     judgements,
+    message_lines,
     read_and_used,
     show,
     signed,
@@ -43,8 +44,11 @@ CELLS: dict[str, Callable[[Any], str]] = {
 
 def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of an audit's JSON form."""
-    messages = (f"{one['severity']}: {one['text']}" for one in result.get("messages", ()))
-    yield Section(f"fairfix audit of {result['data']['source']}", (*messages, *answer(result)), kind="answer")
+    yield Section(
+        f"fairfix audit of {result['data']['source']}",
+        (*message_lines(result), *answer(result)),
+        kind="answer",
+    )
     if len({check["attribute"] for check in result["checks"]}) > 1:
         yield Section("Verdicts by attribute", (), (_matrix(result["checks"]),), "matrix")
     yield from judgements(result)

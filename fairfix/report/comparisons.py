@@ -15,6 +15,7 @@ from fairfix.report.layout import (
     Json,
     Section,
     interval,
+    message_lines,
     pairs,
     parted,
     read_and_used,
@@ -42,7 +43,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     for gap in dict.fromkeys(name for point in points for name in point["gaps"]):
         yield _of_gap(result, gap, [point for point in points if gap in point["gaps"]], main, detail=detail)
     failures = [(point, point["failure"]) for point in result["points"] if "failure" in point]
-    notes = [(point, note) for point in points for note in point["notes"]]
+    notes = [(point, note) for point in points for note in message_lines(point)]
     lines = [f"{named(point)}: {text}" for point, text in (*failures, *(notes if detail else ()))]
     if notes and not detail:
         lines.append(f"{len(notes)} notes on single fits (shown with --detail)")

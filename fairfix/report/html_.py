@@ -55,6 +55,9 @@ TERMS = {
 }
 """Terms of noisy groups, defined where they are on the page."""
 
+WORDED = re.compile(r"[A-Za-z][A-Za-z -]*[A-Za-z]$")
+"""A title in words, as sentences have it."""
+
 NARROW = 4
 """A table with more columns is wider than a telephone."""
 
@@ -122,7 +125,7 @@ def render(result: Json, *, detail: bool = False) -> str:
         facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), facts)
         if heading.kind != "answer"
         else None,
-        warnings=[text for _, text in cautions(result)],
+        warnings=[f"{text} [{code}]" for code, text in cautions(result)],
         sections=[*sections, _definitions(result, detail=detail)],
         contents=len(rest) > FEW_SECTIONS,
         verdict=Verdict(result["verdict"]) if result.get("checks") else None,
@@ -130,6 +133,7 @@ def render(result: Json, *, detail: bool = False) -> str:
         ungated="verdict" in result,
         result=result,
         anchors=_anchors(result, detail=detail),
+        linked=set(),
     )
 
 
@@ -143,7 +147,9 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(breakable=_breakable, cards=_falls_apart, linked=_linked, css=_css)
+    environment.filters.update(
+        breakable=_breakable, cards=_falls_apart, linked=_linked, sentence=_sentence, css=_css
+    )
     environment.tests.update(
         verdict=lambda cell: isinstance(cell, Verdict), interval=lambda cell: isinstance(cell, Interval)
     )
@@ -171,6 +177,28 @@ def _linked(text: str, anchors: Mapping[str, str]) -> Markup:
     return Markup(  # noqa: S704  a term has nothing to escape, and the rest is escaped first
         TERM.sub(lambda term: f'<a href="#{anchors[term[0]]}">{term[0]}</a>', str(_breakable(text)))
     )
+
+
+def _sentence(text: str, anchors: Mapping[str, str], linked: set[str]) -> Markup:
+    """Return a sentence in which what is defined is a link where the page uses it first; ``linked`` has what was."""
+    words = sorted(
+        (name for name in anchors if name not in TERMS and WORDED.match(name)), key=len, reverse=True
+    )
+    if text in anchors or not words:
+        return _linked(text, anchors)
+    capitals = {name[0].upper() + name[1:]: name for name in words}
+    defined = re.compile(
+        rf"(?<![\w.-])(?:{'|'.join(map(re.escape, dict.fromkeys([*capitals, *words])))})(?![\w-])"
+    )
+    out, at = Markup(), 0
+    for use in defined.finditer(text):
+        name = use[0] if use[0] in anchors else capitals[use[0]]
+        if name not in linked:
+            linked.add(name)
+            out += _linked(text[at : use.start()], anchors)
+            out += Markup('<a href="#{}">{}</a>').format(anchors[name], use[0])
+            at = use.end()
+    return out + _linked(text[at:], anchors)
 
 
 def _css(text: str) -> Markup:

@@ -221,6 +221,13 @@ def layout(result: Json, *, detail: bool = False) -> Iterator[Section]:
         yield Section("For the record", tuple(_record(result["record"])), kind="record")
 
 
+def message_lines(result: Json, severity: str = "") -> Iterator[str]:
+    """Yield every warning and note of a result, or those of one severity, with its code, as on stderr."""
+    for one in result.get("messages", ()):
+        if severity in ("", one["severity"]):
+            yield f"{one['severity']}: {one['text']}" + (f" [{one['code']}]" if "code" in one else "")
+
+
 WORDS = {"model": "model", "owner": "who answers for it", "purpose": "purpose", "date": "date of the data"}
 """Entries of a record in words."""
 

@@ -17,6 +17,7 @@ from fairfix.report.layout import (
     exact,
     interval,
     judgements,
+    message_lines,
     pairs,
     read_and_used,
     show,
@@ -83,7 +84,7 @@ def _repair_facts(result: Json) -> Iterator[str]:
     yield f"parameters: {pairs(result['parameters'])}"
     if result.get("does_not_count"):
         yield f"what does not count: {result['does_not_count']}"
-    yield from (f"note: {note}" for note in result.get("notes", ()))
+    yield from message_lines(result, "note")
     if result.get("artifact"):
         yield f"written to {result['artifact']['file']} ({result['artifact']['sha256']})"
 
@@ -93,7 +94,7 @@ def _repair_facts(result: Json) -> Iterator[str]:
 
 def answer(result: Json) -> Iterator[str]:
     """Yield what a repair did: its warnings, the gap before and after it, what it cost, and what it needs."""
-    yield from (f"warning: {warning}" for warning in result["warnings"])
+    yield from message_lines(result, "warning")
     held, fit = (result["proof"].get(part) or {"table": ()} for part in ("holdout", "fit"))
     row = _of_criterion(result, held["table"])
     if row is not None:

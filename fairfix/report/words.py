@@ -14,7 +14,7 @@ from typing import Any
 ARGUMENTS = frozenset(("data", "result", "artifact"))
 """Parameters that the command line takes without a name."""
 
-QUOTED = re.compile(r"`([a-z_]+)(?:=([^`]*))?`")
+QUOTED = re.compile(r"`([a-z_][a-z0-9_]*)(?:=([^`]*))?`")
 """A parameter in a message, a note or a help, perhaps with a value."""
 
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")

@@ -103,7 +103,7 @@ def _run(request: AuditRequest) -> AuditResult:
         content["messages"] = list(map(message_dict, notes))
         for note in notes:
             if note.severity == "warning":
-                log.info("%s: %s", note.severity, note)
+                log.info("%s", note.line)
     if request.profile:
         from fairfix.auditing.profiles import profile
 

@@ -16,6 +16,7 @@ import numpy as np
 from fairfix.auditing.audit import More, audit
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import Settings, Value
+from fairfix.data.files import did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -287,7 +288,7 @@ def _baselines(fitted: Table, judge: _Judge) -> Iterator[Point]:
         wrong = of_direction(area_of(fitted, judge.confidence), held.reading) if title == "base" else ()
         point = replace(judge.scored(table), title=title, notes=messages(wrong))
         for note in point.notes:
-            log.info("%s: %s", note.severity, note)
+            log.info("%s", note.line)
         point = judge.with_true_groups(point, table)
         yield judge.with_costs(point, judge.surest.scored(table), table)
 
@@ -395,7 +396,9 @@ def chosen(
     methods, out = available(), []
     for name in names or methods:
         if name not in methods:
-            raise UsageError(f"`methods={name}`: unknown; choose among {', '.join(methods)}")
+            hint = did_you_mean(name, methods)
+            then = " Choose" if hint else "; choose"
+            raise UsageError(f"`methods={name}`: unknown{hint}{then} among {', '.join(methods)}")
         method = methods[name]
         why = _unfit(method, reading, learned=learned, noise=noise)
         if why and names:

@@ -45,7 +45,7 @@ from fairfix.tasks.doubts import (
     of_small_groups,
     one_row,
 )
-from fairfix.tasks.messages import of_direction
+from fairfix.tasks.messages import of_direction, of_shared_ids
 from fairfix.tasks.people import Rule, rules_of
 from fairfix.tasks.proof import Proof, loss_of, prove, results_on
 
@@ -316,7 +316,7 @@ def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Ca
             "every held-out row is of a group that the rows of the fit lack; add rows, or raise `holdout`"
         )
     left = f"{int((~answered).sum()):,} held-out rows are of groups that the rows of the fit lack: they prove nothing"
-    return held.take(np.flatnonzero(answered)), [Caution(left)]
+    return held.take(np.flatnonzero(answered)), [Caution(left, "unproven")]
 
 
 def _sampled(
@@ -375,7 +375,7 @@ def _select(
 
 def _cost_of_rounding(
     repairer: Repairer, predictor: RepairedPredictor, held: Table, settings: Settings
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Yield what a deterministic rule costs against the randomised one that it was rounded from."""
     before = predictor.trace.randomized
     if before is None:
@@ -385,7 +385,10 @@ def _cost_of_rounding(
         _gap_and_accuracy(rule, held, name, settings) for rule in (before, predictor)
     )
     accuracy = "" if math.isnan(right) else f", accuracy {rounded_right:.4f} instead of {right:.4f}"
-    yield f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}"
+    yield Note(
+        f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}",
+        "rounded",
+    )
 
 
 def _gap_and_accuracy(
@@ -470,9 +473,10 @@ def recorded() -> warnings.catch_warnings[list[warnings.WarningMessage]]:
     return warnings.catch_warnings(record=True, action="always", category=FairfixWarning)
 
 
-def warned(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+def warned(caught: Sequence[warnings.WarningMessage]) -> list[Note]:
     """Return our own among the warnings that were caught."""
-    return [Caution(w.message, w.category.code) for w in caught if issubclass(w.category, FairfixWarning)]
+    own = (one.message for one in caught)
+    return [Caution(one, one.code) for one in own if isinstance(one, FairfixWarning)]
 
 
 def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
@@ -481,29 +485,25 @@ def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
     if table.draw is None or not predictor.randomized:
         return
     drawn = predictor.drawn(table) if predictor.gives == "value" else is_random(predictor.predict(table))
-    among = f"of the {int(drawn.sum()):,} rows whose result is drawn"
+    many = int(drawn.sum())
     if name is None and (alike := int(np.count_nonzero(drawn & table.has_equals))):
         yield Caution(
-            f"no column tells people apart: {alike:,} {among} equal another in every column, so which of them gets "
-            "which result hangs on their order, and results as drawn are of each part as a file of its own; name a "
-            "column of identities with `id`",
+            f"no column tells people apart: {alike:,} of the {many:,} rows whose result is drawn equal another in "
+            "every column, so which of them gets which result hangs on their order, and results as drawn are of each "
+            "part as a file of its own; name a column of identities with `id`",
             "equal_rows",
         )
     if name is not None and name in table.features.column_names:
         again = table.features.column(name).to_pandas().duplicated(keep=False).to_numpy()
-        if alike := int(np.count_nonzero(drawn & again)):
-            yield Caution(
-                f"ids repeat: {alike:,} {among} share their {name!r} with another row, and with it one draw, so "
-                "they are not decided each for itself: where their chances are equal, so are their results",
-                "shared_ids",
-            )
+        yield from of_shared_ids(name, int(np.count_nonzero(drawn & again)), many)
 
 
-def _unproven(table: Table, split: Split) -> Iterator[str]:
-    """Yield a note for every group without held-out rows."""
+def _unproven(table: Table, split: Split) -> Iterator[Caution]:
+    """Yield a caution for every group without held-out rows."""
     for name in table.reading.columns.protected:
         groups = table.groups([name])
         seen = np.bincount(groups.codes[split.holdout], minlength=len(groups.levels))
         for group, rows in zip(groups.names, seen, strict=True):
             if not rows:
-                yield Caution(f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it")
+                lacking = f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it"
+                yield Caution(lacking, "unproven")

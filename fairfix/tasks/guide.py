@@ -115,10 +115,22 @@ def _command(
         if name in request.explicit and name not in ROLES and not domain.positional and value != default:
             many = isinstance(value, tuple)
             settings[name] = ",".join(map(str, value)) if many and domain.listed else value
+    defaults = _usual(getattr(request, "method", None))
+    for name, value in getattr(request, "parameters", {}).items():
+        if value is not None and str(value) != defaults.get(name):
+            joined = isinstance(value, (list, tuple)) and isinstance(request.data, str)
+            settings[name] = ",".join(map(str, value)) if joined else value
     task = type(request).__name__.removesuffix("Request").lower()
     if not isinstance(request.data, str):
         return f"fairfix.{task}({', '.join(('data', *_arguments(settings)))})"
     return " ".join((f"fairfix {task} {shlex.quote(request.data)}", *_options(settings)))
+
+
+def _usual(method: str | None) -> dict[str, str]:
+    """Return the parameters of a method with their defaults as texts, which the command line gives too."""
+    from fairfix.methods import available  # an audit does without
+
+    return {one.name: str(one.default) for one in available()[method].parameter_fields()} if method else {}
 
 
 def _quoted(name: str) -> str:

@@ -1,8 +1,8 @@
 """Messages: what any result says first, of its scores and of how its data was read.
 
 ``score_direction`` is the code of scores that are lower for rows of label 1, ``read_as`` that of a file of which it had
-to be found out how it is written. The module needs no more than an audit;
-:mod:`fairfix.tasks.doubts` has what a repair says of itself.
+to be found out how it is written, ``shared_ids`` that of rows that share a draw, in a repair and in predictions. The
+module needs no more than an audit; :mod:`fairfix.tasks.doubts` has what a repair says of itself.
 """
 
 from __future__ import annotations
@@ -43,6 +43,19 @@ def of_source(source: Source | None) -> Iterator[Note]:
         yield Note(source.remark, "read_as")
 
 
+def of_shared_ids(
+    name: str, alike: int, drawn: int, *, whom: str = "another row", exact: bool = True
+) -> Iterator[Caution]:
+    """Yield how many of the rows whose result is drawn share their id, and with it their draw, and with whom."""
+    if alike:
+        yield Caution(
+            f"ids repeat: {'' if exact else 'about '}{alike:,} of the {drawn:,} rows whose result is drawn share their "
+            f"{name!r} with {whom}, and with it one draw, so they are not decided each for itself: where their "
+            "chances are equal, so are their results",
+            "shared_ids",
+        )
+
+
 def message_dict(note: Note) -> dict[str, str]:
     """Return what is said of a result."""
-    return {"severity": note.severity, **({"code": note.code} if note.code else {}), "text": str(note)}
+    return {"severity": note.severity, "code": note.code, "text": str(note)}

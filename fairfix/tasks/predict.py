@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from fairfix.auditing.countfile import CountFile
 from fairfix.data.container import COUNTS, kind_of
+from fairfix.data.draws import SharedDraws
 from fairfix.data.files import read_json
 from fairfix.errors import UsageError
 from fairfix.models.repaired import Repaired
 from fairfix.models.rows import scored
 from fairfix.tasks.dataset import log, opened
+from fairfix.tasks.messages import of_shared_ids
 from fairfix.tasks.request import PredictRequest, function_of
 from fairfix.tasks.result import Result
 
@@ -41,8 +43,16 @@ def predictions_of(request: PredictRequest) -> Predictions:
         what = "decisions" if repaired.predictor.gives == "decision" else "values"
         log.info("%s use the protected attribute (%s)", what, names)
     shared = request.duplicate_ids == "share"
-    batches = repaired.predict_source(source, missing_score=request.missing, duplicate_ids=shared)
-    return Predictions(repaired.output_schema(source), batches, source.rows)
+    name, tally = repaired.reading.columns.id, SharedDraws()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        ways: Any = {"missing_score": request.missing, "duplicate_ids": shared}
+        yield from repaired.predict_source(source, **ways, tally=tally if name and shared else None)
+        way: Any = {"whom": "another of them", "exact": tally.exact}
+        for note in of_shared_ids(str(name), tally.alike, tally.rows, **way):
+            log.info("%s", note.line)
+
+    return Predictions(repaired.output_schema(source), batches(), source.rows)
 
 
 def repaired_of(artifact: Any) -> Repaired:

@@ -27,6 +27,7 @@ from fairfix.errors import DataError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Note
 from fairfix.noisy.proof import Told, comparisons_of, said_of, true_groups_of, values_of
 from fairfix.optim.parity import ks_to_overall
 from fairfix.stats.estimates import Means
@@ -130,7 +131,7 @@ class Proof:
     """Numbers if the probabilities were read in the other way, where there are two."""
     drawn: bool = True
     """Whether ``table`` is about drawn decisions."""
-    claims: tuple[str, ...] = ()
+    claims: tuple[Note, ...] = ()
     """What held-out rows say of the true groups, in words; empty where nothing is known of them."""
     people: Mapping[str, tuple[GroupChange, ...]] = field(default_factory=dict)
     """Attribute -> what changes for each of its groups."""
@@ -166,7 +167,7 @@ def prove(
     was: More = of_predictor(table, plain, comparable, settings.confidence) if plain is not None else {}
     now: More = of_predictor(table, predictor, comparable, settings.confidence)
     each: OfTrueGroups = {}
-    claims: tuple[str, ...] = ()
+    claims: tuple[Note, ...] = ()
     if claim is not None:
         alpha = 1.0 - settings.confidence
         plainly = true_groups_of(base, claim, alpha)

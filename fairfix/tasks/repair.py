@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fairfix.auditing.checks import checks_of
 from fairfix.auditing.results import Settings
-from fairfix.data.files import open_source
+from fairfix.data.files import did_you_mean, open_source
 from fairfix.data.scan import count_table, read_table
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import DataError, UsageError
@@ -124,7 +124,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 seen_by_model=data.seen_by_model,
             )
     for note in outcome.messages:
-        log.info("%s: %s", note.severity, note)
+        log.info("%s", note.line)
     repaired = Repaired(
         repairer.name,
         outcome.repairer.parameters,
@@ -160,14 +160,18 @@ def chosen_method(
     """Return the repairer, and the parameters of which several values were given."""
     methods = available()
     if name not in methods:
-        asked = f"`method={name}`: unknown" if name else "no `method`"
         listing = "; ".join(f"{one} ({method.summary})" for one, method in methods.items())
-        raise UsageError(f"{asked}; choose one of {listing}")
+        if not name:
+            raise UsageError(f"no `method`; choose one of {listing}")
+        hint = did_you_mean(name, methods)
+        raise UsageError(
+            f"`method={name}`: unknown{hint}{' Choose' if hint else '; choose'} one of {listing}"
+        )
     method = methods[name]
     rules = dict(method.rules())
     given = {one: value for one, value in parameters.items() if value is not None}
     for one in given.keys() - rules.keys():
-        raise UsageError(f"`{one}` is not an option of {method.name}")
+        raise UsageError(f"`{one}` is not an option of {method.name}{did_you_mean(one, rules)}")
     fixed: dict[str, Any] = {}
     choices: dict[str, tuple[Any, ...]] = {}
     for one in (rule for rule in rules if rule in given):

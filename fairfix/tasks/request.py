@@ -77,7 +77,10 @@ class Domain:
             except (TypeError, ValueError):
                 raise UsageError(f"`{name}`: {value!r} is not a number") from None
         if self.choices and value not in self.choices:
-            raise UsageError(f"`{name}`: {value!r} is none of {', '.join(self.choices)}")
+            from fairfix.data.files import did_you_mean  # loads Arrow, which the command line starts without
+
+            hint = did_you_mean(value, self.choices)
+            raise UsageError(f"`{name}`: {value!r} is none of {', '.join(self.choices)}{hint}")
         if self.at_least is not None and not value >= self.at_least:
             raise UsageError(f"`{name}`: {value:g} is below {self.at_least:g}")
         return value
@@ -617,7 +620,10 @@ def function_of(
         except TypeError as error:  # which does not know the name of the function
             if peers := _of_peers(name, kwargs, signature.parameters):
                 raise TypeError(peers) from None
-            raise TypeError(f"fairfix.{name}() {error}") from None
+            from fairfix.data.files import did_you_mean
+
+            wrong = next((one for one in kwargs if one not in signature.parameters), "")
+            raise TypeError(f"fairfix.{name}() {error}{did_you_mean(wrong, signature.parameters)}") from None
         explicit = frozenset(given)
         if more:
             given["parameters"] = {one: given.pop(one) for one in more if one in given}

@@ -381,6 +381,55 @@ def test_the_command_that_an_error_gives_to_copy_runs(case: str, rows: pd.DataFr
         assert option in arguments
 
 
+def test_the_command_to_copy_of_a_repair_keeps_what_is_of_its_method(rows: pd.DataFrame, call: Call) -> None:
+    """Its parameters, also lists of which one is chosen; on the line as it was typed, in a call as Python has it."""
+    write(rows.drop(columns="decided").assign(x=range(600)), "d.csv")
+    asked = "--method logloss --l2 0.1,0.2 --decisions deterministic --features x --protected rcae"
+    status, _, err = call("repair", "d.csv", *asked.split())
+    assert status == 2
+    command = err[err.index("to copy: ") :].removeprefix("to copy: ").strip()
+    kept = "--method logloss --features x --l2 0.1,0.2 --decisions deterministic"
+    assert set(command.split()) == {"fairfix", "repair", "d.csv", *kept.split(), "--protected", "race"}
+    given: dict[str, Any] = {"method": "ramp", "gamma": [0.1, 0.2], "protected": "rcae"}
+    for data, end in ((rows, "gamma=[0.1, 0.2])"), ("d.csv", "`gamma=0.1,0.2`")):
+        with pytest.raises(fairfix.DataError) as refused:
+            fairfix.repair(data, **given)
+        assert str(refused.value).endswith(end)
+
+
+NEAR = {
+    "repair d.csv --protected race --method rampp": "ramp",
+    "repair d.csv --protected race --method fair-regression --learner tree": "trees",
+    "repair d.csv --protected race --method ramp --constraint equal_opportunit": "equal_opportunity",
+    "repair d.csv --protected race --method fair-regression --solver plugin": "plug-in",
+    "compare d.csv --protected race --score score --methods rmap": "ramp",
+    "audit d.csv --protected race --missing-group dropp": "drop",
+    "audit d.csv --protected race --format jsn": "json",
+    "adit d.csv": "audit",
+}
+
+
+@pytest.mark.parametrize("line", NEAR)
+def test_a_word_that_is_none_is_told_the_nearest(line: str, rows: pd.DataFrame, call: Call) -> None:
+    """Of methods, of values and of commands; a word that is like none is told nothing."""
+    write(rows.drop(columns="decided"), "d.csv")
+    status, _, err = call(*line.split())
+    assert status == 2
+    assert f"id you mean {NEAR[line]!r}?" in err
+    word = line.split()[0] if line.startswith("adit") else line.split()[-1]
+    status, _, err = call(*line.replace(word, "qqqqq").split())
+    assert status == 2
+    assert "id you mean" not in err
+
+
+def test_a_keyword_that_is_none_is_told_the_nearest(rows: pd.DataFrame) -> None:
+    """In the library as on the line."""
+    with pytest.raises(TypeError, match=r"'gama'; did you mean 'gamma'\?"):
+        fairfix.repair(rows, protected="race", method="ramp", gama=0.1)
+    with pytest.raises(fairfix.UsageError, match=r"none of error, group, drop; did you mean 'drop'\?"):
+        fairfix.audit(rows, protected="race", missing_group="dropp")
+
+
 def test_a_frame_is_answered_with_a_call(rows: pd.DataFrame) -> None:
     """Of the function, in the library's own words; it runs."""
     for task in ("audit", "compare"):

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from fairfix.data.draws import apart, decide, draws_of, hashes_of, shared, van_der_corput
+from fairfix.data.draws import SharedDraws, apart, decide, draws_of, hashes_of, shared, van_der_corput
 
 from tests.conftest import Call
 
@@ -147,9 +148,50 @@ def test_rows_that_share_an_id_share_a_draw_and_that_is_said(crowd: Path, call: 
     assert status == 0, err
     decided = pq.read_table(crowd / "out.parquet").to_pandas()
     drawn = decided.randomized
+    both = int(decided.person[drawn].duplicated(keep=False).sum())
+    assert (
+        f": {both:,} of the {drawn.sum():,} rows whose result is drawn share their 'person' with another"
+        in err
+    )
+    assert "[shared_ids]" in err
+    for name in ("own", "rounded"):
+        artifact, data = str(crowd / f"{name}.fairfix"), str(path.with_stem(name))
+        given = ("predict", artifact, data, "--duplicate-ids", "share", "-o", str(crowd / "silent.csv"))
+        assert "ids repeat" not in call(*given)[2]
     alike = decided[drawn].groupby(["person", "p_positive"]).decision
 
     assert f": {drawn.sum():,} of the {drawn.sum():,} rows" in shared["pairs"][0]
     assert (alike.nunique() == 1).all()
     assert (alike.size() == 2).any()
     assert shared["own"] == shared["rounded"] == []
+
+
+def test_shared_draws_are_counted_in_any_batches() -> None:
+    """As pandas counts them, however the rows come; nothing is shared where nothing is drawn."""
+    rng = np.random.default_rng(0)
+    draws = hashes_of((b"%d" % one for one in rng.integers(4000, size=5000)), b"key") * 2.0**-53
+    expected = int(pd.Series(draws).duplicated(keep=False).sum())
+    for held, pieces in ((1 << 20, 1), (1 << 20, 7), (4000, 500), (4000, 5000)):
+        tally = SharedDraws(held)
+        for part in np.array_split(draws, pieces):
+            tally.add(part)
+        assert (tally.alike, tally.rows, tally.exact) == (expected, 5000, True)
+    nothing = SharedDraws()
+    assert (nothing.alike, nothing.rows, nothing.exact) == (0, 0, True)
+
+
+def test_more_draws_than_are_kept_are_estimated() -> None:
+    """Memory stays bounded, and the mean over keys is the number: every fourth of 20,000 ids stands for three rows."""
+    ids = [b"%d" % one for one in np.repeat(np.arange(20_000), np.where(np.arange(20_000) % 4, 1, 3))]
+    found = []
+    for key in range(40):
+        tally = SharedDraws(1000)
+        for part in np.array_split(draws_of(ids, b"%d" % key), 50):
+            tally.add(part)
+            assert tally._draws.size <= 1000
+        assert not tally.exact
+        found.append(tally.alike)
+
+    error = np.std(found) / np.sqrt(len(found))
+    assert error < 0.02 * 15_000
+    assert abs(np.mean(found) - 15_000) < 4 * error

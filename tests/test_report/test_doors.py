@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.errors import UsageError
+from fairfix.report import renderer
 from fairfix.tasks.result import Result
 
 HOSTILE = '</iframe><script>alert("1")</script> $x$'
@@ -212,3 +213,19 @@ def test_without_matplotlib_the_remedy_is_said(
     monkeypatch.setattr("fairfix.report.picture.find_spec", lambda _: None)
     with pytest.raises(UsageError, match=re.escape("pip install 'fairfix[plot]', or use `to_frame`")):
         results["audit"].plot()
+
+
+def test_a_sentence_leads_to_the_definition_of_what_it_uses_first(results: dict[str, Any]) -> None:
+    """Each term once on a page, there where it is used first, also with a capital; to a definition that is there."""
+    page = renderer("html")(results["repair"].to_dict())
+    sentences = re.findall(r'<p class="answer">(.*?)</p>|<li>(.*?)</li>', page.replace("\n", " "))
+    text = " ".join(answer or line for answer, line in sentences)
+    links = re.findall(r'<a href="#(d-[^"]+)">([^<]*)</a>', text)
+
+    assert "d-accuracy" in dict(links)
+    assert "Accuracy" in dict(links).values() or "accuracy" in dict(links).values()
+    assert len({ident for ident, _ in links}) == len(links)
+    for ident, words in links:
+        assert f'id="{ident}"' in page
+        before = text[: text.index(f">{words}</a>")]
+        assert not re.search(rf"(?<![\w.-]){re.escape(words)}(?![\w-])", before.replace(f'#{ident}"', ""))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
-import re
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -17,7 +18,7 @@ from fairfix.auditing.metrics import ALIASES, METRICS, SCOPES, Metric
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
-from fairfix.errors import CODES, ExitStatus, FairfixError, FairfixWarning, UsageError
+from fairfix.errors import CODES, ConvergenceWarning, ExitStatus, FairfixError, FairfixWarning, UsageError
 from fairfix.methods import available
 from fairfix.models.trace import Caution, Note
 from fairfix.report.words import as_options
@@ -25,6 +26,8 @@ from fairfix.tasks.explain import example, explain, names, overview
 from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS, keys_of
 
 from tests.conftest import Frames
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", names())
@@ -232,18 +235,65 @@ def test_the_statuses_are_those_of_the_program() -> None:
 
 
 def test_every_code_is_explained_and_used() -> None:
-    """The catalogue has the codes that classes, rulings and notes have, and no others."""
-    source = "".join(path.read_text(encoding="utf-8") for path in Path(fairfix.__file__).parent.rglob("*.py"))
-    notes = set(re.findall(r'(?:Caution|Note)\((?:[^()]|\([^()]*\))*?"([a-z_]+)",?\s*\)', source))
+    """The catalogue has the codes that classes, rulings, notes and warnings have, and no others."""
     classes = [FairfixError, *subclasses(FairfixError)]
-    warned = [FairfixWarning, *subclasses(FairfixWarning)]
+    docs = (ROOT / "docs/messages.md").read_text(encoding="utf-8")
 
     assert {one.code for one in classes} | {"output", "interrupted", "bug"} == set(CODES["error"])
     assert set(get_args(Code)) == set(CODES["verdict"])
-    assert notes | {one.code for one in warned} | {Note("x").code, Caution("x").code} == set(CODES["note"])
+    assert {code for _, codes in coded() for code in codes} == set(CODES["note"])
     for kind, texts in CODES.items():
         for code, text in texts.items():
             assert (f"{kind} code", text) in explain(code).lines
+            assert f"| `{code}` | {kind} | {as_options(text)} |" in docs
+
+
+def test_every_note_and_warning_has_a_code() -> None:
+    """Where one is made, its code stands written; a bare text is not warned with, since it would have none."""
+    assert [where for where, codes in coded() if not codes] == []
+    warned = [(where, call.args) for where, call in calls() if ast.unparse(call.func) == "warnings.warn"]
+    assert warned
+    assert [where for where, given in warned if len(given) != 1 or isinstance(given[0], ast.JoinedStr)] == []
+    for kind in (Note, Caution, FairfixWarning):
+        with pytest.raises(TypeError):
+            kind("a text without a code")
+    told = pickle.loads(pickle.dumps(FairfixWarning("a text", "slack")))
+    assert (str(told), told.code, str(ConvergenceWarning("stopped"))) == ("a text", "slack", "stopped")
+
+
+MAKERS = frozenset(("Note", "Caution", "FairfixWarning", "ConvergenceWarning"))
+
+
+def coded() -> Iterator[tuple[str, set[str]]]:
+    """Yield every place of the source where a note or a warning is made, with the codes that it can have."""
+    for where, call in calls():
+        if MAKERS & names_in(call.func):
+            yield where, codes_of(call)
+
+
+def calls() -> Iterator[tuple[str, ast.Call]]:
+    for path in Path(fairfix.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                yield f"{path.name}:{node.lineno}", node
+
+
+def names_in(function: ast.expr) -> set[str]:
+    """Return what may be called: also ``(Caution if bad else Note)(...)`` is one of ours."""
+    if isinstance(function, ast.IfExp):
+        return names_in(function.body) | names_in(function.orelse)
+    return {function.id} if isinstance(function, ast.Name) else set()
+
+
+def codes_of(call: ast.Call) -> set[str]:
+    """Return the codes that a call may give."""
+    if names_in(call.func) == {"ConvergenceWarning"}:
+        return {"not_converged"}
+    code = call.args[1] if len(call.args) == 2 else ast.Constant("")
+    if ast.unparse(code) == "one.code":  # of a warning that was made elsewhere, and is passed on
+        return {"not_converged"}
+    ends = (code.body, code.orelse) if isinstance(code, ast.IfExp) else (code,)
+    return {str(one.value) for one in ends if isinstance(one, ast.Constant) and one.value}
 
 
 def subclasses(kind: type) -> Iterator[type]:

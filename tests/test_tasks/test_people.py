@@ -110,7 +110,8 @@ def test_a_repair_opens_with_the_answer(name: str) -> None:
     """The first sentences are the warnings, the gap before and after with its slack, the cost, and what is needed."""
     result = repaired(name).content
     heading, *rest = layout(result)
-    warnings = [f"warning: {warning}" for warning in result["warnings"]]
+    told = (one for one in result["messages"] if one["severity"] == "warning")
+    warnings = [f"warning: {one['text']} [{one['code']}]" for one in told]
     assert heading.lines[: len(warnings)] == tuple(warnings)
     gap, cost, needs = heading.lines[len(warnings) :]
     row = next(

@@ -23,7 +23,7 @@ from fairfix.models.members import LinearMember, Link, Member, rescaled
 from fairfix.models.mixtures import ModelMixture
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer, Unrepaired
-from fairfix.models.trace import Certificate, FitTrace, Quantity
+from fairfix.models.trace import Certificate, FitTrace, Note, Quantity
 from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, standard_of
 from fairfix.optim.group_loss_members import solve_members
 from fairfix.optim.reduction import LOSSES
@@ -57,13 +57,15 @@ class GroupLoss(Solver):
         link: Link = "sigmoid" if loss == "logistic" else "identity"
         member = LinearMember(one.coef[:, None], np.array([one.intercept]), link)
         paid = [f"{name} {m:.3g}" for name, m in zip(groups.names, one.multipliers, strict=True) if m > 0]
-        notes = [f"bounds that bind, with what a unit more would save: {', '.join(paid)}"] if paid else []
+        binding = f"bounds that bind, with what a unit more would save: {', '.join(paid)}"
+        notes = [Note(binding, "binding")] if paid else []
         proven: tuple[Certificate, ...] = ()
         if math.isnan(one.bound):
-            notes.append(
+            moved = (
                 "no linear model holds the bounds as it is; this one does with its values moved into [0, 1], and may "
                 "not be the best such"
             )
+            notes.append(Note(moved, "moved_values"))
         else:
             before = " (before values are moved into [0, 1])" if bounds is not None else ""
             what = f"mean {loss} loss plus l2 times the squared coefficients"

@@ -23,7 +23,7 @@ from fairfix.models.members import ConstantMember, LinearMember, Link, Member, r
 from fairfix.models.mixtures import ModelMixture, PluginScore
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import GroupTube, Scorer, Unrepaired
-from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
+from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.optim.plugin import PluginFit, PluginProblem
 from fairfix.optim.plugin_rule import PluginRule, expected_loss
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube
@@ -101,31 +101,34 @@ def _loss_of(fit: TubeFit, scores: Scores, loss: str) -> float:
     )
 
 
-def _notes_on_tube(fit: TubeFit, scores: Scores) -> Iterator[str]:
+def _notes_on_tube(fit: TubeFit, scores: Scores) -> Iterator[Note]:
     """Yield a note on values that are drawn."""
     if fit.tube.outputs is not None:
-        yield (
+        yield Note(
             "each row's value is drawn by its identity from those that its own score stands for; it varies by "
             f"{scores.spread_of(fit.tube):.3g} on average (standard deviation), and the slack holds in expectation "
-            "over the draws; `decisions=deterministic` does without"
+            "over the draws; `decisions=deterministic` does without",
+            "drawn",
         )
 
 
 def _notes_without_draws(
     fit: TubeFit, drawn: TubeFit, cost: float, groups: Groups, slack: Floats
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Yield the cost of one value for all rows of one score."""
     if fit.tube.outputs is None:
         return
     worst = int(np.argmax(fit.ks - slack))
-    yield (
+    yield Note(
         f"without draws, on the rows of the fit: ks.to_overall {fit.ks.max():.4f} instead of {drawn.ks.max():.4f}, "
-        f"and the expected loss is {'higher' if cost > 0 else 'lower'} by {abs(cost):.3g}"
+        f"and the expected loss is {'higher' if cost > 0 else 'lower'} by {abs(cost):.3g}",
+        "rounded",
     )
     if not fit.holds:
         yield Caution(
             f"rows of one score have one value, so the slack does not hold: group {groups.names[worst]!r} is "
-            f"{fit.ks[worst]:.4f} from everybody, where {slack[worst]:g} was asked; `decisions=randomized` holds it"
+            f"{fit.ks[worst]:.4f} from everybody, where {slack[worst]:g} was asked; `decisions=randomized` holds it",
+            "slack",
         )
 
 
@@ -177,12 +180,12 @@ def plug_in_problem(problem: RepairProblem, learner: str, loss: str, l2: float, 
 
 def _notes_on_rule(
     problem: RepairProblem, rows: PluginProblem, fit: PluginFit, slack: Floats
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Yield what the user should know of a plug-in: first what not looking at the group costs."""
     if not fit.rule.moves:
         return
     if not fit.solved:
-        yield Caution("the linear program was not solved, so everybody gets the mean score")
+        yield Caution("the linear program was not solved, so everybody gets the mean score", "not_converged")
         return
     names = attribute_name(problem.cells.columns)
     free, constant = rows.losses(PluginRule.free()), rows.losses(rows.constant)
@@ -193,7 +196,7 @@ def _notes_on_rule(
         part = f"{given:.0%}" if given >= DEAR else f"{given:.1%}"
         gives = f"gives away {part} of what {what} tells of the label (100% is one score for everybody)"
         if given < DEAR:
-            yield f"the repair {gives}"
+            yield Note(f"the repair {gives}", "cost")
         else:
             aware = max((rows.seeing_the_group().fit(slack).loss - free) / span, 0.0)
             remedy = (
@@ -202,16 +205,17 @@ def _notes_on_rule(
                 if aware <= given / 2
                 else f"one that looks at {names!r} would give away {aware:.0%}; allow more `slack`"
             )
-            yield Caution(f"this repair, which does not look at {names!r}, {gives}; {remedy}")
+            yield Caution(f"this repair, which does not look at {names!r}, {gives}; {remedy}", "cost")
     yield from _notes_on_selection(problem.table, rows, fit)
     if fit.drawn > 0:
-        yield (
+        yield Note(
             f"{fit.drawn:.1%} of the rows have one of a few scores, drawn by the row's identity; the slack holds on "
-            "the rows of the fit in expectation over the draws"
+            "the rows of the fit in expectation over the draws",
+            "drawn",
         )
 
 
-def _notes_on_selection(table: Table, rows: PluginProblem, fit: PluginFit) -> Iterator[str]:
+def _notes_on_selection(table: Table, rows: PluginProblem, fit: PluginFit) -> Iterator[Note]:
     """Yield a caution where the threshold hardly divides the repaired scores any more."""
     if table.reading.task == "regression" or not table.reading.thresholds:
         return
@@ -320,17 +324,19 @@ def _quantities(mixture: Mixture, unit: float, groups: Groups) -> Iterator[Quant
         yield Quantity("weight", weight, f"of model {i + 1} in the mixture")
 
 
-def _notes_on_mixture(mixture: Mixture, span: float, averaged: bool) -> Iterator[str]:
+def _notes_on_mixture(mixture: Mixture, span: float, averaged: bool) -> Iterator[Note]:
     """Yield a note where there are several models."""
     many = len(mixture.models)
     if many == 1:
         return
     if averaged:
         yield Caution(
-            f"the average of {many} models is taken; parity was found for the mixture and need not hold for it"
+            f"the average of {many} models is taken; parity was found for the mixture and need not hold for it",
+            "averaged",
         )
         return
-    yield (
+    yield Note(
         f"each row draws one of {many} models by its identity; a row's score varies by {span * mixture.spread:.3g} on "
-        "average (standard deviation), and parity holds for the mixture, in expectation over the draws"
+        "average (standard deviation), and parity holds for the mixture, in expectation over the draws",
+        "drawn",
     )

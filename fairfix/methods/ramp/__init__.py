@@ -51,6 +51,7 @@ from fairfix.methods.base import Repairer, RepairProblem, between_groups, param
 from fairfix.methods.ramp.exact import Exact
 from fairfix.methods.ramp.stream import Stream
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Note
 
 NARROWEST = 1e-6
 """Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
@@ -188,5 +189,5 @@ class Ramp(Repairer):
         if self.calibrate == "isotonic":
             return predictor
         note = "the raw score was made a probability in each group, by isotonic regression on the labels"
-        trace = replace(predictor.trace, notes=(note, *predictor.trace.notes))
+        trace = replace(predictor.trace, notes=(Note(note, "uncalibrated"), *predictor.trace.notes))
         return replace(predictor, trace=trace)

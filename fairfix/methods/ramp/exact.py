@@ -15,7 +15,7 @@ from fairfix.methods.base import RepairProblem, Solver, anything
 from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, miscalibration, points_of
 from fairfix.methods.ramp.strata import CellRule, StratumFit, solve_stratum
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
-from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
+from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.ramp import ramp
 
@@ -73,7 +73,7 @@ class Exact(Solver):
         cells: Cells,
         parts: Sequence[StratumFit],
         rules: Sequence[CellRule],
-        notes: tuple[str, ...],
+        notes: tuple[Note, ...],
     ) -> FitTrace:
         """Return how the fits of all strata went together, and what they prove."""
         gamma, total = self.method.gamma, math.fsum(part.mass for part in parts)
@@ -118,7 +118,7 @@ class Exact(Solver):
             f"deterministic thresholds: on the rows of the fit the largest gap of what is made alike is {worst:.2g}, "
             f"and the accuracy that the scores promise changes by {cost:+.2g}"
         )
-        notes = (*predictor.trace.notes, note)
+        notes = (*predictor.trace.notes, Note(note, "rounded"))
         # what is proven is of the chances, not of the decisions they are rounded to
         trace = replace(predictor.trace, gap=math.nan, certificates=(), notes=notes, randomized=predictor)
         return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace=trace)
@@ -131,7 +131,7 @@ class Exact(Solver):
             return score, ones, np.ones(score.size) if weight is None else weight
         return cell.score, points.of_rows(cell.score), cell.weights
 
-    def _warnings(self, cells: Cells) -> Iterator[str]:
+    def _warnings(self, cells: Cells) -> Iterator[Note]:
         """Yield a caution where the scores are badly calibrated and the result hangs on them."""
         method = self.method
         hangs = (method.slack > 0 and method.rho == "joint") or method.about_labels
@@ -146,7 +146,8 @@ class Exact(Solver):
             )
             yield Caution(
                 f"the scores are off by {off:.3f} on average inside groups (chance gives {chance:.3f}): {does}; "
-                "recalibrate with `calibrate=isotonic` or sigmoid"
+                "recalibrate with `calibrate=isotonic` or sigmoid",
+                "uncalibrated",
             )
 
 
@@ -162,7 +163,7 @@ def _quantities(cells: Cells, parts: Sequence[StratumFit], rules: Sequence[CellR
             yield Quantity("offset", rule.offset + rule.remainder, meaning, attribute_name(level))
 
 
-def _notes(rules: Sequence[CellRule], points: Sequence[Points]) -> Iterator[str]:
+def _notes(rules: Sequence[CellRule], points: Sequence[Points]) -> Iterator[Note]:
     """Yield a caution where the repair decides alike for everybody."""
     shares = [q for rule, p in zip(rules, points, strict=True) for q in rule.shares(p)]
     if max(shares) <= 0.0 or min(shares) >= 1.0:

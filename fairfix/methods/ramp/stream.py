@@ -93,7 +93,8 @@ class Stream(Solver):
         """Return the predictor of a solution, with a caution where it has not settled."""
         note = Caution(
             f"after {solution.passes} passes over {solution.points:,} rows the selection rates are off the allowed "
-            f"band by {solution.off:.1e}; scores of few values under a narrow ramp do that: widen it with `gamma`"
+            f"band by {solution.off:.1e}; scores of few values under a narrow ramp do that: widen it with `gamma`",
+            "slack",
         )
         meaning = "on the scale 2 p - 1: chances rise from 0 there to 1 a gamma above"
         trace = FitTrace(

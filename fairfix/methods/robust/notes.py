@@ -12,7 +12,7 @@ import numpy as np
 from fairfix.data.counts import Floats
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.robust.rows import Binned, Merged, Radii, RowNoise
-from fairfix.models.trace import Caution
+from fairfix.models.trace import Caution, Note
 from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft, breakdown_of, rate_bounds
 from fairfix.noisy.bounds import Pair, tv_bounds, vacuous
 from fairfix.noisy.description import Noise
@@ -35,7 +35,7 @@ def reliance(
     behind: RowNoise,
     chance: Floats,
     assumed: Assumption | Radii,
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Yield what the result relies on, its worst case under other assumptions, and what breaks it."""
     noise = problem.noise
     assert noise is not None
@@ -44,32 +44,36 @@ def reliance(
     kept = "" if table is None else f"; {_kept(noise, about_recording)}"
     what = "radii" if table is None else "table"
     relies = _relied_on(method, problem, behind, assumed)
-    yield f"relies on {relies}; on the rows of the fit, the {what} taken as known{kept}"
+    yield Note(f"relies on {relies}; on the rows of the fit, the {what} taken as known{kept}", "assumption")
     if about_recording and not problem.seen_by_model and problem.features is None:
-        yield f"that the score does not use {' x '.join(columns)!r} is taken on trust"
+        yield Note(f"that the score does not use {' x '.join(columns)!r} is taken on trust", "assumption")
     cases = list(_worst_cases(method.parity, problem, rows, short, behind))
     named = {} if table is None else dict(zip(table.noisy, table.entries.T, strict=True))
     extra = [name for name, own in named.items() if name not in problem.cells.names and own.any()]
     if extra:
         yield Caution(
             f"the noise table names {', '.join(map(repr, extra))} as recorded, and no row of the fit is recorded "
-            "so: rename it there if it is another name of a group"
+            "so: rename it there if it is another name of a group",
+            "unknown_recorded",
         )
-    yield "the tables of the report are by recorded group, but for what is named true_groups"
-    yield (
+    recorded = "the tables of the report are by recorded group, but for what is named true_groups"
+    yield Note(recorded, "recorded_groups")
+    yield Note(
         f"the worst true group is {where_of(method.demands)} the rate over everybody by at most {'; '.join(cases)}; "
-        f"the slack is {method.slack:g}"
+        f"the slack is {method.slack:g}",
+        "worst_case",
     )
     if table is None:
         return
-    yield _breakdown(method, short, behind, assumed)
+    yield Note(_breakdown(method, short, behind, assumed), "breakdown")
     if isinstance(assumed, Soft) and method.constraint != "demographic_parity":
         empty = np.any([vacuous(short.cells, one) for one in behind.of_assumption(assumed)], axis=0)
         names = [name for name, bad in zip(table.true, empty, strict=True) if bad]
         if names:
-            yield (
+            yield Note(
                 f"the table without labels guarantees {', '.join(map(repr, names))} nothing: all of their "
-                "positives may be among those that a rule misses"
+                "positives may be among those that a rule misses",
+                "no_guarantee",
             )
 
 
@@ -168,7 +172,10 @@ def _kept(noise: Noise, about_recording: bool) -> str:
     return f"of it {both} holds for them{', whichever is worse' if len(ways) > 1 else ''}"
 
 
-def cut_note(problem: RepairProblem) -> Iterator[str]:
+def cut_note(problem: RepairProblem) -> Iterator[Note]:
     """Yield that errors count alike where the base decides at another threshold than 0.5."""
     if abs(problem.table.reading.cut - 0.5) > HOLDS:
-        yield "both kinds of error count alike in the repair, wherever the threshold of the base decisions lies"
+        alike = (
+            "both kinds of error count alike in the repair, wherever the threshold of the base decisions lies"
+        )
+        yield Note(alike, "threshold")

@@ -21,7 +21,7 @@ from fairfix.methods.robust.notes import FEW, cut_note, reliance
 from fairfix.methods.robust.rows import Binned, Radii, RowNoise
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Unrepaired
-from fairfix.models.trace import Caution, FitTrace
+from fairfix.models.trace import Caution, FitTrace, Note
 from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft
 from fairfix.noisy.description import Noise
 from fairfix.noisy.ideal import MOST, rules_of, solve_ideal, usual_bins
@@ -122,16 +122,18 @@ class Postprocessed(Solver):
 
     def _notes(
         self, problem: RepairProblem, best: NoisyRepair, chance: Floats, score: Floats
-    ) -> Iterator[str]:
+    ) -> Iterator[Note]:
         """Yield what is unusual about a solution."""
         method, least, most = self.method, chance.min(), chance.max()
         if not best.feasible:
             yield Caution(
-                f"no thresholds satisfy the constraint: these miss it by the least, {best.violation:.4f} of a rate"
+                f"no thresholds satisfy the constraint: these miss it by the least, {best.violation:.4f} of a rate",
+                "infeasible",
             )
         if method.sides == "one":
-            yield (
-                "only one side is held (`sides=one`): groups may be as much better off than everybody as they like"
+            yield Note(
+                "only one side is held (`sides=one`): groups may be as much better off than everybody as they like",
+                "one_side",
             )
         if least == most:
             what = "the same chance" if 0 < least < 1 else "yes" if least == 1 else "no"
@@ -140,9 +142,12 @@ class Postprocessed(Solver):
             yield Caution(f"the repaired rule decides the same for everybody ({what}): {why}", "selection")
         if isinstance(self, Ideal):
             which = "the best" if method.decisions == "deterministic" else "a mixture"
-            yield f"{which} of {best.programs:,} rules, each held to its own worst noise"
+            yield Note(f"{which} of {best.programs:,} rules, each held to its own worst noise", "search")
         if method.thresholds == "group":
-            yield f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; `thresholds=blind` does not"
+            recorded = " x ".join(problem.cells.columns)
+            yield Note(
+                f"decisions use the recorded group {recorded!r}; `thresholds=blind` does not", "uses_group"
+            )
         yield from cut_note(problem)
 
 
@@ -218,7 +223,7 @@ class Ideal(Postprocessed):
         return solve_ideal(rows.n, adversary, self.method.parity, slack, blind=blind, single=single)
 
 
-def _note_on_extremes(problem: RepairProblem, base: Floats, chance: Floats) -> Iterator[str]:
+def _note_on_extremes(problem: RepairProblem, base: Floats, chance: Floats) -> Iterator[Note]:
     """Yield that nearly everybody is decided alike, where the base does not."""
     weight = problem.weight / problem.weight.sum()
     taken, was = float(weight @ chance), float(weight @ (base >= problem.table.reading.cut))

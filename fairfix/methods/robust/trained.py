@@ -26,7 +26,7 @@ from fairfix.models.features import Features
 from fairfix.models.members import LinearMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Scorer, Unrepaired
-from fairfix.models.trace import Caution, FitTrace
+from fairfix.models.trace import Caution, FitTrace, Note
 from fairfix.noisy.binned import Certified, Soft
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
 from fairfix.noisy.training import Trained, train
@@ -79,7 +79,7 @@ class TrainedRule(Solver):
         )
         return replace(rule, trace=trace)
 
-    def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[str]:
+    def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[Note]:
         """Yield what else is to be said of the adversary."""
         yield from ()
 
@@ -98,12 +98,13 @@ class TrainedRule(Solver):
                 "features"
             )
 
-    def _notes(self, problem: RepairProblem, best: Trained, decided: Floats) -> Iterator[str]:
+    def _notes(self, problem: RepairProblem, best: Trained, decided: Floats) -> Iterator[Note]:
         """Yield what is unusual about a trained rule."""
         if not best.feasible:
             yield Caution(
                 f"no rule that was met in {best.steps} steps satisfies the constraint: this one misses it by the "
-                f"least, {float(np.nanmax(best.excess)):.4f} of a rate"
+                f"least, {float(np.nanmax(best.excess)):.4f} of a rate",
+                "infeasible",
             )
         taken = problem.weight @ decided / problem.weight.sum()
         if best.constant:
@@ -117,11 +118,15 @@ class TrainedRule(Solver):
                 f"the repaired rule accepts {taken:.2%} of everybody: hardly more than a constant is guaranteed",
                 "selection",
             )
-        yield f"a linear rule trained by {best.steps} steps: the best that was met, not the best that there is"
+        yield Note(
+            f"a linear rule trained by {best.steps} steps: the best that was met, not the best that there is",
+            "search",
+        )
         if problem.protected_as_feature:
-            yield (
+            yield Note(
                 f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; they do not without "
-                "`protected_as_feature`"
+                "`protected_as_feature`",
+                "uses_group",
             )
         yield from cut_note(problem)
 
@@ -136,7 +141,7 @@ class Dro(TrainedRule):
         "learner": only("linear"),
     }
 
-    def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[str]:
+    def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[Note]:
         """Yield whose radius is no less than the share of its rows that a rate is about."""
         cells, names = rows.cells, problem.cells.names
         for rate, sign in DEMANDS[self.method.parity]:
@@ -148,7 +153,8 @@ class Dro(TrainedRule):
                 end = "missed" if sign > 0 else "accepted"
                 yield Caution(
                     f"the radii guarantee {', '.join(map(repr, who))} nothing: all of their rows {label}may be {end} "
-                    f"ones as soon as anybody {label}is {end}"
+                    f"ones as soon as anybody {label}is {end}",
+                    "no_guarantee",
                 )
 
 

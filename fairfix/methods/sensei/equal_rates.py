@@ -26,7 +26,7 @@ from fairfix.models.members import Member
 from fairfix.models.mixtures import BlindRule, probabilities_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer, Unrepaired
-from fairfix.models.trace import Caution, FitTrace, Quantity
+from fairfix.models.trace import Caution, FitTrace, Note, Quantity
 from fairfix.optim.blind_rates import EqualRates as RateProblem
 from fairfix.optim.blind_rates import HeldRates, Rows, View, equal_rates, held_rates
 
@@ -89,8 +89,10 @@ class EqualRates(Solver):
         cost = f"balanced accuracy is {right:.4f}, and {free:.4f} without the slack, by the same members"
         dear = free > 0.5 and right - 0.5 < 0.5 * (free - 0.5)
         notes = (
-            reached if holds else Caution(f"the slack does not hold: {reached}"),
-            Caution(f"the slack costs most of what features tell: {cost}") if dear else cost,
+            Note(reached, "reached") if holds else Caution(f"the slack does not hold: {reached}", "slack"),
+            Caution(f"the slack costs most of what features tell: {cost}", "cost")
+            if dear
+            else Note(cost, "cost"),
             *proposed(problem, method),
             *_alarm(problem, method, predictor, plain),
         )
@@ -152,7 +154,7 @@ def _groups_given(
     return member, predicted
 
 
-def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Scorer) -> Iterator[str]:
+def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Scorer) -> Iterator[Caution]:
     """Yield an alarm where decisions hang more on values that tell the group than before."""
     table = problem.table
     proposals = [p.partition(" (")[0] for p in undeclared(problem, method)]
@@ -169,5 +171,6 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
         if now > was + ALARM:
             yield Caution(
                 f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(alike)}, {now:.1%} "
-                f"of decisions would change, instead of {was:.1%} of the plain model's; declare them comparable"
+                f"of decisions would change, instead of {was:.1%} of the plain model's; declare them comparable",
+                "alarm",
             )

@@ -18,7 +18,7 @@ from fairfix.models.learners import fit_mean, is_fitted
 from fairfix.models.mixtures import ModelMixture
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer, Unrepaired
-from fairfix.models.trace import FitTrace
+from fairfix.models.trace import FitTrace, Note
 from fairfix.optim.plugin_rule import expected_loss
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Average(Solver):
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Return the score as it is; a mean has nothing to search."""
         note = "scores are the mean over flips, so they are constant under them; a model audit shows what they were"
-        trace = FitTrace(True, 1, math.nan, notes=(note,))
+        trace = FitTrace(True, 1, math.nan, notes=(Note(note, "averaged"),))
         return ModelMixture((Scorer(),), np.ones(1), averaged=True, trace=trace)
 
 
@@ -93,7 +93,9 @@ def undeclared(problem: RepairProblem, method: Sensei) -> Iterator[str]:
             yield proposal
 
 
-def proposed(problem: RepairProblem, method: Sensei) -> Iterator[str]:
+def proposed(problem: RepairProblem, method: Sensei) -> Iterator[Note]:
     """Yield a note on each proposal of comparable values."""
     for proposal in undeclared(problem, method):
-        yield f"comparable values to think about, not used: {proposal}; say so with `comparable`"
+        yield Note(
+            f"comparable values to think about, not used: {proposal}; say so with `comparable`", "proposed"
+        )

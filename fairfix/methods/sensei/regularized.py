@@ -34,7 +34,7 @@ from fairfix.models.learners import fit_classes, folds_of, hashed
 from fairfix.models.members import LinearMember, Member, NetworkMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer
-from fairfix.models.trace import Caution, Certificate, FitTrace, Quantity
+from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.optim.arrays import distinct_rows
 from fairfix.optim.invariant_linear import fit_linear
 from fairfix.optim.network_fit import fit_network
@@ -78,14 +78,13 @@ class Regularized(Solver):
         flips = protected_flips(table, groups, same) if groups or same else []
         changed = FlippedRows.of(X, (features.matrix(flipped(table, flip, same)) for flip in flips))
         data = Training(X, y, weight, changed, self._span(problem, features, X, y), features.reach)
-        notes: list[str] = []
+        notes: list[Note] = []
         if not flips:
-            notes.append("nothing that does not count is looked at: the model is constant under flips anyway")
+            nothing = "nothing that does not count is looked at: the model is constant under flips anyway"
+            notes.append(Note(nothing, "no_flips"))
         if problem.pairs:
-            notes.append(
-                f"{len(_rows_of_pairs(problem)):,} of {len(problem.pairs):,} comparable pairs have both people among "
-                "the rows of the fit"
-            )
+            pairs = f"{len(_rows_of_pairs(problem)):,} of {len(problem.pairs):,} comparable pairs"
+            notes.append(Note(f"{pairs} have both people among the rows of the fit", "pairs"))
         notes += proposed(problem, method)
         asked = method.rho if flips or method.radius else 0.0
         if isinstance(asked, str):
@@ -102,7 +101,7 @@ class Regularized(Solver):
         trace = replace(trace, notes=(*notes, *trace.notes))
         return beside_plain(method, problem, Scorer(features, member), seed, trace)
 
-    def _chosen(self, data: Training, cut: float, seed: int) -> tuple[float, Member, FitTrace, str]:
+    def _chosen(self, data: Training, cut: float, seed: int) -> tuple[float, Member, FitTrace, Note]:
         """Return the smallest weight of the regularizer that is shown to hold the slack, with its model and a note.
 
         The limits of all weights hold together (Bonferroni), so the one that is chosen by them is as good as any. A
@@ -111,7 +110,7 @@ class Regularized(Solver):
         slack = self.method.slack
         if not data.changed.many:
             note = "no decision changes with flips: rho is the least of the grid; choose another with `rho`"
-            return GRID[0], *self.member(data, GRID[0], seed), note
+            return GRID[0], *self.member(data, GRID[0], seed), Note(note, "chosen")
         fit, away = data.parted(seed)
         usable = away.size > 0 and len(np.unique(fit.y[fit.weight > 0])) == 2
         judged = None
@@ -129,24 +128,22 @@ class Regularized(Solver):
                 f"({share:.4f} of the {away.size:,} rows that rho was chosen by, which the model was not fitted to)"
             )
             if most <= slack:
-                return (
-                    *judged,
-                    f"rho {rho:g} is the smallest of the grid that is shown to hold the slack: {shown}",
-                )
+                why = f"rho {rho:g} is the smallest of the grid that is shown to hold the slack: {shown}"
+                return *judged, Note(why, "chosen")
         if isinstance(self, Linear) and not self.method.radius:
             why = (
                 f"rho inf: no smaller one is shown to hold the slack of {slack:g} by the {away.size:,} rows set "
                 "aside to choose it; no decision changes with flips, by the form of the model"
             )
-            return math.inf, *self.member(data, math.inf, seed), why
+            return math.inf, *self.member(data, math.inf, seed), Note(why, "chosen")
         if judged is None:
             why = "too few rows to choose rho by; the largest of the grid is taken, and the slack is not shown to hold"
-            return GRID[-1], *self.member(data, GRID[-1], seed), Caution(why)
+            return GRID[-1], *self.member(data, GRID[-1], seed), Caution(why, "slack")
         why = (
             f"no rho of the grid is shown to hold the slack of {slack:g}: with {judged[0]:g}, {shown}; take "
             "`solver=merge` or average, which are exact, more rows or more slack"
         )
-        return *judged, Caution(why)
+        return *judged, Caution(why, "slack")
 
     def _span(self, problem: RepairProblem, features: Features, X: Floats, y: Floats) -> Floats:
         """Return the directions that do not count, shape (r, d): of comparable pairs, and learned ones."""
@@ -170,7 +167,7 @@ class Regularized(Solver):
                 out += list(distances_of_means(X, codes, many, weight, y))
         return np.array(out).reshape(-1, X.shape[1])
 
-    def _cost(self, data: Training, rho: float, cut: float, seed: int) -> str:
+    def _cost(self, data: Training, rho: float, cut: float, seed: int) -> Note:
         """Return what learned directions cost, on a fold that is not fitted to."""
         fit, away = data.parted(seed)
         accuracy = []
@@ -179,7 +176,8 @@ class Regularized(Solver):
             right = (member.predict(data.X[away]) >= cut) == (data.y[away] == 1)
             accuracy.append(float(np.average(right, weights=data.weight[away])))
         free, held_to = accuracy
-        return f"learned directions cost accuracy: {held_to:.4f} instead of {free:.4f} on rows not fitted to"
+        costs = f"learned directions cost accuracy: {held_to:.4f} instead of {free:.4f} on rows not fitted to"
+        return Note(costs, "cost")
 
 
 class Linear(Regularized):
@@ -235,7 +233,7 @@ class Network(Regularized):
         free: dict[str, Any] = {"eps": radius, "bounds": bounds, "metric_inverse": np.diag(data.reach)}
         weights: dict[str, Any] = {"rho": rho, "l2": self.method.l2, "seed": seed}
         fit = fit_network(data.X, data.y, data.weight, data.changed, judged, **weights, **free)
-        net, converged, notes = fit.network, fit.converged, []
+        net, converged, notes = fit.network, fit.converged, list[Note]()
         quantities = [Quantity("rho", rho, "weight of the regularizer")]
         if radius > 0:
             sample = data.take(
@@ -244,11 +242,12 @@ class Network(Regularized):
             bound = network_regularizer(net, sample.X, sample.changed, weight=sample.weight, **free)
             least = bound.plan.value
             converged = converged and bound.trained >= REACHED * least
-            notes.append(
+            limits = (
                 f"the regularizer at radius {radius:g}, on {len(sample.y):,} rows that the weights were not fitted "
                 f"to: at least {least:.4g}, by a plan that was found, and at most {bound.upper:.4g}, by a "
                 f"bound for all plans; the steps of the training reach {bound.trained:.4g}"
             )
+            notes.append(Note(limits, "regularizer"))
             where = f"the regularizer at radius {radius:g} on rows that the weights were not fitted to"
             quantities += [
                 Quantity("regularizer at least", least, f"{where}, by a plan that was found"),
