@@ -22,6 +22,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.report import renderer
 from fairfix.report.answer import (
     NOT_JUDGED,
+    SURER,
     Amounts,
     answer,
     between_whom,
@@ -171,7 +172,7 @@ def test_the_limit_is_on_the_side_that_is_said(percent_limit: int, gate_on: Any)
     rows=st.integers(50, 10**6),
 )
 def test_so_many_rows_decide(value: float, limit: float, below: float, above: float, rows: int) -> None:
-    """With the rows named, and an interval narrower by their root, the check is decided; with fewer by a third, not."""
+    """With half the rows named, and an interval narrower by their root, the check is decided; with a third, not."""
     low, high = value - below, value + above
     check = {
         "value": value,
@@ -194,8 +195,8 @@ def test_so_many_rows_decide(value: float, limit: float, below: float, above: fl
         narrow = Value(value, value - shrunk * below, value + shrunk * above)
         return own.judge(narrow, complete=True, gate_on="interval").verdict
 
-    assert verdict(1.001 * needed) != "undecided"
-    assert needed <= rows + 1 or verdict(needed / 1.5) == "undecided" or needed / 1.5 < rows
+    assert verdict(1.001 * needed / SURER) != "undecided"
+    assert needed <= rows + 1 or verdict(needed / (1.5 * SURER)) == "undecided" or needed / 3 < rows
 
 
 def test_a_value_at_its_limit_has_no_number_of_rows() -> None:
