@@ -430,7 +430,9 @@ def _first(checks: Sequence[Json]) -> Json:
 
 def _beyond(check: Json) -> float:
     """Return how far the value of a check is beyond its limit; negative within it, and 0 where it is undefined."""
-    beyond = 0.0 if check["value"] is None else float(check["value"] - check["limit"])
+    if check["value"] is None:
+        return 0.0
+    beyond: float = check["value"] - check["limit"]
     return beyond if check["operator"].startswith(">") else -beyond
 
 

@@ -24,6 +24,7 @@ from fairfix.report.answer import (
     NOT_JUDGED,
     SURER,
     Amounts,
+    _first,
     answer,
     between_whom,
     judged_statement,
@@ -212,6 +213,32 @@ def test_a_value_at_its_limit_has_no_number_of_rows() -> None:
         {"of": "change"},
     ):
         assert rows_to_decide({**check, **change}, 4000) is None
+
+
+@pytest.mark.parametrize(("comparison", "limit"), [("dp.difference", 0.01), ("dp.ratio", 0.99)])
+def test_an_end_that_the_scale_cuts_off_tells_no_width(comparison: str, limit: float) -> None:
+    """The other end does; where both are cut off, there is no number."""
+    (check,) = result(f"{comparison}{'>' if limit < 0.5 else '<'}{limit}", gap=0.02)["checks"]
+    value, cut = check["value"], 0.0 if limit < 0.5 else 1.0
+    side = "high" if limit < 0.5 else "low"
+    near = {**check, "code": "limit_inside", "low": 0.0, "high": 1.0, side: check[side]}
+    limit_between = {**near, "limit": (value + cut) / 2}
+
+    assert (rows_to_decide(limit_between, 4000) or 0) > 1.5 * SURER * 4000
+    assert rows_to_decide({**limit_between, "low": 0.0, "high": 1.0}, 4000) is None
+
+
+def test_a_confidence_has_all_its_digits() -> None:
+    assert "99.9 % interval" in " ".join(answer(result(confidence=0.999)))
+
+
+def test_of_checks_that_pass_the_nearest_to_its_limit_is_said() -> None:
+    """The worst attribute is the one that is furthest beyond its limit, or least within it."""
+    (check,) = result("dp.difference>0.9")["checks"]
+    worse = {**check, "attribute": "h", "value": check["value"] + 0.1}
+
+    for checks in ([check, worse], [worse, check]):
+        assert _first(checks) is worse
 
 
 def test_nothing_is_judged_without_limits() -> None:
