@@ -378,7 +378,7 @@ def rows_to_decide(check: Json, rows: int) -> int | None:
 
     def apart(end: float) -> float:
         if not of_ratio:
-            return abs(end - value)
+            return float(abs(end - value))
         return abs(math.log(end / value)) if end > 0 else 0.0
 
     ends = (near,) if near not in CUT else (near, far) if far not in CUT else ()
