@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fairfix.auditing.metrics import MEANS, METRICS, RATES
+from fairfix.auditing.results import in_percent
 from fairfix.data.encoder import MISSING
 from fairfix.errors import UsageError
 
@@ -409,7 +410,7 @@ def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]
 def _eu(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
     present = [name for name in EU_METRICS if name in result["overall"]["metrics"]]
     lines = [
-        f"intervals hold with {result['settings']['confidence']:.0%} for all groups of a table at once",
+        f"intervals hold with {in_percent(result['settings']['confidence'])} for all groups of a table at once",
         "y is the label, p the score as a probability: "
         + "; ".join(f"{name} = {METRICS[name].formula}" for name in present if name in (*RATES, *MEANS)),
         "to be stated beside these tables: purpose, origin of the data, known gaps, measures taken, what remains",

@@ -39,6 +39,11 @@ class Settings:
             raise UsageError(f"the confidence {self.confidence} is not in [0.5, 1); 0.95 is usual")
 
 
+def in_percent(confidence: float) -> str:
+    """Return a confidence for reading, with all its digits: ``99.9%`` is not 100 %."""
+    return f"{100 * confidence:.10g}%"
+
+
 @dataclass(frozen=True)
 class Value:
     """A number with its interval; ``value`` is NaN where it is undefined, then ``reason`` says why.

@@ -7,6 +7,7 @@ from typing import Any
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import ADDED, METRICS
+from fairfix.auditing.results import in_percent
 from fairfix.report.answer import answer, between_whom, statement
 from fairfix.report.layout import (
     GROUP_METRICS,
@@ -96,7 +97,7 @@ def _facts(result: Json) -> Iterator[str]:
     elif "probability" in data["columns"]:
         yield "decisions are random; every rate is its expectation over the randomisation"
     yield (
-        f"{settings['confidence']:.0%} intervals, simultaneous over the groups compared; "
+        f"{in_percent(settings['confidence'])} intervals, simultaneous over the groups compared; "
         "an undefined value is never counted as 0"
     )
     if "suppressed" in result:

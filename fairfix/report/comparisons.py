@@ -8,6 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.results import in_percent
 from fairfix.report.layout import (
     Columns,
     Grid,
@@ -74,7 +75,7 @@ def _of_gap(result: Json, gap: str, points: Sequence[Json], main: str | None, *,
     grids, lines = [Grid.of(columns, ordered, 2, f"Frontier of {gap}")], list(advised(result, gap))
     if left := len(points) - len(shown):
         lines.append(
-            f"{left} other points are beaten in the gap and in {main} by one of these"
+            f"{left} other points are no better in the gap, nor in {main}, than one of these"
             + ("" if detail else " (shown with --detail)")
         )
     if detail:
@@ -104,11 +105,13 @@ def answer(result: Json) -> Iterator[str]:
     yield from lines
     if lines:
         many = sum("failure" not in point for point in result["points"])
-        confidence = f"{result['settings']['confidence']:.0%}"
+        confidence = in_percent(result["settings"]["confidence"])
+        one_gap = ", of the gap of one attribute," if len(attributes) > 1 else ""
         rows = f"{result['split']['holdout']:,}"
         yield (
             f"The choice is by the same {rows} held-out rows, so what is chosen looks better here than on other rows; "
-            f"the intervals of the advice are wider for that, and hold for all {many} points at once ({confidence})."
+            f"the intervals of the advice are wider for that, and hold for all {many} points at once{one_gap} "
+            f"({confidence})."
         )
 
 
@@ -120,17 +123,19 @@ def advised(result: Json, gap: str, title: str = "a gap") -> Iterator[str]:
         one = several[-1 if place is None else 0]
         begin = f"For {title} of at most {_points(one['at_most'])}"
         if place is None:
-            yield f"{begin}: nothing that was tried, on held-out rows."
+            yield f"{begin}: no method that was tried, on held-out rows."
             continue
         point = result["points"][place]
         value, cost = point["surer"][gap], point["costs"].get(one["quality"])
         text = f"{begin}: {named(point)}. Its gap is {_ends(value)}"
-        if value["high"] is None or value["high"] > one["at_most"]:
+        shown = value["high"] is not None and value["high"] <= one["at_most"]
+        title_of = METRICS[one["quality"]].title
+        if not shown:
             text += ", which does not show that it is so small on other rows"
         if point["title"] == "base":
-            text += "; no repair is needed for it"
+            better = f"no repair within that gap has a better {title_of} on these rows"
+            text += "; no repair is needed for it" if shown else f"; {better}"
         elif cost is not None and cost["value"] is not None:
-            title_of = METRICS[one["quality"]].title
             written = _ends(cost, sign=True) if one["quality"] == "accuracy" else signed(cost)
             text += f"; {title_of} changes by {written} against the base"
         yield text + ("; it uses the group." if point["protected_at_predict"] else ".")
@@ -178,8 +183,8 @@ def _compare_facts(result: Json) -> Iterator[str]:
         f"{read_and_used(result)}: {split['fit']:,} to fit, {split['holdout']:,} held out (seed {settings['seed']})"
     )
     yield (
-        "all numbers are of held-out rows; a frontier has the points of which no other has both a smaller gap and "
-        "better quality, and * marks them"
+        "all numbers are of held-out rows; a frontier has the points of which no other is as good in the gap and "
+        "in quality, the first of equals, and * marks them"
     )
     for contender in result["contenders"]:
         yield f"{contender['title']}: {pairs(contender['parameters'])}"

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from fairfix.auditing.metrics import metrics_for
+from fairfix.auditing.results import in_percent
 from fairfix.report import figures, headline, repair_figures
 from fairfix.report.audits import group_metrics
 from fairfix.report.figures import Part
@@ -256,7 +257,7 @@ def _section(section: Section, ident: str, result: Json) -> Shown:
 def _definitions(result: Json, *, detail: bool) -> Shown:
     """Return the definition of every number shown."""
     confidence = result.get("settings", {}).get("confidence")
-    intervals = "intervals" if confidence is None else f"{confidence:.0%} intervals"
+    intervals = "intervals" if confidence is None else f"{in_percent(confidence)} intervals"
     text = (
         f"Numbers in brackets are {intervals}, simultaneous over the groups compared; – is undefined, which is never "
         "counted as 0. y is the label, p the score as a probability. P(A | B) is the share of the rows with B that "

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.results import in_percent
 from fairfix.report.comparisons import LEADING
 from fairfix.report.layout import Columns, Grid, Json, Section, read_and_used, show, signed, titled
 from fairfix.report.repairs import percent, points, show_signed
@@ -15,7 +16,7 @@ CHANGES: Columns = {
     "before": lambda one: show(one["old"]["value"]),
     "now": lambda one: show(one["new"]["value"]),
     "change": lambda one: show(None) if one["value"] is None else signed(one),
-    "for sure": lambda one: direction(one),  # noqa: PLW0108  it is defined below
+    "is": lambda one: direction(one),  # noqa: PLW0108  it is defined below
 }
 
 GOOD = ("accuracy", "square_loss", "absolute_loss")
@@ -50,27 +51,30 @@ def _named(model: Json) -> str:
 
 def answer(result: Json) -> Iterator[str]:
     """Yield what changes from one model to the other: the leading gap of every attribute, and the quality."""
+    confidence = in_percent(result["settings"]["confidence"])
     for attribute in dict.fromkeys(one["attribute"] for one in result["changes"]):
         of = [one for one in result["changes"] if one["attribute"] == attribute]
         leading = next((one for name in LEADING for one in of if one["comparison"] == name), of[0])
-        share = Comparison.parse(leading["comparison"]).kind == "difference"
-        yield _sentence(
-            leading, f"{titled(leading['comparison'])} [{attribute}]", points if share else show_signed
-        )
+        title = f"{titled(leading['comparison'])} [{attribute}]"
+        yield _sentence(leading, title, _points_or_number(leading), confidence)
     quality = next((one for name in GOOD for one in result["qualities"] if one["id"] == name), None)
     if quality is not None:
-        yield _sentence(
-            quality, METRICS[quality["id"]].title, percent if quality["id"] == "accuracy" else show_signed
-        )
-    confidence = f"{result['settings']['confidence']:.0%}"
+        write = percent if quality["id"] == "accuracy" else show_signed
+        yield _sentence(quality, METRICS[quality["id"]].title, write, confidence)
     yield (
         f"Both are judged on the same {result['data']['rows']['used']:,} people, and nothing was fitted; each interval "
         f"holds for itself ({confidence}), so of many changes one may look sure by chance."
     )
 
 
-def _sentence(one: Json, title: str, write: Callable[..., str]) -> str:
-    """Return a number with both models, and whether it surely changes."""
+def _points_or_number(one: Json) -> Callable[..., str]:
+    """Return how a gap is written: in points where it is of shares, else in units of the scores."""
+    of = Comparison.parse(one["comparison"])
+    return points if of.metric == "ks" or (of.kind == "difference" and of.entry.percent) else show_signed
+
+
+def _sentence(one: Json, title: str, write: Callable[..., str], confidence: str) -> str:
+    """Return a number with both models, and whether the interval of its change is on one side of 0."""
     title = title[0].upper() + title[1:]
     if one["value"] is None:
         return f"{title} is undefined with one of the models."
@@ -80,7 +84,7 @@ def _sentence(one: Json, title: str, write: Callable[..., str]) -> str:
     if low is None or high is None:
         return f"{text}; there is no interval of the change."
     sure = direction(one)
-    verdict = f"it is {sure} for sure" if sure else "whether it changed is not certain"
+    verdict = f"it is {sure}, with {confidence} confidence" if sure else "whether it changed is not certain"
     return f"{text}; {verdict}: the change is from {sign(low, sign=True)} to {sign(high, sign=True)}."
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.metrics import METRICS
+from fairfix.auditing.results import in_percent
 from fairfix.report.layout import (
     Columns,
     Grid,
@@ -33,6 +34,9 @@ READINGS = {
 BESIDE = {"delivered": "as drawn", "expected": "expected"}
 """What stands beside numbers of drawn results: decisions as they are drawn, or what is expected of drawn values."""
 
+
+ROUNDED = 1e-12
+"""A change of a rate that is rounding of sums, and no rise."""
 
 CERTAIN = 1e-6
 """A chance that is nearer to 0 or 1 is certain."""
@@ -118,7 +122,7 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
     of = Comparison.parse(row["id"])
     write: Callable[..., str] = points if of.kind == "difference" or of.metric == "ks" else show_signed
     before, after, change = row["before"], row["after"], row.get("change")
-    confidence = f"{result['settings']['confidence']:.0%}"
+    confidence = in_percent(result["settings"]["confidence"])
     text = (
         f"{of.title[0].upper()}{of.title[1:]} [{row['attribute']}] on {rows:,} held-out rows: "
         f"{_with_ends(before, write)} before the repair, {_with_ends(after, write)} after it "
@@ -127,18 +131,21 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
     if change is not None and change["low"] is not None and change["high"] is not None:
         ends = f"the change is from {write(change['low'], sign=True)} to {write(change['high'], sign=True)}"
         if change["high"] < 0 or change["low"] > 0:
-            text += f"; it is {'smaller' if change['high'] < 0 else 'larger'} for sure: {ends}"
+            text += f"; it is {'smaller' if change['high'] < 0 else 'larger'}, with {confidence} confidence: {ends}"
         else:
             text += f"; whether it is smaller is not certain: {ends}"
     slack = result["parameters"].get("slack")
     if not isinstance(slack, (int, float)) or not math.isfinite(slack) or after["value"] is None:
         return f"{text}."
     text += f". The slack is {write(slack)}"
-    if fitted is not None and fitted["after"]["value"] is not None:
-        text += f", and on the rows of the fit the gap is {write(fitted['after']['value'])}"
+    there = None if fitted is None else fitted["after"]["value"]
+    if there is not None:
+        text += f", and on the rows of the fit the gap is {write(there)}"
     low, high = after["low"], after["high"]
     if low is not None and low > slack:
-        where = "the whole interval lies above it: what held on the rows of the fit does not hold beyond them"
+        where = "the whole interval lies above it"
+        if there is not None and there <= slack:
+            where += ": what held on the rows of the fit does not hold beyond them"
     elif high is not None and high <= slack:
         where = "the whole interval lies within it"
     else:
@@ -263,10 +270,10 @@ def _most(groups: Sequence[Json], metric: str) -> Iterator[str]:
         return
     write, word = (percent, "selected at") if metric == "selection_rate" else (show, "with a mean of")
     for verb, (change, name, before, after) in (("rises most", max(both)), ("falls most", min(both))):
-        if (change > 0) if verb == "rises most" else (change < 0):
+        if (change > ROUNDED) if verb == "rises most" else (change < -ROUNDED):
             yield f"{name} {verb}: {word} {write(before)} before and {write(after)} after"
-    if all(change < 0 for change, *_ in both) and len(both) > 1:
-        yield "every group falls: the gap is closed by taking, and nobody gains"
+    if all(change < -ROUNDED for change, *_ in both) and len(both) > 1:
+        yield "every group falls: no group gains, on these rows"
 
 
 def _rate(value: Json, *, decided: bool) -> str:

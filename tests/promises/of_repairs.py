@@ -18,7 +18,7 @@ RATES = {
 """Gaps of decisions, and the rows whose rates they compare."""
 
 
-def _drawn(rng: np.random.Generator, sizes: Any, shift: Any, skill: Any) -> pd.DataFrame:
+def draw_people(rng: np.random.Generator, sizes: Any, shift: Any, skill: Any) -> pd.DataFrame:
     """Return scored rows of groups whose mean scores differ by shifts on the log-odds; ``skill`` may be by group."""
     code = np.repeat(np.arange(len(sizes)), sizes)
     z = rng.normal(size=code.size) + np.asarray(shift)[code]
@@ -29,7 +29,7 @@ def _drawn(rng: np.random.Generator, sizes: Any, shift: Any, skill: Any) -> pd.D
     )
 
 
-def _gap(frame: pd.DataFrame, chance: Any, rows: tuple[str, ...]) -> float:
+def largest_gap(frame: pd.DataFrame, chance: Any, rows: tuple[str, ...]) -> float:
     """Return the largest difference of rates, over the kinds of rows."""
     y, codes = frame["label"].to_numpy(), frame["race"].to_numpy()
     kept = {"all": np.ones(len(y), bool), "positives": y == 1, "negatives": y == 0}
@@ -66,9 +66,9 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = _sizes(rng, 60, 2500)
     shift = rng.choice([0.0, 0.3, 1.0]) * rng.normal(size=sizes.size)
     skill = float(rng.choice([0.3, 1.0, 3.0]))
-    frame = _drawn(rng, sizes, shift, skill)
+    frame = draw_people(rng, sizes, shift, skill)
     many = np.maximum(sizes * 40_000 // sizes.sum(), 2000)
-    world = _drawn(rng, many, shift, skill)
+    world = draw_people(rng, many, shift, skill)
     method = [
         ("ramp", "--slack", rng.choice([0, 0.05])),
         ("ramp", "--constraint", "equal_opportunity"),
@@ -96,7 +96,8 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
     if method[0] == "ramp":
         base = world["score"] >= 0.5
         truth = {
-            name: _gap(world, after["p_positive"], of) - _gap(world, base, of) for name, of in RATES.items()
+            name: largest_gap(world, after["p_positive"], of) - largest_gap(world, base, of)
+            for name, of in RATES.items()
         }
     else:
         truth = {"ks.to_overall": _distance(world, after["prediction"]) - _distance(world, world["score"])}
@@ -115,8 +116,8 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
 def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = _sizes(rng, 40, 1500)
     shift = rng.choice([0.0, 0.1, 1.5], p=[0.2, 0.2, 0.6]) * rng.normal(size=sizes.size)
-    frame = _drawn(rng, sizes, shift, 1.0)
-    world = _drawn(rng, [40_000] * sizes.size, shift, 1.0)
+    frame = draw_people(rng, sizes, shift, 1.0)
+    world = draw_people(rng, [40_000] * sizes.size, shift, 1.0)
     slack = float(rng.choice([0.0, 0.05, 0.2]))
     done = shell.run(
         "repair",
@@ -133,7 +134,7 @@ def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tri
     codes = [one.get("code") for one in done.result.get("messages", ())]
     if {"gap_before", "no_help"} & set(codes):
         return NOT_SAID
-    true = _gap(world, world["score"] >= 0.5, ("all",))
+    true = largest_gap(world, world["score"] >= 0.5, ("all",))
     return judged(true > max(slack, 0.01), f"the true gap was {true:.3f}, slack {slack}, and nothing is said")
 
 
@@ -145,7 +146,7 @@ def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tri
 )
 def rounding_that_undoes_the_repair(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = _sizes(rng, 200, 1500)
-    frame = _drawn(rng, sizes, rng.choice([0.5, 1.5]) * rng.normal(size=sizes.size), 1.0)
+    frame = draw_people(rng, sizes, rng.choice([0.5, 1.5]) * rng.normal(size=sizes.size), 1.0)
     if rng.random() < 0.5:
         frame["score"] = frame["score"].round(int(rng.integers(1, 3))).clip(0.01, 0.99)
     method = [("logloss",), ("ramp",), ("ramp", "--constraint", "equalized_odds")][rng.integers(3)]
@@ -186,7 +187,7 @@ def small_groups_that_cost(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = np.append(rng.integers(1500, 4000, int(rng.integers(2, 4))), int(rng.integers(25, 150)))
     shift = np.append(rng.normal(0, 0.15, sizes.size - 1), rng.choice([-1.0, 0.0, 1.0]))
     skill = np.append(np.full(sizes.size - 1, 3.0), rng.choice([0.0, 3.0], p=[0.7, 0.3]))
-    frame = _drawn(rng, sizes, shift, skill)
+    frame = draw_people(rng, sizes, shift, skill)
     constraint = str(
         rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"], p=[0.1, 0.2, 0.7])
     )
@@ -216,7 +217,7 @@ def small_groups_that_cost(rng: np.random.Generator, shell: Shell) -> Tried:
 )
 def compared_with_its_own_method(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = rng.integers(150, 500, int(rng.integers(2, 4)))
-    frame = _drawn(rng, sizes, rng.normal(size=sizes.size), 1.0)
+    frame = draw_people(rng, sizes, rng.normal(size=sizes.size), 1.0)
     slack, seed = float(rng.choice([0.0, 0.05])), int(rng.integers(99))
     common = ("--protected", "race", "--seed", seed)
     data = shell.write(frame)
@@ -257,10 +258,10 @@ def _worlds_of_doubt(rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFra
         ("logloss", "--decisions", "deterministic"),
         ("fair-regression", "--slack", rng.choice([0.0, 0.05])),
     ][rng.integers(6)]
-    return _drawn(rng, sizes, shift, skill), _drawn(rng, [20_000] * groups, shift, skill), method
+    return draw_people(rng, sizes, shift, skill), draw_people(rng, [20_000] * groups, shift, skill), method
 
 
-def _decided(frame: pd.DataFrame) -> Any:
+def chance_of(frame: pd.DataFrame) -> Any:
     """Return the chance of a positive decision of predicted rows, by threshold where values are predicted."""
     return frame["p_positive"] if "p_positive" in frame else (frame["prediction"] >= 0.5).astype(float)
 
@@ -282,7 +283,9 @@ def nothing_shows_that_it_helped(rng: np.random.Generator, shell: Shell) -> Trie
     _, held = parts_of(frame, data, HOW)
     after = shell.predict("r.fairfix", shell.write(held, "held.parquet"))
     name = done.result["criterion"]
-    before, now = (_gap(held, chance, RATES[name]) for chance in (held["score"] >= 0.5, after["p_positive"]))
+    before, now = (
+        largest_gap(held, chance, RATES[name]) for chance in (held["score"] >= 0.5, after["p_positive"])
+    )
     slack = done.result["parameters"]["slack"]
     uncertain = not _rows(done.result)[name]["before"]["low"] > slack
     codes = [one.get("code") for one in done.result["messages"]]
@@ -303,7 +306,7 @@ def the_same_for_everybody(rng: np.random.Generator, shell: Shell) -> Tried:
     if done.status == 2:
         return NOT_SAID
     parts = [shell.predict("r.fairfix", shell.write(one)) for one in parts_of(frame, data, HOW)]
-    same = any(_decided(one).nunique() == 1 for one in parts)
+    same = any(chance_of(one).nunique() == 1 for one in parts)
     told = [one["text"] for one in done.result["messages"] if one.get("code") in ("selection", "constant")]
     alike = [text for text in told if "everybody" in text or "nobody" in text]
     return judged(bool(alike) == same, f"{method}: all the same {same}, and said was {told}")
@@ -328,7 +331,7 @@ def lowers_everybody(rng: np.random.Generator, shell: Shell) -> Tried:
     changes = []
     for part in (held, world):
         base = (part["score"] >= 0.5).astype(float)
-        after = _decided(shell.predict("r.fairfix", shell.write(part, "part.parquet")))
+        after = chance_of(shell.predict("r.fairfix", shell.write(part, "part.parquet")))
         changes.append((after - base).groupby(part["race"]).mean())
     if not told:
         # silence is kept where somebody gains on held-out rows, or nobody loses for certain

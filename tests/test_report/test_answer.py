@@ -22,7 +22,9 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.report import renderer
 from fairfix.report.answer import (
     NOT_JUDGED,
+    SURER,
     Amounts,
+    _first,
     answer,
     between_whom,
     judged_statement,
@@ -171,7 +173,7 @@ def test_the_limit_is_on_the_side_that_is_said(percent_limit: int, gate_on: Any)
     rows=st.integers(50, 10**6),
 )
 def test_so_many_rows_decide(value: float, limit: float, below: float, above: float, rows: int) -> None:
-    """With the rows named, and an interval narrower by their root, the check is decided; with fewer by a third, not."""
+    """With half the rows named, and an interval narrower by their root, the check is decided; with a third, not."""
     low, high = value - below, value + above
     check = {
         "value": value,
@@ -194,8 +196,8 @@ def test_so_many_rows_decide(value: float, limit: float, below: float, above: fl
         narrow = Value(value, value - shrunk * below, value + shrunk * above)
         return own.judge(narrow, complete=True, gate_on="interval").verdict
 
-    assert verdict(1.001 * needed) != "undecided"
-    assert needed <= rows + 1 or verdict(needed / 1.5) == "undecided" or needed / 1.5 < rows
+    assert verdict(1.001 * needed / SURER) != "undecided"
+    assert needed <= rows + 1 or verdict(needed / (1.5 * SURER)) == "undecided" or needed / 3 < rows
 
 
 def test_a_value_at_its_limit_has_no_number_of_rows() -> None:
@@ -211,6 +213,32 @@ def test_a_value_at_its_limit_has_no_number_of_rows() -> None:
         {"of": "change"},
     ):
         assert rows_to_decide({**check, **change}, 4000) is None
+
+
+@pytest.mark.parametrize(("comparison", "limit"), [("dp.difference", 0.01), ("dp.ratio", 0.99)])
+def test_an_end_that_the_scale_cuts_off_tells_no_width(comparison: str, limit: float) -> None:
+    """The other end does; where both are cut off, there is no number."""
+    (check,) = result(f"{comparison}{'>' if limit < 0.5 else '<'}{limit}", gap=0.02)["checks"]
+    value, cut = check["value"], 0.0 if limit < 0.5 else 1.0
+    side = "high" if limit < 0.5 else "low"
+    near = {**check, "code": "limit_inside", "low": 0.0, "high": 1.0, side: check[side]}
+    limit_between = {**near, "limit": (value + cut) / 2}
+
+    assert (rows_to_decide(limit_between, 4000) or 0) > 1.5 * SURER * 4000
+    assert rows_to_decide({**limit_between, "low": 0.0, "high": 1.0}, 4000) is None
+
+
+def test_a_confidence_has_all_its_digits() -> None:
+    assert "99.9 % interval" in " ".join(answer(result(confidence=0.999)))
+
+
+def test_of_checks_that_pass_the_nearest_to_its_limit_is_said() -> None:
+    """The worst attribute is the one that is furthest beyond its limit, or least within it."""
+    (check,) = result("dp.difference>0.9")["checks"]
+    worse = {**check, "attribute": "h", "value": check["value"] + 0.1}
+
+    for checks in ([check, worse], [worse, check]):
+        assert _first(checks) is worse
 
 
 def test_nothing_is_judged_without_limits() -> None:

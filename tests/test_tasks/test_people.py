@@ -122,8 +122,8 @@ def test_a_repair_opens_with_the_answer(name: str) -> None:
     for when in ("before", "after"):
         assert f"{100 * row[when]['value']:.1f} points" in gap
     low, high = row["change"]["low"], row["change"]["high"]
-    assert ("smaller for sure" in gap) == (high < 0)
-    assert ("for sure" in gap) == (high < 0 or low > 0)
+    assert ("smaller, with 95% confidence" in gap) == (high < 0)
+    assert ("confidence:" in gap) == (high < 0 or low > 0)
     assert "was" in cost
     assert all(column in needs for column in result["requires"]["columns"])
     assert ("the protected attribute" in needs) == result["requires"]["protected_at_predict"]

@@ -72,7 +72,7 @@ def test_changes_are_those_of_the_rows(weight: str | None) -> None:
     assert by["auc"]["high"] > now["high"] - then["low"]
     assert by[GAP]["high"] < 0
     text = renderer("text")(result)
-    assert "it is better for sure" in text.split("Qualities")[0]
+    assert "it is better, with 95% confidence" in text.split("Qualities")[0]
 
 
 def test_a_model_does_not_differ_from_itself() -> None:
