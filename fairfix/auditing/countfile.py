@@ -397,7 +397,7 @@ def _unpacked(content: Artifact) -> CountFile:
     parts = arrays_of(reading)
     of_sums = [array.shape[-1:] for name, array in content.arrays.items() if name.startswith("sums.")]
     need(
-        not columns.weight or (2,) not in of_sums,
+        "mass" not in content.arrays or (2,) not in of_sums,
         f"it was counted by fairfix {', '.join(held['fairfix'])} without the squared weights of scores and losses, "
         "which their intervals need; count its data again",
     )

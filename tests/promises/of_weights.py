@@ -39,7 +39,7 @@ def _audit(rng: np.random.Generator, shell: Shell, groups: int, metric: str, gap
     score = np.where(heavy, rng.random(code.size), middle[code] + rng.uniform(-LIGHT, LIGHT, code.size))
     frame = pd.DataFrame(
         {
-            "race": [f"g{k}" for k in code],
+            "race": [f"g{k:02}" for k in code],
             "score": score,
             "label": (rng.random(code.size) < score).astype(int),
             "weight": np.where(heavy, times[code], 1.0) * rng.uniform(0.5, 1.5, code.size),

@@ -238,6 +238,17 @@ class TestProportions:
             rtol=1e-9,
         )
 
+    def test_missing_rows_weigh_what_they_weigh_elsewhere(self) -> None:
+        """A group without successes has a wider interval where those of another group are heavy; never a narrower."""
+        alone, heavy, light = (
+            Proportions.weighted([0.0, 10.0 * w], [50.0, 90.0], [0.0, 10.0 * w**2], [50.0, 90.0])
+            for w in (1.0, 5.0, 0.2)
+        )
+
+        assert alone.totals[0] == light.totals[0] == 50.0
+        assert heavy.totals[0] == pytest.approx(10.0)
+        assert heavy.limits(0.05)[1][0] > alone.limits(0.05)[1][0]
+
     def test_unequal_weights_widen(self) -> None:
         """Fifty rows of very unequal weight say less than fifty equal ones."""
         weights = np.r_[np.full(45, 0.1), np.full(5, 10.0)]
@@ -377,6 +388,24 @@ class TestAreas:
         assert np.asarray(areas.variance)[0] == pytest.approx(delong)
         assert areas.slack[0] == pytest.approx(0.5 * (high[:, None] == low).mean())
         assert Areas.from_histograms([positives], [negatives], exact=True).slack[0] == 0.0
+
+    def test_weights_that_go_with_the_score_have_the_variance_of_the_quotient(self) -> None:
+        """It is linearised in the weights of each row, where that is more than Kish's number of rows says."""
+        high, low = np.repeat([0, 1, 2, 3], [1, 3, 3, 3]), np.repeat([0, 1, 2, 3], [5, 2, 2, 1])
+        weight = np.where(high == 0, 6.0, 1.0)
+        masses, squares = np.bincount(high, weight, 4), np.bincount(high, weight**2, 4)
+        negatives = np.bincount(low).astype(float)
+        areas = Areas.from_histograms([masses], [negatives], ([squares], [negatives]))
+        wins = ((high[:, None] > low) + 0.5 * (high[:, None] == low)).mean(axis=1)
+        losses = ((high[:, None] > low) + 0.5 * (high[:, None] == low)).T @ weight / weight.sum()
+        area = wins @ weight / weight.sum()
+        m, share = weight.sum() ** 2 / (weight**2).sum(), weight**2 / (weight**2).sum()
+        of_wins = share @ (wins - area) ** 2
+        assert of_wins > weight / weight.sum() @ (wins - area) ** 2
+
+        assert areas.value[0] == pytest.approx(area)
+        assert areas.positives[0] == pytest.approx(m)
+        assert np.asarray(areas.variance)[0] == pytest.approx(of_wins / (m - 1) + losses.var() / 9)
 
     def test_more_variance_in_the_scores_widens(self) -> None:
         """A variance above the model's scales the interval; one below it changes nothing."""
