@@ -275,8 +275,8 @@ def score_cells(truth: str, size: str, groups: int, simulations: int, rng: np.ra
     true_from_all = np.abs(true - share @ true).max(axis=1)
     grid = (np.arange(shapes.shape[1]) + 0.5) / shapes.shape[1]
     size_of = np.broadcast_to(n, (simulations, groups)).ravel()
-    sums = [(counts @ grid).ravel(), (counts @ grid**2).ravel()]
-    means = Batch(Means.from_sums(size_of, size_of, *sums, support=(0.0, 1.0)), groups)
+    sums = [size_of, (counts @ grid).ravel(), (counts @ grid**2).ravel()]
+    means = Batch(Means.from_sums(sums, support=(0.0, 1.0)), groups)
     gaps = [difference_between_groups(e, ALPHA) for e in means]
     return {
         "KS between groups": tally_gaps(between, distance),

@@ -110,7 +110,10 @@ def arrays_of(reading: Reading) -> dict[str, Array]:
     if reading.columns.prediction or reading.columns.probability:  # else decisions follow from a threshold
         arrays["decisions"] = Array("<f8", ("cells", labels, 4), 0.0)
     # a loss may be infinite, and a sum of losses not a number
-    return arrays | {f"sums.{name}": Array("<f8", ("cells", labels, 2), None) for name in summed(reading)}
+    powers = 4 if reading.columns.weight else 2
+    return arrays | {
+        f"sums.{name}": Array("<f8", ("cells", labels, powers), None) for name in summed(reading)
+    }
 
 
 @dataclass(frozen=True)
@@ -392,6 +395,12 @@ def _unpacked(content: Artifact) -> CountFile:
     ends = {axis: np.cumsum([0, *(piece[axis] for piece in pieces)]) for axis in ("cells", "entries")}
     state = State({}, dict(content.arrays), {axis: int(sums[-1]) for axis, sums in ends.items()})
     parts = arrays_of(reading)
+    of_sums = [array.shape[-1:] for name, array in content.arrays.items() if name.startswith("sums.")]
+    need(
+        "mass" not in content.arrays or (2,) not in of_sums,
+        f"it was counted by fairfix {', '.join(held['fairfix'])} without the squared weights of scores and losses, "
+        "which their intervals need; count its data again",
+    )
     arrays = {name: part.load(name, state) for name, part in parts.items()}
     need(not state.arrays, f"nothing is known of the arrays {', '.join(sorted(state.arrays))}")
     made = []

@@ -250,23 +250,13 @@ def own_sums(metric: Own, table: Floats) -> Floats:
 
 
 def own_estimates(metric: Own, sums: Floats, weighted: bool) -> Estimates:
-    """Return the estimates of the sums of :func:`own_sums`: Clopper-Pearson for two values, Student t for more.
-
-    Where rows count unequally, a mean has the effective number of rows of its linearised variance, as rates have, and
-    never more than Kish's: values that go with the weights vary more than the weighted variance tells.
-    """
+    """Return the estimates of the sums of :func:`own_sums`: Clopper-Pearson for two values, Student t for more."""
     if metric.interval == "rates":
         yes, yes2, no, no2 = sums.T
         by_weight = weighted or len({one for one in metric.below if one}) > 1
         rates = Proportions.weighted(yes, no, yes2, no2) if by_weight else Proportions(yes, yes + no)
         return rates if metric.bounds == (0.0, 1.0) else Scaled(rates, *metric.bounds)
-    weight, total, squares, weight2, total2, squares2 = sums.T
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean, kish = total / weight, np.nan_to_num(weight**2 / weight2)
-        variance = np.maximum(np.nan_to_num(squares / weight - mean**2), 0.0)
-        spread = np.maximum(squares2 - 2 * mean * total2 + mean**2 * weight2, 0.0)
-        sizes = np.where(spread > 0, np.fmin(variance * weight**2 / spread, kish), kish)
-    return Means(mean, variance, sizes, metric.bounds)
+    return Means.from_sums(sums.T, metric.bounds)
 
 
 def own_size(metric: Own, sums: Floats) -> Floats:

@@ -33,7 +33,7 @@ from fairfix.data.encoder import null_mask, primitive
 from fairfix.data.scan import quantities
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.stats.estimates import Estimates, Limits, Means, Proportions, carrying_rows, sidak
+from fairfix.stats.estimates import Estimates, Limits, Means, Proportions, carrying_rows, powers, sidak
 
 MEMBERS = 400
 """More pairs than this are not compared with one another."""
@@ -239,8 +239,8 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
                 ]
                 estimates.append(proportions(sums[0], sums[1], weighted))
             else:
-                mean_sums = by(weight), by(weight**2), by(weight * value), by(weight * value * value)
-                estimates.append(means(metric, table.reading, *mean_sums))
+                sums = [by(part) for part in powers(weight, value)]
+                estimates.append(means(metric, table.reading, np.stack(sums)))
             place = mass / total[code]
             sizes.append(np.nan_to_num(total**2 / by(weight * mass)))
             shares.append(np.nan_to_num(total / total.sum()))

@@ -11,24 +11,30 @@ from fairfix.stats.estimates import Means, Proportions
 
 
 def mean_sums(mean: Mean, counts: Counts) -> Floats:
-    """Return per group the sums of ``w v`` and ``w v^2`` of a mean's quantity ``v``, shape (G, 2)."""
-    sums = counts.sums[mean.quantity].sum(axis=1)
-    if not mean.error:
-        return np.asarray(sums)
-    labels = counts.sums.get("label")
-    label = counts.weights[:, 1].sum(axis=-1) if labels is None else labels[:, :, 0].sum(axis=1)
-    return np.stack([sums[:, 0] - label, counts.sums["square_loss"][:, :, 0].sum(axis=1)], axis=-1)
+    """Return per group the sums of a mean's quantity ``v`` that :meth:`Means.from_sums` wants.
+
+    They are of ``w, w v, w v^2``, and with weights of ``w^2, w^2 v, w^2 v^2`` too: shape (3, G) or (6, G).
+    """
+    powers = [counts.weights, counts.square_weights] if counts.weighted else [counts.weights]
+    sums, labels = counts.sums[mean.quantity].sum(axis=1), counts.sums.get("label")
+    out = []
+    for p, weights in enumerate(powers):
+        total, squares = sums[:, 2 * p : 2 * p + 2].T
+        if mean.error:
+            total = total - (
+                weights[:, 1].sum(axis=-1) if labels is None else labels[:, :, 2 * p].sum(axis=1)
+            )
+            squares = counts.sums["square_loss"][:, :, 2 * p].sum(axis=1)
+        out += [weights.sum(axis=(1, 2)), total, squares]
+    return np.stack(out)
 
 
-def means(
-    mean: Mean, reading: Reading, weight: Floats, weight2: Floats, total: Floats, squares: Floats
-) -> Means:
-    """Return means from sums (k,) of w, w^2, w v and w v^2; undefined where one is too large for a float."""
+def means(mean: Mean, reading: Reading, sums: Floats) -> Means:
+    """Return means from the sums of :func:`mean_sums`; undefined where one is too large for a float."""
     probable = reading.task != "regression" and reading.score_scale != "raw"
     bounds = (0.0, 1.0) if mean.name == "mean_score" and probable else mean.bounds
-    finite = np.isfinite(squares)
-    total, squares = np.where(finite & np.isfinite(total), total, np.nan), np.where(finite, squares, np.nan)
-    return Means.from_sums(weight, weight2, total, squares, bounds)
+    finite = np.isfinite(sums).all(axis=0)
+    return Means.from_sums(np.where(finite, sums, np.nan), bounds)
 
 
 def confusion(counts: Counts, threshold: float | None) -> Floats | None:

@@ -190,8 +190,7 @@ class Measured:
             elif isinstance(metric, Own):
                 out[name] = own_estimates(metric, own_sums(metric, self.table), self.counts.weighted)
             else:
-                sums = mean_sums(metric, self.counts)
-                out[name] = means(metric, self.evidence.reading, *self.sizes, *sums.T)
+                out[name] = means(metric, self.evidence.reading, mean_sums(metric, self.counts))
         if "scoring_rate" not in self.missing:
             out["scoring_rate"] = proportions(*self._above_median(), self.counts.weighted)
         if "auc" not in self.missing:
@@ -211,11 +210,9 @@ class Measured:
 
     def _areas(self) -> Areas:
         value, slack = areas(self.evidence.counts, self.view, self.evidence.all_rows)
-        weights, squares = self.counts.weights, self.counts.square_weights
-        with np.errstate(invalid="ignore", divide="ignore"):  # effective numbers, spread over the bins
-            effective = np.nan_to_num(weights.sum(axis=2, keepdims=True) / squares.sum(axis=2, keepdims=True))
-        negative, positive = np.moveaxis(weights * effective, 1, 0)
-        binned = Areas.from_histograms(positive, negative)
+        negative, positive = np.moveaxis(self.counts.weights, 1, 0)
+        negative2, positive2 = np.moveaxis(self.counts.square_weights, 1, 0)
+        binned = Areas.from_histograms(positive, negative, (positive2, negative2))
         return replace(binned, area=value, numerical_error=slack)
 
     @cached_property
@@ -250,7 +247,7 @@ class Measured:
         if "score" not in self.counts.sums:
             return [None] * len(weight)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            mean, square = (self.counts.sums["score"].sum(axis=1) / weight[:, None]).T
+            mean, square = (self.counts.sums["score"][..., :2].sum(axis=1) / weight[:, None]).T
             variance = square - mean**2
             variance[~(variance > ROUNDING * square)] = np.nan
         return [math.sqrt(one) if math.isfinite(one) else None for one in variance.tolist()]
@@ -289,8 +286,8 @@ class Measured:
         metric = self.evidence.plain.get(name)
         if isinstance(metric, Mean):
             weight = self.sizes[0]
-            parts = (*self.sizes, *mean_sums(metric, self.counts).T)
-            return means(metric, self.evidence.reading, *map(_rest, parts)), weight / weight.sum()
+            rest = np.stack([_rest(part) for part in mean_sums(metric, self.counts)])
+            return means(metric, self.evidence.reading, rest), weight / weight.sum()
         if isinstance(metric, Own):
             sums = own_sums(metric, self.table)
             size = own_size(metric, sums)

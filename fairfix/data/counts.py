@@ -149,7 +149,8 @@ class Counts:
     """Shape (C, L, 4): sums of ``w q``, ``w (1 - q)``, ``w^2 q``, ``w^2 (1 - q)`` where ``q`` is the probability of a
     positive decision (0 or 1 for hard decisions); None when decisions follow from a threshold on the score."""
     sums: Mapping[str, Floats] = field(default_factory=dict)
-    """Per name, shape (C, L, 2): sums of ``w v`` and ``w v^2`` of a real quantity ``v`` (score, losses)."""
+    """Per name, shape (C, L, 2): sums of ``w v`` and ``w v^2`` of a real quantity ``v`` (score, losses); with weights,
+    shape (C, L, 4): also of ``w^2 v`` and ``w^2 v^2``."""
     read: int = 0
     excluded: Mapping[str, int] = field(default_factory=dict)
     """Rows read but not counted, by reason. ``read == rows.sum() + sum(excluded.values())``."""

@@ -177,8 +177,11 @@ class Tally:
             self._add_sums("decisions", code, *(w**p * part for p in (1, 2) for part in (q, 1.0 - q)))
         with np.errstate(invalid="ignore", over="ignore"):  # an infinite loss stays infinite
             for name, value in quantities(rows, self.reading, losses=self.losses):
-                once = value if rows.weight is None else value * w
-                self._add_sums(name, code, once, once * value)
+                if rows.weight is None:
+                    self._add_sums(name, code, value, value * value)
+                else:
+                    parts = (value * w, value * w * w)
+                    self._add_sums(name, code, *(of for once in parts for of in (once, once * value)))
 
     def _keep(self, rows: Rows) -> None:
         assert self.kept is not None

@@ -48,7 +48,7 @@ from fairfix.individual.residual import ResidualContrast, residual_effect
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.optim.transport import regularizer_empirical
-from fairfix.stats.estimates import Means, Proportions
+from fairfix.stats.estimates import Means, Proportions, powers
 
 if TYPE_CHECKING:
     from fairfix.models.user_file import ScoringModel
@@ -434,9 +434,8 @@ def _share(x: Floats, weight: Floats, support: tuple[float, float], alpha: float
 
 def _mean(x: Floats, weight: Floats, support: tuple[float, float], alpha: float) -> Value:
     """Return a weighted mean with its limits."""
-    sums = (weight, weight**2, weight * x, weight * x * x, weight * np.abs(x))
-    n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
-    return _first(Means.from_sums(n, n2, total, squares, support, sizes), alpha)
+    sums = powers(weight, x).sum(axis=1, keepdims=True)
+    return _first(Means.from_sums(sums, support, [float((weight * np.abs(x)).sum())]), alpha)
 
 
 def _first(estimate: Proportions | Means, alpha: float) -> Value:

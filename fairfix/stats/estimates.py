@@ -41,6 +41,15 @@ CARRIED = 8.0
 """A mean has a limit towards an infinite end once unseen rows are likely less than an eighth of those that carry it."""
 
 
+ROUNDING = 1e-12
+"""Part of a sum that rounding may be: a difference of sums below it is none."""
+
+
+def powers(weight: Floats, value: Floats) -> Floats:
+    """Return of each row what :meth:`Means.from_sums` wants the sums of, shape (6, n): w, wx, wx², w², w²x, w²x²."""
+    return np.stack([part * value**k for part in (weight, weight**2) for k in range(3)])
+
+
 def frozen(numbers: ArrayLike) -> Floats:
     """Return a read-only copy."""
     array = np.array(numbers, dtype=np.float64)
@@ -136,14 +145,16 @@ class Proportions(Estimates):
 
         ``n_eff = p(1-p) / var`` with ``var = ((1-p)² Σ_success w² + p² Σ_failure w²) / W²``, but never above Kish's
         ``W² / Σ w²``: with a few light successes the estimated variance is far too small by luck. Where the rate is 0
-        or 1 it is Kish's number. The scale of the weights does not matter. The sums (k,) are of weights and of squared
-        weights, of the rows with and without the outcome.
+        or 1, what the rows that are not there would weigh is taken from the other rates. The scale of the weights does
+        not matter. The sums (k,) are of weights and of squared weights, of the rows with and without the outcome.
         """
         s, f, s2, f2 = (np.asarray(v, float) for v in (w_success, w_failure, w2_success, w2_failure))
         weight = s + f
         kish = _divide(weight**2, s2 + f2)
-        korn_graubard = _divide(s * f * weight**2, f**2 * s2 + s**2 * f2)
-        size = np.nan_to_num(np.fmin(kish, korn_graubard))
+        of_success = _weight_of_a_row(s, s2, _divide(f2, f))
+        of_failure = _weight_of_a_row(f, f2, _divide(s2, s))
+        linear = _divide(weight**2, f * of_success + s * of_failure)
+        size = np.nan_to_num(np.where(linear < (1.0 - ROUNDING) * kish, linear, kish))
         rate = _divide(s, weight)
         return cls(np.nan_to_num(rate) * size, size, rate)
 
@@ -202,7 +213,7 @@ class Means(Estimates):
     variance: Floats
     """(k,) variances of one row about that mean (divided by ``n``, not ``n - 1``)."""
     sizes: Floats
-    """(k,) effective numbers of rows, ``(Σw)² / Σw²``; 0 is an undefined mean."""
+    """(k,) effective numbers of rows; 0 is an undefined mean."""
     support: tuple[float, float] = (-math.inf, math.inf)
     """Smallest and largest possible value of a row; infinite where there is none."""
     carried: ArrayLike = math.inf
@@ -219,18 +230,27 @@ class Means(Estimates):
     @classmethod
     def from_sums(
         cls,
-        weight: ArrayLike,
-        weight2: ArrayLike,
-        total: ArrayLike,
-        total_of_squares: ArrayLike,
+        sums: ArrayLike,
         support: tuple[float, float] = (-math.inf, math.inf),
         total_of_sizes: ArrayLike | None = None,
     ) -> Means:
-        """From additive sums, each (k,): ``Σw``, ``Σw²``, ``Σwx``, ``Σwx²`` and, if at hand, ``Σw|x|``."""
-        mean = _divide(total, weight)
-        square = _divide(total_of_squares, weight)
+        """From the additive sums of :func:`powers`, (6, k), or of rows that count once, (3, k): ``n``, ``Σx``, ``Σx²``.
+
+        Weighted rows have the effective number ``v W² / Σ w²(x - m)²`` for the weighted variance ``v`` about the mean
+        ``m``: values that go with the weights vary more than ``v`` tells. It is never above Kish's ``W² / Σ w²``, and
+        is Kish's where no row differs from the mean. ``total_of_sizes`` is ``Σw|x|``, if at hand.
+        """
+        weight, total, squares, *of_squared_weights = np.asarray(sums, float)
+        mean, square = _divide(total, weight), _divide(squares, weight)
         variance = np.maximum(square - mean**2, 0.0)  # rounding below 0
-        sizes = np.nan_to_num(_divide(np.square(np.asarray(weight, float)), weight2))
+        sizes = np.nan_to_num(weight)
+        if of_squared_weights:
+            weight2, total2, squares2 = of_squared_weights
+            sizes = np.nan_to_num(_divide(weight**2, weight2))
+            spread = squares2 - 2.0 * mean * total2 + mean**2 * weight2
+            seen = spread > ROUNDING * (squares2 + mean**2 * weight2)
+            linear = _divide(variance * weight**2, np.where(seen, spread, 0.0))
+            sizes = np.where(linear < (1.0 - ROUNDING) * sizes, np.maximum(linear, 1.0), sizes)
         carried: ArrayLike = math.inf
         if total_of_sizes is not None:
             rows = carrying_rows(_divide(total_of_sizes, weight), square, sizes)
@@ -263,6 +283,16 @@ class Means(Estimates):
             distance = np.abs(self.mean - start)
             carried = carrying_rows(distance, distance**2 + self.variance, self.sizes)
         return np.asarray(carried >= CARRIED * math.log(1 / tail))
+
+
+def _weight_of_a_row(weight: Floats, square: Floats, other: Floats) -> Floats:
+    """Return ``Σw² / Σw`` of the rows with one outcome, (k,); ``other`` is that of those with the other outcome.
+
+    A rate without such a row takes it from the rates with both: as many times ``other`` as there, or once.
+    """
+    mass, mass2 = (np.nan_to_num(_divide(part, unit)) for part, unit in ((weight, other), (square, other**2)))
+    times = float(_divide(mass2.sum(), mass.sum()))
+    return np.where(weight > 0, _divide(square, weight), other * (1.0 if math.isnan(times) else times))
 
 
 def carrying_rows(mean: ArrayLike, square: ArrayLike, sizes: ArrayLike) -> Floats:
@@ -304,22 +334,40 @@ class Areas(Estimates):
         self._settle(area=self.area, positives=positives, negatives=negatives, value=value, slack=slack)
 
     @classmethod
-    def from_histograms(cls, positives: ArrayLike, negatives: ArrayLike, *, exact: bool = False) -> Areas:
+    def from_histograms(
+        cls,
+        positives: ArrayLike,
+        negatives: ArrayLike,
+        squares: tuple[ArrayLike, ArrayLike] | None = None,
+        *,
+        exact: bool = False,
+    ) -> Areas:
         """From counts per score bin, ties and bins counting one half.
 
         Parameters
         ----------
         positives, negatives
-            (k, bins) numbers of rows of each class in each bin, in order of the score.
+            (k, bins) weights of rows of each class in each bin, in order of the score.
+        squares
+            The same of squared weights; None where rows count once. The variance is linearised, so it sees weights that
+            go with the score, and is never below that of equal weights with Kish's number of rows.
         exact
             Rows of one bin are truly tied, so that the area has no numerical error.
         """
-        positives, negatives = (np.asarray(v, dtype=np.float64) for v in (positives, negatives))
-        m, n = positives.sum(axis=1), negatives.sum(axis=1)
-        p, q = _divide(positives, m[:, None]), _divide(negatives, n[:, None])
+        masses = [np.asarray(v, dtype=np.float64) for v in (positives, negatives)]
+        squared = masses if squares is None else [np.asarray(v, dtype=np.float64) for v in squares]
+        p, q = (_divide(v, v.sum(axis=1, keepdims=True)) for v in masses)
+        m, n = (
+            np.nan_to_num(_divide(w.sum(axis=1) ** 2, w2.sum(axis=1)))
+            for w, w2 in zip(masses, squared, strict=True)
+        )
         wins, losses = q.cumsum(axis=1) - q / 2, 1 - (p.cumsum(axis=1) - p / 2)
         area = (p * wins).sum(axis=1)
-        of_wins, of_losses = ((w * (v - area[:, None]) ** 2).sum(axis=1) for w, v in ((p, wins), (q, losses)))
+        of_wins, of_losses = (
+            np.max([(by * (v - area[:, None]) ** 2).sum(axis=1) for by in (share, shared)], axis=0)
+            for share, w2, v in ((p, squared[0], wins), (q, squared[1], losses))
+            for shared in (_divide(w2, w2.sum(axis=1, keepdims=True)),)
+        )
         variance = _divide(of_wins, m - 1) + _divide(of_losses, n - 1)  # NaN for a single row of a class
         error = 0.0 if exact else np.nan_to_num((p * q).sum(axis=1) / 2)
         return cls(np.nan_to_num(area), m, n, error, variance)

@@ -39,7 +39,7 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution
-from fairfix.stats.estimates import Areas, Means, simultaneous_limits
+from fairfix.stats.estimates import Areas, Means, powers, simultaneous_limits
 
 FEW = 100
 """Rows from which a rate is known to about 0.1 only (95 %): a gap that hangs on fewer is mostly chance."""
@@ -175,13 +175,13 @@ def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Ca
     attributes = [base.groups([name]) for name in base.reading.columns.protected]
     many = sum(len(groups.levels) for groups in attributes)
     for groups in attributes:
-        n, n2, total, squares = (
-            np.bincount(groups.codes, part, len(groups.levels))
-            for part in (weight, weight**2, weight * change, weight * change**2)
+        sums = np.stack(
+            [np.bincount(groups.codes, part, len(groups.levels)) for part in powers(weight, change)]
         )
+        n, total = sums[:2]
         if (total > ROUNDED * n).any():
             return
-        high = Means.from_sums(n, n2, total, squares, (-1.0, 1.0)).limits((1.0 - confidence) / many)[1]
+        high = Means.from_sums(sums, (-1.0, 1.0)).limits((1.0 - confidence) / many)[1]
         was = np.bincount(groups.codes, weight * before, n.size)
         for k in np.flatnonzero(high < 0):
             rates = f"from {was[k] / n[k]:.1%} to {(was[k] + total[k]) / n[k]:.1%}"
@@ -238,11 +238,8 @@ def area_of(table: Table, confidence: float) -> Value | None:
     if table.rows.score is None or not table.reading.binary:
         return None
     counts = count_table(table).counts
-    weights, squares = (part.sum(axis=0)[None] for part in (counts.weights, counts.square_weights))
-    with np.errstate(invalid="ignore", divide="ignore"):  # effective numbers, spread over the bins
-        effective = np.nan_to_num(weights.sum(axis=2, keepdims=True) / squares.sum(axis=2, keepdims=True))
-    negative, positive = np.moveaxis(weights * effective, 1, 0)
-    areas = Areas.from_histograms(positive, negative)
+    weights, squares = (part.sum(axis=0)[:, None] for part in (counts.weights, counts.square_weights))
+    areas = Areas.from_histograms(weights[1], weights[0], (squares[1], squares[0]))
     low, high = simultaneous_limits(areas, 1.0 - confidence)
     return Value(float(areas.area[0]), float(low[0]), float(high[0]))
 

@@ -31,6 +31,7 @@ from fairfix.tasks.request import AuditRequest, CompareRequest, PredictRequest, 
 INTERVALS: Mapping[str, str] = {
     "rates": "Clopper-Pearson; Šidák over the groups of a table",
     "weighted rates": "the same with the effective number of rows: Korn and Graubard's, at most Kish's `(Σw)² / Σw²`",
+    "weighted means": "the same as means, with the effective number of rows of the linearised variance, at most Kish's",
     "difference, ratio of two groups": "Newcombe's hybrid (MOVER) on those limits; ratios on the log scale",
     "largest difference": "lower end: Bonferroni over the ordered pairs; upper end: no correction needed",
     "to overall": "the group against everybody else, shrunk by the group's share, which is taken as fixed",
@@ -204,6 +205,8 @@ def _of_metric(metric: Metric) -> Iterator[tuple[str, str]]:
         yield "interval", INTERVALS[metric.interval]
     if metric.name in RATES:
         yield "with weights", INTERVALS["weighted rates"].replace("`", "")
+    elif metric.interval == "means, losses":
+        yield "with weights", INTERVALS["weighted means"]
 
 
 def _comparison(name: str) -> Explanation:

@@ -23,7 +23,7 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
         "recorded group, true group": (
             "the group in the data, and the one a person belongs to, where the first may be wrong"
         ),
-        "weight": "how many people of the population a row stands for",
+        "weight": "how many people of the population a row stands for; not how often the row was seen",
     },
     "Scores and decisions": {
         "score": (

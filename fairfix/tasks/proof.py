@@ -30,7 +30,7 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note
 from fairfix.noisy.proof import Told, comparisons_of, said_of, true_groups_of, values_of
 from fairfix.optim.parity import ks_to_overall
-from fairfix.stats.estimates import Means
+from fairfix.stats.estimates import Means, powers
 from fairfix.stats.ks import ks_noise
 from fairfix.tasks.people import GroupChange, changes_of
 
@@ -456,8 +456,7 @@ def loss_of(name: str, table: Table) -> Floats:
 def mean_change(parts: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
     """Return the mean of a change per row, whose smallest and largest possible value are ``support``."""
     weight = table.weight
-    sums = (weight, weight**2, weight * parts, weight * parts * parts, weight * np.abs(parts))
-    n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
-    estimate = Means.from_sums(n, n2, total, squares, support, sizes)
+    sums = powers(weight, parts).sum(axis=1, keepdims=True)
+    estimate = Means.from_sums(sums, support, [float((weight * np.abs(parts)).sum())])
     low, high = estimate.limits(1.0 - settings.confidence)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

@@ -297,6 +297,19 @@ def test_a_file_from_before_a_part_of_the_reading_is_read_as_it_was(tmp_path: Pa
     assert CountFile.load(tmp_path / "b.counts").reading == one.reading
 
 
+def test_a_weighted_file_without_squared_weights_of_losses_is_refused(tmp_path: Path) -> None:
+    """Their intervals would be too narrow; without weights nothing is lacking."""
+    for name in ("scores", "weights"):
+        count(people(300, 0), READINGS[name]).save(tmp_path / f"{name}.counts")
+        found = artifact.read(tmp_path / f"{name}.counts", COUNTS)
+        arrays = {key: a[..., :2].copy() if key.startswith("sums.") else a for key, a in found.arrays.items()}
+        artifact.write(tmp_path / f"{name}.counts", Artifact(found.manifest, arrays), COUNTS)
+
+    CountFile.load(tmp_path / "scores.counts")
+    with pytest.raises(ArtifactError, match=r"without the squared weights .* count its data again"):
+        CountFile.load(tmp_path / "weights.counts")
+
+
 def test_any_flipped_byte_is_refused_or_harmless(tmp_path: Path) -> None:
     """Whatever byte is changed: an error that names the file, or the very same counts."""
     one = count(people(60, 0), READINGS["weights"])

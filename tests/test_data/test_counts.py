@@ -226,4 +226,4 @@ def test_weights_that_are_all_one_change_nothing() -> None:
     np.testing.assert_array_equal(weighted.mass, plain.weights)
     np.testing.assert_array_equal(weighted.square_mass, plain.weights)
     for name, sums in plain.sums.items():
-        np.testing.assert_allclose(weighted.sums[name], sums, rtol=1e-14)
+        np.testing.assert_allclose(weighted.sums[name], np.concatenate([sums, sums], axis=-1), rtol=1e-14)

@@ -59,6 +59,9 @@ def assert_brute(counts: Counts, frame: pd.DataFrame) -> None:
     log = -np.log(np.where(frame.label == 1, frame.score, 1 - frame.score))
     np.testing.assert_allclose(counts.sums["log_loss"][..., 0].sum(), (frame.w * log).sum(), rtol=1e-12)
     np.testing.assert_allclose(counts.sums["log_loss"][..., 1].sum(), (frame.w * log**2).sum(), rtol=1e-12)
+    if counts.weighted:
+        squared = [(frame.w**2 * log**k).sum() for k in (1, 2)]
+        np.testing.assert_allclose(counts.sums["log_loss"][..., 2:].sum(axis=(0, 1)), squared, rtol=1e-12)
     np.testing.assert_allclose(
         counts.sums["square_loss"][..., 0].sum(),
         (frame.w * (frame.score - frame.label) ** 2).sum(),

@@ -21,6 +21,7 @@ from fairfix.stats.estimates import (
     Limits,
     Means,
     Proportions,
+    powers,
     simultaneous_limits,
 )
 from fairfix.stats.gaps import (
@@ -237,6 +238,17 @@ class TestProportions:
             rtol=1e-9,
         )
 
+    def test_missing_rows_weigh_what_they_weigh_elsewhere(self) -> None:
+        """A group without successes has a wider interval where those of another group are heavy; never a narrower."""
+        alone, heavy, light = (
+            Proportions.weighted([0.0, 10.0 * w], [50.0, 90.0], [0.0, 10.0 * w**2], [50.0, 90.0])
+            for w in (1.0, 5.0, 0.2)
+        )
+
+        assert alone.totals[0] == light.totals[0] == 50.0
+        assert heavy.totals[0] == pytest.approx(10.0)
+        assert heavy.limits(0.05)[1][0] > alone.limits(0.05)[1][0]
+
     def test_unequal_weights_widen(self) -> None:
         """Fifty rows of very unequal weight say less than fifty equal ones."""
         weights = np.r_[np.full(45, 0.1), np.full(5, 10.0)]
@@ -264,8 +276,7 @@ class TestMeans:
     def test_student_limits_on_an_open_scale(self) -> None:
         """On an unbounded scale they are those of one more row, sqrt(n) standard deviations out."""
         rows = np.array([3.1, -0.4, 2.2, 8.0, 5.5])
-        sums = [[len(rows)], [len(rows)], [rows.sum()], [(rows**2).sum()]]
-        low, high = Means.from_sums(*sums).limits(0.05)
+        low, high = Means.from_sums([[len(rows)], [rows.sum()], [(rows**2).sum()]]).limits(0.05)
         ends = []
         for sign in (-1, 1):
             more = np.append(rows, rows.mean() + sign * math.sqrt(5) * rows.std())
@@ -289,18 +300,54 @@ class TestMeans:
     def test_a_change_that_few_rows_make_up_has_no_limits(self) -> None:
         """Where no end is finite, sums of absolute values tell how many rows carry the mean."""
         open_scale = (-math.inf, math.inf)
-        few = Means.from_sums([1000.0], [1000.0], [5.0], [5.0], open_scale, [5.0])
-        none = Means.from_sums([1000.0], [1000.0], [0.0], [0.0], open_scale, [0.0])
+        few = Means.from_sums([[1000.0], [5.0], [5.0]], open_scale, [5.0])
+        none = Means.from_sums([[1000.0], [0.0], [0.0]], open_scale, [0.0])
 
         assert [float(end[0]) for end in few.limits(0.05)] == [-math.inf, math.inf]
         assert [float(end[0]) for end in none.limits(0.05)] == [0.0, 0.0]
 
     def test_equal_weights_are_no_weights(self) -> None:
         """Weights all equal to c give the unweighted interval."""
-        plain = Means.from_sums([5.0], [5.0], [2.0], [1.1], support=(0, 1))
-        heavy = Means.from_sums([15.0], [45.0], [6.0], [3.3], support=(0, 1))
+        rows = np.array([0.1, 0.9, 0.2, 0.3, 0.5])
+        plain = Means.from_sums([[5.0], [rows.sum()], [(rows**2).sum()]], support=(0, 1))
+        for weight in (1.0, 3.0):
+            sums = powers(np.full(5, weight), rows).sum(axis=1, keepdims=True)
+            heavy = Means.from_sums(sums, support=(0, 1))
 
-        np.testing.assert_allclose(heavy.limits(0.05), plain.limits(0.05))
+            np.testing.assert_allclose(heavy.limits(0.05), plain.limits(0.05), rtol=1e-12)
+            assert heavy.sizes[0] == 5.0
+
+    @LAW
+    @given(st.floats(1e-3, 1e3))
+    def test_scale_of_weights_is_irrelevant(self, scale: float) -> None:
+        """Only relative weights count."""
+        rows, weight = np.array([0.1, 0.9, 0.2, 0.3, 0.5]), np.array([1.0, 5.0, 1.0, 2.0, 0.5])
+        plain, scaled = (
+            Means.from_sums(powers(by, rows).sum(axis=1, keepdims=True)) for by in (weight, weight * scale)
+        )
+
+        np.testing.assert_allclose(scaled.limits(0.05), plain.limits(0.05), rtol=1e-9)
+
+    def test_the_variance_is_that_of_the_quotient_of_two_sums(self) -> None:
+        """Weights that grow with the values leave fewer rows in effect than Kish's number; never more than that."""
+        rng = np.random.default_rng(0)
+        value = rng.gamma(2.0, size=200)
+        for weight in (value, 1.0 / (0.1 + (value - 2.0) ** 2)):
+            means = Means.from_sums(powers(weight, value).sum(axis=1, keepdims=True))
+            mean = np.average(value, weights=weight)
+            linear = ((weight * (value - mean)) ** 2).sum() / weight.sum() ** 2
+            kish = weight.sum() ** 2 / (weight**2).sum()
+
+            spread = float(means.variance[0] / means.sizes[0])
+            assert spread == pytest.approx(max(linear, means.variance[0] / kish), rel=1e-9)
+        assert means.sizes[0] == pytest.approx(kish)
+
+    def test_no_row_of_weight_differs_and_kish_counts(self) -> None:
+        """Values that are all the same, to rounding, have Kish's number of rows in effect."""
+        weight = np.array([0.3, 1.7, 2.9, 0.1])
+        means = Means.from_sums(powers(weight, np.full(4, 0.7)).sum(axis=1, keepdims=True), (0.0, 1.0))
+
+        assert means.sizes[0] == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
 
     def test_one_row_says_nothing_on_an_open_scale(self) -> None:
         """Fewer than two effective rows leave the whole line."""
@@ -341,6 +388,24 @@ class TestAreas:
         assert np.asarray(areas.variance)[0] == pytest.approx(delong)
         assert areas.slack[0] == pytest.approx(0.5 * (high[:, None] == low).mean())
         assert Areas.from_histograms([positives], [negatives], exact=True).slack[0] == 0.0
+
+    def test_weights_that_go_with_the_score_have_the_variance_of_the_quotient(self) -> None:
+        """It is linearised in the weights of each row, where that is more than Kish's number of rows says."""
+        high, low = np.repeat([0, 1, 2, 3], [1, 3, 3, 3]), np.repeat([0, 1, 2, 3], [5, 2, 2, 1])
+        weight = np.where(high == 0, 6.0, 1.0)
+        masses, squares = np.bincount(high, weight, 4), np.bincount(high, weight**2, 4)
+        negatives = np.bincount(low).astype(float)
+        areas = Areas.from_histograms([masses], [negatives], ([squares], [negatives]))
+        wins = ((high[:, None] > low) + 0.5 * (high[:, None] == low)).mean(axis=1)
+        losses = ((high[:, None] > low) + 0.5 * (high[:, None] == low)).T @ weight / weight.sum()
+        area = wins @ weight / weight.sum()
+        m, share = weight.sum() ** 2 / (weight**2).sum(), weight**2 / (weight**2).sum()
+        of_wins = share @ (wins - area) ** 2
+        assert of_wins > weight / weight.sum() @ (wins - area) ** 2
+
+        assert areas.value[0] == pytest.approx(area)
+        assert areas.positives[0] == pytest.approx(m)
+        assert np.asarray(areas.variance)[0] == pytest.approx(of_wins / (m - 1) + losses.var() / 9)
 
     def test_more_variance_in_the_scores_widens(self) -> None:
         """A variance above the model's scales the interval; one below it changes nothing."""
@@ -871,9 +936,9 @@ class TestCoverage:
         overall = [
             ks_to_overall(d, n, n.sum() - n, share, 0.05).gap for d in np.abs(cdfs - everybody).max(axis=2)
         ]
-        weight = np.broadcast_to(n, counts.shape[:2]).ravel()
-        sums = [(counts @ grid).ravel(), (counts @ grid**2).ravel()]
-        means = simulations_of(Means.from_sums(weight, weight, *sums, support=(0.0, 1.0)), groups)
+        rows = np.broadcast_to(n, counts.shape[:2]).ravel()
+        sums = [rows, (counts @ grid).ravel(), (counts @ grid**2).ravel()]
+        means = simulations_of(Means.from_sums(sums, support=(0.0, 1.0)), groups)
         coverage = {
             "binned KS": covered([ks_between_cdfs(c, n, 0.05) for c in cdfs], distances_of(true).max()),
             "KS to overall": covered(overall, float(np.abs(true - share @ true).max())),
