@@ -339,7 +339,9 @@ def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -
 
     base = next(point for point in result["points"] if point["title"] == "base")
     gap = base["gaps"]["selection_rate.difference.between_groups [sex]"]["value"]
-    assert heading.lines[0].startswith("By sex, the demographic parity difference of the model as it is (base)")
+    assert heading.lines[0].startswith(
+        "By sex, the demographic parity difference of the model as it is (base)"
+    )
     assert f"{100 * gap:.1f} points" in heading.lines[0]
     assert all(line.startswith("For a gap of at most") for line in heading.lines[1:-1])
     assert "looks better here" in heading.lines[-1]
