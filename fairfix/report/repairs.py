@@ -347,9 +347,7 @@ def _proof(proof: Json, title: str, kind: str = "proof") -> Iterator[Section]:
         for one in proof.get("noise", ())
     ]
     lines += [
-        f"{titled(row['name'])} after the repair is undefined: {row['after']['reason']}"
-        if row["after"]["value"] is None
-        else f"{titled(row['name'])}: {row['after']['reason']}"
+        f"{titled(row['name'])} after the repair: {row['after']['reason']}"
         for row in proof["table"]
         if row["after"].get("reason")
     ]

@@ -123,13 +123,13 @@ def _groups(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[dict[st
         for group in here["groups"]:
             metric = next((one for one in GIVEN if one in group["metrics"]), None)
             if metric is not None:
-                values = {"old": before[group["group"]][metric], "new": group["metrics"][metric]}
                 yield {
                     "attribute": here["attribute"],
                     "group": group["group"],
                     "rows": group["rows"],
                     "metric": metric,
-                    **values,
+                    "old": before[group["group"]][metric],
+                    "new": group["metrics"][metric],
                 }
 
 
