@@ -29,6 +29,15 @@ BESIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "sample_data/README.md"
 LOANS, NOISE = "sample_data/loans.parquet", "sample_data/race_noise.csv"
 ELSEWHERE = re.compile(r"""<(?:script|link|img|iframe)[^>]+(?:src|href)=["']?(?:https?:)?//[^"'\s>]+""")
 
+STYLE = "site.css"
+STYLES = """\
+/* cells of tables break their lines, so that no column hides beside the page */
+.rst-content .wy-table-responsive table td, .rst-content .wy-table-responsive table th { white-space: normal; }
+/* the theme scrolls the list of pages to the one that is shown; the search stays in sight */
+.wy-side-nav-search { position: sticky; top: 0; z-index: 1; }
+"""
+"""What is added to the theme."""
+
 NOTEBOOKS = {
     "census": "Audit of a census file",
     "repair": "A repair and its proof",
@@ -156,11 +165,13 @@ def build(pages: Path, nav: list[Any]) -> None:
         "site_dir": str(SITE),
         "use_directory_urls": False,
         "theme": {"name": "readthedocs", "highlightjs": False, "navigation_depth": 3},
+        "extra_css": [STYLE],
         "plugins": ["search"],
         "markdown_extensions": ["tables", "fenced_code", "codehilite", "toc", "sane_lists", "md_in_html"],
         "nav": nav,
         "strict": True,
     }
+    (pages / STYLE).write_text(STYLES, encoding="utf-8")
     file = pages.parent / "mkdocs.yml"
     file.write_text(json.dumps(settings), encoding="utf-8")  # JSON is YAML
     config = load_config(str(file))

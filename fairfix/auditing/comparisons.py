@@ -58,6 +58,10 @@ WORSE: Mapping[Better, Better] = {"larger": "smaller", "smaller": "larger", "": 
 """Which way is worse, by which is better."""
 
 
+ENDS = {"min": "smallest", "max": "largest"}
+"""The kinds that take the value of one group, in words."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What a number compares, or of which single group it is."""
@@ -146,5 +150,7 @@ class Comparison:
             return metric.titles[self.part]
         if not self.part:
             return metric.title
+        if self.kind in ENDS:
+            return f"{ENDS[self.kind]} group {metric.title}"
         name = " ".join(filter(None, (metric.parity or metric.title, self.kind)))
         return name + SUFFIXES.get(self.scope, f", {self.scope.replace('_', ' ')}" if self.scope else "")

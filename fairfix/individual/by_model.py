@@ -260,8 +260,8 @@ def _largest(
     (first, second), top = max(decided.items(), key=lambda item: abs(item[1].value))
     if isinstance(top, ResidualContrast):
         reason = (
-            f"{top.overlap:.1%} of rows where the groups overlap; a score made blind of the same columns shows "
-            f"{abs(top.blind):.2g} ± {top.blind_error:.1g}"
+            f"over the {top.overlap:.1%} of rows where the groups overlap; a score made blind of the same columns "
+            f"shows {abs(top.blind):.2g} ± {top.blind_error:.1g}"
         )
     value = Value(abs(top.value), *_of_any(decided.values()), reason)
     higher = (first, second) if top.value >= 0 else (second, first)

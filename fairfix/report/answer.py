@@ -208,7 +208,7 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
     value, low, high = one["value"], one["low"], one["high"]
     if value is None:
         why = one.get("reason") or "the data do not give it"
-        return sentence(f"{where}, {of.title if of.part else of.entry.phrase} is undefined: {why}")
+        return sentence(f"{where}, {f'the {of.title}' if of.part else of.entry.phrase} is undefined: {why}")
     plain = of.kind in ("ratio", "covariance")
     two = sides(one, of, result, attribute) if of.kind in ("difference", "ratio") else None
     ends = (value, low, high, limit)
@@ -252,7 +252,7 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
 
 def _rest(one: Json) -> str:
     """Return what a number leaves out, such as groups without a value."""
-    return f" ({one['reason']})" if one.get("reason") and "verdict" not in one else ""
+    return f"; {one['reason']}" if one.get("reason") and "verdict" not in one else ""
 
 
 def _of_two(two: Sides, of: Comparison, amounts: Amounts, where: str, value: float, interval: str) -> str:
@@ -283,12 +283,13 @@ def _of_true_groups(
         else "under the assumption on the noise"
     )
     write = amounts.gap if of.kind == "difference" else amounts.bare if of.kind == "ratio" else amounts.share
-    whole = {"min": "smallest value", "max": "largest value"}.get(of.kind, of.kind)
-    what = f"the {whole} of {of.entry.phrase}" if of.kind else of.entry.phrase
+    unit = "" if not amounts.percent else " points" if of.kind == "difference" else " %"
+    whole = {"min": "smallest value of", "max": "largest value of"}.get(of.kind, f"{of.kind} in")
+    what = f"the {whole} {of.entry.phrase}" if of.kind else of.entry.phrase
     whom = f"for the true group {of.group}" if of.group else f"between the true groups behind {of.attribute}"
     return sentence(
         f"{what} {whom} is estimated at {write(value)}; {under}, and with sampling error, it can be anything "
-        f"{'from ' if None not in (low, high) else 'of '}{amounts.between(low, high)}"
+        f"{'from ' if None not in (low, high) else 'of '}{amounts.between(low, high)}{unit}"
     )
 
 
@@ -398,8 +399,12 @@ def answer(result: Json) -> tuple[str, ...]:
     """Return the sentences with which the report of an audit opens, a paragraph each."""
     if not result["checks"]:
         return (*_unjudged(result), NOT_JUDGED)
+    return judged(result, result["data"]["rows"]["used"])
+
+
+def judged(result: Json, rows: int | None = None) -> tuple[str, ...]:
+    """Return what the checks say: the worst one in full, how many others there are, and one that is undecided."""
     checks = sorted(result["checks"], key=lambda check: ORDER.index(check["verdict"]))
-    rows = result["data"]["rows"]["used"]
     first = _first(checks)
     out = [judged_statement(first, result, rows)]
     others = [check for check in checks if check is not first]

@@ -41,20 +41,34 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     points = [point for point in result["points"] if "failure" not in point]
     qualities = dict.fromkeys(name for point in points for name in point["qualities"])
     main = next((name for name in MAIN if name in qualities), None)
-    for gap in dict.fromkeys(name for point in points for name in point["gaps"]):
-        yield _of_gap(result, gap, [point for point in points if gap in point["gaps"]], main, detail=detail)
+    gaps = dict.fromkeys(name for point in points for name in point["gaps"])
+    leading = _leading(result)
+    for gap in sorted(gaps, key=lambda one: one not in leading):
+        yield _of_gap(
+            result,
+            gap,
+            [point for point in points if gap in point["gaps"]],
+            main,
+            detail=detail,
+            leads=gap in leading,
+        )
     failures = [(point, point["failure"]) for point in result["points"] if "failure" in point]
     notes = [(point, note) for point in points for note in message_lines(point)]
     lines = [f"{named(point)}: {text}" for point, text in (*failures, *(notes if detail else ()))]
     if notes and not detail:
         lines.append(f"{len(notes)} notes on single fits (shown with --detail)")
     if lines:
-        yield Section("Notes", tuple(dict.fromkeys(lines)))
+        yield Section("Notes", tuple(dict.fromkeys(lines)), kind="notes")
     yield Section("Data and settings", tuple(_compare_facts(result)), kind="facts")
 
 
-def _of_gap(result: Json, gap: str, points: Sequence[Json], main: str | None, *, detail: bool) -> Section:
-    """Return the frontier of a gap and the main quality; all points and qualities with detail, folded on a page."""
+def _of_gap(
+    result: Json, gap: str, points: Sequence[Json], main: str | None, *, detail: bool, leads: bool
+) -> Section:
+    """Return the frontier of a gap and the main quality; all points and qualities with detail, folded on a page.
+
+    What the report opens with, the advice for a gap that ``leads``, is not said again.
+    """
     on = [point for point in points if point["title"] == "base" or f"{gap}|{main}" in point["front"]]
     shown = on if main else points
     ordered = sorted(shown, key=lambda point: point["gaps"][gap]["value"] or 0.0)
@@ -72,7 +86,8 @@ def _of_gap(result: Json, gap: str, points: Sequence[Json], main: str | None, *,
         "random": lambda point: f"{100 * point['randomized']:.1f} %",
         "uses group": lambda point: "yes" if point["protected_at_predict"] else "no",
     }
-    grids, lines = [Grid.of(columns, ordered, 2, f"Frontier of {gap}")], list(advised(result, gap))
+    grids = [Grid.of(columns, ordered, 2, f"Frontier of {titled(gap)}")]
+    lines = [] if leads else list(advised(result, gap))
     if left := len(points) - len(shown):
         lines.append(
             f"{left} other points are no better in the gap, nor in {main}, than one of these"
@@ -86,8 +101,8 @@ def _of_gap(result: Json, gap: str, points: Sequence[Json], main: str | None, *,
             "gap": _gap_of(gap),
             **{name: _quality_of(gap, name) for name in qualities},
         }
-        grids.append(replace(Grid.of(every, points, 2, f"All points: {gap}"), folded=True))
-    return Section(gap, tuple(lines), tuple(grids), "gap")
+        grids.append(replace(Grid.of(every, points, 2, f"All points: {titled(gap)}"), folded=True))
+    return Section(titled(gap), tuple(lines), tuple(grids), "gap" if leads else "other gap")
 
 
 # ---------------------------------------------------------------------- advice
@@ -95,18 +110,13 @@ def _of_gap(result: Json, gap: str, points: Sequence[Json], main: str | None, *,
 
 def answer(result: Json) -> Iterator[str]:
     """Yield the advice for the leading gap of every attribute, and what it rests on."""
-    gaps = dict.fromkeys(one["gap"] for one in result.get("advice", ()))
-    attributes = dict.fromkeys(parted(gap)[1] for gap in gaps)
-    lines = []
-    for attribute in attributes:
-        of = [gap for gap in gaps if parted(gap)[1] == attribute]
-        leading = next((gap for name in LEADING for gap in of if parted(gap)[0] == name), of[0])
-        lines += list(advised(result, leading, titled(leading)))
+    leading = _leading(result)
+    lines = [line for gap in leading for line in (_as_is(result, gap), *advised(result, gap))]
     yield from lines
     if lines:
         many = sum("failure" not in point for point in result["points"])
         confidence = in_percent(result["settings"]["confidence"])
-        one_gap = ", of the gap of one attribute," if len(attributes) > 1 else ""
+        one_gap = ", of the gap of one attribute," if len(leading) > 1 else ""
         rows = f"{result['split']['holdout']:,}"
         yield (
             f"The choice is by the same {rows} held-out rows, so what is chosen looks better here than on other rows; "
@@ -115,13 +125,38 @@ def answer(result: Json) -> Iterator[str]:
         )
 
 
-def advised(result: Json, gap: str, title: str = "a gap") -> Iterator[str]:
+def _leading(result: Json) -> list[str]:
+    """Return the gaps that the report opens with, one of every attribute."""
+    gaps = dict.fromkeys(one["gap"] for one in result.get("advice", ()))
+    out = []
+    for attribute in dict.fromkeys(parted(gap)[1] for gap in gaps):
+        of = [gap for gap in gaps if parted(gap)[1] == attribute]
+        out.append(next((gap for name in LEADING for gap in of if parted(gap)[0] == name), of[0]))
+    return out
+
+
+def _as_is(result: Json, gap: str) -> str:
+    """Return the gap and the accuracy of the model as it is."""
+    name, attribute = parted(gap)
+    title = f"By {attribute[1:-1]}, the {titled(name)} of the model as it is (base)"
+    base: Json = next(
+        (point for point in result["points"] if point["title"] == "base" and "gaps" in point), {}
+    )
+    value = base.get("gaps", {}).get(gap, NONE)
+    if value["value"] is None:
+        return f"{title} is undefined on held-out rows."
+    quality = base["qualities"].get("accuracy", NONE)
+    also = "" if quality["value"] is None else f", with an accuracy of {100 * quality['value']:.1f} %"
+    return f"{title} is {_ends(value)}{also}, on held-out rows."
+
+
+def advised(result: Json, gap: str) -> Iterator[str]:
     """Yield which point to take for a gap of at most each limit; a point that is taken for several stands once."""
     runs = groupby((one for one in result.get("advice", ()) if one["gap"] == gap), key=itemgetter("point"))
     for place, run in runs:
         several = list(run)
         one = several[-1 if place is None else 0]
-        begin = f"For {title} of at most {_points(one['at_most'])}"
+        begin = f"For a gap of at most {_points(one['at_most'])}"
         if place is None:
             yield f"{begin}: no method that was tried, on held-out rows."
             continue
@@ -131,7 +166,7 @@ def advised(result: Json, gap: str, title: str = "a gap") -> Iterator[str]:
         shown = value["high"] is not None and value["high"] <= one["at_most"]
         title_of = METRICS[one["quality"]].title
         if not shown:
-            text += ", which does not show that it is so small on other rows"
+            text += ", so on other rows it may be above that limit"
         if point["title"] == "base":
             better = f"no repair within that gap has a better {title_of} on these rows"
             text += "; no repair is needed for it" if shown else f"; {better}"

@@ -325,7 +325,7 @@ def _estimates(comparison: Json, rests_on: str) -> list[Dot]:
     bounds = sorted(comparison["bounds"].items())
     ranges = [(f"worst case {level}", b["low"], b["high"]) for level, b in bounds if level != "N4"]
     ranges += [
-        (f"{level}, sampling error too", b["outer_low"], b["outer_high"])
+        (f"worst case {level}, with sampling error", b["outer_low"], b["outer_high"])
         for level, b in bounds
         if level == rests_on
     ]
@@ -349,7 +349,7 @@ def before_after(proof: Json, title: str) -> Iterator[Part]:
         heading = f"{title}: {HINTS.get(name) or titled(name)}"
         described = (f"{metric} before {before.text}, after {after.text}" for metric, before, after in drawn)
         both = tuple(
-            (row["name"], when, *_numbers(row[when])) for row in rows for when in ("before", "after")
+            (titled(row["name"]), when, *_numbers(row[when])) for row in rows for when in ("before", "after")
         )
         grid = Grid(("metric", "when", *NUMBERS), both, 2, heading)
         span = svg.span_of(ends, zero=True, most=1.0 if name in ("ratios", "rates") else None)

@@ -42,7 +42,7 @@ FEW_SECTIONS = 3
 WITH_PICTURES = ("attribute", "true groups")
 """Kinds of sections whose pictures stand before their tables, which are folded."""
 
-FOLDED = ("stratum", "facts", "not computed")
+FOLDED = ("stratum", "facts", "not computed", "fitted", "solution", "notes", "other gap")
 """Kinds of sections that are folded."""
 
 TERMS = {
@@ -203,8 +203,11 @@ def _sentence(text: str, anchors: Mapping[str, str], linked: set[str]) -> Markup
 
 
 def _css(text: str) -> Markup:
-    """Return a text as a string of CSS in which every character but letters, digits and blanks is a number."""
-    escaped = re.sub(r"[^A-Za-z0-9 ]", lambda one: f"\\{ord(one[0]):06x}", text)
+    """Return a text as a string of CSS in which every character but letters and digits is a number.
+
+    Blanks too: one that follows a number would only end it.
+    """
+    escaped = re.sub(r"[^A-Za-z0-9]", lambda one: f"\\{ord(one[0]):06x}", text)
     return Markup('"{}"').format(Markup(escaped))  # noqa: S704  no sign of HTML is left
 
 
@@ -246,12 +249,11 @@ def _section(section: Section, ident: str, result: Json) -> Shown:
         (failing(check), str(check["attribute"]), f"{limit(check)}: {measured(check, result)}.")
         for check in (section.about["checks"] if section.kind == "checks" else ())
     )
-    title = titled(section.title) if section.kind == "gap" else section.title
     if section.kind == "facts":
         drawn = (Part(grids=(_rows(result),)),)
     tables = Part(grids=section.grids, folded=section.kind in WITH_PICTURES)
     folded = section.kind in FOLDED
-    return Shown(title, (tables, *drawn), section.lines, ident, limits, folded)
+    return Shown(section.title, (tables, *drawn), section.lines, ident, limits, folded)
 
 
 def _definitions(result: Json, *, detail: bool) -> Shown:

@@ -195,11 +195,9 @@ def parted(name: str) -> tuple[str, str]:
 
 
 def titled(name: str) -> str:
-    """Return the words for a metric or a usual comparison, with its attribute where the name has one."""
+    """Return the words for a metric or a comparison, with its attribute where the name has one."""
     identifier, attribute = parted(name)
-    title = (
-        METRICS[identifier].title if identifier in GROUP_METRICS else HEADLINES.get(identifier, identifier)
-    )
+    title = METRICS[identifier].title if identifier in METRICS else Comparison.parse(identifier).title
     return f"{title} {attribute}" if attribute else title
 
 

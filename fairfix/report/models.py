@@ -8,8 +8,18 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.comparisons import LEADING
-from fairfix.report.layout import Columns, Grid, Json, Section, read_and_used, show, signed, titled
-from fairfix.report.repairs import percent, points, show_signed
+from fairfix.report.layout import (
+    Columns,
+    Grid,
+    Json,
+    Section,
+    interval,
+    read_and_used,
+    show,
+    signed,
+    titled,
+)
+from fairfix.report.repairs import ends_of, percent, points, show_signed
 
 CHANGES: Columns = {
     "number": lambda one: titled(one.get("comparison", one["id"])),
@@ -25,28 +35,48 @@ GOOD = ("accuracy", "square_loss", "absolute_loss")
 
 def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of the JSON form of a comparison of two models."""
-    old, new = map(_named, result["models"])
+    old, new = _names(result)
     yield Section(f"fairfix comparison of {new} with {old}", tuple(answer(result)), kind="answer")
     yield Section("Qualities, over everybody", (), (Grid.of(CHANGES, result["qualities"], 1, "Qualities"),))
     for attribute in dict.fromkeys(one["attribute"] for one in result["changes"]):
         shown = [one for one in result["changes"] if one["attribute"] == attribute]
         apart = {one["not_paired"] for one in shown if "not_paired" in one}
         lines = [
-            "not paired, so with the interval of independent samples: "
-            f"{', '.join(titled(one['comparison']) for one in shown if one.get('not_paired') == why)} ({why})"
+            f"gaps with the interval of independent samples, since {why}: "
+            + "; ".join(titled(one["comparison"]) for one in shown if one.get("not_paired") == why)
             for why in sorted(apart)
         ]
-        yield Section(
-            f"Groups of {attribute}", tuple(lines), (Grid.of(CHANGES, shown, 1, f"Gaps of {attribute}"),)
-        )
+        grids = [Grid.of(CHANGES, shown, 1, f"Gaps of {attribute}")]
+        if groups := _groups(result, attribute):
+            grids.insert(0, Grid.of(_given(groups[0]["metric"]), groups, 1, f"Groups of {attribute}"))
+        yield Section(f"Groups of {attribute}", tuple(lines), tuple(grids))
     if result["not_comparable"]:
         lines = [f"{one['id']}: {one['reason']}" for one in result["not_comparable"]]
         yield Section("Not comparable", tuple(lines))
     yield Section("Data and settings", tuple(_facts(result)), kind="facts")
 
 
-def _named(model: Json) -> str:
-    return f"{model['score']} ({model['source']})"
+def _names(result: Json) -> tuple[str, str]:
+    """Return how the other model and the one compared with it are called: with their data where these differ."""
+    old, new = result["models"]
+    if old["source"] == new["source"]:
+        return str(old["score"]), str(new["score"])
+    return f"{old['score']} ({old['source']})", f"{new['score']} ({new['source']})"
+
+
+def _groups(result: Json, attribute: str) -> list[Json]:
+    return [one for one in result.get("groups", ()) if one["attribute"] == attribute]
+
+
+def _given(metric: str) -> Columns:
+    """Return the columns of what groups get: the metric from both models."""
+    title = METRICS[metric].title
+    return {
+        "group": "group",
+        "rows": lambda one: f"{one['rows']:,}",
+        f"{title} before": lambda one: interval(one["old"]),
+        f"{title} now": lambda one: interval(one["new"]),
+    }
 
 
 def answer(result: Json) -> Iterator[str]:
@@ -55,15 +85,17 @@ def answer(result: Json) -> Iterator[str]:
     for attribute in dict.fromkeys(one["attribute"] for one in result["changes"]):
         of = [one for one in result["changes"] if one["attribute"] == attribute]
         leading = next((one for name in LEADING for one in of if one["comparison"] == name), of[0])
-        title = f"{titled(leading['comparison'])} [{attribute}]"
+        yield from _furthest(result, leading)
+        title = f"by {attribute}, the {titled(leading['comparison'])}"
         yield _sentence(leading, title, _points_or_number(leading), confidence)
     quality = next((one for name in GOOD for one in result["qualities"] if one["id"] == name), None)
     if quality is not None:
         write = percent if quality["id"] == "accuracy" else show_signed
         yield _sentence(quality, METRICS[quality["id"]].title, write, confidence)
     yield (
-        f"Both are judged on the same {result['data']['rows']['used']:,} people, and nothing was fitted; each interval "
-        f"holds for itself ({confidence}), so of many changes one may look sure by chance."
+        "Both (before: {}; now: {}) are judged ".format(*_names(result))
+        + f"on the same {result['data']['rows']['used']:,} people, and nothing was fitted. Each interval "
+        f"holds for itself ({confidence}): of many changes one may look sure by chance."
     )
 
 
@@ -73,19 +105,39 @@ def _points_or_number(one: Json) -> Callable[..., str]:
     return points if of.metric == "ks" or (of.kind == "difference" and of.entry.percent) else show_signed
 
 
+def _furthest(result: Json, leading: Json) -> Iterator[str]:
+    """Yield who gets least and most from either model, where the leading gap is between these two."""
+    of, groups = Comparison.parse(leading["comparison"]), _groups(result, leading["attribute"])
+    groups = [one for one in groups if one["metric"] == of.metric]
+    if len(groups) < 2 or (of.kind, of.scope) != ("difference", "between_groups"):
+        return
+    write = percent if METRICS[of.metric].percent else show
+    parts = []
+    for key, name in zip(("old", "new"), _names(result), strict=True):
+        given = [(one[key]["value"], one["group"]) for one in groups if one[key]["value"] is not None]
+        if not given:
+            return
+        low, high = min(given), max(given)
+        parts.append(f"{write(low[0])} for {low[1]} to {write(high[0])} for {high[1]} with {name}")
+    yield f"By {leading['attribute']}, {METRICS[of.metric].phrase} goes from {parts[0]}, and from {parts[1]}."
+
+
 def _sentence(one: Json, title: str, write: Callable[..., str], confidence: str) -> str:
     """Return a number with both models, and whether the interval of its change is on one side of 0."""
     title = title[0].upper() + title[1:]
     if one["value"] is None:
         return f"{title} is undefined with one of the models."
     sign = points if write in (points, percent) else show_signed
-    text = f"{title} was {write(one['old']['value'])} and is {write(one['new']['value'])}"
+    before, now = write(one["old"]["value"]), write(one["new"]["value"])
+    if before.endswith(" points"):
+        before = before.removesuffix(" points")
+    text = f"{title} was {before} and is {now}"
     low, high = one["low"], one["high"]
     if low is None or high is None:
         return f"{text}; there is no interval of the change."
     sure = direction(one)
     verdict = f"it is {sure}, with {confidence} confidence" if sure else "whether it changed is not certain"
-    return f"{text}; {verdict}: the change is from {sign(low, sign=True)} to {sign(high, sign=True)}."
+    return f"{text}; {verdict}: the change is {ends_of(low, high, sign)}."
 
 
 def direction(one: Json) -> str:
@@ -99,12 +151,12 @@ def direction(one: Json) -> str:
 
 def _facts(result: Json) -> Iterator[str]:
     yield read_and_used(result)
-    yield "before: {}; now: {}".format(*map(_named, result["models"]))
     if match := result.get("paired"):
-        yield (
-            f"matched by {match['id']}; left aside: {match['only_in_baseline']:,} rows only with the first, "
-            f"{match['only_now']:,} only with the second, {match['other_group']:,} with another group in each"
-        )
+        old, new = _names(result)
+        aside = {f"only with {old}": "only_in_baseline", f"only with {new}": "only_now"}
+        aside["with another group in each"] = "other_group"
+        left = ", ".join(f"{match[key]:,} {why}" for why, key in aside.items() if match[key])
+        yield f"matched by {match['id']}; rows left aside: {left or 'none'}"
     cut = result["settings"].get("threshold")
     if cut is not None:
         yield f"a score of at least {cut:g} is a positive decision, of both models"

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from fairfix.auditing.metrics import METRICS
 from fairfix.report import svg
-from fairfix.report.figures import MOST_ROWS, Figure, Part
+from fairfix.report.figures import MOST_ROWS, Figure, Part, before_after
 from fairfix.report.layout import Grid, Json, Section, interval, show
 from fairfix.report.repairs import CERTAIN, in_words
 from fairfix.report.svg import CURVES, Curve, Dot
@@ -85,5 +85,6 @@ def _moving(one: Json) -> list[float]:
 PICTURES: Mapping[str, Callable[[Section, Json], Iterator[Part]]] = {
     "people": lambda section, _: people(section),
     "rule": lambda section, _: rule(section),
+    "fitted": lambda section, _: before_after(section.about, section.title),
 }
 """Pictures of a section of a repair, by the kind of the section."""

@@ -9,6 +9,7 @@ from itertools import pairwise
 from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
+from fairfix.report.answer import judged
 from fairfix.report.layout import (
     Columns,
     Grid,
@@ -23,6 +24,7 @@ from fairfix.report.layout import (
     read_and_used,
     show,
     signed,
+    titled,
 )
 
 READINGS = {
@@ -68,11 +70,11 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     if held:
         yield from _proof(held, "Proof on held-out rows")
     if fit:
-        yield from _proof(fit, "On the rows it was fitted on")
+        yield from _proof(fit, "On the rows it was fitted on", "fitted")
     if detail and "solution" in result:
         quantities = result["solution"]["quantities"]
         grids = (Grid.of(QUANTITIES, quantities, 4, "Numbers of the fit", 1),) if quantities else ()
-        yield Section("How the fit went", tuple(solution_facts(result["solution"])), grids)
+        yield Section("How the fit went", tuple(solution_facts(result["solution"])), grids, "solution")
     if result["selection"]:
         grid = Grid.of(CANDIDATES, result["selection"], 1, "Candidates")
         yield Section("Selection on the validation part", (), (grid,))
@@ -103,6 +105,11 @@ def answer(result: Json) -> Iterator[str]:
     row = _of_criterion(result, held["table"])
     if row is not None:
         yield _gap(result, row, held["rows"], _of_criterion(result, fit["table"]))
+        of = next((one for one in held.get("people", ()) if one["attribute"] == row["attribute"]), None)
+        if of is not None and (who := "; ".join(_most(of["groups"], _given(of["groups"])))):
+            yield f"{who}."
+    if result["checks"]:
+        yield " ".join(("Checks are judged after the repair, on held-out rows.", *judged(result)))
     if cost := _cost(result, held["table"]):
         yield cost
     yield _needs(result, held.get("randomized", 0.0))
@@ -123,13 +130,13 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
     write: Callable[..., str] = points if of.kind == "difference" or of.metric == "ks" else show_signed
     before, after, change = row["before"], row["after"], row.get("change")
     confidence = in_percent(result["settings"]["confidence"])
+    title = f"by {row['attribute']}, the {of.title}" if row["attribute"] else of.title
     text = (
-        f"{of.title[0].upper()}{of.title[1:]} [{row['attribute']}] on {rows:,} held-out rows: "
-        f"{_with_ends(before, write)} before the repair, {_with_ends(after, write)} after it "
-        f"({confidence} intervals)"
+        f"{title[0].upper()}{title[1:]} is {_with_ends(before, write)} before the repair and "
+        f"{_with_ends(after, write)} after it, on {rows:,} held-out rows ({confidence} intervals)"
     )
     if change is not None and change["low"] is not None and change["high"] is not None:
-        ends = f"the change is from {write(change['low'], sign=True)} to {write(change['high'], sign=True)}"
+        ends = f"the change is {ends_of(change['low'], change['high'], write)}"
         if change["high"] < 0 or change["low"] > 0:
             text += f"; it is {'smaller' if change['high'] < 0 else 'larger'}, with {confidence} confidence: {ends}"
         else:
@@ -137,20 +144,20 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
     slack = result["parameters"].get("slack")
     if not isinstance(slack, (int, float)) or not math.isfinite(slack) or after["value"] is None:
         return f"{text}."
-    text += f". The slack is {write(slack)}"
+    text += f". The slack, the gap that was allowed, is {write(slack)}"
     there = None if fitted is None else fitted["after"]["value"]
     if there is not None:
-        text += f", and on the rows of the fit the gap is {write(there)}"
+        text += f"; on the rows of the fit the gap is {write(there)}"
     low, high = after["low"], after["high"]
     if low is not None and low > slack:
-        where = "the whole interval lies above it"
+        where = "lies above the slack as a whole"
         if there is not None and there <= slack:
             where += ": what held on the rows of the fit does not hold beyond them"
     elif high is not None and high <= slack:
-        where = "the whole interval lies within it"
+        where = "lies within the slack as a whole"
     else:
-        where = "the interval reaches beyond it, so these rows do not show that it holds for others"
-    return f"{text}; of held-out rows, {where}."
+        where = "reaches beyond the slack: whether other rows keep it is not shown"
+    return f"{text}. The interval on held-out rows {where}."
 
 
 def _cost(result: Json, table: Sequence[Json]) -> str:
@@ -167,7 +174,7 @@ def _cost(result: Json, table: Sequence[Json]) -> str:
         ends = ""
         if (change := row.get("change")) and None not in (change["low"], change["high"]):
             sign = show_signed if name == "square_loss" else points
-            ends = f" (change from {sign(change['low'], sign=True)} to {sign(change['high'], sign=True)})"
+            ends = f" (a change {ends_of(change['low'], change['high'], sign)})"
         before, after = write(row["before"]["value"]), write(row["after"]["value"])
         parts.append(f"{METRICS[name].title} was {before} and is {after}{ends}")
     text = "; ".join(parts)
@@ -181,11 +188,10 @@ def _needs(result: Json, randomized: float) -> str:
     if requires["model_file"]:
         text += " and the model file"
     if requires["protected_at_predict"]:
-        text += "; the protected attribute is needed at predict time"
-        text += ", and whether the law allows that is for you to find out"
+        text += "; whether the law allows it to use the protected attribute is for you to find out"
     if randomized > 0:
         text += (
-            f"; {percent(randomized)} of the results hang on chance, drawn once by the identity of the row"
+            f". {percent(randomized)} of the results hang on chance, drawn once by the identity of the row"
         )
     return f"{text}."
 
@@ -207,6 +213,12 @@ def show_signed(number: float | None, *, sign: bool = False) -> str:
     return "–" if number is None else f"{number + 0.0:{'+' if sign else ''}.4f}"
 
 
+def ends_of(low: float, high: float, write: Callable[..., str]) -> str:
+    """Return the ends of a change for reading, with their signs and the unit once."""
+    first, last = write(low, sign=True), write(high, sign=True)
+    return f"from {first.removesuffix(' points')} to {last}"
+
+
 def _with_ends(value: Json, write: Callable[..., str]) -> str:
     if value["value"] is None:
         return "undefined"
@@ -220,7 +232,7 @@ def _with_ends(value: Json, write: Callable[..., str]) -> str:
 def _people(one: Json, result: Json) -> Section:
     """Return what changes for each group: rates before and after, and who is decided otherwise."""
     groups, attribute = one["groups"], one["attribute"]
-    metric = next((m for m in ("selection_rate", "mean_score") if m in groups[0]["metrics"]), None)
+    metric = _given(groups)
     decided = metric == "selection_rate"
     lines: list[str] = []
     grids: list[Grid] = []
@@ -258,11 +270,17 @@ def _people(one: Json, result: Json) -> Section:
     return Section(title, tuple(lines), tuple(grids), "people", one)
 
 
+def _given(groups: Sequence[Json]) -> str:
+    """Return the metric of what groups get, of decisions or else of scores; empty where there is none."""
+    return next((m for m in ("selection_rate", "mean_score") if m in groups[0]["metrics"]), "")
+
+
 def _most(groups: Sequence[Json], metric: str) -> Iterator[str]:
     """Yield which group gains most and which loses most, by the change of its rate."""
     both = [
         (after - before, group["group"], before, after)
         for group in groups
+        if metric
         for before, after in [[group["metrics"][metric][when]["value"] for when in ("before", "after")]]
         if None not in (before, after)
     ]
@@ -328,7 +346,7 @@ def in_words(rule: Json) -> str:
     return f"no below {start:.4f}, yes above {sure:.4f}, between them with a chance that rises"
 
 
-def _proof(proof: Json, title: str) -> Iterator[Section]:
+def _proof(proof: Json, title: str, kind: str = "proof") -> Iterator[Section]:
     """Yield numbers before and after, and those of the other way to decide with a probability."""
     lines = [f"{proof['rows']:,} rows; {proof['randomized']:.2%} of the results hang on chance"]
     lines += [  # chance alone makes so much, and no repair can go below it on so many rows
@@ -337,21 +355,23 @@ def _proof(proof: Json, title: str) -> Iterator[Section]:
         for one in proof.get("noise", ())
     ]
     lines += [
-        f"{row['name']}: {row['after']['reason']}" for row in proof["table"] if row["after"].get("reason")
+        f"{titled(row['name'])} after the repair: {row['after']['reason']}"
+        for row in proof["table"]
+        if row["after"].get("reason")
     ]
     reading = f": {READINGS[proof['reading']]}" if "other" in proof else ""
     grids = [_before_and_after([row for row in proof["table"] if not row.get("unlike")])]
     if unlike := [row for row in proof["table"] if row.get("unlike")]:
         grids.append(Grid.of(UNLIKE, unlike, 1, "Losses, which are not compared"))
         lines.append(f"losses are of different things, so they have no change: {unlike[0]['unlike']}")
-    yield Section(title + reading, tuple(lines), tuple(grids), "proof", proof)
+    yield Section(title + reading, tuple(lines), tuple(grids), kind, proof)
     if "other" in proof:
         other = "rounded" if proof["reading"] == "drawn" else "drawn"
         yield Section(f"{title}: {READINGS[other]} instead", (), (_before_and_after(proof["other"]),))
 
 
 UNLIKE: Columns = {
-    "loss": "name",
+    "loss": lambda row: titled(row["name"]),
     "of the score, before": lambda row: interval(row["before"]),
     "of the chance of a yes, after": lambda row: interval(row["after"]),
 }
@@ -362,7 +382,7 @@ def _before_and_after(table: Sequence[Json]) -> Grid:
         return lambda row: f"{row[key]:.4f}" if key in row else "–"
 
     columns: Columns = {
-        "metric": "name",
+        "metric": lambda row: titled(row["name"]),
         "before": lambda row: interval(row["before"]),
         "after": lambda row: interval(row["after"]),
         "change": _change,

@@ -7,7 +7,7 @@ Nothing is fitted. The rows are those that both have a score for, so that what h
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +38,9 @@ MODELS_SCHEMA = "fairfix.models/1"
 
 QUALITIES = ("accuracy", "auc", "log_loss", "square_loss", "absolute_loss", "selection_rate")
 """What is compared over everybody, where both models have it."""
+
+GIVEN = ("selection_rate", "mean_score")
+"""What a group gets from a model: the first that there is."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,6 +86,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
             for one, source in zip((other.columns.score, columns.score), sources, strict=True)
         ],
         **({"paired": matched.to_dict(name)} if name else {}),
+        "groups": list(_groups(then, now)),
         "qualities": list(_qualities(old, new, reports, settings)),
         "changes": section["changes"],
         "not_comparable": section["not_comparable"],
@@ -110,6 +114,23 @@ def _beside(old: Table, new: Table) -> Matched:
             "compared on the same people"
         )
     return Matched(old, new, 0, 0, 0)
+
+
+def _groups(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what every group gets from both models: the share selected, or the mean score where nobody decides."""
+    for was, here in zip(then["attributes"], now["attributes"], strict=True):
+        before = {group["group"]: group["metrics"] for group in was["groups"]}
+        for group in here["groups"]:
+            metric = next((one for one in GIVEN if one in group["metrics"]), None)
+            if metric is not None:
+                yield {
+                    "attribute": here["attribute"],
+                    "group": group["group"],
+                    "rows": group["rows"],
+                    "metric": metric,
+                    "old": before[group["group"]][metric],
+                    "new": group["metrics"][metric],
+                }
 
 
 def _qualities(

@@ -283,7 +283,7 @@ def test_an_undefined_value_says_its_reason_once() -> None:
     text = f"{statement(one, {}, 'g')} {judgement(one)}"
 
     assert text == (
-        "By g, demographic parity difference is undefined: no rows. "
+        "By g, the demographic parity difference is undefined: no rows. "
         "Against your limit of 5 points this is undecided: what is undefined cannot pass."
     )
 

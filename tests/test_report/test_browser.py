@@ -35,6 +35,7 @@ FLAGS = (
 )
 LOANS = str(Path(__file__).parents[2] / "sample_data" / "loans.parquet")
 GATES = ("--fail-on", "dp.difference>0.1", "--fail-on", "eo.difference>0.2", "--fail-on", "ks>0.9")
+OTHER = str(Path(LOANS).with_suffix(".csv"))
 REPORTS = {
     "audit": ("audit", LOANS, "--protected", "race", *GATES),
     "intersection": ("audit", LOANS, "--protected", "race,sex", "--intersect", "--suppress-below", "100"),
@@ -42,6 +43,7 @@ REPORTS = {
     "noise": ("audit", LOANS, "--protected", "sex", "--noise", "noise.csv", "--noise-epsilon", "0.02"),
     "many": ("audit", "many.parquet", "--protected", "a group", *GATES),
     "repair": ("repair", LOANS, "--protected", "race", "--method", "ramp", *GATES),
+    "models": ("compare", LOANS, "--protected", "race", "--id", "applicant_id", "--against-data", OTHER),
     "compare": ("compare", LOANS, "--protected", "race", "--methods", "ramp", "--slacks", "0.05,inf"),
 }
 """A report of every kind; ``many`` has 40 groups with long and hostile names."""
@@ -146,7 +148,7 @@ def test_the_page_forbids_what_it_does_not_need(pages: Callable[[str], Path], br
 
 def test_paper_shows_what_the_screen_shows(pages: Callable[[str], Path], browser: Any) -> None:
     """In print no table is cut: none is wider than a sheet of A4 with its margins."""
-    for name in ("audit", "profile", "repair", "compare"):
+    for name in ("audit", "profile", "repair", "models", "compare"):
         page = browser.new_page(viewport={"width": 688, "height": 900})  # 182 mm at 96 to the inch
         page.goto(pages(name).as_uri())
         page.emulate_media(media="print")

@@ -142,6 +142,18 @@ def test_every_kind_makes_a_sound_page(kind: str, saved: dict[str, Any]) -> None
     assert text == renderer("html")(saved[kind])
 
 
+def test_the_running_head_of_paper_is_the_title() -> None:
+    """As CSS reads it, where a blank after an escape ends the escape."""
+    result = hostile_audit()
+    result["data"]["source"] = 'a (b) c" d\\ e.csv'
+    text = renderer("html")(result)
+    head = re.findall(r'@top-left { content: "([^"]*)" }', text)
+
+    assert [re.sub(r"\\([0-9a-f]{6})\s?", lambda one: chr(int(one[1], 16)), one) for one in head] == [
+        'fairfix audit of a (b) c" d\\ e.csv'
+    ]
+
+
 def test_hostile_names_are_text() -> None:
     """A group, a column or a source called like markup is shown as it is called, in tables and in pictures."""
     result = hostile_audit()

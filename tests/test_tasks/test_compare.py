@@ -337,9 +337,13 @@ def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -
     text = renderer("text")(result, width=80)
     heading = next(iter(layout(result)))
 
-    assert all(
-        line.startswith("For demographic parity difference [sex] of at most") for line in heading.lines[:-1]
+    base = next(point for point in result["points"] if point["title"] == "base")
+    gap = base["gaps"]["selection_rate.difference.between_groups [sex]"]["value"]
+    assert heading.lines[0].startswith(
+        "By sex, the demographic parity difference of the model as it is (base)"
     )
+    assert f"{100 * gap:.1f} points" in heading.lines[0]
+    assert all(line.startswith("For a gap of at most") for line in heading.lines[1:-1])
     assert "looks better here" in heading.lines[-1]
     chosen_point = next(one for one in result["advice"] if one["point"] is not None)
     assert named(result["points"][chosen_point["point"]]) in " ".join(text.split())

@@ -107,13 +107,16 @@ def test_rules_in_words(scores: Any, probabilities: Any, words: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_repair_opens_with_the_answer(name: str) -> None:
-    """The first sentences are the warnings, the gap before and after with its slack, the cost, and what is needed."""
+    """The warnings, the gap before and after with its slack, whom it changes, the cost, and what is needed."""
     result = repaired(name).content
     heading, *rest = layout(result)
     told = (one for one in result["messages"] if one["severity"] == "warning")
     warnings = [f"warning: {one['text']} [{one['code']}]" for one in told]
     assert heading.lines[: len(warnings)] == tuple(warnings)
-    gap, cost, needs = heading.lines[len(warnings) :]
+    gap, *who, cost, needs = heading.lines[len(warnings) :]
+    people = next(one for one in rest if one.kind == "people")
+    assert all(text.rstrip(".") in "; ".join(people.lines) for text in who)
+    assert len(who) <= 1
     row = next(
         one
         for one in result["proof"]["holdout"]["table"]

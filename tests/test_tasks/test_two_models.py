@@ -63,6 +63,10 @@ def test_changes_are_those_of_the_rows(weight: str | None) -> None:
         yes = (frame[name] >= 0.5).to_numpy()
         rates = [np.average(yes[frame["race"] == g], weights=w[frame["race"] == g]) for g in "abc"]
         assert by[GAP][key]["value"] == pytest.approx(np.ptp(rates))
+        assert [one[key]["value"] for one in result["groups"]] == pytest.approx(rates)
+        ends = [(rates[i], "abc"[i]) for i in np.argsort(rates)[[0, -1]]]
+        said = " to ".join(f"{100 * rate:.1f} % for {group}" for rate, group in ends)
+        assert f"{said} with {name}" in " ".join(renderer("text")(result).split())
         assert by["accuracy"][key]["value"] == pytest.approx(np.average(yes == frame["y"], weights=w))
     for one in by.values():
         assert one["value"] == pytest.approx(one["new"]["value"] - one["old"]["value"])
