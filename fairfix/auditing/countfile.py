@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -44,6 +43,7 @@ from fairfix.data.counts import Counts, Grid
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.scan import Scan, check_whole, scan, summed
+from fairfix.data.urls import name_of
 from fairfix.errors import ArtifactError, DataError, UsageError
 
 MAX_ENTRIES = 1 << 27
@@ -234,7 +234,9 @@ class CountFile:
         try:
             return _unpacked(content)
         except (ValueError, UsageError) as error:
-            raise ArtifactError(f"{Path(path).name} is not a sound file of counts: {error}") from error
+            raise ArtifactError(
+                f"{name_of(os.fspath(path))} is not a sound file of counts: {error}"
+            ) from error
 
 
 # ---------------------------------------------------------------------- counting, auditing
