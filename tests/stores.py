@@ -1,7 +1,7 @@
-"""Servers on this machine for data from elsewhere: files by HTTP, and what stands before the store of moto; with faults.
+"""Servers on this machine for data from elsewhere, with faults: of files by HTTP, and before the store of moto.
 
 A fault is a word that is taken by the next request that it fits: ``503`` and ``403`` are statuses, ``cut`` closes the
-connection in the middle of the content, ``silent`` never answers, ``slow`` answers late.
+connection in the middle of the content, ``drop`` before anything is done, ``silent`` never answers, ``slow`` late.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Server:
     """A server whose requests are kept in ``log``, and which has ``faults`` for those that ``fits``."""
 
     def __init__(self, answer: Callable[[Asked], Answer]) -> None:
+        self.answer = answer
         self.faults: list[str] = []
         self.fits: Callable[[Asked], bool] = lambda asked: asked.method == "GET"
         self.before: Callable[[Asked], None] = lambda asked: None
@@ -66,8 +67,8 @@ class Server:
                 server.log.append(asked)
                 server.before(asked)
                 fault = server.faults.pop(0) if server.faults and server.fits(asked) else ""
-                if fault == "silent":
-                    server.over.wait(20)
+                if fault in ("silent", "drop"):
+                    server.over.wait(20 if fault == "silent" else 0)
                     self.close_connection = True
                     return
                 time.sleep(0.3 if fault == "slow" else 0)

@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -45,6 +45,12 @@ TRIES = 4
 
 PAUSE = 0.25
 """Seconds before the second try over HTTP; twice as many before each further one."""
+
+BLOCK = 64 << 10
+"""Bytes that come at least where fewer are read: a request costs more than they do."""
+
+BLOCKS = 64
+"""Blocks that are kept of an open file."""
 
 AGAIN = frozenset((429, 500, 502, 503, 504))
 """Statuses of a server that may answer later."""
@@ -173,6 +179,7 @@ class _Ranges(io.RawIOBase):
     def __init__(self, size: int, read_at: Callable[[int, int], bytes]) -> None:
         self._size, self._read_at = size, read_at
         self._offset = 0
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self.error: DataError | None = None
 
     def readable(self) -> bool:
@@ -194,12 +201,29 @@ class _Ranges(io.RawIOBase):
         if not size:
             return b""
         try:
-            data = self._read_at(size, self._offset)
+            data = self._whole(size) if size >= BLOCK else self._within(size)
         except DataError as error:
             self.error = self.error or error
             raise
         self._offset += len(data)
         return data
+
+    def _whole(self, size: int) -> bytes:
+        return self._read_at(size, self._offset)
+
+    def _within(self, size: int) -> bytes:
+        """Return a few bytes, out of one block or two."""
+        first = self._offset // BLOCK
+        data = b"".join(map(self._block, range(first, (self._offset + size - 1) // BLOCK + 1)))
+        begin = self._offset - first * BLOCK
+        return data[begin : begin + size]
+
+    def _block(self, i: int) -> bytes:
+        if i not in self._blocks:
+            self._blocks[i] = self._read_at(min(BLOCK, self._size - i * BLOCK), i * BLOCK)
+            if len(self._blocks) > BLOCKS:
+                self._blocks.popitem(last=False)
+        return self._blocks[i]
 
 
 class Remote(Store):
@@ -303,7 +327,7 @@ class ArrowStore(Remote):
                 names = [name for name in files if wanted(name) and not is_hidden(name)]
             else:
                 base, pattern = _fixed(path)
-                if self._filesystem.get_file_info(base.partition("/")[0]).type.name == "NotFound":
+                if self._filesystem.get_file_info(self._base or "/").type.name == "NotFound":
                     raise DataError(f"{shown} does not exist; there is no such bucket")
                 if not pattern:
                     raise DataError(f"{shown} does not exist")

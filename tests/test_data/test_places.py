@@ -151,40 +151,32 @@ def test_a_store_gives_the_report_of_this_machine(
         assert f"bytes from s3://loans/2024/data/0.{ending}" in said
 
 
-def test_the_commands_of_a_user(store: Server, tmp_path: Path, frames: Frames) -> None:
-    """Processes of their own repair and predict from store to store, and end; the bytes are those made here."""
-    put("loans.parquet", content_of(frames(1500), "x.parquet"))
-    (tmp_path / "loans.parquet").write_bytes(stored()["loans/loans.parquet"])
+def test_a_process_predicts_from_store_to_store(
+    store: Server, away: None, call: Call, frames: Frames
+) -> None:
+    """With a repair from the store; what is written is that of this machine, packed once, and the process ends."""
+    Path("loans.parquet").write_bytes(content_of(frames(1500), "loans.parquet"))
+    put("loans.parquet", Path("loans.parquet").read_bytes())
+    repair = (*AUDIT, "--method", "ramp", "--format", "json", "-o")
+    there = call("repair", "s3://loans/loans.parquet", *repair, "s3://loans/r.fairfix")
+    here = call("repair", "loans.parquet", *repair, "r.fairfix")
+    assert there[:2] == here[:2]
+    assert stored()["loans/r.fairfix"] == Path("r.fairfix").read_bytes()
+    call("predict", "r.fairfix", "loans.parquet", "-o", "p.csv.gz", "--no-config")
 
-    def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "fairfix", *arguments, "--no-config"],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(Path(io.__file__).parents[2])},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode in (0, 3), done.stderr
-        return done.stdout + done.stderr
-
-    repair = ("--method", "ramp", "--protected", "race", "--format", "json")
-    from_store = run("repair", "s3://loans/loans.parquet", *repair, "-o", "s3://loans/r.fairfix")
-    run("repair", "loans.parquet", *repair, "-o", "r.fairfix")
-    assert stored()["loans/r.fairfix"] == (tmp_path / "r.fairfix").read_bytes()
-    assert "s3://loans/r.fairfix" in from_store
-    said = run(
-        "predict",
-        "s3://loans/r.fairfix",
-        "s3://loans/loans.parquet",
-        "-o",
-        "s3://loans/out/p.csv.gz",
-        "--verbose",
+    line = ["predict", "s3://loans/r.fairfix", "s3://loans/loans.parquet", "-o", "s3://loans/out/p.csv.gz"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fairfix", *line, "--no-config", "--verbose"],
+        env={**os.environ, "PYTHONPATH": str(Path(io.__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
-    run("predict", "r.fairfix", "loans.parquet", "-o", "p.csv.gz")
-    assert stored()["loans/out/p.csv.gz"] == (tmp_path / "p.csv.gz").read_bytes()
-    assert "bytes from s3://loans/loans.parquet" in said
+    assert done.returncode == 0, done.stderr
+    assert "bytes from s3://loans/loans.parquet" in done.stderr
+    assert "wrote 1,500 rows to s3://loans/out/p.csv.gz" in done.stderr
+    assert stored()["loans/out/p.csv.gz"] == Path("p.csv.gz").read_bytes()
 
 
 def test_counts_and_results_are_read_from_a_store(
@@ -203,7 +195,7 @@ def test_counts_and_results_are_read_from_a_store(
         "--baseline",
         "s3://loans/old.json",
         "--fail-on-worse",
-        "dp.difference>0",
+        "dp.difference>0.5",
     )
 
     assert status == 0
@@ -261,29 +253,8 @@ def test_patterns_mean_what_they_mean_here(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("g\na\n")
     monkeypatch.setitem(places.ARROW, "s3", lambda *_: (pa.fs.LocalFileSystem(), str(tmp_path)))
-    patterns = [
-        "*.csv",
-        "[ab].csv",
-        "?.csv",
-        "**/*.csv",
-        "y=*/*.csv",
-        "y=?/a.csv",
-        "**",
-        ".h*",
-        "*/.h*",
-        "a[[]1].csv",
-    ]
-    for pattern in [
-        *patterns,
-        "y*/**/*.csv",
-        "**/z/*.csv",
-        "[!a].csv",
-        "y=1/**",
-        "a[1].csv",
-        "a.csv",
-        "y=1",
-        "",
-    ]:
+    patterns = "*.csv [ab].csv ?.csv **/*.csv y=*/*.csv y=?/a.csv ** .h* y=1/.h/* a[[]1].csv y*/**/*.csv **/z/*.csv"
+    for pattern in [*patterns.split(), "[!a].csv", "y=1/**", "a[1].csv", "a.csv", "y=1", ""]:
         here = [str(path.relative_to(tmp_path)) for path in io._find(str(tmp_path / pattern))]
         there = [
             place.shown.removeprefix("s3://loans/")
@@ -328,7 +299,7 @@ def test_a_fault_that_stays_names_the_place(
     store.faults = [fault] * 50
     status, out, said = call("audit", "s3://loans/d.parquet", *AUDIT, "--debug")
 
-    assert status == 2
+    assert status == 2, said
     assert re.search(words, said)
     assert SECRET not in out + said
     assert KEY not in out + said
@@ -381,15 +352,15 @@ def test_a_change_between_the_passes_of_an_audit_ends_it(store: Server, frames: 
     readings = []
 
     def change(asked: stores.Asked) -> None:
-        if asked.method == "GET" and asked.path.endswith("d.csv"):
+        if asked.method == "GET" and asked.path.partition("?")[0].endswith("d.csv"):
             readings.append(asked)
             if len(readings) == 3:
-                put("d.csv", new)
+                store.answer(stores.Asked("PUT", "/loans/d.csv", {}, new))
 
     store.before = change
     status, _, said = call("audit", "s3://loans/d.csv", *AUDIT)
 
-    assert status == 2
+    assert status == 2, said
     assert "s3://loans/d.csv changed while it was read; run again when nothing writes to it" in said
 
 
@@ -415,7 +386,7 @@ def test_what_is_written_is_whole(content: bytes, store: Server) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
-@pytest.mark.parametrize("fault", ["503", "cut", "403"])
+@pytest.mark.parametrize("fault", ["503", "drop", "403"])
 @pytest.mark.parametrize("content", [b"new", BIG], ids=["small", "big"])
 def test_a_write_that_fails_leaves_the_old_object(
     method: str, fault: str, content: bytes, store: Server, monkeypatch: pytest.MonkeyPatch
@@ -429,7 +400,7 @@ def test_a_write_that_fails_leaves_the_old_object(
         write("s3://loans/o.bin", content)
     store.faults = []
 
-    assert stored()["loans/o.bin"] == b"old" or (fault == "cut" and stored()["loans/o.bin"] == content)
+    assert stored() == {"loans/o.bin": b"old"}
 
 
 def test_a_part_that_is_lost_leaves_the_old_object(store: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -497,7 +468,7 @@ def test_what_cannot_be_written_is_said_before_the_work(
     """The data is not even looked for."""
     status, _, said = call("predict", "no.fairfix", "no.csv", "-o", url, "--no-config")
 
-    assert status == 2
+    assert status == 2, said
     assert re.search(words, said), said
 
 
@@ -550,7 +521,7 @@ def test_a_web_server_that_fails_is_named(
     )
     status, out, said = call("audit", url, *AUDIT, "--debug")
 
-    assert status == 2
+    assert status == 2, said
     assert words in said
     assert f"{server.url}/d.parquet" in said
     assert SECRET not in out + said
