@@ -253,7 +253,9 @@ def test_patterns_mean_what_they_mean_here(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("g\na\n")
     monkeypatch.setitem(places.ARROW, "s3", lambda *_: (pa.fs.LocalFileSystem(), str(tmp_path)))
-    patterns = "*.csv [ab].csv ?.csv **/*.csv y=*/*.csv y=?/a.csv ** .h* y=1/.h/* a[[]1].csv y*/**/*.csv **/z/*.csv"
+    patterns = (
+        "*.csv [ab].csv ?.csv **/*.csv y=*/*.csv y=?/a.csv ** .h* y=1/.h/* a[[]1].csv y*/**/*.csv **/z/*.csv"
+    )
     for pattern in [*patterns.split(), "[!a].csv", "y=1/**", "a[1].csv", "a.csv", "y=1", ""]:
         here = [str(path.relative_to(tmp_path)) for path in io._find(str(tmp_path / pattern))]
         there = [
