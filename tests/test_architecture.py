@@ -39,6 +39,7 @@ LIBRARIES = {"stats": {"numpy", "scipy"}, "optim": {"numpy", "scipy", "threadpoo
 
 TOUCH_FILES = {
     "data/files.py",
+    "data/places.py",
     "data/container.py",
     "models/user_file.py",
     "models/onnx_model.py",

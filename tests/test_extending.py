@@ -97,19 +97,19 @@ class LinesSource(FileSource):
     kind = "JSON lines"
     endings = (".jsonl",)
 
-    def __init__(self, paths, name):
+    def __init__(self, places, name):
         from pyarrow import json
 
-        super().__init__(paths, name)
+        super().__init__(places, name)
         self.tables = {}
-        for path in paths:
-            with readable(path, self.kind):
-                self.tables[path] = json.read_json(path)
-        self.schema = self.tables[paths[0]].schema
+        for place in places:
+            with readable(place, self.kind), place.opened() as file:
+                self.tables[place] = json.read_json(file)
+        self.schema = self.tables[places[0]].schema
 
     def parts(self, columns, types=None):
         return [
-            Part(path.name, table.select(columns).to_batches) for path, table in self.tables.items()
+            Part(place.name, table.select(columns).to_batches) for place, table in self.tables.items()
         ]
 '''
 

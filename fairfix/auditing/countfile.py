@@ -17,7 +17,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -42,6 +41,7 @@ from fairfix.data.counts import Counts, Grid, groups_of_cells
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.scan import Scan, check_whole, scan, summed
+from fairfix.data.urls import name_of
 from fairfix.data.workers import added
 from fairfix.errors import ArtifactError, DataError, UsageError
 
@@ -240,7 +240,9 @@ class CountFile:
         try:
             return _unpacked(content)
         except (ValueError, UsageError) as error:
-            raise ArtifactError(f"{Path(path).name} is not a sound file of counts: {error}") from error
+            raise ArtifactError(
+                f"{name_of(os.fspath(path))} is not a sound file of counts: {error}"
+            ) from error
 
 
 # ---------------------------------------------------------------------- counting, auditing

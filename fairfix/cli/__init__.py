@@ -22,6 +22,7 @@ import click
 
 from fairfix import __version__
 from fairfix.cli.unrun import Asked
+from fairfix.data.urls import hidden
 from fairfix.errors import ExitStatus, FairfixError, FairfixWarning
 from fairfix.report.words import as_options
 from fairfix.tasks.glossary import STATUSES
@@ -112,6 +113,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes the rest as *_
 
     def ended(status: ExitStatus, code: str, message: str, hint: str = "") -> int:
+        message = hidden(message)
         first, line, rest = message.partition("\n")  # the code stands before lines that are there to copy
         _echo(f"{first} [{code}]{line}{rest}")
         if hint:
@@ -121,7 +123,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     def bug(error: Exception) -> int:
         if debug:
-            traceback.print_exception(error)
+            _trace(error)
         more = "" if debug else "run again with --debug for the traceback"
         return ended(
             ExitStatus.BUG, "bug", f"this is a bug in fairfix: {type(error).__name__}: {error}", more
@@ -146,7 +148,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _closed_pipe()
     except FairfixError as error:
         if debug:
-            traceback.print_exc()
+            _trace(error)
         return ended(error.exit_status, error.code, str(error))
     except OSError as error:
         if error.errno not in FULL:
@@ -175,6 +177,11 @@ def _closed_pipe() -> int:
     return 141
 
 
+def _trace(error: Exception) -> None:
+    """Write a traceback to stderr, without the secrets of URLs in it."""
+    click.echo(hidden("".join(traceback.format_exception(error))), err=True, nl=False)
+
+
 def _show_warning(message: Any, *_: Any) -> None:
     if isinstance(message, FairfixWarning):
         _echo(f"warning: {message} [{message.code}]")
@@ -184,7 +191,7 @@ def _echo(message: str) -> None:
     """Write a line of the library to stderr, with its parameters as options."""
     from fairfix.report.words import as_options, harmless
 
-    click.echo(harmless(f"fairfix: {as_options(message)}"), err=True)
+    click.echo(harmless(f"fairfix: {as_options(hidden(message))}"), err=True)
 
 
 class _Talk(logging.Handler):

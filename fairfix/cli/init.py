@@ -10,6 +10,7 @@ import click
 
 from fairfix.cli.options import column_names, debug_option, option, quiet_option, talk
 from fairfix.cli.outputs import check_outputs
+from fairfix.data.urls import hidden_argument, scheme_of
 from fairfix.errors import UsageError
 
 
@@ -58,7 +59,8 @@ def command(data: str, **given: Any) -> int:
     columns = Columns(
         given["protected"], label=given["label"], score=given["score"], prediction=given["prediction"]
     )
-    named = data if Path(data).is_absolute() else os.path.relpath(data, target.parent)
+    local = not scheme_of(data) and not Path(data).is_absolute()
+    named = os.path.relpath(data, target.parent) if local else hidden_argument(data)
     text = first_configuration(source, named, columns, positive_label=given["positive_label"])
     write_text(target, text)
     talk(f"wrote {target}: read it, correct it, then run 'fairfix audit'")

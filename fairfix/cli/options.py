@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from fairfix.cli.help import complete_methods
 from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
+from fairfix.data.urls import hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_options
 from fairfix.tasks.request import DataRequest, Domain, GateRequest, Request, parameters_of
@@ -209,12 +210,38 @@ def output_options() -> Decorator[Any]:
             "--detail",
             "--verbose",
             is_flag=True,
-            help="Show every comparison, not only the usual ones; of a repair, also what the solver found.",
+            callback=_verbose,
+            help="Show every comparison, not only the usual ones; of a repair, also what the solver found; of data "
+            "from elsewhere, how many bytes came.",
         ),
     )
 
 
 LOG = logging.getLogger("fairfix")
+
+
+def _verbose(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    if value:
+        from fairfix.data.places import traffic
+
+        before = traffic()
+        ctx.call_on_close(lambda: _tell_traffic(traffic() - before))
+    return value
+
+
+def _tell_traffic(came: Mapping[str, int]) -> None:
+    """Say how much was read from elsewhere, by place."""
+    for shown, size in sorted(came.items()):
+        LOG.info("read %s bytes from %s", f"{size:,}", shown)
+
+
+verbose_option = option(
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_verbose,
+    help="Of data from elsewhere, say how many bytes came.",
+)
 
 
 def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
@@ -322,7 +349,8 @@ def show_settings(ctx: click.Context) -> None:
     for param in ctx.command.get_params(ctx):
         if param.name not in HIDDEN_SETTINGS and param.name in ctx.params:
             where = words.get(ctx.get_parameter_source(param.name), "default")
-            click.echo(f"{_key(param).replace('_', '-')} = {_toml(ctx.params[param.name])}  # {where}")
+            text = hidden(_toml(ctx.params[param.name]))
+            click.echo(f"{_key(param).replace('_', '-')} = {text}  # {where}")
     ctx.exit(ExitStatus.OK)
 
 

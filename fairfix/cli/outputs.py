@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from fairfix.cli.config import PATHS
 from fairfix.cli.options import talk
 from fairfix.cli.unrun import asked_of
+from fairfix.data.urls import hidden_argument, scheme_of
 from fairfix.errors import UsageError
 from fairfix.report.words import as_options
 
@@ -84,6 +85,9 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     read = [name for name in ("result", *sorted(PATHS)) if name not in WRITTEN and given.get(name)]
     seen = {Path(given[name]).resolve(): as_options(f"`{name}`") for name in read}
     for text, path in written:
+        if scheme_of(path):
+            _check_url(hidden_argument(text), path, report=text.startswith("--out "))
+            continue
         _check_streams(text, Path(path), prints="format_" in given)
         if descriptor(path) is not None or is_special(Path(path)):  # such as /dev/null
             continue
@@ -96,6 +100,15 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     if "out" in given:
         asked = asked_of(click.get_current_context())
         asked.checked(given["format_"], list(map(_format_and_file, given["out"])))
+
+
+def _check_url(text: str, path: str, *, report: bool) -> None:
+    """Raise where nothing can be written to a URL."""
+    from fairfix.data.places import check_target
+
+    if report:  # a run that does not happen replaces its report by word of that, if it is one: nobody has looked there
+        raise UsageError(f"{text}: reports are written to this machine; name a file here, and copy it")
+    check_target(path)
 
 
 def locate(result: Mapping[str, Any], ctx: click.Context) -> None:

@@ -29,6 +29,8 @@ import numpy.typing as npt
 
 from fairfix.data.codec import need
 from fairfix.data.files import atomic_output
+from fairfix.data.places import content_of
+from fairfix.data.urls import name_of, scheme_of
 from fairfix.errors import ArtifactError
 
 PROTOCOL = 1
@@ -70,7 +72,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) ->
     content = _packed(artifact, kind)
     if len(content) > MAX_TOTAL:
         raise ArtifactError(
-            f"{Path(path).name} would be larger than {MAX_TOTAL >> 20} MiB, and nobody could read it"
+            f"{name_of(os.fspath(path))} would be larger than {MAX_TOTAL >> 20} MiB, and nobody could read it"
         )
     with atomic_output(path) as file:
         file.write(content)
@@ -123,7 +125,7 @@ def digest(content: bytes) -> str:
 
 def fingerprint(path: str | os.PathLike[str]) -> str:
     """Return ``sha256:...`` of a file."""
-    return digest(_content(Path(path)))
+    return digest(_content(path))
 
 
 def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
@@ -131,35 +133,34 @@ def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
 
     An ArtifactError names the file and the first thing that is wrong; nothing else is ever raised for any content.
     """
-    place = Path(path)
-    content = _content(place)
+    name, content = name_of(os.fspath(path)), _content(path)
     try:
-        return _Reader(place.name, content, kind).artifact()
+        return _Reader(name, content, kind).artifact()
     except ArtifactError:
         raise
     except Exception as error:  # the ZIP reader answers some damaged headers with errors of other libraries
         own = isinstance(error, (zipfile.BadZipFile, ValueError))
         fault = f"{error}" if own else f"{type(error).__name__}: {error}"
         title = ".fairfix file" if kind == NAME else f"file of {kind.removeprefix('fairfix.')}"
-        raise ArtifactError(f"{place.name} is not a sound {title}: {fault}") from error
+        raise ArtifactError(f"{name} is not a sound {title}: {fault}") from error
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """Return what the format of a file is called, as far as that can be told; else that of an artifact."""
-    content = _content(Path(path))
+    content = _content(path)
     try:
-        reader = _Reader(Path(path).name, content, NAME)
+        reader = _Reader(name_of(os.fspath(path)), content, NAME)
         name = reader.manifest(reader.members()).get("format")
     except Exception:  # damaged: as an artifact it is refused with a reason
         return NAME
     return name.partition("/")[0] if isinstance(name, str) else NAME
 
 
-def _content(path: Path) -> bytes:
+def _content(path: str | os.PathLike[str]) -> bytes:
     try:
-        if path.stat().st_size > MAX_TOTAL:
-            raise ArtifactError(f"{path.name} is larger than {MAX_TOTAL >> 20} MiB")
-        return path.read_bytes()
+        if not scheme_of(path) and Path(path).stat().st_size > MAX_TOTAL:
+            raise ArtifactError(f"{Path(path).name} is larger than {MAX_TOTAL >> 20} MiB")
+        return content_of(path, MAX_TOTAL)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
 

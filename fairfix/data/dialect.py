@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairfix.data.files import head_of
+from fairfix.data.places import Place
 from fairfix.errors import UsageError
 
 HEAD = 1 << 16
@@ -53,12 +54,12 @@ def named(sign: str) -> str:
     return NAMES.get(sign, repr(sign))
 
 
-def usual(path: Path) -> str:
+def usual(path: Path | Place) -> str:
     """Return the separator that the name of a file stands for."""
     return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
 
 
-def zipped(path: Path) -> bool:
+def zipped(path: Path | Place) -> bool:
     """Tell whether a file is packed, by its name."""
     return path.name.lower().endswith(".gz")
 
@@ -71,11 +72,11 @@ def stated(delimiter: str) -> str:
     return sign
 
 
-def sniffed(path: Path, delimiter: str | None = None, decimal: str | None = None) -> Dialect:
+def sniffed(place: Place, delimiter: str | None = None, decimal: str | None = None) -> Dialect:
     """Return the dialect of a file, of which only the head is read; what is stated is taken as it is."""
-    text, encoding, whole = _head(path)
+    text, encoding, whole = _head(place)
     if delimiter is None:
-        delimiter = usual(path)
+        delimiter = usual(place)
         if not _columns(text, delimiter, whole=whole):
             columns = {sign: _columns(text, sign, whole=whole) for sign in SEPARATORS}
             delimiter = max(SEPARATORS, key=columns.__getitem__) if any(columns.values()) else delimiter
@@ -84,15 +85,15 @@ def sniffed(path: Path, delimiter: str | None = None, decimal: str | None = None
     return Dialect(delimiter, decimal, encoding)
 
 
-def header(path: Path, dialect: Dialect) -> list[str]:
+def header(place: Place, dialect: Dialect) -> list[str]:
     """Return the names of the columns of a file in a dialect, as far as its head shows them."""
-    text, _, _ = _head(path)
+    text, _, _ = _head(place)
     return next(iter(csv.reader(io.StringIO(text, newline=""), delimiter=dialect.delimiter)), [])
 
 
-def _head(path: Path) -> tuple[str, str, bool]:
+def _head(place: Place) -> tuple[str, str, bool]:
     """Return the beginning of a file, its encoding, and whether that is all of it."""
-    data = head_of(path, HEAD, packed=zipped(path))
+    data = head_of(place, HEAD, packed=zipped(place))
     encoding = MARKS.get(data[:2], "utf-8")
     text = data.decode(encoding if encoding != "utf-8" else "utf-8-sig", errors="replace")
     return text, encoding, len(data) < HEAD

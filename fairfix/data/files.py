@@ -11,6 +11,7 @@ import errno
 import glob
 import gzip
 import hashlib
+import io
 import json
 import os
 import re
@@ -29,6 +30,8 @@ from typing import IO, Any, ClassVar, Self
 
 import pyarrow as pa
 
+from fairfix.data.places import SCHEMES, Place, content_of, find, local, uploaded
+from fairfix.data.urls import hidden, hidden_url, name_of, scheme_of
 from fairfix.data.workers import Threads, Workers
 from fairfix.errors import ColumnError, DataError, UsageError
 
@@ -131,9 +134,9 @@ class FileSource(Source):
     endings: ClassVar[tuple[str, ...]]
     """Of its files' names, in small letters."""
 
-    def __init__(self, paths: Sequence[Path], name: str) -> None:
+    def __init__(self, places: Sequence[Place], name: str) -> None:
         self.name = name
-        self.paths = list(paths)
+        self.places = list(places)
 
     @classmethod
     def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> AbstractContextManager[Write]:
@@ -181,7 +184,10 @@ class FrameSource(Source):
 
 
 def open_source(data: Any, **stated: str | None) -> Source:
-    """Return a source for a path, a glob, a folder, an Arrow table, a pandas frame or a dict of columns.
+    """Return a source for a path, a glob, a folder, a URL of such, a table in memory or a dict of columns.
+
+    A table is one of Arrow, a pandas frame, or whatever else speaks the Arrow C stream (Polars, DuckDB, a reader of
+    batches). A stream is read once, into a table in memory, without a copy of what it hands out.
 
     ``delimiter`` and ``decimal`` state how text files are written.
     """
@@ -200,32 +206,71 @@ def open_source(data: Any, **stated: str | None) -> Source:
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         with _convertible("data frame"):
             return FrameSource(pa.Table.from_pandas(data, preserve_index=False))
+    if hasattr(data, "__arrow_c_stream__"):
+        return FrameSource(_streamed(data))
     raise DataError(
         f"cannot read data from a {type(data).__name__}; give a path, a data frame or an Arrow table"
     )
 
 
+def _streamed(data: Any) -> pa.Table:
+    """Return what an Arrow C stream holds; its columns of views, which few of Arrow's functions take, as plain text."""
+    try:
+        table = pa.RecordBatchReader.from_stream(data).read_all()
+        plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+        kinds = [plain.get(column.type, column.type) for column in table.schema]
+        fields = zip(table.column_names, kinds, strict=True)
+        return table if kinds == table.schema.types else table.cast(pa.schema(fields))
+    except Exception as error:  # whatever makes the stream raises errors of its own
+        reason = hidden(str(error)).strip() or type(error).__name__
+        raise DataError(f"the stream of the {type(data).__name__} broke off: {reason}") from None
+
+
 def _open_files(text: str, stated: Mapping[str, str]) -> Source:
     if "://" in text:
-        raise DataError(f"{text} is a URL; fairfix reads local files: copy it here first")
-    paths = _find(text)
-    kinds = {kind.kind: kind for kind in map(_kind, paths)}
+        return open_url(text, stated)
+    return _files_of([local(path) for path in _find(text)], text, stated)
+
+
+def open_url(text: str, stated: Mapping[str, str]) -> Source:
+    """Return the source that a URL names, by its scheme; messages show no secret of it."""
+    opener = OPENERS.get(scheme_of(text) or "")
+    if opener is None:
+        able = ", ".join(f"{one}://" for one in OPENERS)
+        raise DataError(
+            f"{hidden_url(text)} has a scheme that fairfix does not know; it reads {able} and files here"
+        )
+    return opener(text, stated)
+
+
+def _open_stored(text: str, stated: Mapping[str, str]) -> Source:
+    places = find(text, lambda name: name.lower().endswith(tuple(file_kinds())))
+    return _files_of(places, hidden_url(text), stated)
+
+
+OPENERS: dict[str, Callable[[str, Mapping[str, str]], Source]] = dict.fromkeys(SCHEMES, _open_stored)
+"""Scheme of a URL -> what opens it, given what is stated of text files."""
+
+
+def _files_of(places: list[Place], text: str, stated: Mapping[str, str]) -> Source:
+    """Return the source of files of one kind, which a text names."""
+    kinds = {kind.kind: kind for kind in map(_kind, places)}
     if len(kinds) > 1:
-        endings = [ending for ending in file_kinds() if any(_has(path, ending) for path in paths)]
+        endings = [ending for ending in file_kinds() if any(_has(place, ending) for place in places)]
         raise DataError(
             f"{text} holds {' and '.join(sorted(kinds))} files; name one kind by a pattern that ends in "
             f"{' or '.join(endings)}"
         )
-    name = paths[0].name if len(paths) == 1 else f"{Path(text).name or text} ({len(paths)} files)"
+    name = places[0].name if len(places) == 1 else f"{name_of(text) or text} ({len(places)} files)"
     (kind,) = kinds.values()
     if stated and not kind.text:
         raise UsageError(f"`{min(stated)}` is of CSV files, and {name} is {kind.kind}; leave it out")
-    return kind(paths, name, **stated)
+    return kind(places, name, **stated)
 
 
 def _find(text: str) -> list[Path]:
-    text = os.path.abspath(text)  # noqa: PTH100  leaves links; another process may stand in another folder
-    path = Path(text)
+    whole = os.path.abspath(text)  # noqa: PTH100  leaves links; another process may stand in another folder
+    path = Path(whole)
     if path.is_file():
         return [path]
     if path.is_dir():
@@ -235,40 +280,41 @@ def _find(text: str) -> list[Path]:
             names = sorted({kind.kind for kind in file_kinds().values()})
             raise DataError(f"the folder {text} holds no {', '.join(names[:-1])} or {names[-1]} file")
         return sorted(file for file, hide in zip(files, hidden, strict=True) if not hide)
-    matches = sorted(Path(p) for p in glob.glob(text, recursive=True) if Path(p).is_file())  # noqa: PTH207  absolute patterns too
+    matches = sorted(Path(p) for p in glob.glob(whole, recursive=True) if Path(p).is_file())  # noqa: PTH207  absolute patterns too
     if not matches:
         what = "matches no file" if any(c in text for c in "*?[") else "does not exist"
         raise DataError(f"{text} {what}")
     return matches
 
 
-def _has(path: Path, *endings: str) -> bool:
+def _has(path: Path | Place, *endings: str) -> bool:
     return path.name.lower().endswith(endings)
 
 
-def _kind(path: Path) -> type[FileSource]:
+def _kind(path: Path | Place) -> type[FileSource]:
     for ending, kind in file_kinds().items():
         if _has(path, ending):
             return kind
     raise DataError(f"{path.name}: unknown kind of file; known are {', '.join(file_kinds())}")
 
 
-def head_of(path: Path, size: int, *, packed: bool) -> bytes:
+def head_of(place: Place, size: int, *, packed: bool) -> bytes:
     """Return the first bytes of a file, unpacked; none where that cannot be done, which its reader will say."""
     try:
-        with gzip.open(path) if packed else path.open("rb") as file:
-            return file.read(size)
+        with place.opened() as file, gzip.open(io.BufferedReader(file, size)) if packed else file as data:
+            head: bytes = data.read(size)
+            return head
     except (OSError, EOFError, zlib.error):
         return b""
 
 
 @contextmanager
-def readable(path: Path, kind: str) -> Iterator[None]:
+def readable(place: Place, kind: str) -> Iterator[None]:
     """Turn what Arrow says of a damaged file into one line that names the file."""
     try:
         yield
     except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist") from error
+        raise DataError(f"{place} does not exist") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         first = [*str(error).strip().splitlines(), type(error).__name__][0]
         # CSV has no types: those of columns without a role are what the beginning of the file looks like
@@ -278,7 +324,7 @@ def readable(path: Path, kind: str) -> Iterator[None]:
                 "; mend", ", else mend"
             )
         hint = remedy if "conversion error" in first else ""
-        raise DataError(f"{path.name} cannot be read as {kind}: {first}{hint}") from error
+        raise DataError(f"{place.name} cannot be read as {kind}: {first}{hint}") from error
 
 
 @contextmanager
@@ -298,7 +344,7 @@ UNRUN = "fairfix.unrun/1"
 def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
     """Return what a JSON file holds; ``opening`` begins the message of an error."""
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(content_of(path).decode("utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"{opening}{path} does not exist") from error
     except (OSError, ValueError) as error:
@@ -314,16 +360,20 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     What is no file, such as ``/dev/null`` or a named pipe, is written to and never replaced. ``/dev/stdout`` and
     other names of open descriptors are written to where they stand, so that a file behind them keeps what it has. A
-    link stays one; the file behind it is replaced. A DataError where the folder cannot be written to, or the disk is
-    full.
+    link stays one; the file behind it is replaced. To a URL the file is uploaded whole at the end. A DataError where
+    the folder cannot be written to, or the disk is full.
     """
+    if scheme_of(path):
+        with uploaded(str(path)) as file:
+            yield file
+        return
     target = Path(path)
     if target.is_dir():
         raise DataError(f"{target} is a folder; name a file")
     temporary = None
     try:
         if (number := descriptor(target)) is not None:
-            file: IO[bytes] = os.fdopen(os.dup(number), "wb")
+            file = os.fdopen(os.dup(number), "wb")
         elif is_special(target):
             file = target.open("ab")  # of another process's /proc/PID/fd, the end: opening must not empty it
         else:
@@ -394,4 +444,5 @@ def table_writer(
     file: IO[bytes], path: str | os.PathLike[str], schema: pa.Schema
 ) -> AbstractContextManager[Write]:
     """Return a context that yields what appends batches of one schema, in the kind that the file's name says."""
-    return _kind(Path(path)).writer(file, Path(path), schema)
+    name = Path(name_of(os.fspath(path)))
+    return _kind(name).writer(file, name, schema)

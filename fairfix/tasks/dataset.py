@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Columns, Reading, infer_columns
 from fairfix.data.scan import settled_bands
 from fairfix.data.survey import explained, survey, ways
+from fairfix.data.urls import name_of
 from fairfix.errors import ColumnError, EntryError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.user_file import ScoringModel, load_model
@@ -203,4 +203,4 @@ def apply_waivers(content: dict[str, Any], waivers: list[Waiver], request: GateR
 
 def file_name(path: Any) -> str:
     """Return the name of a file without its folder."""
-    return Path(path).name
+    return name_of(str(path))

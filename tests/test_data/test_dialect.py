@@ -13,6 +13,7 @@ import pytest
 from fairfix.data import dialect
 from fairfix.data.dialect import Dialect, sniffed
 from fairfix.data.files import Source, open_source
+from fairfix.data.places import local
 from fairfix.errors import DataError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,7 +75,7 @@ def test_a_file_of_commas_is_read_with_commas(
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("a" + names[0], "b" + names[1], "c"), *rows])
 
-    assert sniffed(path) == Dialect()
+    assert sniffed(local(path)) == Dialect()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_what_a_head_shows(text: str, shown: Dialect, tmp_path: Path) -> None:
     """Commas where they can be; thousands are no decimals; two signs for numbers decide nothing."""
     (tmp_path / "d.csv").write_text(text)
 
-    assert sniffed(tmp_path / "d.csv") == shown
+    assert sniffed(local(tmp_path / "d.csv")) == shown
 
 
 @pytest.mark.parametrize("end", range(1, 40))
@@ -117,22 +118,21 @@ def test_a_head_that_ends_anywhere_shows_the_same(
     (tmp_path / "d.csv").write_bytes(rows)
     monkeypatch.setattr(dialect, "HEAD", len(head) + end)
 
-    assert sniffed(tmp_path / "d.csv") == Dialect(";", ",")
+    assert sniffed(local(tmp_path / "d.csv")) == Dialect(";", ",")
 
 
 def test_only_the_head_is_read_to_open_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sniffing takes its first bytes, however many there are."""
     (tmp_path / "d.csv").write_text(written(";", ",", {"g": ["a"] * 50_000, "s": [0.5] * 50_000}))
     taken = []
-    whole = Path.open
+    whole = pa.OSFile
 
-    def counting(self: Path, *args: Any, **kwargs: Any) -> Any:
-        file = whole(self, *args, **kwargs)
-        read_ = file.read
-        return _Counting(file, lambda size: taken.append(size) or read_(size))
+    def counting(path: str) -> Any:
+        file = whole(path)
+        return _Counting(file, lambda size: taken.append(size) or file.read(size))
 
-    monkeypatch.setattr(Path, "open", counting)
-    assert sniffed(tmp_path / "d.csv") == Dialect(";", ",")
+    monkeypatch.setattr(pa, "OSFile", counting)
+    assert sniffed(local(tmp_path / "d.csv")) == Dialect(";", ",")
     assert taken == [dialect.HEAD]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import fairfix
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -95,6 +97,86 @@ def test_memory_is_cut_into_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert max(batch.num_rows for batch in batches) == 7
     assert pa.Table.from_batches(batches).to_pydict() == table.to_pydict()
+
+
+class Stream:
+    """Something that speaks the Arrow C stream and nothing else."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Hand out the stream."""
+        return self._reader.__arrow_c_stream__(requested_schema)
+
+
+def of_polars(table: pa.Table) -> Any:
+    """Return a frame of Polars."""
+    polars = pytest.importorskip("polars", reason="180 MB, so not among what the tests install")
+    return polars.from_arrow(table)
+
+
+def of_duckdb(table: pa.Table) -> Any:
+    """Return a relation, which is a query that runs when it is read."""
+    return duckdb.connect().from_arrow(table).filter("x > 0")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Stream,
+        of_polars,
+        of_duckdb,
+        lambda table: table.to_reader(),
+        lambda table: Stream(table.to_reader(1)),
+        lambda table: pa.chunked_array([table.to_struct_array().combine_chunks()]),
+    ],
+    ids=["stream", "polars", "duckdb", "reader", "stream of a reader", "structs"],
+)
+def test_whatever_speaks_the_arrow_stream_is_a_source(make: Callable[[pa.Table], Any]) -> None:
+    """It is read once, and then as often as needed; the audit is that of the table."""
+    source = open_source(make(ROWS))
+
+    assert source.rows == 3
+    assert read(source).to_pydict() == read(source).to_pydict() == ROWS.to_pydict()
+
+
+@pytest.mark.parametrize("make", [of_polars, of_duckdb])
+def test_groups_of_a_stream_are_those_of_the_table(make: Callable[[pa.Table], Any], frames: Frames) -> None:
+    """Views, categories and truth values of other libraries count like those of Arrow."""
+    frame = frames().drop(columns="x").assign(x=1)
+    coded = frame.assign(race=frame["race"].astype("category"))
+    table = pa.Table.from_pandas(coded, preserve_index=False)
+    kept = fairfix.audit(pa.Table.from_pandas(frame), protected=["race", "member"])
+
+    assert fairfix.audit(make(table), protected=["race", "member"]).to_dict() == kept.to_dict()
+
+
+def test_a_stream_is_not_copied() -> None:
+    """The columns of the source lie where they lay."""
+    table = pa.table({"x": np.arange(1000), "g": pa.array(["a", "b"] * 500)})
+    batch = next(open_source(Stream(table)).parts(["x", "g"])[0].batches())
+
+    for name in ("x", "g"):
+        ours, theirs = batch.column(name).buffers(), table[name].chunk(0).buffers()
+        assert [one and one.address for one in ours] == [one and one.address for one in theirs]
+
+
+def test_a_stream_that_breaks_off_is_an_error_of_the_data() -> None:
+    """With the reason that it gives, whatever its type, and no secret in it."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield ROWS.to_batches()[0]
+        raise RuntimeError("lost https://me:pw@host/x?sig=pw")
+
+    for broken in (
+        Stream(pa.RecordBatchReader.from_batches(ROWS.schema, batches())),
+        duckdb.sql("SELECT CAST(x AS INT) AS x FROM (VALUES ('1'), ('b')) AS t(x)"),
+        Stream(None),
+    ):
+        with pytest.raises(DataError, match=r"the stream of the \w+ broke off: ") as error:
+            open_source(broken)
+        assert "pw" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +334,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
         ("nope*.csv", r"nope\*.csv matches no file"),
         ("empty", "holds no Arrow, CSV or Parquet file"),
         ("both", r"holds CSV and Parquet files.*ends in \.csv or \.parquet$"),
-        ("s3://bucket/d.parquet", "is a URL"),
+        ("ftp://host/d.parquet", "ftp://host/d.parquet has a scheme that fairfix does not know"),
     ],
 )
 def test_what_is_not_there_is_said(

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.files import FileSource, Part, Write, joined, readable, require
+from fairfix.data.places import Place
 
 
 class ArrowSource(FileSource):
@@ -21,22 +22,22 @@ class ArrowSource(FileSource):
     kind = "Arrow"
     endings = (".arrow", ".feather")
 
-    def __init__(self, paths: Sequence[Path], name: str) -> None:
-        super().__init__(paths, name)
-        self._rows = {path: _rows_of(path) for path in paths}
-        with _open(paths[0]) as file:
+    def __init__(self, places: Sequence[Place], name: str) -> None:
+        super().__init__(places, name)
+        self._rows = [(place, _rows_of(place)) for place in places]
+        with _open(places[0]) as file:
             self.schema = file.schema
-        self.rows = self.about_rows = sum(map(sum, self._rows.values()))
+        self.rows = self.about_rows = sum(sum(rows) for _, rows in self._rows)
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return runs of record batches of about a million rows."""
         out = []
-        for path, rows in self._rows.items():
-            with _open(path) as file:
-                require(columns, file.schema.names, f"{path.name} (of {self.name})")
+        for place, rows in self._rows:
+            with _open(place) as file:
+                require(columns, file.schema.names, f"{place.name} (of {self.name})")
             before = [0, *accumulate(rows)]
-            pieces = ((partial(_batches, path, run, list(columns)), before[run[0]]) for run in joined(rows))
-            out += [Part(path.name, batches, first) for batches, first in pieces]
+            pieces = ((partial(_batches, place, run, list(columns)), before[run[0]]) for run in joined(rows))
+            out += [Part(place.name, batches, first) for batches, first in pieces]
         return out
 
     @classmethod
@@ -48,23 +49,23 @@ class ArrowSource(FileSource):
 
 
 @contextmanager
-def _open(path: Path, columns: list[int] | None = None) -> Iterator[Any]:
+def _open(place: Place, columns: list[int] | None = None) -> Iterator[Any]:
     """Yield the reader of a file, of all columns or of those at some places."""
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=columns)
-    with readable(path, ArrowSource.kind), pa.memory_map(str(path)) as data:
+    with readable(place, ArrowSource.kind), place.opened(mapped=True) as data:
         yield pa.ipc.open_file(data, options=options)
 
 
-def _rows_of(path: Path) -> list[int]:
+def _rows_of(place: Place) -> list[int]:
     """Return the number of rows of each record batch, for which one column is read."""
-    with _open(path, [0]) as file:
+    with _open(place, [0]) as file:
         return [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
 
 
-def _batches(path: Path, run: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
-    with _open(path) as file:
-        places = sorted({file.schema.get_field_index(name) for name in columns})
-    with _open(path, places) as file:
+def _batches(place: Place, run: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    with _open(place) as file:
+        wanted = sorted({file.schema.get_field_index(name) for name in columns})
+    with _open(place, wanted) as file:
         for i in run:
             batch = file.get_batch(i).select(columns)
             for start in range(0, batch.num_rows, files.BATCH_ROWS):

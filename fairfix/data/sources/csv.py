@@ -14,10 +14,14 @@ import pyarrow as pa
 
 from fairfix.data.dialect import Dialect, header, sniffed, stated, usual, zipped
 from fairfix.data.files import FileSource, Part, Write, readable
+from fairfix.data.places import Place
 from fairfix.errors import DataError
 
 BLOCK = 1 << 20
 """Bytes of text parsed at a time."""
+
+AHEAD = 8 << 20
+"""Bytes that come from a store at a time."""
 
 
 class CsvSource(FileSource):
@@ -28,20 +32,20 @@ class CsvSource(FileSource):
     text = True
 
     def __init__(
-        self, paths: Sequence[Path], name: str, delimiter: str | None = None, decimal: str | None = None
+        self, places: Sequence[Place], name: str, delimiter: str | None = None, decimal: str | None = None
     ) -> None:
         """Look at the heads of the files; ``delimiter`` and ``decimal`` are stated instead."""
-        super().__init__(paths, name)
-        for path in paths:
-            if not path.stat().st_size:
-                raise DataError(f"{path.name} is empty")
-        self.dialect = _alike(paths, name, None if delimiter is None else stated(delimiter), decimal)
-        if self.dialect != Dialect(usual(paths[0]), self.dialect.decimal) or self.dialect.decimal == ",":
+        super().__init__(places, name)
+        for place in places:
+            if place.size == 0:
+                raise DataError(f"{place.name} is empty")
+        self.dialect = _alike(places, name, None if delimiter is None else stated(delimiter), decimal)
+        if self.dialect != Dialect(usual(places[0]), self.dialect.decimal) or self.dialect.decimal == ",":
             self.remark = f"read with {self.dialect}"
-        with readable(paths[0], self.kind), _open(paths[0], self.dialect, None, None) as reader:
+        with _open(places[0], self.dialect, None, None) as reader:
             self.schema = reader.schema
         self.require(self.schema.names)  # a CSV reader finds columns by their names
-        self.about_rows = sum(path.stat().st_size for path in paths) // 100  # bytes of a row, roughly
+        self.about_rows = sum(place.size or 0 for place in places) // 100  # bytes of a row, roughly
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return one part per file: CSV text has no places to start from."""
@@ -51,8 +55,8 @@ class CsvSource(FileSource):
         # truth values are spelled in many ways; as booleans they have one name each
         wanted |= {n: pa.bool_() for n in columns if pa.types.is_boolean(self.schema.field(n).type)}
         return [
-            Part(path.name, partial(_batches, path, self.dialect, list(columns), wanted))
-            for path in self.paths
+            Part(place.name, partial(_batches, place, self.dialect, list(columns), wanted))
+            for place in self.places
         ]
 
     @classmethod
@@ -70,24 +74,24 @@ class CsvSource(FileSource):
             yield writer.write_batch
 
 
-def _alike(paths: Sequence[Path], name: str, delimiter: str | None, decimal: str | None) -> Dialect:
+def _alike(places: Sequence[Place], name: str, delimiter: str | None, decimal: str | None) -> Dialect:
     """Return the dialect of all files, or raise a DataError that names two that differ in it or in their columns."""
-    first, *others = paths
+    first, *others = places
     dialect = sniffed(first, delimiter, decimal)
-    for path in others:
-        other = sniffed(path, delimiter, decimal)
+    for place in others:
+        other = sniffed(place, delimiter, decimal)
         own = dialect.decimal or other.decimal
         if replace(dialect, decimal=own) != replace(other, decimal=other.decimal or own):
             raise DataError(
-                f"{name}: the files are not written alike: {first.name} has {dialect}, {path.name} has {other}; "
+                f"{name}: the files are not written alike: {first.name} has {dialect}, {place.name} has {other}; "
                 "name those of one kind by a pattern, or state `delimiter` and `decimal`"
             )
         dialect = replace(dialect, decimal=own)
     names = header(first, dialect) if others else []
-    for path in others:
-        if missing := set(names) ^ set(header(path, dialect)):
+    for place in others:
+        if missing := set(names) ^ set(header(place, dialect)):
             column = min(missing)
-            with_it, without = (first, path) if column in names else (path, first)
+            with_it, without = (first, place) if column in names else (place, first)
             raise DataError(
                 f"{name}: the files have not the same columns: {with_it.name} has {column!r}, {without.name} has not; "
                 "name those of one kind by a pattern"
@@ -96,26 +100,36 @@ def _alike(paths: Sequence[Path], name: str, delimiter: str | None, decimal: str
 
 
 def _batches(
-    path: Path, dialect: Dialect, columns: list[str], types: Mapping[str, pa.DataType]
+    place: Place, dialect: Dialect, columns: list[str], types: Mapping[str, pa.DataType]
 ) -> Iterator[pa.RecordBatch]:
-    with readable(path, CsvSource.kind), _open(path, dialect, columns, types) as reader:
+    with _open(place, dialect, columns, types, AHEAD) as reader:
         yield from reader
 
 
+@contextmanager
 def _open(
-    path: Path, dialect: Dialect, columns: list[str] | None, types: Mapping[str, pa.DataType] | None
-) -> Any:
+    place: Place,
+    dialect: Dialect,
+    columns: list[str] | None,
+    types: Mapping[str, pa.DataType] | None,
+    ahead: int = BLOCK,
+) -> Iterator[Any]:
+    """Yield the reader of a file; from a store it comes ``ahead`` bytes at a time."""
     from pyarrow import csv
 
-    return csv.open_csv(
-        pa.input_stream(str(path), compression="gzip" if zipped(path) else None),
-        read_options=csv.ReadOptions(use_threads=False, block_size=BLOCK, encoding=dialect.encoding),
-        parse_options=csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
-        convert_options=csv.ConvertOptions(
-            include_columns=columns,
-            column_types=types,
-            decimal_point=dialect.decimal or ".",
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,  # "NA" in quotes is a name, NA without is a missing value
-        ),
-    )
+    with readable(place, CsvSource.kind), place.opened() as file:
+        packed = "gzip" if zipped(place) else None
+        text = pa.BufferedInputStream(file, ahead) if place.is_remote else file
+        with csv.open_csv(
+            pa.input_stream(text, compression=packed),
+            read_options=csv.ReadOptions(use_threads=False, block_size=BLOCK, encoding=dialect.encoding),
+            parse_options=csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
+            convert_options=csv.ConvertOptions(
+                include_columns=columns,
+                column_types=types,
+                decimal_point=dialect.decimal or ".",
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,  # "NA" in quotes is a name, NA without is a missing value
+            ),
+        ) as reader:
+            yield reader

@@ -1,7 +1,7 @@
 """Parquet files, a run of row groups at a time.
 
-They are read with ``pre_buffer=False`` and a small buffer: the default caches the column chunks of the whole file,
-about 1 GB at 100 million rows.
+On this machine they are read with ``pre_buffer=False`` and a small buffer: the default caches the column chunks of the
+whole file, about 1 GB at 100 million rows. From a store the column chunks of a part are cached.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.files import FileSource, Part, Write, joined, readable, require
+from fairfix.data.places import Place
 
 
 class ParquetSource(FileSource):
@@ -24,27 +25,27 @@ class ParquetSource(FileSource):
     kind = "Parquet"
     endings = (".parquet", ".pq")
 
-    def __init__(self, paths: Sequence[Path], name: str) -> None:
+    def __init__(self, places: Sequence[Place], name: str) -> None:
         import pyarrow.parquet as pq
 
-        super().__init__(paths, name)
+        super().__init__(places, name)
         self._files = []
-        for path in paths:
-            with readable(path, self.kind):
-                self._files.append((path, pq.read_metadata(path)))
+        for place in places:
+            with readable(place, self.kind), place.opened() as file:
+                self._files.append((place, pq.read_metadata(file)))
         self.schema = self._files[0][1].schema.to_arrow_schema()
         self.rows = self.about_rows = sum(meta.num_rows for _, meta in self._files)
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return runs of row groups of about a million rows."""
         out = []
-        for path, meta in self._files:
-            require(columns, meta.schema.to_arrow_schema().names, f"{path.name} (of {self.name})")
+        for place, meta in self._files:
+            require(columns, meta.schema.to_arrow_schema().names, f"{place.name} (of {self.name})")
             coded = [name for name, kind in (types or {}).items() if pa.types.is_dictionary(kind)]
             rows = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
             for run in joined(rows):
-                batches = partial(_batches, path, run, list(columns), coded)
-                out.append(Part(path.name, batches, sum(rows[: run[0]])))
+                batches = partial(_batches, place, meta, run, list(columns), coded)
+                out.append(Part(place.name, batches, sum(rows[: run[0]])))
         return out
 
     @classmethod
@@ -57,11 +58,16 @@ class ParquetSource(FileSource):
             yield writer.write_batch
 
 
-def _batches(path: Path, groups: list[int], columns: list[str], coded: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(
+    place: Place, meta: Any, groups: list[int], columns: list[str], coded: list[str]
+) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
+    # from a store, neighbouring ranges of the part come in one request each, and nothing else comes
+    how = {"pre_buffer": True} if place.is_remote else {"pre_buffer": False, "buffer_size": 1 << 20}
     with (
-        readable(path, ParquetSource.kind),
-        pq.ParquetFile(path, read_dictionary=coded, pre_buffer=False, buffer_size=1 << 20) as file,
+        readable(place, ParquetSource.kind),
+        place.opened() as data,
+        pq.ParquetFile(data, metadata=meta, read_dictionary=coded, **how) as file,
     ):
         yield from file.iter_batches(files.BATCH_ROWS, groups, columns, use_threads=False)

@@ -1,0 +1,662 @@
+"""Places of files: on this machine, in a store of objects, on a web server. All are opened in one way.
+
+A :class:`Place` remembers what its file was when it was first seen, and every opening is held against that, so that no
+result is made of two versions of a file. Stores are pyarrow's own file systems; what they have none for, HTTP, is
+fsspec's. Nothing here waits for ever: see :data:`SILENCE` and :data:`TRIES`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from fairfix.data.urls import hidden, hidden_url, name_of, scheme_of, split
+from fairfix.errors import DataError
+
+SILENCE = 15.0
+"""Seconds in which a server that says nothing is given up, and asked again."""
+
+CONNECTING = 10.0
+"""Seconds that a connection may take."""
+
+WHOLE = 600.0
+"""Seconds that a request may take in all."""
+
+TRIES = 4
+"""How often a server is asked that cuts a connection, is silent or says 429 or 5xx."""
+
+PAUSE = 0.25
+"""Seconds before the second try over HTTP; twice as many before each further one."""
+
+BLOCK = 64 << 10
+"""Bytes that come at least where fewer are read: a request costs more than they do."""
+
+BLOCKS = 64
+"""Blocks that are kept of an open file."""
+
+AGAIN = frozenset((429, 500, 502, 503, 504))
+"""Statuses of a server that may answer later."""
+
+MAGIC = frozenset("*?[")
+"""Signs of a pattern."""
+
+CHANGED = "{place} changed while it was read; run again when nothing writes to it"
+"""What is said of two versions of a file."""
+
+Stamp = dict[str, Any]
+"""What is known of a version of a file: size, when it was modified, its tag; as far as its place tells."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file that can be opened again and again; printed without secrets."""
+
+    name: str
+    """Last part of its path, by which messages call it."""
+    shown: str
+    path: str = field(repr=False)
+    """As its store takes it."""
+    store: Store = field(repr=False)
+    stamp: Stamp = field(default_factory=dict, repr=False, compare=False)
+    """Of the version that was seen first."""
+
+    def __str__(self) -> str:
+        """Return where it is."""
+        return self.shown
+
+    @property
+    def size(self) -> int | None:
+        """Bytes; None where a server does not say."""
+        return self.stamp.get("size")
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is elsewhere, where every request takes its time."""
+        return isinstance(self.store, Remote)
+
+    @contextmanager
+    def opened(self, *, mapped: bool = False) -> Iterator[pa.NativeFile]:
+        """Yield the file for reading at any offset, ``mapped`` into memory where it is on this machine.
+
+        A DataError where it is not there, must not be read, does not come, or has changed since it was first seen.
+        """
+        try:
+            with self.store.opened(self, mapped) as file:
+                yield file
+        except DataError:
+            raise
+        except Exception:  # half of one version and half of another make no file: then that is the reason
+            stamp: Stamp = {}
+            with suppress(DataError, OSError):
+                stamp = self.store.look(self.path, self.shown)
+            self.hold(stamp)
+            raise
+        self.hold(self.store.look(self.path, self.shown))
+
+    def hold(self, stamp: Stamp) -> None:
+        """Raise a DataError where a version is not the first one; remember what is new."""
+        if any(stamp[key] != value for key, value in self.stamp.items() if key in stamp):
+            raise DataError(CHANGED.format(place=self))
+        self.stamp.update(stamp)
+
+
+class Store(ABC):
+    """Where files are: how one is looked at and opened."""
+
+    @abstractmethod
+    def look(self, path: str, shown: str) -> Stamp:
+        """Return what a file is now."""
+
+    @abstractmethod
+    def opened(self, place: Place, mapped: bool) -> AbstractContextManager[pa.NativeFile]:
+        """Return a context that yields a file, which has been held against its stamp."""
+
+
+# ---------------------------------------------------------------------- this machine
+
+
+class Here(Store):
+    """The file system of this machine."""
+
+    def look(self, path: str, shown: str) -> Stamp:
+        """Return size and time of the last change."""
+        status = Path(path).stat()
+        return {"size": status.st_size, "modified": status.st_mtime_ns}
+
+    @contextmanager
+    def opened(self, place: Place, mapped: bool) -> Iterator[pa.NativeFile]:
+        """Yield the file itself."""
+        place.hold(self.look(place.path, place.shown))
+        with pa.memory_map(place.path) if mapped else pa.OSFile(place.path) as file:
+            yield file
+
+
+def local(path: str | os.PathLike[str]) -> Place:
+    """Return the place of a file on this machine that is there."""
+    text, here = os.fspath(path), Here()
+    return Place(Path(text).name, text, text, here, here.look(text, text))
+
+
+# ---------------------------------------------------------------------- what travels
+
+_LOCK = Lock()
+_TRAFFIC: Counter[str] = Counter()
+
+
+def _came(place: Place, size: int) -> None:
+    """Count bytes of a file that have come from elsewhere."""
+    with _LOCK:
+        _TRAFFIC[place.shown] += size
+
+
+def traffic() -> Counter[str]:
+    """Return how many bytes of the content of files have come from elsewhere, by place, since the process began."""
+    with _LOCK:
+        return Counter(_TRAFFIC)
+
+
+class _Ranges(io.RawIOBase):
+    """A file of a store as Python has files; ``read_at`` gets (size, offset). The first error of the store is kept."""
+
+    def __init__(self, size: int, read_at: Callable[[int, int], bytes]) -> None:
+        self._size, self._read_at = size, read_at
+        self._offset = 0
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self.error: DataError | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._offset
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._offset = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._size}[whence]
+        return self._offset
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self._size - self._offset)
+        size = left if size is None or size < 0 else min(size, left)
+        if not size:
+            return b""
+        try:
+            data = self._whole(size) if size >= BLOCK else self._within(size)
+        except DataError as error:
+            self.error = self.error or error
+            raise
+        self._offset += len(data)
+        return data
+
+    def _whole(self, size: int) -> bytes:
+        return self._read_at(size, self._offset)
+
+    def _within(self, size: int) -> bytes:
+        """Return a few bytes, out of one block or two."""
+        first = self._offset // BLOCK
+        data = b"".join(map(self._block, range(first, (self._offset + size - 1) // BLOCK + 1)))
+        begin = self._offset - first * BLOCK
+        return data[begin : begin + size]
+
+    def _block(self, i: int) -> bytes:
+        if i not in self._blocks:
+            self._blocks[i] = self._read_at(min(BLOCK, self._size - i * BLOCK), i * BLOCK)
+            if len(self._blocks) > BLOCKS:
+                self._blocks.popitem(last=False)
+        return self._blocks[i]
+
+
+class Remote(Store):
+    """A store whose files come in ranges of bytes."""
+
+    @abstractmethod
+    def ranges(self, place: Place) -> tuple[Stamp, Callable[[int, int], bytes]]:
+        """Return what a file is now, and what reads (size, offset) of it."""
+
+    @contextmanager
+    def opened(self, place: Place, mapped: bool) -> Iterator[pa.NativeFile]:
+        """Yield the file; what goes wrong on the way is a DataError, whatever Arrow makes of it."""
+        stamp, read_at = self.ranges(place)
+        place.hold(stamp)
+        source = _Ranges(place.size or 0, read_at)
+        try:
+            with pa.PythonFile(source, mode="r") as file:
+                yield file
+        except Exception:
+            if source.error is not None:
+                raise source.error from None
+            raise
+
+
+@contextmanager
+def _answering(shown: str, doing: str) -> Iterator[None]:
+    """Turn what a store says no with into a DataError that names the place and has no secret in it."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(_reason(error, shown, doing)) from None  # the chain would quote URLs and headers
+
+
+def _reason(error: Exception, shown: str, doing: str) -> str:
+    text = " ".join(hidden(str(error)).split()) or type(error).__name__
+    status = getattr(error, "status", None)
+    if isinstance(error, FileNotFoundError) or status == 404 or "NO_SUCH_BUCKET" in text:
+        return f"{shown} does not exist" + ("; there is no such bucket" if "NO_SUCH_BUCKET" in text else "")
+    denied = ("HTTP status 403", "HTTP status 401", "ACCESS_DENIED", "UNAUTHENTICATED", "PERMISSION_DENIED")
+    if isinstance(error, PermissionError) or status in (401, 403) or any(word in text for word in denied):
+        return (
+            f"no permission for {doing} {shown}, or it is not there; look at the credentials in the environment or in "
+            "the profile, which are used as the store's own tools use them"
+        )
+    return f"{doing} {shown} failed: {text[:300]}"
+
+
+# ---------------------------------------------------------------------- pyarrow's file systems
+
+
+class ArrowStore(Remote):
+    """A file system of pyarrow: S3, Google Cloud Storage, Azure, HDFS."""
+
+    def __init__(self, filesystem: Any, base: str, root: str) -> None:
+        self._filesystem, self._base, self._root = filesystem, base, hidden_url(root)
+
+    def look(self, path: str, shown: str) -> Stamp:
+        """Return what the store says of a file."""
+        with _answering(shown, "reading"), self._filesystem.open_input_file(path) as file:
+            return self._stamp(file, path)
+
+    def _stamp(self, file: pa.NativeFile, path: str) -> Stamp:
+        headers = {key.lower(): value.decode() for key, value in (file.metadata() or {}).items()}
+        stamp = {
+            "size": file.size(),
+            "modified": _second(headers.get("last-modified")),
+            "tag": headers.get("etag"),
+        }
+        if stamp["modified"] is None:
+            stamp["modified"] = _second(self._filesystem.get_file_info(path).mtime)
+        return {key: value for key, value in stamp.items() if value is not None}
+
+    def ranges(self, place: Place) -> tuple[Stamp, Callable[[int, int], bytes]]:
+        """Open a file; Arrow closes it when it is let go."""
+        with _answering(place.shown, "reading"):
+            file = self._filesystem.open_input_file(place.path)
+            stamp = self._stamp(file, place.path)
+
+        def read_at(size: int, offset: int) -> bytes:
+            with _answering(place.shown, "reading"):
+                data: bytes = file.read_at(size, offset)
+                if len(data) < size:
+                    raise DataError(CHANGED.format(place=place))
+                _came(place, size)
+                return data
+
+        return stamp, read_at
+
+    def find(self, path: str, wanted: Callable[[str], bool]) -> list[Place]:
+        """Return the file of a path, those of a folder whose name is ``wanted``, or those of a pattern, in order."""
+        path = f"{self._base}/{path}".rstrip("/")
+        shown = self._shown(path)
+        with _answering(shown, "reading"):
+            info = self._filesystem.get_file_info(path)
+            if info.is_file:
+                return [self._place(info)]
+            if info.type.name == "Directory":
+                files = self._within(path, recursive=True)
+                names = [name for name in files if wanted(name) and not is_hidden(name)]
+            else:
+                base, pattern = _fixed(path)
+                if self._filesystem.get_file_info(self._base or "/").type.name == "NotFound":
+                    raise DataError(f"{shown} does not exist; there is no such bucket")
+                if not pattern:
+                    raise DataError(f"{shown} does not exist")
+                files = self._within(base, recursive=len(pattern) > 1 or "**" in pattern)
+                names = [name for name in files if matches(name.split("/"), pattern)]
+            return [self._place(files[name]) for name in sorted(names, key=lambda name: name.split("/"))]
+
+    def _within(self, folder: str, *, recursive: bool) -> dict[str, Any]:
+        """Return the files of a folder by their path in it."""
+        from pyarrow.fs import FileSelector
+
+        infos = self._filesystem.get_file_info(
+            FileSelector(folder, allow_not_found=True, recursive=recursive)
+        )
+        return {info.path.removeprefix(folder).lstrip("/"): info for info in infos if info.is_file}
+
+    def _shown(self, path: str) -> str:
+        return self._root + path.removeprefix(self._base)
+
+    def _place(self, info: Any) -> Place:
+        stamp = {"size": info.size, "modified": _second(info.mtime)}
+        first = {key: value for key, value in stamp.items() if value is not None}
+        return Place(name_of(info.path), self._shown(info.path), info.path, self, first)
+
+    def check(self, path: str) -> None:
+        """Raise a DataError where there is no bucket to write to."""
+        with suppress(OSError):  # who may write need not be allowed to look
+            if self._filesystem.get_file_info(self._base).type.name == "NotFound":
+                raise DataError(f"cannot write {self._root}/{path}: there is no such bucket")
+
+    def put(self, file: str, path: str) -> None:
+        """Upload a file of this machine as a whole.
+
+        Closing a stream of pyarrow completes the upload, whatever has been written before. So nothing may come between:
+        one call writes all, closing raises where a part was lost, and no signal reaches the thread that does both.
+        """
+
+        def upload() -> None:
+            content = pa.memory_map(file).read_buffer() if Path(file).stat().st_size else b""
+            with self._filesystem.open_output_stream(f"{self._base}/{path}", compression=None) as stream:
+                stream.write(content)
+
+        with _answering(f"{self._root}/{path}", "writing"), ThreadPoolExecutor(1) as alone:
+            alone.submit(upload).result()
+
+
+def _second(time_: datetime | str | None) -> int | None:
+    """Return a time in whole seconds, which listings and headers agree on; None where it is none."""
+    if isinstance(time_, str):
+        try:
+            time_ = datetime.fromisoformat(time_) if time_[:1].isdigit() else parsedate_to_datetime(time_)
+        except ValueError:
+            return None
+    if time_ is None:
+        return None
+    return int((time_ if time_.tzinfo else time_.replace(tzinfo=UTC)).timestamp())
+
+
+def is_hidden(path: str) -> bool:
+    """Tell whether a part of a path begins with a point or an underscore: a folder is read without such files."""
+    return any(part.startswith((".", "_")) for part in path.split("/"))
+
+
+def _fixed(path: str) -> tuple[str, list[str]]:
+    """Return the folder before the first part that is a pattern, and the parts from there on."""
+    names = path.split("/")
+    first = next((i for i, name in enumerate(names) if MAGIC & set(name)), len(names))
+    return "/".join(names[:first]), names[first:]
+
+
+def matches(names: list[str], pattern: list[str]) -> bool:
+    """Tell whether the parts of a path match those of a pattern, as :func:`glob.glob` does with ``recursive``."""
+    if not pattern:
+        return not names
+    if pattern[0] == "**":
+        deeper = bool(names) and not names[0].startswith(".") and matches(names[1:], pattern)
+        return matches(names, pattern[1:]) or deeper
+    plain = bool(names) and (not names[0].startswith(".") or pattern[0].startswith("."))
+    return plain and fnmatchcase(names[0], pattern[0]) and matches(names[1:], pattern[1:])
+
+
+def _s3(authority: str, query: str) -> tuple[Any, str]:
+    """Return S3 as the environment, the profile and the URL say, with limits of its own."""
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+    bucket = authority.removeprefix("anonymous@")
+    plain, base = S3FileSystem.from_uri(f"s3://{bucket}{query}")
+    # from_uri alone reads the environment, and takes no limits: so the file system is made anew
+    _, (settings,) = plain.__reduce__()
+    limits = {
+        "anonymous": bucket != authority,
+        "connect_timeout": CONNECTING,
+        "request_timeout": SILENCE,
+        "retry_strategy": AwsStandardS3RetryStrategy(max_attempts=TRIES),
+    }
+    return S3FileSystem(**{**settings, **limits}), base
+
+
+def _google(authority: str, query: str) -> tuple[Any, str]:
+    """Return Google Cloud Storage, with a limit for its retries."""
+    limit = "" if "retry_limit_seconds=" in query else f"retry_limit_seconds={SILENCE * TRIES:.0f}"
+    return _by_uri("gs", authority, f"{query or '?'}{'&' if query and limit else ''}{limit}")
+
+
+def _by_uri(scheme: str, authority: str, query: str) -> tuple[Any, str]:
+    from pyarrow.fs import FileSystem
+
+    filesystem, base = FileSystem.from_uri(f"{scheme}://{authority}/{query}")
+    return filesystem, base.rstrip("/")
+
+
+# ---------------------------------------------------------------------- HTTP
+
+
+class HttpStore(Remote):
+    """A web server, through fsspec: files by name, in ranges where the server has them, else as a whole."""
+
+    def __init__(self) -> None:
+        try:
+            import aiohttp
+            from fsspec.implementations.http import HTTPFileSystem
+        except ImportError:
+            raise DataError(
+                "https:// and http:// need fsspec and aiohttp, which are not installed: pip install 'fairfix[remote]'"
+            ) from None
+        limits = aiohttp.ClientTimeout(total=WHOLE, sock_connect=CONNECTING, sock_read=SILENCE)
+        # proxies and netrc of the environment; bytes as they are stored, so that ranges mean what they say
+        client = {"timeout": limits, "trust_env": True, "auto_decompress": False}
+        self._http = HTTPFileSystem(encoded=True, skip_instance_cache=True, client_kwargs=client)
+        self._copies: dict[str, pa.NativeFile] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let another process make connections of its own."""
+        return HttpStore, ()
+
+    def look(self, path: str, shown: str) -> Stamp:
+        """Return what the server says of a file, asked for one byte: signed URLs allow no HEAD."""
+        status, headers, _ = self._ask(path, shown, "bytes=0-0")
+        return _headed(status, headers)
+
+    def ranges(self, place: Place) -> tuple[Stamp, Callable[[int, int], bytes]]:
+        """Return what reads ranges; where the server has none, of a copy that is made once."""
+        stamp = self.look(place.path, place.shown)
+
+        def read_at(size: int, offset: int) -> bytes:
+            span = f"bytes={offset}-{offset + size - 1}"
+            status, headers, data = self._ask(place.path, place.shown, span, size)
+            place.hold(_headed(status, headers))
+            _came(place, len(data))
+            return data
+
+        if not stamp["ranges"]:
+            copy = self._copies.get(place.path) or self._copied(place)
+            self._copies[place.path] = copy
+            return {**stamp, "size": copy.size()}, copy.read_at
+        return stamp, read_at
+
+    def _ask(
+        self, url: str, shown: str, span: str, size: int | None = None, file: Any = None
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Return status, headers and content of a range, of ``size`` bytes; the whole goes to a ``file``."""
+        import aiohttp
+        from fsspec.asyn import sync
+
+        async def get() -> tuple[int, Mapping[str, str], bytes]:
+            session, wanted = await self._http.set_session(), {"Accept-Encoding": "identity"}
+            wanted |= {"Range": span} if span else {}
+            async with session.get(self._http.encode_url(url), headers=wanted) as response:
+                empty = response.status == 416 and response.headers.get("Content-Range") == "bytes */0"
+                if not empty:
+                    response.raise_for_status()
+                if file is not None:
+                    async for chunk in response.content.iter_chunked(1 << 20):
+                        file.write(chunk)
+                data = await response.read() if response.status == 206 else b""
+                if size is not None and (response.status != 206 or len(data) != size):
+                    raise aiohttp.ClientPayloadError("the server answers with other bytes than asked for")
+                return response.status, dict(response.headers), data
+
+        with _answering(shown, "reading"):
+            for pause in (*(PAUSE * 2**i for i in range(TRIES - 1)), None):
+                try:
+                    answer: tuple[int, Mapping[str, str], bytes] = sync(self._http.loop, get)
+                except (aiohttp.ClientError, OSError) as error:
+                    status = getattr(error, "status", None)
+                    if (status is None or status in AGAIN) and pause is not None:
+                        if file is not None:
+                            file.seek(0)
+                            file.truncate()
+                        time.sleep(pause)
+                        continue
+                    raise _gave_up(error, shown) from None
+                return answer
+        raise AssertionError
+
+    def _copied(self, place: Place) -> pa.NativeFile:
+        """Return a copy of a whole file, which is gone with the process."""
+        with tempfile.NamedTemporaryFile(prefix="fairfix-") as file:
+            _, headers, _ = self._ask(place.path, place.shown, "", file=file)
+            file.flush()
+            size = file.tell()
+            _came(place, size)
+            place.hold({**_headed(200, headers), "size": size})
+            return pa.memory_map(file.name) if size else pa.BufferReader(b"")
+
+    def find(self, url: str) -> list[Place]:
+        """Return the one file that a URL names."""
+        shown = hidden_url(url)
+        if "*" in split(url)[2]:
+            raise DataError(f"{shown}: a web server lists no files, so it takes no pattern; name one file")
+        path = quote(url, safe="%/:?#[]@!$&'()*+,;=~")  # blanks and the like; a signed URL stays as it is
+        return [Place(name_of(url), shown, path, self, self.look(path, shown))]
+
+
+def _gave_up(error: Exception, shown: str) -> DataError:
+    """Return the error of a request, or of the last try of it."""
+    status = getattr(error, "status", None)
+    if status is not None and status not in AGAIN:
+        message = getattr(error, "message", "")
+        if status in (401, 403, 404):
+            return DataError(_reason(error, shown, "reading"))
+        return DataError(f"reading {shown} failed: the server says {status} {hidden(message)}".rstrip())
+    text = f"the server says {status}" if status else hidden(str(error)) or "no answer in time"
+    return DataError(f"reading {shown} failed after {TRIES} tries: {' '.join(text.split())[:300]}")
+
+
+def _headed(status: int, headers: Mapping[str, str]) -> Stamp:
+    """Return what the headers of an answer say of a file."""
+    plain = {name.lower(): value for name, value in headers.items()}
+    total = (
+        plain.get("content-range", "").rpartition("/")[2]
+        if status in (206, 416)
+        else plain.get("content-length")
+    )
+    stamp: Stamp = {
+        "ranges": status in (206, 416),
+        "modified": plain.get("last-modified"),
+        "tag": plain.get("etag"),
+    }
+    stamp["size"] = int(total) if total and total.isdigit() else None
+    return {key: value for key, value in stamp.items() if value is not None}
+
+
+# ---------------------------------------------------------------------- by scheme
+
+ARROW: Mapping[str, Callable[[str, str], tuple[Any, str]]] = {
+    "s3": _s3,
+    "gs": _google,
+    "gcs": _google,
+    **{scheme: partial(_by_uri, scheme) for scheme in ("abfs", "abfss", "hdfs")},
+}
+"""Scheme -> what makes the file system, and the path of the bucket in it, out of a bucket or host and a query."""
+
+SCHEMES = (*ARROW, "https", "http")
+"""Schemes of URLs whose files are read."""
+
+WRITTEN = tuple(scheme for scheme in ARROW if scheme != "hdfs")
+"""Schemes of stores in which a file appears whole or not at all; what is written to HDFS is seen while it grows."""
+
+
+def _stored(url: str) -> tuple[ArrowStore, str]:
+    """Return the store that a URL names, and the path in it; a DataError where it cannot be had."""
+    scheme, authority, path, query = split(url)
+    if not authority.rpartition("@")[2] and scheme != "hdfs":
+        raise DataError(f"{hidden_url(url)} names no bucket; write {scheme}://BUCKET/PATH")
+    if "@" in path and ":" in authority.rpartition("@")[2] and "@" not in authority:
+        raise DataError(
+            f"{hidden_url(url)}: write a slash in a user or a password of a URL as %2F, other signs alike"
+        )
+    with _answering(hidden_url(url), "opening"):
+        filesystem, base = ARROW[scheme](authority, f"?{query}" if query else "")
+    return ArrowStore(filesystem, base, f"{scheme}://{authority}"), path
+
+
+def find(url: str, wanted: Callable[[str], bool]) -> list[Place]:
+    """Return the files that a URL names: one, those of a folder whose name is ``wanted``, or those of a pattern.
+
+    As on this machine, what begins with a point or an underscore is not read with its folder. A DataError where there
+    is none.
+    """
+    if split(url)[0] not in ARROW:
+        return HttpStore().find(url)
+    store, path = _stored(url)
+    places = store.find(path, wanted)
+    if not places:
+        is_pattern = bool(MAGIC & set(path))
+        raise DataError(f"{hidden_url(url)} {'matches no file' if is_pattern else 'holds no file of rows'}")
+    return places
+
+
+def content_of(path: str | os.PathLike[str], at_most: int | None = None) -> bytes:
+    """Return what one file holds, on this machine or by a URL.
+
+    A DataError where there is none by the URL, or one of more than ``at_most`` bytes; on this machine, an OSError.
+    """
+    scheme = scheme_of(text := os.fspath(path))
+    if scheme is None:
+        return Path(text).read_bytes()
+    if scheme not in SCHEMES:
+        raise DataError(f"{hidden_url(text)} has a scheme of which fairfix reads no file")
+    places = find(text, lambda _: True)
+    if len(places) > 1:
+        raise DataError(f"{hidden_url(text)} are {len(places)} files; name one")
+    if at_most is not None and (places[0].size or 0) > at_most:
+        raise DataError(f"{places[0]} is larger than {at_most >> 20} MiB")
+    with places[0].opened() as file:
+        content: bytes = file.read()
+        return content
+
+
+def check_target(url: str) -> None:
+    """Raise a DataError where nothing can be written to a URL, before the work is done."""
+    scheme, _, path, _ = split(url)
+    shown = hidden_url(url)
+    if scheme not in WRITTEN:
+        able = ", ".join(f"{one}://" for one in WRITTEN)
+        raise DataError(f"cannot write {shown}: files are written to this machine and to {able}")
+    if not path or path.endswith("/") or MAGIC & set(path):
+        raise DataError(f"cannot write {shown}: name one file")
+    store, path = _stored(url)
+    store.check(path)
+
+
+@contextmanager
+def uploaded(url: str) -> Iterator[Any]:
+    """Yield a binary file that is uploaded whole to a URL when the block ends well; else nothing is written there."""
+    check_target(url)
+    with tempfile.NamedTemporaryFile(prefix="fairfix-") as file:
+        yield file
+        file.flush()
+        store, path = _stored(url)
+        store.put(file.name, path)

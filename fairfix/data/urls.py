@@ -1,0 +1,76 @@
+"""URLs as text: what they name, and how they are shown, which is without what is secret in them.
+
+Secret are a user and a password before the ``@``, and all that a query holds: signed URLs carry their signature there.
+"""
+
+from __future__ import annotations
+
+import re
+
+URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+WITHIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>`]+")
+"""A URL in a text, up to a blank or a quote."""
+
+QUERY = re.compile(r"\?(?=[\w.%-]+=)")
+"""Where a query begins: of a store, whose names may hold a question mark, only before ``name=``."""
+
+TOKEN = re.compile(
+    r"((?:^|[?&\s;,])[\w.%-]*(?:signature|sig|token|secret|password|credential|access_?key|account_?key|api_?key)"
+    r"[\w.%-]*=)[^&\s'\"<>`]+",
+    re.IGNORECASE,
+)
+"""A secret by its name, in what a library quotes of a query alone."""
+
+
+def scheme_of(text: object) -> str | None:
+    """Return the scheme of a URL in small letters; None for a path and for what is no text."""
+    match = URL.fullmatch(text) if isinstance(text, str) else None
+    return match[1].lower() if match else None
+
+
+def split(url: str) -> tuple[str, str, str, str]:
+    """Return scheme, authority (a bucket or a host, perhaps with user and password), path and query of a URL."""
+    match = URL.fullmatch(url)
+    assert match is not None
+    scheme, rest, query = match[1].lower(), match[2], ""
+    if scheme in ("http", "https"):
+        rest, _, query = rest.partition("#")[0].partition("?")
+    elif begin := QUERY.search(rest):
+        rest, query = rest[: begin.start()], rest[begin.end() :]
+    authority, _, path = rest.partition("/")
+    return scheme, authority, path, query
+
+
+def name_of(text: str) -> str:
+    """Return the last part of a path or of the path of a URL."""
+    if scheme_of(text):
+        _, authority, path, _ = split(text)
+        text = path.rstrip("/") or hidden(f"x://{authority}")[len("x://") :]
+    return text.rstrip("/").rpartition("/")[2]
+
+
+def hidden_url(url: str) -> str:
+    """Return a URL without user, password, query and fragment."""
+    scheme, authority, path, _ = split(url)
+    rest = f"{authority}/{path}" if path or "/" in url.partition("://")[2] else authority
+    user, at, host = authority.rpartition("@")
+    if not at and ":" in authority and "@" in path:  # a secret key with a slash that is not written as %2F
+        user, at, rest = authority, "@", path.rpartition("@")[2]
+    elif at:
+        container = user.partition(":")[0] if scheme in ("abfs", "abfss") else ""
+        rest = (f"{container}@" if container else "") + host + rest[len(authority) :]
+    return f"{url.partition('://')[0]}://{rest}"
+
+
+def hidden(text: str) -> str:
+    """Return a text without the secrets of the URLs in it."""
+    return TOKEN.sub(r"\1...", WITHIN.sub(lambda match: hidden_url(match[0]), text))
+
+
+def hidden_argument(text: str) -> str:
+    """Return an argument of a command, which may end in a URL with blanks and quotes, without secrets."""
+    before, url, _ = text.partition("://")
+    begin = re.search(r"[A-Za-z][A-Za-z0-9+.-]*$", before)
+    if not url or begin is None:
+        return hidden(text)
+    return text[: begin.start()] + hidden_url(text[begin.start() :])
