@@ -83,6 +83,10 @@ class Source(ABC):
         ``types`` asks for types where the format leaves a choice (CSV text, Parquet dictionaries).
         """
 
+    def files(self) -> list[tuple[str, Source]]:
+        """Return (path, source) of each file; a UsageError where the source has none."""
+        raise UsageError(f"{self.name} is no files; name a file as `output`, not a folder")
+
     def read_by(self, workers: Workers) -> Self:
         """Return the source with others who read its parts."""
         other = copy(self)
@@ -137,6 +141,15 @@ class FileSource(Source):
     def __init__(self, places: Sequence[Place], name: str) -> None:
         self.name = name
         self.places = list(places)
+
+    def files(self) -> list[tuple[str, Source]]:
+        """Return (path, source) of each file, read as all of them are."""
+        out: list[tuple[str, Source]] = []
+        for place in self.places:
+            one = copy(self)
+            one.places, one.rows = [place], None
+            out.append((place.path, one))
+        return out
 
     @classmethod
     def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> AbstractContextManager[Write]:
@@ -417,6 +430,14 @@ def descriptor(path: str | os.PathLike[str]) -> int | None:
 
 OPEN = re.compile(r"/dev/fd|/proc/(\d+)(?:/task/\d+)?/fd")
 """Folder in which a process has the names of what it has open."""
+
+
+def make_folder_of(path: str | os.PathLike[str]) -> None:
+    """Make the folder that a file is to be written to, where there is none."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}") from error
 
 
 def is_special(path: Path) -> bool:

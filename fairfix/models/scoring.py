@@ -7,6 +7,7 @@ same for rows that differ in what is changed alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -131,6 +132,15 @@ class ScoredSource(Source):
         wanted = {name: kind for name, kind in (types or {}).items() if name in {*own} - {*self._features}}
         inner_parts = self.unscored.parts(inner, wanted)
         return [replace(part, batches=partial(self._scored, part, list(columns))) for part in inner_parts]
+
+    def files(self) -> list[tuple[str, Source]]:
+        """Return (path, source) of each file, scored."""
+        out: list[tuple[str, Source]] = []
+        for path, unscored in self.unscored.files():
+            one = copy(self)
+            one.unscored, one.rows = unscored, None
+            out.append((path, one))
+        return out
 
     def _scored(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
         for batch in part.batches():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +13,10 @@ import pyarrow as pa
 from fairfix.auditing.countfile import CountFile
 from fairfix.data.container import COUNTS, kind_of
 from fairfix.data.draws import SharedDraws
-from fairfix.data.files import read_json
+from fairfix.data.files import Source, atomic_output, make_folder_of, read_json, table_writer
+from fairfix.data.places import check_target
+from fairfix.data.urls import scheme_of
+from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.repaired import Repaired
 from fairfix.models.rows import scored
@@ -30,8 +35,61 @@ class Predictions:
     rows: int | None
 
 
+@dataclass(frozen=True)
+class FileOfMany:
+    """A file whose rows are to be predicted, and where they are to be written."""
+
+    where: str
+    source: Source
+    target: str
+
+
 def predictions_of(request: PredictRequest) -> Predictions:
     """Return the predictions that a request asks for."""
+    return _of_source(*_opened(request), request)
+
+
+def predict_files(request: PredictRequest, folder: str, cluster: str | None) -> Iterator[tuple[str, int]]:
+    """Yield (file, rows) of predictions: a file in a folder for each file of the data, each whole or not there.
+
+    The folder may be the URL of one. The workers of a cluster, where there is one, write the files themselves. Each
+    file is data of its own: ids are unique in it, and equal rows are told apart in it.
+    """
+    repaired, source = _opened(request)
+    sources = dict(source.files())
+    top = os.path.commonpath([os.path.dirname(path) for path in sources])  # noqa: PTH120  of stores too
+    files = []
+    for path, single in sources.items():
+        target = f"{folder.rstrip('/')}/{os.path.relpath(path, top)}"
+        stored = scheme_of(target)
+        if path in (os.path.abspath(target), target.partition("://")[2]):  # noqa: PTH100  as sources have it
+            raise UsageError(f"`output={folder}` is the folder of the data, whose files would be replaced")
+        if stored:
+            check_target(target)
+        else:
+            make_folder_of(target)
+        files.append(FileOfMany(os.path.relpath(path, top), single, target))
+    with workers_of(cluster, 1) as workers:
+        done = workers.each(files, partial(_write, repaired, replace(request, data=None, artifact=None)))
+        for one, (rows, notes) in zip(files, done, strict=True):
+            for note in notes:
+                log.info("%s: %s", one.where, note)
+            yield one.target, rows
+
+
+def _write(repaired: Repaired, request: PredictRequest, one: FileOfMany) -> tuple[int, list[str]]:
+    """Write the predictions of a file; return how many rows they are, and what is to be said of them."""
+    notes: list[str] = []
+    predictions, rows = _of_source(repaired, one.source, request, notes.append), 0
+    with atomic_output(one.target) as file, table_writer(file, one.target, predictions.schema) as write:
+        for batch in predictions.batches:
+            write(batch)
+            rows += batch.num_rows
+    return rows, notes
+
+
+def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
+    """Return the predictor and the rows, scored by the model if need be."""
     if request.artifact is None or request.data is None:
         raise UsageError("name the `artifact` and the `data` that it decides on")
     repaired = repaired_of(request.artifact)
@@ -42,6 +100,13 @@ def predictions_of(request: PredictRequest) -> Predictions:
         names = ", ".join(repaired.reading.columns.protected)
         what = "decisions" if repaired.predictor.gives == "decision" else "values"
         log.info("%s use the protected attribute (%s)", what, names)
+    return repaired, source
+
+
+def _of_source(
+    repaired: Repaired, source: Source, request: PredictRequest, say: Callable[[str], object] = log.info
+) -> Predictions:
+    """Return the predictions of a source; ``say`` gets what there is to say of them after the last batch."""
     shared = request.duplicate_ids == "share"
     name, tally = repaired.reading.columns.id, SharedDraws()
 
@@ -50,7 +115,7 @@ def predictions_of(request: PredictRequest) -> Predictions:
         yield from repaired.predict_source(source, **ways, tally=tally if name and shared else None)
         way: Any = {"whom": "another of them", "exact": tally.exact}
         for note in of_shared_ids(str(name), tally.alike, tally.rows, **way):
-            log.info("%s", note.line)
+            say(note.line)
 
     return Predictions(repaired.output_schema(source), batches(), source.rows)
 

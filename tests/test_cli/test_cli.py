@@ -861,7 +861,7 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
     for kind in ("warning", "note"):
         assert result[f"{kind}s"]
         for text in result[f"{kind}s"]:
-            assert f"fairfix: {kind}: {text}" in err.splitlines()
+            assert any(line.startswith(f"fairfix: {kind}: {text} [") for line in err.splitlines())
             assert f"{kind}: {text}" in out
             assert f"{kind:<18}{text}" in shown.splitlines()
     assert not set(result["warnings"]) & set(result["notes"])

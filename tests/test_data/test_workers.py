@@ -260,3 +260,54 @@ def test_counts_need_no_cluster(tmp_path: Path, frames: Frames, call: Call) -> N
 
     assert status == 2
     assert "--cluster counts data, and --from-counts is counted already" in err
+
+
+def test_a_folder_gets_a_file_of_predictions_for_each_file(
+    cluster: str, tmp_path: Path, frames: Frames, call: Call
+) -> None:
+    """By one process or by the workers, who write them themselves; folders inside are kept."""
+    data = tmp_path / "in"
+    for name, seed in (("a/x", 1), ("b/x", 2), ("y", 3)):
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        frames(300, seed).to_parquet(data / f"{name}.parquet")
+    rule, there, here = (f"{tmp_path}/{name}" for name in ("r.fairfix", "there/", "here/"))
+    fit = str(data / "y.parquet")
+    assert call("repair", fit, "--method", "ramp", "--protected", "race", "--seed", "1", "-o", rule)[0] in (
+        0,
+        1,
+    )
+    for folder, more in ((here, ()), (there, ("--cluster", cluster))):
+        status, _, err = call("predict", rule, str(data), "-o", folder, *more)
+        assert status == 0, err
+        assert f"wrote 900 rows to 3 files in {folder}" in err
+    alone = str(tmp_path / "alone.parquet")
+    call("predict", rule, str(data / "a" / "x.parquet"), "-o", alone)
+
+    files = sorted(path.relative_to(here) for path in Path(here).rglob("*.parquet"))
+    assert list(map(str, files)) == ["a/x.parquet", "b/x.parquet", "y.parquet"]
+    for name in files:
+        assert (Path(here) / name).read_bytes() == (Path(there) / name).read_bytes()
+    assert (Path(here) / "a/x.parquet").read_bytes() == Path(alone).read_bytes()
+    status, _, err = call("predict", rule, str(data), "-o", f"{data}/")
+    assert status == 2
+    assert "is the folder of the data, whose files would be replaced" in err
+    status, _, err = call("predict", rule, str(data), "-o", alone, "--cluster", cluster)
+    assert status == 2
+    assert "--cluster writes a file for each file of data" in err
+
+
+def test_a_file_that_cannot_be_predicted_leaves_the_others_whole(
+    tmp_path: Path, frames: Frames, call: Call
+) -> None:
+    """What is written is whole; the message names the file that is wrong."""
+    data, rule = tmp_path / "in", str(tmp_path / "r.fairfix")
+    data.mkdir()
+    for i in range(3):
+        frames(300, i).assign(race="unseen" if i == 1 else "r0").to_parquet(data / f"{i}.parquet")
+    frames(300).to_parquet(tmp_path / "fit.parquet")
+    call("repair", str(tmp_path / "fit.parquet"), "--method", "ramp", "--protected", "race", "-o", rule)
+    status, _, err = call("predict", rule, str(data), "-o", f"{tmp_path}/out/")
+
+    assert status == 2
+    assert "of 1.parquet" in err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["0.parquet"]

@@ -24,15 +24,16 @@ class ArrowSource(FileSource):
 
     def __init__(self, places: Sequence[Place], name: str) -> None:
         super().__init__(places, name)
-        self._rows = [(place, _rows_of(place)) for place in places]
+        self._rows = {place: _rows_of(place) for place in places}
         with _open(places[0]) as file:
             self.schema = file.schema
-        self.rows = self.about_rows = sum(sum(rows) for _, rows in self._rows)
+        self.rows = self.about_rows = sum(map(sum, self._rows.values()))
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return runs of record batches of about a million rows."""
         out = []
-        for place, rows in self._rows:
+        for place in self.places:
+            rows = self._rows[place]
             with _open(place) as file:
                 require(columns, file.schema.names, f"{place.name} (of {self.name})")
             before = [0, *accumulate(rows)]

@@ -29,17 +29,18 @@ class ParquetSource(FileSource):
         import pyarrow.parquet as pq
 
         super().__init__(places, name)
-        self._files = []
+        self._facts = {}
         for place in places:
             with readable(place, self.kind), place.opened() as file:
-                self._files.append((place, pq.read_metadata(file)))
-        self.schema = self._files[0][1].schema.to_arrow_schema()
-        self.rows = self.about_rows = sum(meta.num_rows for _, meta in self._files)
+                self._facts[place] = pq.read_metadata(file)
+        self.schema = self._facts[places[0]].schema.to_arrow_schema()
+        self.rows = self.about_rows = sum(meta.num_rows for meta in self._facts.values())
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return runs of row groups of about a million rows."""
         out = []
-        for place, meta in self._files:
+        for place in self.places:
+            meta = self._facts[place]
             require(columns, meta.schema.to_arrow_schema().names, f"{place.name} (of {self.name})")
             coded = [name for name, kind in (types or {}).items() if pa.types.is_dictionary(kind)]
             rows = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
