@@ -45,7 +45,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     check_outputs(given)
     unused: dict[str, Any] = {}
     if given["from_counts"]:  # the configuration may name data, which other commands read
-        names = ("data", "model", "trust_model", "features")
+        names = ("data", "table", "sql", "model", "trust_model", "features")
         unused = {
             name: () if name == "features" else None
             for name in names

@@ -24,11 +24,17 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import IO, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from fairfix.data.urls import EXAMPLE, is_database, shown_url
 from fairfix.errors import ColumnError, DataError, UsageError
+
+if TYPE_CHECKING:
+    from fairfix.data.counts import Bools, Counts
+    from fairfix.data.reading import Reading
+    from fairfix.data.scan import KeptRows
 
 BATCH_ROWS = 65_536
 """Rows per batch: a batch of a few columns stays in the processor's cache."""
@@ -75,6 +81,17 @@ class Source(ABC):
 
         ``types`` asks for types where the format leaves a choice (CSV text, Parquet dictionaries).
         """
+
+    def counted(self, reading: Reading, *, exact: bool, losses: bool) -> Counts | None:
+        """Return the counts of all rows where the data is counted where it is; None where its parts are to be read.
+
+        The arguments are those of :func:`fairfix.data.scan.scan`, the reading is that of its result.
+        """
+        return None
+
+    def collected(self, reading: Reading, counts: Counts, bins: Bools) -> KeptRows | None:
+        """Return what :func:`fairfix.data.scan.collect` does, of data that is counted where it is; else None."""
+        return None
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or there twice."""
@@ -168,9 +185,18 @@ class FrameSource(Source):
 def open_source(data: Any, **stated: str | None) -> Source:
     """Return a source for a path, a glob, a folder, an Arrow table, a pandas frame or a dict of columns.
 
-    ``delimiter`` and ``decimal`` state how text files are written.
+    So it does for the URL of a database and for an Ibis table. ``delimiter`` and ``decimal`` state how text files are
+    written, ``table`` or ``sql`` which rows of a database are read.
     """
     given = {name: sign for name, sign in stated.items() if sign is not None}
+    if is_database(data):
+        from fairfix.data.database import open_database
+
+        return open_database(data, given)
+    if named := {"table", "sql"} & set(given):
+        raise UsageError(
+            f"`{min(named)}` is of databases; leave it out, or give the URL of one, such as {EXAMPLE}"
+        )
     if given and not isinstance(data, (str, os.PathLike)):
         raise UsageError(f"`{min(given)}` is of CSV files; leave it out, since no file is read")
     if isinstance(data, Source):
@@ -192,7 +218,7 @@ def open_source(data: Any, **stated: str | None) -> Source:
 
 def _open_files(text: str, stated: Mapping[str, str]) -> Source:
     if "://" in text:
-        raise DataError(f"{text} is a URL; fairfix reads local files: copy it here first")
+        raise DataError(f"{shown_url(text)} is a URL; fairfix reads local files: copy it here first")
     paths = _find(text)
     kinds = {kind.kind: kind for kind in map(_kind, paths)}
     if len(kinds) > 1:
@@ -301,6 +327,10 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     link stays one; the file behind it is replaced. A DataError where the folder cannot be written to, or the disk is
     full.
     """
+    if is_database(path):
+        raise UsageError(
+            f"{shown_url(str(path))} is a database, which is only read; write a file, and load it from there"
+        )
     target = Path(path)
     if target.is_dir():
         raise DataError(f"{target} is a folder; name a file")

@@ -112,7 +112,8 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
 
 def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
-    source = open_source(data, delimiter=request.delimiter, decimal=request.decimal)
+    own = {"table": request.table, "sql": request.sql} if data is request.data else {}
+    source = open_source(data, delimiter=request.delimiter, decimal=request.decimal, **own)
     if source.remark:
         log.info("%s: %s", source.name, source.remark)
     return source

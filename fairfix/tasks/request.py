@@ -143,6 +143,9 @@ class Request:
         return value is not part.default and not (plain and value == part.default)
 
 
+TABLE = "Of a database: the table or view to read, perhaps with its schema, as in `table=risk.loans`."
+SQL = "Of a database: the query to read instead, which can only read."
+
 RECORD = ("model", "owner", "purpose", "date")
 """What may be kept with a result: the model's name, who answers for it, what it decides, of when the data is."""
 
@@ -152,8 +155,12 @@ class DataRequest(Request):
     """Data, which column is what, and how its values are read."""
 
     data: Any = source(
-        "The rows: a file, a folder, a pattern, a data frame or an Arrow table.", "DATA", positional=True
+        "The rows: a file, a folder, a pattern, the URL of a database, a data frame, an Arrow or an Ibis table.",
+        "DATA",
+        positional=True,
     )
+    table: str | None = parameter(None, TABLE, "NAME")
+    sql: str | None = parameter(None, SQL, "SELECT")
     protected: Names = parameter((), "Column whose groups are compared.", "COLUMN", listed=True)
     label: str | None = parameter(
         None, "Observed outcome, 0/1.  [default: label, y, y_true or target]", "COLUMN"
@@ -428,8 +435,12 @@ class PredictRequest(Request):
 
     artifact: Any = source("A repaired predictor, or its file.", "ARTIFACT", positional=True)
     data: Any = source(
-        "The rows: a file, a folder, a pattern, a data frame or an Arrow table.", "DATA", positional=True
+        "The rows: a file, a folder, a pattern, the URL of a database, a data frame, an Arrow or an Ibis table.",
+        "DATA",
+        positional=True,
     )
+    table: str | None = parameter(None, TABLE, "NAME")
+    sql: str | None = parameter(None, SQL, "SELECT")
     model: Any = source("The model file that scored the rows of the repair; same hash.")
     trust_model: str | None = parameter(
         None, "Load a pickle-family model file, which runs its code, if it has this hash.", "sha256:HASH"
@@ -535,7 +546,8 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         ("suppress_below",),
         "it is about other rows than the rest of the report, so nothing is hidden for certain",
     ),
-    ("from_counts", ("data", "model", "trust_model", "features"), "no data is read"),
+    ("table", ("sql",), "each says what is read"),
+    ("from_counts", ("data", "table", "sql", "model", "trust_model", "features"), "no data is read"),
     (
         "from_counts",
         ("individual", "counts_out", "noise", "noise_radius", "noise_membership", "baseline_data"),
