@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from fairfix.data.urls import scheme_of
 from fairfix.errors import ConfigError
 from fairfix.tasks.request import (
     RECORD,
@@ -148,7 +149,7 @@ def _name(key: str) -> str:
 def _value(name: str, value: Any, path: Path) -> Any:
     """Return a value as the command line would hold it; file names become relative to the file's folder."""
     if name in PATHS and isinstance(value, str):
-        return value if Path(value).is_absolute() else str(path.parent / value)
+        return value if Path(value).is_absolute() or scheme_of(value) else str(path.parent / value)
     if name == "out":  # FORMAT=FILE
         written = [str(text).partition("=") for text in (value if isinstance(value, list) else [value])]
         return [f"{kind}={path.parent / file}" if file else kind + sign for kind, sign, file in written]

@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from fairfix.cli.help import complete_methods
 from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
+from fairfix.data.urls import dry_run, shown_argument
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_options
 from fairfix.tasks.request import DataRequest, Domain, GateRequest, Request, parameters_of
@@ -251,6 +252,20 @@ def _fitting(option_: click.Parameter, content: Any, path: Path) -> Any:
     return content
 
 
+def _dry_run(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    if value:
+        ctx.with_resource(dry_run())
+    return value
+
+
+dry_run_option = option(
+    "--dry-run",
+    is_flag=True,
+    callback=_dry_run,
+    help="Of a database: print the SQL that would be sent, and stop. It is connected to, for the columns.",
+)
+
+
 def _no_config(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     ctx.meta["fairfix.no_config"] = value
     return value
@@ -307,7 +322,9 @@ def show_settings(ctx: click.Context) -> None:
     for param in ctx.command.get_params(ctx):
         if param.name not in HIDDEN_SETTINGS and param.name in ctx.params:
             where = words.get(ctx.get_parameter_source(param.name), "default")
-            click.echo(f"{_key(param).replace('_', '-')} = {_toml(ctx.params[param.name])}  # {where}")
+            shown = ctx.params[param.name]
+            shown = shown_argument(shown) if isinstance(shown, str) else shown
+            click.echo(f"{_key(param).replace('_', '-')} = {_toml(shown)}  # {where}")
     ctx.exit(ExitStatus.OK)
 
 

@@ -7,7 +7,15 @@ from typing import Any
 import click
 
 from fairfix.cli.help import SectionedCommand
-from fairfix.cli.options import option, options_of, request_of, run_options, show_settings, talk
+from fairfix.cli.options import (
+    dry_run_option,
+    option,
+    options_of,
+    request_of,
+    run_options,
+    show_settings,
+    talk,
+)
 from fairfix.cli.outputs import check_outputs
 from fairfix.cli.progress import working
 from fairfix.tasks.request import PredictRequest
@@ -22,6 +30,7 @@ from fairfix.tasks.request import PredictRequest
     required=True,
     help="Parquet, CSV or Arrow file to write: the rows, with the predictions.",
 )
+@dry_run_option
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:

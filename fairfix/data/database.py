@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -22,17 +22,28 @@ import pyarrow as pa
 from fairfix.data import files
 from fairfix.data.counts import Bools, Counts
 from fairfix.data.files import Part, Source, nearest
-from fairfix.data.pushdown import Questions, as_coded, check_types, counts_of, fetched, summarised
+from fairfix.data.pushdown import Questions, as_coded, check_types, counts_of, fetched, planned, summarised
 from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows
-from fairfix.data.urls import BACKENDS, scheme_of, shown_url
-from fairfix.errors import ColumnError, DataError, FairfixError, UsageError
+from fairfix.data.urls import BACKENDS, is_dry, scheme_of, shown_url
+from fairfix.errors import ColumnError, DataError, FairfixError, UnsentError, UsageError
 
 SHOWN_TABLES = 40
 """Tables that a message lists."""
 
 SHOWN_SIGNS = 300
 """Signs of what a database says that a message shows."""
+
+SESSION = {
+    "default_transaction_read_only": "on",
+    # rows come in the order of the table, so that two readings have the same rows in the same places
+    "synchronize_seqscans": "off",
+    # answers are taken whole, and their groups have room without a sort
+    "cursor_tuple_fraction": "1.0",
+    "work_mem": "64MB",
+    "jit": "off",
+}
+"""How PostgreSQL works in a session of fairfix."""
 
 DRIVERS = frozenset(
     ("ibis", "duckdb", "_duckdb", "psycopg", "sqlglot", "pyarrow", "py4j", "pyspark", "sqlite3", "google")
@@ -41,17 +52,14 @@ DRIVERS = frozenset(
 
 
 class DatabaseSource(Source):
-    """A table of Ibis: counted by questions, or streamed in one part.
+    """A table of Ibis: counted by questions, or streamed in one part; in a dry run asked for its columns alone."""
 
-    ``dry`` asks nothing but for the columns.
-    """
-
-    def __init__(self, table: Any, name: str, secrets: Sequence[str] = (), *, dry: bool = False) -> None:
-        self.name, self.dry = name, dry
+    def __init__(self, table: Any, name: str, secrets: Sequence[str] = ()) -> None:
+        self.name = name
         self._table, self._secrets = table, tuple(secrets)
         self._rows: int | None = None
         with self._asking():
-            self._backend = table.get_backend()
+            self._backend = table._find_backend(use_default=True)
             kinds = table.schema()
             self._foreign = {column: kind for column, kind in kinds.items() if not _is_known(kind)}
             self.schema = pa.schema(
@@ -64,7 +72,7 @@ class DatabaseSource(Source):
     @property
     def rows(self) -> int | None:  # type: ignore[override]  # asked for when it is needed
         """Number of rows; None where nothing is asked."""
-        if self._rows is None and not self.dry:
+        if self._rows is None and not is_dry():
             for answer in self.ask(self._table.aggregate(n=self._table.count())):
                 self._rows = int(answer["n"][0].as_py())
         return self._rows
@@ -89,6 +97,8 @@ class DatabaseSource(Source):
     def counted(self, reading: Reading, *, exact: bool, losses: bool) -> Counts | None:
         """Return the counts of all rows; None where they are so few that exact distances take all of them."""
         questions = self.questions(reading, losses=losses)
+        if is_dry():
+            raise self._unsent(planned(questions, self.stream(reading.columns.counted), exact=exact))
         summary = summarised(self.ask, questions, self.name)
         self._rows = summary.read
         if exact and reading.columns.score and summary.read <= SORT_ROWS:
@@ -103,20 +113,21 @@ class DatabaseSource(Source):
         """Return the questions for a reading; a ColumnError where a column has a type that its part cannot have."""
         self._require_known(reading.columns.counted)
         check_types(self.schema, reading)
-        return Questions(self._table, reading, losses, strict=self._backend.name != "duckdb")
+        return Questions(self._table, reading, losses, self._backend.name)
 
-    def statement(self, question: Any) -> str:
-        """Return a question as the SQL that is sent."""
+    def _unsent(self, questions: Mapping[str, Any]) -> UnsentError:
+        """Return the end of a dry run: questions as SQL, each with what it is for."""
+        about = " ".join(self.name.split())
+        texts = [f"-- {about}: what would be asked; only the columns were looked up"]
         with self._asking():
-            return str(self._backend.compile(question))
+            for title, question in questions.items():
+                texts += [f"\n-- {title}", str(self._backend.compile(question, pretty=True)) + ";"]
+        return UnsentError("\n".join(texts))
 
     def ask(self, question: Any) -> Iterator[pa.RecordBatch]:
         """Yield the answer to a question, with the types that Ibis says."""
-        if self.dry:
-            raise UsageError(
-                "`dry_run`: what comes next hangs on the answer to this statement, which was not sent:\n"
-                + self.statement(question)
-            )
+        if is_dry():
+            raise self._unsent({"the rows; what else would be asked hangs on them": question})
         with self._asking():
             schema = question.schema().to_pyarrow()
             for batch in self._batches(question):
@@ -130,7 +141,7 @@ class DatabaseSource(Source):
     def _batches(self, question: Any) -> Any:
         if self._backend.name != "duckdb":
             return self._backend.to_pyarrow_batches(question, chunk_size=files.BATCH_ROWS)
-        # Ibis calls the reader of batches by a name that DuckDB 2 no longer has
+        # Ibis calls what reads answers by names that DuckDB 2 no longer has
         self._backend._run_pre_execute_hooks(question)
         answer = self._backend.con.sql(self._backend.compile(question))
         read = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader
@@ -196,12 +207,11 @@ def _type_name(kind: Any) -> str:
 def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
     """Return a source for the URL of a database, or for a table of Ibis.
 
-    ``given`` may have ``table`` or ``sql``, and ``dry``, which asks for nothing but the columns.
+    ``given`` may have ``table`` or ``sql``.
     """
     for name in ("delimiter", "decimal"):
         if name in given:
             raise UsageError(f"`{name}` is of CSV files; leave it out, since no file is read")
-    dry = bool(given.get("dry"))
     if not isinstance(data, str):
         if named := {"table", "sql"} & set(given):
             raise UsageError(
@@ -209,7 +219,7 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
             )
         if not (hasattr(data, "schema") and hasattr(data, "aggregate")):
             raise DataError(f"cannot read data from a {type(data).__name__} of Ibis; give a table")
-        return DatabaseSource(data, _name_of(data), dry=dry)
+        return DatabaseSource(data, _name_of(data))
     url, table, shown = data, given.get("table"), shown_url(data)
     head, mark, fragment = data.rpartition("#")
     if mark and "@" not in fragment:
@@ -230,7 +240,7 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
     with asking(shown, secrets):
         expression = _table(backend, str(table), shown) if query is None else _query(backend, str(query))
     name = f"{table} of {shown}" if query is None else f"the query of {shown}"
-    return DatabaseSource(expression, name, secrets, dry=dry)
+    return DatabaseSource(expression, name, secrets)
 
 
 def _name_of(table: Any) -> str:
@@ -287,8 +297,7 @@ def _postgres(ibis: ModuleType, url: str) -> Any:
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
     about: dict[str, Any] = dict(conninfo_to_dict(url))
-    # rows come in the order of the table, so that two readings have the same rows in the same places
-    options = "-c default_transaction_read_only=on -c synchronize_seqscans=off"
+    options = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
     about["options"] = f"{about.get('options') or ''} {options}".strip()
     about.setdefault("application_name", "fairfix")
     connection = psycopg.connect(make_conninfo(**about))
@@ -327,22 +336,28 @@ def asking(shown: str, secrets: Sequence[str] = (), opening: str = "{}") -> Iter
 
 def _table(backend: Any, name: str, shown: str) -> Any:
     """Return a table by its name, perhaps with its schema before a dot; a DataError has names that are near."""
-    from ibis.common.exceptions import TableNotFound
+    if backend.name == "duckdb":  # of which Ibis calls what finds columns by a name that is no longer there
+        import sqlglot
 
-    schema, dot, plain = name.rpartition(".")
-    ways: list[Callable[[], Any]] = [lambda: backend.table(name)]
-    if dot:
-        ways.append(
-            lambda: backend.table(plain, database=tuple(schema.split(".")) if "." in schema else schema)
-        )
-    for way in ways:
-        try:
-            return way()
-        except TableNotFound:
-            continue
-    tables = sorted(backend.list_tables())
+        listed = "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
+        places = sorted(backend.con.execute(listed).fetchall(), key=lambda one: one[1] != "main")
+        for place in places:
+            if name in (place[2], f"{place[1]}.{place[2]}", ".".join(place)):
+                catalog, schema, own = place
+                whole = sqlglot.table(own, db=schema, catalog=catalog, quoted=True)
+                return _query(backend, sqlglot.select("*").from_(whole).sql("duckdb"))
+        tables = [place[2] for place in places]
+    else:
+        from ibis.common.exceptions import TableNotFound
+
+        schema, dot, plain = name.rpartition(".")
+        at = tuple(schema.split(".")) if "." in schema else schema
+        for named, kwargs in ((name, {}), *(((plain, {"database": at}),) if dot else ())):
+            with suppress(TableNotFound):
+                return backend.table(named, **kwargs)
+        tables = list(backend.list_tables())
     near = nearest(name, tables)
-    more = ", ".join(tables[:SHOWN_TABLES]) + (", ..." if len(tables) > SHOWN_TABLES else "")
+    more = ", ".join(sorted(tables)[:SHOWN_TABLES]) + (", ..." if len(tables) > SHOWN_TABLES else "")
     hint = f"; did you mean {near!r}?" if near else f"; it has: {more or 'none'}"
     raise DataError(f"{shown} has no table {name!r} that can be read{hint}")
 

@@ -35,6 +35,7 @@ from fairfix.data.encoder import (
 )
 from fairfix.data.reading import Reading
 from fairfix.data.scan import (
+    SORT_ROWS,
     KeptRows,
     fineness,
     fixed_grid,
@@ -55,6 +56,9 @@ OBSERVED = ("1", "0")
 
 LISTED_BINS, RANGES = 4096, 64
 """So many bins are listed in a question; more are asked for in so many ranges."""
+
+EVERY_ROW = 1 << 62
+"""More rows than any table has."""
 
 TINY, HUGE = 1e-150, 1e150
 """Numbers whose square is no float, which is an error in PostgreSQL, where numpy has 0 and infinity."""
@@ -135,13 +139,13 @@ def chance_of(score: Expression, scale: str) -> Expression:
 class Questions:
     """What is asked of a table for a reading.
 
-    ``losses`` asks for sums of losses, ``strict`` is of databases where a number too small or large is an error.
+    ``losses`` asks for sums of losses, ``backend`` is what Ibis calls the database.
     """
 
     table: Expression
     reading: Reading
     losses: bool = False
-    strict: bool = False
+    backend: str = "duckdb"
 
     @property
     def bands(self) -> dict[str, Edges]:
@@ -199,7 +203,7 @@ class Questions:
         coded = {part: as_coded(self.table[name]) for part, name in self.coded.items()}
         reals = {part: as_real(self.table[name]) for part, name in self.reals.items()}
         banded = {name: as_real(self.table[of]) for name, of in self.banded.items()}
-        return self.table.select(**self._cells(), **coded, **reals, **banded)
+        return self._stage(self.table.select(**self._cells(), **coded, **reals, **banded))
 
     def _asked(self, rows: Expression, keys: Sequence[str], made: Mapping[str, Expression]) -> Expression:
         """Return a question: a row per value of the keys, with the number of rows and the ends of the bands."""
@@ -224,15 +228,26 @@ class Questions:
             faults.append(ibis.ifelse((rows.weight == 0).fill_null(False), 1 << len(parts), 0))
         if faults:
             rows, keys = rows.mutate(state=reduce(add, faults).cast("int32")), [*keys, "state"]
+        rows, sums = self._sums(rows)
         made: dict[str, Expression] = {}
         for part in parts:
             made |= {f"low_{part}": rows[part].min(), f"high_{part}": rows[part].max()}
-        made |= {name: value.sum() for name, value in self._sums(rows).items()}
+        made |= {name: value.sum() for name, value in sums.items()}
         return self._asked(rows, keys, made)
 
-    def _sums(self, rows: Expression) -> dict[str, Expression]:
-        """Return what is summed over rows, by the name of the sum."""
+    def _stage(self, rows: Expression, **columns: Expression) -> Expression:
+        """Return rows with more columns.
+
+        PostgreSQL would write a column's expression in the place of its every use, and work it out as often; a limit
+        keeps it from that.
+        """
+        rows = rows.mutate(**columns) if columns else rows
+        return rows.limit(EVERY_ROW) if self.backend == "postgres" else rows
+
+    def _sums(self, rows: Expression) -> tuple[Expression, dict[str, Expression]]:
+        """Return rows with more columns, and what is summed over them, by the name of the sum."""
         columns = self.reading.columns
+        rows, quantities = self._quantities(rows)
         weight = rows.weight if columns.weight else None
         out: dict[str, Expression] = {}
         if weight is not None:
@@ -242,46 +257,55 @@ class Questions:
             powers = (number(1.0),) if weight is None else (weight, self.square(weight))
             for p, power in enumerate(powers, 1):
                 out |= {f"yes_{p}": power * yes, f"no_{p}": power * no}
-        for name, value in self._quantities(rows).items():
+        for name, column in quantities.items():
+            value, squared = rows[column], self.square(rows[column])
             out[f"{name}_1"] = value if weight is None else weight * value
-            out[f"{name}_2"] = self.square(value) if weight is None else weight * self.square(value)
-        return out
+            if not name.startswith("impossible"):
+                out[f"{name}_2"] = squared if weight is None else weight * squared
+        return rows, out
 
-    def _quantities(self, rows: Expression) -> dict[str, Expression]:
-        """Return the quantities of ``scan.quantities``; of a loss one for each label, where SQL cannot tell which.
+    def _quantities(self, rows: Expression) -> tuple[Expression, dict[str, str]]:
+        """Return rows with the quantities of ``scan.quantities``, and by the name of each its column.
 
-        Where the observed label had the probability 0 its logarithm is left out, and the row counted as
-        ``impossible``.
+        A loss has one for each label where SQL cannot tell which labels are positive. Where the observed label had the
+        probability 0 its logarithm is left out, and the row counted as ``impossible``.
         """
         import ibis
 
         names, reading = summed(self.reading) if self.losses else (), self.reading
-        out: dict[str, Expression] = {}
         if not names:
-            return out
-        score = rows.score
+            return rows, {}
         if reading.task == "regression":
-            out["score"] = score
-            if "label" in names:
-                error = score - rows.label
-                out |= {"label": rows.label, "square_loss": self.square(error), "absolute_loss": error.abs()}
-            return out
-        chance = out["score"] = chance_of(score, reading.score_scale)
+            if "label" not in names:
+                return rows, {"score": "score"}
+            rows = self._stage(rows, error=rows.score - rows.label)
+            rows = self._stage(rows, square_loss=self.square(rows.error), absolute_loss=rows.error.abs())
+            return rows, {name: name for name in ("score", "label", "square_loss", "absolute_loss")}
+        rows = self._stage(rows, chance=chance_of(rows.score, reading.score_scale))
+        out = {"score": "chance"}
         if "square_loss" not in names:
-            return out
+            return rows, out
         for variant, positive in self._variants(rows).items():
-            likely = ibis.ifelse(positive, chance, number(1.0) - chance)
-            error = ibis.ifelse(positive, number(1.0) - chance, chance)
-            out[f"square_loss{variant}"] = self.square(error)
+            one = number(1.0)
             if reading.score_scale == "logit":
-                toward = ibis.ifelse(positive, -score, score)
-                out[f"log_loss{variant}"] = ibis.greatest(toward, number(0.0)) + log1p(exp_minus(score.abs()))
+                toward = ibis.ifelse(positive, -rows.score, rows.score)
+                small = {"small": exp_minus(rows.score.abs()), "toward": ibis.greatest(toward, number(0.0))}
+                rows = self._stage(rows, error=ibis.ifelse(positive, one - rows.chance, rows.chance), **small)
+                loss = {f"log_loss{variant}": rows.toward + log1p(rows.small)}
             else:
-                impossible = likely <= 0
-                loss = ibis.ifelse(impossible, number(1.0), likely).ln().abs()
-                out[f"log_loss{variant}"] = loss
-                out[f"impossible{variant}"] = ibis.ifelse(impossible, number(1.0), number(0.0))
-        return out
+                likely = ibis.ifelse(positive, rows.chance, one - rows.chance)
+                rows = self._stage(
+                    rows, error=ibis.ifelse(positive, one - rows.chance, rows.chance), likely=likely
+                )
+                never = rows.likely <= 0
+                loss = {
+                    f"log_loss{variant}": ibis.ifelse(never, one, rows.likely).ln().abs(),
+                    f"impossible{variant}": ibis.ifelse(never, one, number(0.0)),
+                }
+            made = {f"square_loss{variant}": self.square(rows.error), **loss}
+            rows = self._stage(rows, **made)
+            out |= {name: name for name in made}
+        return rows, out
 
     def _variants(self, rows: Expression) -> dict[str, Expression]:
         import ibis
@@ -308,7 +332,7 @@ class Questions:
     def binned(self, grid: Grid) -> Expression:
         """Return the second question: a row per cell, label, decision and score bin."""
         rows = self._sound()
-        rows = rows.mutate(bin=bin_of(rows.score, grid))
+        rows = self._stage(rows, bin=bin_of(rows.score, grid))
         return self._asked(rows, [*self.keys, "bin"], self._weights(rows))
 
     def scores(self, grid: Grid, bins: Ints) -> Expression:
@@ -322,7 +346,7 @@ class Questions:
         """Return the square of numbers, 0 and infinity where it is no float, as numpy has them."""
         import ibis
 
-        if not self.strict:
+        if self.backend == "duckdb":
             return value * value
         size = value.abs()
         out = ((size < number(TINY), number(0.0)), (size > number(HUGE), number(math.inf)))
@@ -529,6 +553,25 @@ def fetched(ask: Batches, questions: Questions, counts: Counts, bins: Bools, whe
     if total != int(counts.rows[:, :, bins].sum()):
         raise changed(where)
     return KeptRows.joined(pieces[1:] or pieces)
+
+
+def planned(questions: Questions, rows: Expression, *, exact: bool) -> dict[str, Expression]:
+    """Return what would be asked, by what it is for; ``rows`` is the question for the counted columns of all rows."""
+    reading = questions.reading
+    out = {"rows and sums per group, label and decision": questions.summary()}
+    if not reading.columns.score:
+        return out
+    bins, _ = fineness(SORT_ROWS + 1, exact=exact)
+    grid = fixed_grid(reading, bins) or Grid.over(-1.0, 1.0, bins=bins // 2, thresholds=reading.thresholds)
+    follows = "bins are finer or coarser by what the first answer says of rows, groups and scores"
+    out[f"rows per score bin too; {follows}"] = questions.binned(grid)
+    if exact:
+        scores = questions.scores(grid, np.arange(3))
+        out["scores of the bins that can hold an exact distance, which follow from the second answer"] = (
+            scores
+        )
+        out[f"instead of the second and third, where the first counts at most {SORT_ROWS:,} rows"] = rows
+    return out
 
 
 def changed(where: str) -> DataError:

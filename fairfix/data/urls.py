@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 BACKENDS = {
@@ -59,6 +62,25 @@ def shown_url(text: str) -> str:
     return match[0] + (place if sound else "...")
 
 
-def shown_line(line: str) -> str:
-    """Return a text with every URL in it as :func:`shown_url` shows it, up to the next blank or quote."""
-    return re.sub(rf"{SCHEME.pattern}[^\s'\"]*", lambda match: shown_url(match[0]), line)
+def shown_argument(text: str) -> str:
+    """Return an argument of the command line, the URL that it is or ends in as :func:`shown_url` shows it."""
+    match = SCHEME.search(text)
+    return text if match is None else text[: match.start()] + shown_url(text[match.start() :])
+
+
+_DRY = ContextVar("_DRY", default=False)
+
+
+def is_dry() -> bool:
+    """Return whether databases are asked for nothing but their columns."""
+    return _DRY.get()
+
+
+@contextmanager
+def dry_run() -> Iterator[None]:
+    """Ask databases for nothing but their columns while the block runs; what comes next raises ``UnsentError``."""
+    token = _DRY.set(True)
+    try:
+        yield
+    finally:
+        _DRY.reset(token)

@@ -21,6 +21,7 @@ from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Columns, Reading, infer_columns
 from fairfix.data.scan import settled_bands
 from fairfix.data.survey import explained, survey, ways
+from fairfix.data.urls import is_database, is_dry
 from fairfix.errors import ColumnError, EntryError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.user_file import ScoringModel, load_model
@@ -113,6 +114,8 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
 def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
     own = {"table": request.table, "sql": request.sql} if data is request.data else {}
+    if is_dry() and own and not is_database(data):
+        raise UsageError("`dry_run` is of databases; leave it out, or name one as the `data`")
     source = open_source(data, delimiter=request.delimiter, decimal=request.decimal, **own)
     if source.remark:
         log.info("%s: %s", source.name, source.remark)
