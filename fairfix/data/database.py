@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -16,13 +17,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+from uuid import uuid4
 
 import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.counts import Bools, Counts
 from fairfix.data.files import Part, Source, nearest
-from fairfix.data.pushdown import Questions, as_coded, check_types, counts_of, fetched, planned, summarised
+from fairfix.data.pushdown import (
+    Questions,
+    as_coded,
+    check_types,
+    counts_of,
+    fetched,
+    is_text_in_files,
+    planned,
+    summarised,
+)
 from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows
 from fairfix.data.urls import BACKENDS, is_dry, scheme_of, shown_url
@@ -138,14 +149,16 @@ class DatabaseSource(Source):
                     ]
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _batches(self, question: Any) -> Any:
+    def _batches(self, question: Any) -> Iterator[pa.RecordBatch]:
+        if self._backend.name == "postgres":
+            return _of_cursor(self._backend, question)
         if self._backend.name != "duckdb":
-            return self._backend.to_pyarrow_batches(question, chunk_size=files.BATCH_ROWS)
+            return iter(self._backend.to_pyarrow_batches(question, chunk_size=files.BATCH_ROWS))
         # Ibis calls what reads answers by names that DuckDB 2 no longer has
         self._backend._run_pre_execute_hooks(question)
         answer = self._backend.con.sql(self._backend.compile(question))
         read = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader
-        return read(files.BATCH_ROWS)
+        return iter(read(files.BATCH_ROWS))
 
     def _require_known(self, columns: Sequence[str]) -> None:
         for name in columns:
@@ -157,6 +170,17 @@ class DatabaseSource(Source):
 
     def _asking(self) -> Any:
         return asking(self.name, self._secrets)
+
+
+def _of_cursor(backend: Any, question: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the answer of PostgreSQL; what Ibis does leaves a broken transaction where not all of it is taken."""
+    backend._run_pre_execute_hooks(question)
+    sql, kind = backend.compile(question), question.schema().as_struct().to_pyarrow()
+    # the cursor is closed before the transaction, or the part of it, that it lives in
+    with backend.con.transaction(), backend.con.cursor(name=f"fairfix_{uuid4().hex}") as cursor:
+        cursor.execute(sql)
+        while rows := cursor.fetchmany(files.BATCH_ROWS):
+            yield pa.RecordBatch.from_struct_array(pa.array(rows, type=kind))
 
 
 # ---------------------------------------------------------------------- types
@@ -172,14 +196,9 @@ def _is_known(kind: Any) -> bool:
     return True
 
 
-def _is_text_here(kind: Any) -> bool:
-    """Return whether values of a type come as objects of their own, which files have as text."""
-    return bool(kind.is_uuid() or kind.is_json() or kind.is_inet() or kind.is_macaddr())
-
-
 def _streamed_type(kind: Any) -> pa.DataType:
     """Return the type that values come in: decimals of no fixed scale as doubles."""
-    if _is_text_here(kind):
+    if is_text_in_files(kind):
         return pa.string()
     return pa.float64() if kind.is_decimal() and kind.scale is None else kind.to_pyarrow()
 
@@ -187,13 +206,8 @@ def _streamed_type(kind: Any) -> pa.DataType:
 def _streamed(column: Any, wanted: pa.DataType | None) -> Any:
     """Return a column as it is streamed: a decimal as the number that is wanted, or as values with a meaning each."""
     kind = column.type()
-    if _is_text_here(kind):
-        return column.cast("string")
-    if not kind.is_decimal():
-        return column
-    if wanted is not None and pa.types.is_dictionary(wanted):
-        return as_coded(column)
-    return column.cast("float64") if kind.scale is None else column
+    real = wanted is None or not pa.types.is_dictionary(wanted)
+    return column.cast("float64") if real and kind.is_decimal() and kind.scale is None else as_coded(column)
 
 
 def _type_name(kind: Any) -> str:
@@ -240,7 +254,9 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
     with asking(shown, secrets):
         expression = _table(backend, str(table), shown) if query is None else _query(backend, str(query))
     name = f"{table} of {shown}" if query is None else f"the query of {shown}"
-    return DatabaseSource(expression, name, secrets)
+    source = DatabaseSource(expression, name, secrets)
+    weakref.finalize(source, backend.disconnect)
+    return source
 
 
 def _name_of(table: Any) -> str:
@@ -344,7 +360,7 @@ def _table(backend: Any, name: str, shown: str) -> Any:
         for place in places:
             if name in (place[2], f"{place[1]}.{place[2]}", ".".join(place)):
                 catalog, schema, own = place
-                whole = sqlglot.table(own, db=schema, catalog=catalog, quoted=True)
+                whole = sqlglot.expressions.table_(own, db=schema, catalog=catalog, quoted=True)
                 return _query(backend, sqlglot.select("*").from_(whole).sql("duckdb"))
         tables = [place[2] for place in places]
     else:

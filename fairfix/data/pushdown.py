@@ -375,9 +375,15 @@ class Questions:
 
 
 def as_coded(column: Expression) -> Expression:
-    """Return a column whose values have a meaning each: decimals of no fixed scale as their texts."""
+    """Return a column whose values have a meaning each: decimals of no fixed scale, too, as their texts."""
     kind = column.type()
-    return column.cast("string") if kind.is_decimal() and kind.scale is None else column
+    texts = is_text_in_files(kind) or (kind.is_decimal() and kind.scale is None)
+    return column.cast("string") if texts else column
+
+
+def is_text_in_files(kind: Any) -> bool:
+    """Return whether values of a type of Ibis come as objects of their own, which files have as text."""
+    return bool(kind.is_uuid() or kind.is_json() or kind.is_inet() or kind.is_macaddr())
 
 
 def real_of(column: pa.Array) -> Floats:
